@@ -1,0 +1,56 @@
+# Two commands: `make demo` and `make test`. Each sets up a virtual environment first; a re-run finds it ready.
+# PYTHON=python3.13 picks another interpreter, which gets an environment of its own.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
+NATIVE := $(wildcard src/tilestep/pjrt/native/*.[ch])
+PIP_INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
+# Nothing of the caller's own Python set-up may leak into the environment.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE PYTHONWARNINGS VIRTUAL_ENV
+unexport PIP_PREFIX PIP_REQUIREMENT PIP_ROOT PIP_TARGET PIP_USER
+export PYTHONNOUSERSITE := 1
+
+.PHONY: help demo test test-all format wheel clean
+
+help: ## list the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: $(VENV)/.ready-demo ## train a digits classifier on an emulated IPU, and show what it would have cost
+	$(VENV)/bin/tilestep run examples/mnist_classifier.py
+
+test: $(VENV)/.ready-test ## format, lint, types and tests: all that CI runs
+	VENV=$(VENV) scripts/check
+
+test-all: $(VENV)/.ready-test ## the same, long tests included
+	VENV=$(VENV) scripts/check --all
+
+format: $(VENV)/.ready-test ## rewrite the sources as `make test` wants them
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+wheel: $(VENV)/.ready-test ## build dist/tilestep-*.whl
+	$(VENV)/bin/python -m build --wheel .
+
+clean: ## remove environments, builds and caches
+	rm -rf .venv .venv-* build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	find src tests examples scripts -name '__pycache__' -prune -exec rm -rf {} +
+	find src -name '*.so' -delete
+
+$(VENV)/.created:
+	@$(PYTHON) scripts/prerequisites.py
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.ready-demo: $(VENV)/.created pyproject.toml setup.py constraints.txt $(NATIVE)
+	$(PIP_INSTALL) '.[examples]'
+	@touch $@
+
+$(VENV)/.ready-test: $(VENV)/.created pyproject.toml setup.py constraints.txt $(NATIVE)
+	$(PIP_INSTALL) '.[dev]'
+	@touch $@ $(VENV)/.ready-demo

@@ -1,0 +1,122 @@
+"""What a prediction of a measured row looks like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from benchmarks.measured.predict import Prediction
+from benchmarks.measured.rows import Conditions, Row
+from tilestep.options import PlanOptions
+
+DTYPES = {"fp16": jnp.float16, "half": jnp.float16, "fp32": jnp.float32, "float": jnp.float32}
+_MACHINES = (("bow", "bow-2000"), ("gc2 ", "c2-card"), ("c600", "c600"), ("gc200", "m2000"), ("mk2", "m2000"))
+
+
+class RowError(Exception):
+    """A row whose words say something that nothing here can run: an unknown machine, dtype or unit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Whether something fits into the tiles."""
+
+    what: str
+    measured: bool
+    predicted: bool
+
+    @property
+    def right(self) -> bool:
+        """Whether the two agree."""
+        return self.measured == self.predicted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The figure of a row as tilestep sees it, in the row's own unit; None where the row asks for verdicts only."""
+
+    predicted: float | None = None
+    prediction: Prediction | None = None
+    verdicts: tuple[Verdict, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """Why a row has no answer."""
+
+    reason: str
+
+
+# Looks at a row's columns and answers, or says that the row is none of its kind (None).
+Recogniser = Callable[[Row], Answer | LeftOut | None]
+
+
+def machine_of(row: Row) -> str:
+    """The catalogue's name of the machine that a row was measured on.
+
+    Raises: RowError if the generation is not known.
+    """
+    generation = f"{row.generation.casefold()} "
+    for part, name in _MACHINES:
+        if part in generation:
+            return name
+    raise RowError(f"generation {row.generation!r} is none of {', '.join(part.strip() for part, _ in _MACHINES)}")
+
+
+def options_of(conditions: Conditions | None) -> PlanOptions:
+    """Plan options of a run; what it does not have or does not tell keeps its default."""
+    if conditions is None:
+        return PlanOptions()
+    given = {
+        "ipu_partials_type": conditions.partials,
+        "ipu_available_memory_proportion": conditions.memory_proportion,
+        "ipu_weight_load_bits": conditions.weight_load_bits,
+        "ipu_num_io_tiles": conditions.io_tiles,
+    }
+    return PlanOptions().changed({name: value for name, value in given.items() if value not in ("", "-")})
+
+
+def loop_of(row: Row) -> int:
+    """Runs on the IPU per call from the host."""
+    return int(row.conditions.loop) if row.conditions and row.conditions.loop.isdigit() else 1
+
+
+def dtype_of(row: Row) -> type:
+    """Of the operands.
+
+    Raises: RowError if there is no such dtype here.
+    """
+    for name, dtype in DTYPES.items():
+        if row.dtype.startswith(name):
+            return dtype
+    raise RowError(f"dtype {row.dtype!r} begins with none of {', '.join(DTYPES)}")
+
+
+def numbers(pattern: str, text: str) -> tuple[int, ...] | None:
+    """The whole numbers that a pattern's groups match; None if it occurs nowhere."""
+    found = re.search(pattern, text)
+    return tuple(int(group) for group in found.groups()) if found else None
+
+
+def rate(row: Row, amount: float, seconds: float) -> float:
+    """`amount` in `seconds`, in the row's unit: a time, a rate, or floating-point operations or bytes per second.
+
+    Raises: RowError for a unit that is none of these.
+    """
+    unit = row.unit.strip()
+    scale = {"TFLOPS": 1e-12, "GB/s": 1e-9, "TB/s": 1e-12}.get(unit)
+    if scale is not None:
+        return amount / seconds * scale
+    if unit.endswith("/s"):
+        return amount / seconds
+    if unit in ("s", "ms"):
+        return seconds * (1 if unit == "s" else 1e3)
+    raise RowError(f"unit {row.unit!r} is not one that a run on the machine can be told in")
+
+
+def measured_verdicts(row: Row, prediction: Prediction) -> tuple[Verdict, ...]:
+    """That a row has a figure means that its program fitted."""
+    return (Verdict(what=f"{row.shape} {row.dtype}", measured=True, predicted=prediction.fits),)

@@ -1,0 +1,193 @@
+"""Predictions beside measurements, row by row and all together."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from benchmarks.measured import feeding, footprints, kernels, networks, products
+from benchmarks.measured.answer import Answer, LeftOut, Recogniser, RowError, Verdict
+from benchmarks.measured.rows import DATA, Row
+
+# Bar of the judged rows.
+MEDIAN_AT_MOST = 0.06
+P90_AT_MOST = 0.18
+FAMILY_MEAN_AT_MOST = 0.12
+
+RECOGNISERS: tuple[Recogniser, ...] = (
+    products.on_tile,
+    products.dense,
+    networks.resnet50_largest,
+    networks.resnet50_throughput,
+    networks.bert,
+    networks.vit,
+    kernels.triad,
+    kernels.blur,
+    kernels.matrix_vector,
+    feeding.transfer,
+    feeding.small_cnn,
+    footprints.footprint,
+)
+
+Status = Literal["judged", "reported", "left out"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a row."""
+
+    row: Row
+    status: Status
+    reason: str = ""  # why it is not judged
+    measured: float | None = None
+    answer: Answer = field(default_factory=Answer)
+
+    @property
+    def ratio(self) -> float | None:
+        """Predicted over measured; None where either is no number."""
+        if self.measured is None or self.answer.predicted is None:
+            return None
+        return self.answer.predicted / self.measured
+
+    @property
+    def error(self) -> float | None:
+        """Signed: +0.1 is a figure 10 % higher than measured."""
+        return None if self.ratio is None else self.ratio - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyErrors:
+    """Signed errors of one family's rows."""
+
+    family: str
+    errors: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """Of the absolute errors."""
+        return statistics.median(map(abs, self.errors))
+
+    @property
+    def mean(self) -> float:
+        """Signed."""
+        return statistics.fmean(self.errors)
+
+    @property
+    def worst(self) -> float:
+        """Signed; the largest by size."""
+        return max(self.errors, key=abs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """All judged rows."""
+
+    families: tuple[FamilyErrors, ...]
+    verdicts: tuple[tuple[str, Verdict], ...]  # (row, verdict)
+
+    @property
+    def errors(self) -> tuple[float, ...]:
+        """Signed, of all families."""
+        return tuple(error for family in self.families for error in family.errors)
+
+    @property
+    def median(self) -> float:
+        """Of the absolute errors; nan if there are none."""
+        return statistics.median(map(abs, self.errors)) if self.errors else float("nan")
+
+    @property
+    def p90(self) -> float:
+        """90th percentile of the absolute errors; nan if there are none."""
+        return float(np.percentile(np.abs(self.errors), 90)) if self.errors else float("nan")
+
+    @property
+    def wrong_verdicts(self) -> tuple[tuple[str, Verdict], ...]:
+        """(row, verdict) of those that are not as measured."""
+        return tuple((row, verdict) for row, verdict in self.verdicts if not verdict.right)
+
+    @property
+    def shortfalls(self) -> tuple[str, ...]:
+        """Sentences: how the bar is missed; empty if it is met."""
+        found = [] if self.errors or self.verdicts else ["no row could be judged"]
+        if self.errors and not self.median <= MEDIAN_AT_MOST:
+            found.append(f"median absolute error {self.median:.1%}: at most {MEDIAN_AT_MOST:.0%} wanted")
+        if self.errors and not self.p90 <= P90_AT_MOST:
+            found.append(f"90th percentile {self.p90:.1%}: at most {P90_AT_MOST:.0%} wanted")
+        found += [
+            f"family {family.family}: mean signed error {family.mean:+.1%}, at most {FAMILY_MEAN_AT_MOST:.0%} either way wanted"
+            for family in self.families
+            if not abs(family.mean) <= FAMILY_MEAN_AT_MOST
+        ]
+        found += [
+            f"{row}, {verdict.what}: {_fits(verdict.predicted)}, but it {_fits(verdict.measured)}" for row, verdict in self.wrong_verdicts
+        ]
+        return tuple(found)
+
+
+def judge(row: Row) -> Outcome:
+    """Asks every kind of workload whether the row is one of its own, and puts the answer beside the measurement."""
+    try:
+        answer = next((found for recognise in RECOGNISERS if (found := recognise(row)) is not None), None)
+    except RowError as error:
+        answer = LeftOut(reason=str(error))
+    if answer is None:
+        return Outcome(row=row, status="left out", reason=why_left_out(row))
+    if isinstance(answer, LeftOut):
+        return Outcome(row=row, status="left out", reason=answer.reason)
+    return Outcome(
+        row=row,
+        status="reported" if row.not_judged else "judged",
+        reason=row.not_judged,
+        measured=_number(row.value),
+        answer=answer,
+    )
+
+
+def summarise(outcomes: Iterable[Outcome], *, status: Status = "judged") -> Summary:
+    """Errors by family and verdicts of all rows of one status."""
+    chosen = [outcome for outcome in outcomes if outcome.status == status]
+    errors: dict[str, list[float]] = {}
+    for outcome in chosen:
+        if outcome.error is not None:
+            errors.setdefault(outcome.row.family, []).append(outcome.error)
+    return Summary(
+        families=tuple(FamilyErrors(family=family, errors=tuple(own)) for family, own in sorted(errors.items())),
+        verdicts=tuple((outcome.row.id, verdict) for outcome in chosen for verdict in outcome.answer.verdicts),
+    )
+
+
+def why_left_out(row: Row) -> str:
+    """The first line of `left_out.csv` whose words occur in the row's workload or metric."""
+    for words, reason in _reasons():
+        if words.casefold() in f"{row.workload} {row.metric}".casefold():
+            return reason
+    return "nothing here expresses this workload"
+
+
+def by_machine(rows: Sequence[Row]) -> list[Row]:
+    """Rows that share a machine one after the other: changing it starts the platform anew."""
+    return sorted(rows, key=lambda row: (row.generation, row.n_ipus))
+
+
+@functools.cache
+def _reasons() -> tuple[tuple[str, str], ...]:
+    with (DATA / "left_out.csv").open(newline="", encoding="utf-8") as file:
+        lines: list[Mapping[str, str]] = list(csv.DictReader(file))
+    return tuple((line["workload"], line["reason"]) for line in lines)
+
+
+def _fits(verdict: bool) -> str:
+    return "fits" if verdict else "does not fit"
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

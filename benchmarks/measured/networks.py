@@ -1,0 +1,118 @@
+"""Whole networks: ResNet-50, BERT and ViT for inference."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.measured.answer import Answer, LeftOut, Verdict, dtype_of, machine_of, measured_verdicts, numbers, options_of, rate
+from benchmarks.measured.predict import Prediction, Step, predict
+from benchmarks.measured.rows import Packing, Row
+from benchmarks.models import resnet50, transformer
+
+_DRAWN = 1000  # sequences of the published runs with packing
+_NO_EIGHT_BITS = "8-bit floats have no matrix unit in the machine's description"
+
+
+def resnet50_throughput(row: Row) -> Answer | LeftOut | None:
+    """Images per second; or, of a batch that did not fit, that it does not."""
+    batch = numbers(r"\bbs (\d+)", row.shape)
+    if not row.workload.startswith("ResNet-50 inference") or batch is None:
+        return None
+    if row.dtype.startswith("fp8"):
+        return LeftOut(reason=_NO_EIGHT_BITS)
+    return _throughput(row, batch[0], _resnet50(row, batch[0]))
+
+
+def resnet50_largest(row: Row) -> Answer | LeftOut | None:
+    """Which batches fit: '16 fits, 32 out of memory'."""
+    fits = re.findall(r"(\d+) fits", row.value)
+    fits_not = re.findall(r"(\d+) (?:out of memory|oom|does not fit)", row.value)
+    if not row.workload.startswith("ResNet-50 inference") or not fits + fits_not:
+        return None
+    if row.dtype.startswith("fp8"):
+        return LeftOut(reason=_NO_EIGHT_BITS)
+    return Answer(
+        verdicts=tuple(
+            Verdict(what=f"bs {batch} {row.dtype}", measured=batch in fits, predicted=_resnet50(row, int(batch)).fits)
+            for batch in (*fits, *fits_not)
+        )
+    )
+
+
+def bert(row: Row) -> Answer | LeftOut | None:
+    """Sequences per second; of packed rows there are more than one."""
+    shape = numbers(r"\bSL(\d+) bs (\d+)", row.shape)
+    size = re.search(r"BERT-(Base|Large)", row.workload)
+    if size is None or shape is None or "inference" not in row.workload:
+        return None
+    tokens, batch = shape
+    packing = row.conditions.packed if row.conditions else None
+    if packing is None and "pack" in row.workload.casefold():
+        return LeftOut(reason="packed sequences whose lengths are not known")
+    model = _as_run(row, transformer.BERT_BASE if size[1] == "Base" else transformer.BERT_LARGE)
+    words = jax.ShapeDtypeStruct((batch, tokens), jnp.int32)
+    inference = _inference(functools.partial(transformer.bert, model))
+    run = _run(row, inference, transformer.bert_shapes(model, dtype_of(row)), [words] * (3 if packing is None else 4))
+    return _throughput(row, batch if packing is None else sequences_per_batch(packing, batch, tokens), run)
+
+
+def sequences_per_batch(packing: Packing, rows: int, tokens: int) -> float:
+    """How many sequences a batch holds on average, of a thousand in the order in which they are drawn."""
+    lengths = np.clip(np.random.default_rng(0).normal(packing.mean, packing.mean, _DRAWN).astype(int), 1, tokens)
+    batches, room, held = 1, [tokens] * rows, 0
+    for length in lengths:
+        place = next((row for row, free in enumerate(room) if free >= length), None) if held < packing.at_most else None
+        if place is None:
+            batches, room, held, place = batches + 1, [tokens] * rows, 0, 0
+        room[place] -= int(length)
+        held += 1
+    return _DRAWN / batches
+
+
+def vit(row: Row) -> Answer | LeftOut | None:
+    """Images per second."""
+    batch = numbers(r"\bbs (\d+)", row.shape)
+    if not row.workload.startswith("ViT inference") or batch is None:
+        return None
+    model, dtype = _as_run(row, transformer.VIT_BASE), dtype_of(row)
+    images = jax.ShapeDtypeStruct((batch[0], transformer.IMAGE, transformer.IMAGE, 3), dtype)
+    inference = _inference(functools.partial(transformer.vit, model))
+    return _throughput(row, batch[0], _run(row, inference, transformer.vit_shapes(model, dtype), [images]))
+
+
+def _throughput(row: Row, batch: float, prediction: Prediction) -> Answer:
+    if re.search(r"out of memory|oom", row.value, re.IGNORECASE):
+        return Answer(prediction=prediction, verdicts=(Verdict(what=f"bs {batch}", measured=False, predicted=prediction.fits),))
+    on_ipu = row.conditions is None or row.conditions.host_io == "none"
+    seconds = prediction.seconds if on_ipu else prediction.call_seconds
+    return Answer(predicted=rate(row, batch, seconds), prediction=prediction, verdicts=measured_verdicts(row, prediction))
+
+
+def _resnet50(row: Row, batch: int) -> Prediction:
+    dtype = dtype_of(row)
+    of_bytes = row.conditions is not None and row.conditions.named_ops.get("input") == "uint8"
+    images = jax.ShapeDtypeStruct((batch, resnet50.IMAGE, resnet50.IMAGE, 3), jnp.uint8 if of_bytes else dtype)
+    return _run(row, _inference(resnet50.forward), resnet50.shapes(dtype), [images])
+
+
+def _run(row: Row, step: Step, params: Any, inputs: Sequence[Any]) -> Prediction:
+    return predict(step, params, inputs, machine=machine_of(row), num_ipus=row.n_ipus, options=options_of(row.conditions))
+
+
+def _inference(forward: Any) -> Step:
+    """Weights stay as they are."""
+    return lambda params, *inputs: (params, forward(params, *inputs))
+
+
+def _as_run(row: Row, model: transformer.Encoder) -> transformer.Encoder:
+    ops = row.conditions.named_ops if row.conditions else {}
+    gelu: Literal["tanh", "erf"] = "tanh" if ops.get("gelu") == "tanh" else "erf"
+    return replace(model, gelu=gelu, wide="wide" in ops)

@@ -1,0 +1,152 @@
+"""Published measurements of real IPUs, each with the conditions of its run."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+DATA = Path(__file__).parents[1] / "data"
+MEASUREMENTS = DATA / "ipu_measurements.csv"
+RUN_CONDITIONS = DATA / "run_conditions.csv"
+
+MEASURED_COLUMNS = ("id", "generation", "n_ipus", "workload", "shape", "dtype", "metric", "value", "unit", "source")
+CONDITION_COLUMNS = (
+    "implementation",
+    "partials",
+    "memory_proportion",
+    "weight_load_bits",
+    "io_tiles",
+    "ops",
+    "packing",
+    "host_io",
+    "loop",
+    "unknown",
+    "conditions_source",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """Sequences of drawn lengths, each put into the first row that has room for it."""
+
+    mean: int  # tokens; of a normal distribution that deviates as much
+    at_most: int  # sequences per batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """How a row was measured, in the words of its source. '-' stands for what the workload does not have."""
+
+    implementation: str  # 'library', 'hand-written' vertices, or a 'model' of the machine
+    partials: str  # 'half' or 'float'
+    memory_proportion: str
+    weight_load_bits: str
+    io_tiles: str
+    ops: str  # how operations were written or replaced: 'gelu=tanh wide=gelu+norm'
+    packing: str
+    host_io: str  # 'none', 'serial' (the IPU waits for its transfers) or 'overlapped'
+    loop: str  # runs on the IPU per call from the host
+    unknown: str  # what the source does not tell, and would have to
+    conditions_source: str
+
+    @property
+    def named_ops(self) -> Mapping[str, str]:
+        """`ops` by name."""
+        return dict(part.split("=", 1) for part in self.ops.split())
+
+    @property
+    def packed(self) -> Packing | None:
+        """How sequences were put into rows; None if each had a row of its own."""
+        words = dict(part.partition("=")[::2] for part in self.packing.split())
+        return Packing(mean=int(words["mean"]), at_most=int(words["at_most"])) if "first-fit" in words else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One measured figure."""
+
+    id: str
+    generation: str
+    n_ipus: int
+    workload: str
+    shape: str
+    dtype: str
+    metric: str
+    value: str
+    unit: str
+    source: str
+    conditions: Conditions | None  # None: nobody has looked for them
+
+    @property
+    def family(self) -> str:
+        """The letters that its id starts with."""
+        return self.id.rstrip("0123456789")
+
+    @property
+    def not_judged(self) -> str:
+        """Why a prediction of this row is shown only; '' if it counts."""
+        match self.conditions:
+            case None:
+                return "the conditions of its run are not known"
+            case Conditions(implementation="hand-written"):
+                return "hand-written vertices, not the library's"
+            case Conditions(implementation="model"):
+                return "the figure of a model, not of hardware"
+            case Conditions(unknown=unknown) if unknown:
+                return f"not known: {unknown}"
+            case _:
+                return ""
+
+
+def read_rows(path: Path) -> tuple[Row, ...]:
+    """All rows of a file.
+
+    A file may leave out the columns of conditions, or leave them empty in a row: they are then what `run_conditions.csv`
+    says of the row's source and workload.
+    Raises: ValueError naming the line and what is wrong with it; OSError if the file cannot be read.
+    """
+    return tuple(_rows(path))
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if missing := [column for column in MEASURED_COLUMNS if column not in (reader.fieldnames or ())]:
+            raise ValueError(f"{path} has no column {missing[0]!r}; it needs {', '.join(MEASURED_COLUMNS)}")
+        seen: set[str] = set()
+        for fields in reader:
+            where = f"{path}, line {reader.line_num}"
+            plain = {column: (fields[column] or "").strip() for column in MEASURED_COLUMNS}
+            if not plain["id"] or plain["id"] in seen:
+                raise ValueError(f"{where}: id is {plain['id']!r}: every row needs an id of its own")
+            if not plain["n_ipus"].isdigit() or plain["n_ipus"] == "0":
+                raise ValueError(f"{where}: n_ipus is {plain['n_ipus']!r}: it must be a whole number of 1 or more")
+            seen.add(plain["id"])
+            own = {column: (fields.get(column) or "").strip() for column in CONDITION_COLUMNS}
+            conditions = Conditions(**own) if any(own.values()) else conditions_of(plain)
+            texts = {column: text for column, text in plain.items() if column != "n_ipus"}
+            yield Row(**texts, n_ipus=int(plain["n_ipus"]), conditions=conditions)
+
+
+def conditions_of(fields: Mapping[str, str]) -> Conditions | None:
+    """What `run_conditions.csv` says of a row: its first line all of whose keys occur in the row; None if there is none."""
+    for line in _known_conditions():
+        if all(_occurs(line[key], fields[key]) for key in ("source", "workload", "shape", "dtype")):
+            return Conditions(**{column: line[column] for column in CONDITION_COLUMNS})
+    return None
+
+
+@cache
+def _known_conditions() -> tuple[Mapping[str, str], ...]:
+    with RUN_CONDITIONS.open(newline="", encoding="utf-8") as file:
+        return tuple(csv.DictReader(file))
+
+
+def _occurs(part: str, text: str) -> bool:
+    """Whether `part` stands in `text`, or all of its parts between '*'; 'bs 8' does not stand in 'bs 80'."""
+    if part.startswith("bs "):
+        return f" {part.casefold()} " in f" {text.casefold()} "
+    return all(word.casefold() in text.casefold() for word in part.split("*"))

@@ -1,0 +1,75 @@
+"""The tables of docs/accuracy.md, from a record of benchmarks/accuracy.py."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+NAMES = {
+    "AMP": "matrix unit, on tile",
+    "MM": "matmul",
+    "ST": "STREAM triad",
+    "RI": "ResNet-50",
+    "RH": "ResNet-50, host data",
+    "PI": "BERT, ViT, ResNet-50",
+    "IO": "host transfers",
+}
+
+
+def judged_families(record: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """Judged rows that have a ratio."""
+    families: dict[str, list[Mapping[str, Any]]] = {}
+    for row in record["rows"]:
+        if row["status"] == "judged" and row["ratio"] is not None:
+            families.setdefault(row["family"], []).append(row)
+    return families
+
+
+def with_tables(page: str, record: Mapping[str, Any]) -> str:
+    """The page with today's tables between its markers, `<!-- families -->` and `<!-- rows -->`, and the next `<!-- end -->`.
+
+    Raises: ValueError if a marker is missing.
+    """
+    for name, lines in (("families", _family_table(record)), ("rows", _row_table(record))):
+        start, end = f"<!-- {name} -->\n", "<!-- end -->"
+        before, found, rest = page.partition(start)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise ValueError(f"the page has no {start.strip()} or no {end} after it")
+        page = before + start + "\n" + "\n".join(lines) + "\n\n" + end + after
+    return page
+
+
+def _family_table(record: Mapping[str, Any]) -> Iterator[str]:
+    summary = record["summary"]
+    yield "| family | judged rows | median error | worst | mean, signed |"
+    yield "|---|---|---|---|---|"
+    for family, rows in judged_families(record).items():
+        errors = [row["ratio"] - 1 for row in rows]
+        median, worst = statistics.median(map(abs, errors)), max(errors, key=abs)
+        yield f"| {family}: {NAMES.get(family, family)} | {len(rows)} | {median:.1%} | {worst:+.1%} | {statistics.fmean(errors):+.1%} |"
+    yield (
+        f"| **all** | {summary['judged']} | **{summary['median_absolute_error']:.1%}** | 90th percentile "
+        f"**{summary['p90_absolute_error']:.1%}** | fits or not: {summary['verdicts'] - len(summary['wrong_verdicts'])} of "
+        f"{summary['verdicts']} right |"
+    )
+
+
+def _row_table(record: Mapping[str, Any]) -> Iterator[str]:
+    yield "| row | workload | predicted | measured | ratio | |"
+    yield "|---|---|---|---|---|---|"
+    for row in record["rows"]:
+        if row["status"] == "left out":
+            continue
+        wrong = [verdict["what"] for verdict in row["verdicts"] if verdict["measured"] != verdict["predicted"]]
+        notes = [row["reason"]] * bool(row["reason"]) + [f"verdict of {what} is wrong" for what in wrong]
+        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        figures = f"{_figure(row['predicted'])} | {_figure(row['measured'])} {row['unit']}"
+        yield f"| {row['id']} | {row['workload']} | {figures} | {ratio} | {'; '.join(notes)} |"
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

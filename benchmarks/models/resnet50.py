@@ -1,0 +1,78 @@
+"""ResNet-50 v1.5 for images of 224 x 224 (He et al. 2015; the stride stands in the 3x3 convolutions, as in torchvision).
+
+For inference batch norm is folded into the convolutions, as every deployment does; for training it is computed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Params = dict[str, Any]
+
+STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # (width, blocks, stride of the first)
+EXPANSION = 4
+CLASSES = 1000
+IMAGE = 224
+_MEAN = (0.485, 0.456, 0.406)  # of ImageNet, per colour
+_DEVIATION = (0.229, 0.224, 0.225)
+
+
+def shapes(dtype: Any, *, normalised: bool = False) -> Params:
+    """Shapes of all parameters. Args: normalised: batch norm has a scale and an offset of its own (training)."""
+
+    def array(*dims: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(dims, dtype)
+
+    def conv(size: int, inputs: int, outputs: int) -> Params:
+        norm = {"scale": array(outputs)} if normalised else {}
+        return {"kernel": array(size, size, inputs, outputs), "bias": array(outputs), **norm}
+
+    blocks: list[Params] = []
+    inputs = 64
+    for width, count, _ in STAGES:
+        for index in range(count):
+            outputs = width * EXPANSION
+            block = {"reduce": conv(1, inputs, width), "spatial": conv(3, width, width), "expand": conv(1, width, outputs)}
+            blocks.append(block if index else {**block, "shortcut": conv(1, inputs, outputs)})
+            inputs = outputs
+    return {"stem": conv(7, 3, 64), "blocks": blocks, "head": {"kernel": array(inputs, CLASSES), "bias": array(CLASSES)}}
+
+
+def forward(params: Params, images: jax.Array) -> jax.Array:
+    """[batch, CLASSES] logits of [batch, IMAGE, IMAGE, 3] images; images of bytes are normalised first."""
+    x = _normalised(images, params["head"]["kernel"].dtype) if images.dtype == jnp.uint8 else images
+    x = jax.nn.relu(_conv(params["stem"], x, 2))
+    x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    blocks = iter(params["blocks"])
+    for _, count, stride in STAGES:
+        for index in range(count):
+            x = _block(next(blocks), x, 1 if index else stride)
+    return x.mean((1, 2)) @ params["head"]["kernel"] + params["head"]["bias"]
+
+
+def _block(params: Params, x: jax.Array, stride: int) -> jax.Array:
+    y = jax.nn.relu(_conv(params["reduce"], x, 1))
+    y = jax.nn.relu(_conv(params["spatial"], y, stride))
+    y = _conv(params["expand"], y, 1)
+    return jax.nn.relu(y + (_conv(params["shortcut"], x, stride) if "shortcut" in params else x))
+
+
+def _conv(params: Params, x: jax.Array, stride: int) -> jax.Array:
+    """A convolution that keeps the size of the field but for the stride, and batch norm where it is not folded."""
+    kernel = params["kernel"]
+    edge = ((kernel.shape[0] - 1) // 2,) * 2
+    y = jax.lax.conv_general_dilated(x, kernel, (stride, stride), (edge, edge), dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    if "scale" not in params:
+        return y + params["bias"]
+    mean = y.mean((0, 1, 2), dtype=jnp.float32)
+    variance = jnp.square(y.astype(jnp.float32)).mean((0, 1, 2)) - jnp.square(mean)
+    scale = params["scale"] * jax.lax.rsqrt(variance + 1e-5).astype(y.dtype)
+    return (y - mean.astype(y.dtype)) * scale + params["bias"]
+
+
+def _normalised(images: jax.Array, dtype: Any) -> jax.Array:
+    deviation = jnp.asarray(_DEVIATION, dtype)
+    return images.astype(dtype) * (1 / (255 * deviation)) - jnp.asarray(_MEAN, dtype) / deviation

@@ -1,0 +1,155 @@
+"""Draws docs/accuracy.svg from a record of benchmarks/accuracy.py, and writes the tables of docs/accuracy.md anew.
+
+    python benchmarks/plot.py [--record benchmarks/results/accuracy.json] [--docs docs]
+
+A point is a row: on the diagonal the two agree, and the lines beside it stand for the bar's 90th percentile. Figures of
+unlike units share the axes as parts of their own family's largest, so that every family spans its own range.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, this file is in no package
+
+from benchmarks.measured.tables import NAMES, judged_families, with_tables
+
+ROOT = Path(__file__).resolve().parents[1]
+BAND = 0.18  # of the bar
+# Okabe and Ito's colours, which people with any kind of colour blindness tell apart, each with a shape of its own.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+SHAPES = ("circle", "square", "triangle", "diamond", "down", "cross", "plus")
+WIDTH, HEIGHT = 760, 560
+LEFT, TOP, SIZE = 80, 70, 420  # of the square of the axes
+SMALLEST = 0.05  # part of a family's largest where the axes begin
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description="draws predicted against measured from a record of benchmarks/accuracy.py")
+    parser.add_argument("--record", type=Path, default=ROOT / "benchmarks" / "results" / "accuracy.json", help="(default: %(default)s)")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of accuracy.svg and accuracy.md (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    try:
+        record = json.loads(options.record.read_text(encoding="utf-8"))
+        drawing = parity(record)
+        page = options.docs / "accuracy.md"
+        text = with_tables(page.read_text(encoding="utf-8"), record)
+    except (OSError, ValueError, KeyError) as error:
+        print(f"plot: {error!r}", file=sys.stderr)
+        return 2
+    (options.docs / "accuracy.svg").write_text(drawing, encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
+    return 0
+
+
+def parity(record: Mapping[str, Any]) -> str:
+    """An SVG of all judged rows of a record.
+
+    Raises: ValueError if it has none.
+    """
+    families = judged_families(record)
+    if not families:
+        raise ValueError("no row of the record is judged")
+    parts = [*_frame(record), *_diagonals()]
+    for index, (family, rows) in enumerate(families.items()):
+        colour, shape = COLOURS[index % len(COLOURS)], SHAPES[index % len(SHAPES)]
+        largest = max(row["measured"] for row in rows)
+        for row in rows:
+            x, y = _place(row["measured"] / largest), _place(row["predicted"] / largest)
+            title = f"{row['id']}: {row['workload']}: predicted {row['predicted']:.4g} {row['unit']}, measured {row['measured']:.4g}"
+            parts.append(_mark(shape, LEFT + x, TOP + SIZE - y, colour, title))
+        parts += _legend(index, family, rows, colour, shape)
+    body = "\n".join(parts)
+    style = "text { font: 13px sans-serif; fill: #222 } .small { font-size: 11px } .title { font-size: 16px; font-weight: bold }"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(_finding(record))}">\n'
+        f'<style>{style}</style>\n<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>\n{body}\n</svg>\n'
+    )
+
+
+def _finding(record: Mapping[str, Any]) -> str:
+    summary = record["summary"]
+    median, p90 = summary["median_absolute_error"], summary["p90_absolute_error"]
+    return f"Half of {summary['judged']} published figures are met within {median:.0%}, nine in ten within {p90:.0%}"
+
+
+def _frame(record: Mapping[str, Any]) -> Iterator[str]:
+    """Title, axes, and where the figures come from."""
+    yield _text(20, 32, _finding(record), "title")
+    yield f'<rect x="{LEFT}" y="{TOP}" width="{SIZE}" height="{SIZE}" fill="none" stroke="#222"/>'
+    for part in (0.05, 0.1, 0.2, 0.5, 1.0):
+        place = _place(part)
+        yield f'<path d="M{LEFT + place:.1f},{TOP + SIZE}v5M{LEFT},{TOP + SIZE - place:.1f}h-5" stroke="#222"/>'
+        yield _text(LEFT + place, TOP + SIZE + 20, f"{part:g}", "small", "middle")
+        yield _text(LEFT - 9, TOP + SIZE - place + 4, f"{part:g}", "small", "end")
+    yield _text(LEFT + SIZE / 2, TOP + SIZE + 40, "measured on hardware, part of the family's largest", "", "middle")
+    yield f'<g transform="translate(28,{TOP + SIZE / 2}) rotate(-90)">{_text(0, 0, "predicted, in the same parts", "", "middle")}</g>'
+    versions = record["versions"]
+    yield _text(
+        LEFT,
+        HEIGHT - 10,
+        f"tilestep {versions['tilestep']}, commit {record['commit']}, jax {versions['jax']}; each row on the machine it was measured on",
+        "small",
+    )
+
+
+def _diagonals() -> Iterator[str]:
+    """Agreement, and the bar's 90th percentile on either side."""
+    for factor, style in (
+        (1.0, 'stroke="#222"'),
+        (1 + BAND, 'stroke="#888" stroke-dasharray="4 4"'),
+        (1 - BAND, 'stroke="#888" stroke-dasharray="4 4"'),
+    ):
+        start, end = max(SMALLEST, SMALLEST / factor), min(1.2, 1.2 / factor)
+        yield (
+            f'<path d="M{LEFT + _place(start):.1f},{TOP + SIZE - _place(start * factor):.1f}'
+            f'L{LEFT + _place(end):.1f},{TOP + SIZE - _place(end * factor):.1f}" {style} fill="none"/>'
+        )
+    x, y = LEFT + _place(0.07), TOP + SIZE - _place(0.07 * (1 + BAND))
+    yield _text(x - 8, y - 4, f"+{BAND:.0%}", "small", "end")
+
+
+def _legend(index: int, family: str, rows: Sequence[Mapping[str, Any]], colour: str, shape: str) -> Iterator[str]:
+    y = TOP + 14 + 40 * index
+    mean = sum(row["ratio"] - 1 for row in rows) / len(rows)
+    yield _mark(shape, LEFT + SIZE + 26, y - 4, colour, "")
+    yield _text(LEFT + SIZE + 40, y, NAMES.get(family, family))
+    yield _text(LEFT + SIZE + 40, y + 15, f"{family}, {len(rows)} rows, mean {mean:+.1%}".replace("1 rows", "1 row"), "small")
+
+
+def _place(part: float) -> float:
+    """Distance from the axes' beginning, on a logarithmic scale that ends at 1.2; what is smaller stands at the edge."""
+    return SIZE * math.log(max(part, SMALLEST) / SMALLEST) / math.log(1.2 / SMALLEST)
+
+
+def _mark(shape: str, x: float, y: float, colour: str, title: str) -> str:
+    paths = {
+        "square": "m-4.5,-4.5h9v9h-9z",
+        "triangle": "m0,-6l5.5,10h-11z",
+        "diamond": "m0,-6l6,6l-6,6l-6,-6z",
+        "down": "m0,6l5.5,-10h-11z",
+        "cross": "m-5,-5l10,10m0,-10l-10,10",
+        "plus": "m-6,0h12m-6,-6v12",
+    }
+    inner = f"<title>{escape(title)}</title>" if title else ""
+    paint = f'fill="{colour}" fill-opacity="0.65" stroke="{colour}" stroke-width="1.5"'
+    if shape == "circle":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" {paint}>{inner}</circle>'
+    return f'<path d="M{x:.1f},{y:.1f}{paths[shape]}" {paint}>{inner}</path>'
+
+
+def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+    named = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escape(text)}</text>'
+
+
+if __name__ == "__main__":
+    sys.exit(main())

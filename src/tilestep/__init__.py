@@ -1,0 +1,36 @@
+"""tilestep: run any JAX program on an emulated IPU, with real values and the time and memory it would have taken.
+
+The platform `ipu` is found by JAX itself once tilestep is installed. Importing tilestep adds JAX's configuration options
+(`jax_ipu_*`) and starts no device.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING
+
+from tilestep import hints as hints
+from tilestep.errors import HloError as HloError
+from tilestep.errors import SettingsError as SettingsError
+from tilestep.errors import SpecError as SpecError
+from tilestep.errors import TileMemoryError as TileMemoryError
+from tilestep.errors import TilestepError as TilestepError
+from tilestep.errors import UnsupportedError as UnsupportedError
+from tilestep.profiling import dry_run as dry_run
+from tilestep.profiling import profile as profile
+from tilestep.settings import define_jax_options as _define_jax_options
+
+if TYPE_CHECKING:
+    from tilestep.report import Profile as Profile
+
+__version__ = _version("tilestep")
+
+_define_jax_options()
+
+
+def __getattr__(name: str) -> object:
+    if name == "Profile":  # brings the tables with it; a program that never profiles does without
+        from tilestep.report import Profile
+
+        return Profile
+    raise AttributeError(f"module 'tilestep' has no attribute {name!r}")

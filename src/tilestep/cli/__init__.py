@@ -1,0 +1,31 @@
+"""The command line: `tilestep COMMAND ...`. Each command is a file with `add_parser(subparsers)` and `run(args) -> int`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tilestep import __version__
+from tilestep.cli import machines, run
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; what it parses has `.run`, the function that carries the command out."""
+    parser = argparse.ArgumentParser(
+        prog="tilestep",
+        description="Run any JAX program on an emulated IPU: real values, and the time and memory it would have taken.",
+    )
+    parser.add_argument("--version", action="version", version=f"tilestep {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (run, machines):
+        command.add_parser(subparsers)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Carries out one command line (without the program's name; that of the process if None) and returns the exit code.
+
+    Raises: SystemExit with code 2 if the arguments are wrong, with 0 after --help and --version.
+    """
+    args = make_parser().parse_args(arguments)
+    return args.run(args)

@@ -1,0 +1,266 @@
+"""`tilestep run`: a JAX program, unchanged, on emulated IPUs, and what it would have cost there."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import shutil
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from tilestep.cli.program import CodeProgram, ModuleProgram, Program, ScriptProgram, run_program
+from tilestep.errors import SettingsError, SpecError
+from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
+from tilestep.machine.fields import SYNC_PATTERNS
+from tilestep.machine.toml import load_machine
+from tilestep.profiling import dry_run, profile
+from tilestep.report.files import writable_directory, write_report
+from tilestep.settings import read_settings
+
+if TYPE_CHECKING:
+    from tilestep.report import Profile
+
+_PLATFORMS: Final = "ipu,cpu"
+_MAX_IPUS: Final = 256
+_MAX_TILES: Final = 100_000
+_MAX_TRIPS: Final = 2**31 - 1
+_TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report")
+_PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
+_USAGE: Final = (
+    "tilestep run [--machine NAME|FILE.toml] [--ipus N] [--tiles N] [--sync-pattern PATTERN] [--dry-run] [--trip-count N] "
+    "[--json FILE] [--report DIR] "
+    "(SCRIPT | -m MODULE | -c CODE) [ARGS...]"
+)
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds `run` to the subparsers of `tilestep`.
+
+    It takes all words as they are: argparse would look for options of its own behind SCRIPT, and take '--' away.
+    """
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "run", help="run a JAX program on emulated IPUs and say what it would have cost there", add_help=False, prefix_chars="\0"
+    )
+    parser.add_argument("words", nargs=argparse.REMAINDER)
+    parser.set_defaults(run=run)
+
+
+def _option_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tilestep run",
+        usage=_USAGE,
+        description="Runs a Python program, unchanged, with 'ipu' as JAX's default platform ('cpu' stays there). The program's own "
+        "output and exit code stay as they are; at its end a summary of emulated time and memory goes to stderr.",
+        epilog="The program is SCRIPT (a Python file, or a directory or zip file with __main__.py), -m MODULE or -c CODE, as for python "
+        "itself. Options come before it; all that follows belongs to the program.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--machine", metavar="NAME|FILE.toml", help=f"what to emulate (`tilestep machines` lists them; default {DEFAULT_MACHINE})"
+    )
+    parser.add_argument("--ipus", type=_whole_number(_MAX_IPUS), metavar="N", help="IPUs, 1 to 256 (default: the machine's)")
+    parser.add_argument(
+        "--tiles", type=_whole_number(_MAX_TILES), metavar="N", help="tiles per IPU; what does not fit is then only reported"
+    )
+    parser.add_argument(
+        "--sync-pattern",
+        choices=SYNC_PATTERNS,
+        metavar="PATTERN",
+        help=f"which IPUs of a program wait for each other at a host access: {', '.join(SYNC_PATTERNS)} (default: the machine's)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="compute no values and take no memory for them; reading one is an error")
+    parser.add_argument(
+        "--trip-count", type=_whole_number(_MAX_TRIPS), metavar="N", help="of loops whose end depends on data; with --dry-run only"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the profile to FILE as JSON")
+    parser.add_argument(
+        "--report", type=Path, metavar="DIR", help="also write profile.json and summary.txt into DIR, made if it is missing"
+    )
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the program and prints the summary; returns the program's exit code, or 2 if nothing could be run.
+
+    Raises: SystemExit with code 2 if an option is wrong, with 0 after --help.
+    """
+    own, rest = split_words(args.words)
+    options = _option_parser().parse_args(own)
+    if options.trip_count is not None and not options.dry_run:
+        print("tilestep run: --trip-count says what a dry run cannot know; it goes with --dry-run", file=sys.stderr)
+        return 2
+    try:
+        program = _program(rest)
+        environ = _environ(options)
+        json_path, report_path = _outputs(options)
+    except _UsageError as error:
+        print(f"tilestep run: {error}", file=sys.stderr)
+        return 2
+    os.environ.update(environ)
+    _choose_platform()
+    stderr, process = sys.stderr, os.getpid()
+    mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
+    with profile() as recording, mode:
+        code = run_program(program)
+        _join_threads()
+    if os.getpid() != process:  # a fork of the program has come here, too
+        return code
+    with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it any more: the program's affair
+        sys.stdout.flush()
+    _show(recording.profile, stderr)
+    try:
+        if json_path is not None:
+            json_path.write_text(recording.profile.to_json() + "\n", encoding="utf-8")
+        if report_path is not None:
+            write_report(recording.profile, report_path)
+    except OSError as error:
+        print(f"tilestep run: the profile could not be written: {error}", file=stderr)
+        return code or 1
+    return code
+
+
+class _UsageError(Exception):
+    """Something is wrong with the command line; the message says what, and the way out."""
+
+
+def _whole_number(highest: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not 1 <= int(text) <= highest:
+            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, 1 to {highest:,}")
+        return int(text)
+
+    return parse
+
+
+def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(options of ours, the program and all that follows it)."""
+    index = 0
+    while index < len(words):
+        word = words[index]
+        if word in _TAKE_A_VALUE:
+            index += 2
+        elif word in ("-", "--") or not word.startswith("-") or word[:2] in ("-m", "-c"):
+            break
+        else:
+            index += 1
+    return list(words[:index]), list(words[index:])
+
+
+def _program(words: list[str]) -> Program:
+    if words[:1] == ["--"]:
+        kind, words = "SCRIPT", words[1:]
+    else:
+        kind = words[0][:2] if words and words[0][:2] in ("-m", "-c") else "SCRIPT"
+        if kind != "SCRIPT":
+            words = [words[0][2:], *words[1:]] if words[0] != kind else words[1:]
+    if not words:
+        missing = "SCRIPT, -m MODULE or -c CODE must say what to run" if kind == "SCRIPT" else f"{kind} must be followed by what to run"
+        raise _UsageError(f"{missing}\nusage: {_USAGE}")
+    first, rest = words[0], tuple(words[1:])
+    match kind:
+        case "-m":
+            return _module(first, rest)
+        case "-c":
+            return CodeProgram(code=first, arguments=rest)
+        case _:
+            return _script(first, rest)
+
+
+def _module(name: str, arguments: tuple[str, ...]) -> ModuleProgram:
+    program = ModuleProgram(name=name, arguments=arguments)
+    top = name.partition(".")[0]
+    with program.on_path():
+        try:
+            found = importlib.util.find_spec(top) is not None
+        except (ImportError, ValueError):
+            found = False
+    if not found:
+        raise _UsageError(f"there is no module {top!r} in {Path.cwd()} or on Python's path; to run a file, give it without -m")
+    return program
+
+
+def _script(name: str, arguments: tuple[str, ...]) -> ScriptProgram:
+    path = Path(name)
+    if path.is_dir() and not (path / "__main__.py").is_file():
+        raise _UsageError(f"directory {name!r} has no __main__.py; name the file to run")
+    if not path.exists():
+        raise _UsageError(f"there is no file {name!r} in {Path.cwd()}")
+    if path.is_file() and not os.access(path, os.R_OK):
+        raise _UsageError(f"file {name!r} cannot be read")
+    return ScriptProgram(name=name, arguments=arguments)
+
+
+def _environ(args: argparse.Namespace) -> dict[str, str]:
+    """Variables that say what to emulate, with paths that hold after a change of directory; checked by reading them back."""
+    environ = {"JAX_PLATFORMS": _PLATFORMS}
+    if args.machine is not None:
+        try:
+            load_machine(args.machine, num_ipus=args.ipus, num_tiles=args.tiles, sync_pattern=args.sync_pattern)
+        except SpecError as error:
+            raise _UsageError(f"--machine: {error}") from error
+        environ["TILESTEP_MACHINE"] = args.machine if args.machine in machine_names() else str(Path(args.machine).resolve())
+    if args.ipus is not None:
+        environ["JAX_IPU_DEVICE_COUNT"] = str(args.ipus)
+    if args.tiles is not None:
+        environ["JAX_IPU_MODEL_NUM_TILES"] = str(args.tiles)
+    if args.sync_pattern is not None:
+        environ["TILESTEP_SYNC_PATTERN"] = args.sync_pattern
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the platform says it again when it starts
+            read_settings({**os.environ, **environ})
+    except SettingsError as error:
+        raise _UsageError(str(error)) from error
+    return environ
+
+
+def _outputs(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
+    """Where to write, as absolute paths that can be written to."""
+    json_path: Path | None = None if args.json is None else args.json.resolve()
+    report_path: Path | None = None if args.report is None else args.report.resolve()
+    if json_path is not None:
+        existed = json_path.exists()
+        try:
+            json_path.open("a").close()
+        except OSError as error:
+            raise _UsageError(
+                f"--json {args.json}: {error.strerror}; name a file in a directory that exists and can be written to"
+            ) from error
+        if not existed:
+            json_path.unlink()
+    if report_path is not None:
+        try:
+            writable_directory(report_path)
+        except OSError as error:
+            raise _UsageError(f"--report {args.report}: {error.strerror}; name a directory that can be written to") from error
+    return json_path, report_path
+
+
+def _choose_platform() -> None:
+    """Says it to JAX as well, which has read its variables already."""
+    import jax
+
+    config: Any = jax.config  # its update has no types
+    config.update("jax_platforms", _PLATFORMS)
+
+
+def _join_threads() -> None:
+    """Waits for the program's threads, as Python does before it ends: what they run counts, too."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+
+
+def _show(found: Profile, stderr: TextIO | None) -> None:
+    if stderr is None or stderr.closed:
+        return
+    terminal = stderr.isatty()
+    width = max(shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns, 60) if terminal else _PIPE_WIDTH
+    with contextlib.suppress(OSError):  # nobody reads it any more
+        print(f"\n{found.summary(width=width, color=terminal and 'NO_COLOR' not in os.environ)}", file=stderr, flush=True)

@@ -1,0 +1,147 @@
+"""Products and convolutions on one tile: the matrix unit (AMP), and vectors of multiply-adds.
+
+All functions take whole numbers or arrays of them and return cycles, candidates side by side. The formulas are those of
+poplibs@7eac0f26 lib/poplin/PerformanceEstimation.hpp in other words. Where a published piece falls by some cycles from
+one size to the next larger (39 bundles for two positions, 36 for three), the smaller is taken for both, so that more
+work never takes less time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+
+from tilestep.cost.dtypes import VECTOR_BYTES
+from tilestep.cost.splits import Ints, ceil_divide
+from tilestep.machine.spec import IpuSpec
+
+_UNIT_BYTES = 32  # of weights per unit and block
+
+Precision = Literal["half", "float"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixUnit:
+    """One tile's matrix unit at one precision: `units` outputs of `in_channels` products each per `position_cycles`."""
+
+    operands: Precision
+    partials: Precision
+    in_channels: int
+    units: int
+    position_cycles: int
+    workers: int
+    weight_load_bits: int  # per cycle
+
+    @property
+    def load_cycles(self) -> int:
+        """Cycles to load one block of weights."""
+        return self.units * _UNIT_BYTES * 8 // self.weight_load_bits
+
+    @property
+    def saves_state(self) -> bool:
+        """Whether the codelet is the one that keeps its workers' state between blocks."""
+        return self.operands == "half" and (self.partials == "float" or self.units >= 16)
+
+
+@cache
+def matrix_unit(ipu: IpuSpec, operands: Precision, partials: Precision, weight_load_bits: int = 64) -> MatrixUnit:
+    """The unit of a machine: 16 halves or 8 floats times as many units as its multiply-adds per cycle allow.
+
+    A Mk2 tile has 16 units, of which 8 work with half operands and float partials (the width of its stores).
+    A 128-bit load of weights is off by default (poplibs@7eac0f26 include/poplin/MatMul.hpp, use128BitConvUnitLoad).
+    """
+    if operands == "float":
+        in_channels, cycles, macs = 8, 8, ipu.macs_per_cycle_float
+    else:
+        in_channels, cycles = 16, 4
+        macs = ipu.macs_per_cycle_half if partials == "half" else ipu.macs_per_cycle_half_float
+    units = max(1, macs * cycles // in_channels)
+    return MatrixUnit(
+        operands=operands,
+        partials=partials,
+        in_channels=in_channels,
+        units=units,
+        position_cycles=-(-in_channels * units // macs),
+        workers=ipu.tile.worker_contexts,
+        weight_load_bits=weight_load_bits,
+    )
+
+
+def amp_1x1_at_least(positions: Ints, blocks: Ints, unit: MatrixUnit) -> Ints:
+    """A lower bound of `amp_1x1` for so many blocks of weights, groups included: a worker takes at least so many bundles."""
+    start = 22 if unit.operands == "float" else 19
+    return blocks * (unit.load_cycles + start * unit.workers + unit.position_cycles * positions)
+
+
+def amp_1x1(positions: Ints, in_blocks: Ints, out_blocks: Ints, groups: Ints, unit: MatrixUnit) -> Ints:
+    """Cycles of a 1x1 kernel: `positions` outputs for each of in_blocks x out_blocks blocks of weights, per group.
+
+    Source: getConvPartial1x1Supervisor* there. Checked against AMP01-AMP10 of tests/unit/cost/test_amp.py.
+    """
+    most, least = ceil_divide(positions, unit.workers), np.asarray(positions) // unit.workers
+    saved, saved_per_block = (7, 3) if unit.saves_state else (0, 0)
+    common = int(unit.saves_state or unit.partials == "float")
+
+    def slowest(zeroing: bool) -> Ints:
+        longer, shorter = _worker_1x1(most, unit, zeroing) - saved, _worker_1x1(least, unit, zeroing) - saved
+        tie = 14  # the supervisor's wait when its last workers end together
+        return np.maximum(unit.workers * longer, unit.workers * shorter + tie)
+
+    loads = unit.load_cycles
+    first = 11 + out_blocks * (19 - common + 7 + loads + slowest(True))
+    later = (in_blocks - 1) * (16 - common + out_blocks * (19 + 6 + loads + slowest(False)))
+    state = unit.workers * (saved + saved_per_block * (in_blocks * groups - 1))
+    return 50 + state + groups * (12 + common + later + first)
+
+
+def _worker_1x1(positions: Ints, unit: MatrixUnit, zeroing: bool) -> Ints:
+    """Bundles of one worker for its positions of one block; `zeroing` if it is the first that writes the outputs."""
+    n, rest = positions, unit.position_cycles * np.maximum(positions - 3, 0)
+    if unit.operands == "float":
+        return np.where(n > 0, 46 + rest, 24) + int(zeroing) * np.where(n > 0, 2 + 8 * n, 0)
+    if unit.saves_state:
+        return np.where(n >= 2, 36 + rest, np.where(n == 1, 30, 19)) + (1 if zeroing else 2)
+    return np.where(n > 0, np.minimum(38 + n, 41) + rest, 24) + int(zeroing) * np.where(n > 0, 2 + 2 * n, 0)
+
+
+def amp_nx1_at_least(positions: Ints, blocks: Ints, unit: MatrixUnit) -> Ints:
+    """A lower bound of `amp_nx1` for so many blocks of weights, groups and taps included."""
+    return blocks * (30 + unit.load_cycles + 17 * unit.workers + unit.position_cycles * positions)
+
+
+def amp_nx1(
+    rows: Ints, row_length: Ints, kernel_rows: int, taps: int, in_blocks: Ints, out_blocks: Ints, groups: Ints, unit: MatrixUnit
+) -> Ints:
+    """Cycles of a kernel of `taps` elements: weights are loaded and the rows walked through once per tap.
+
+    Args: rows: of outputs, batch included, of `row_length` each; kernel_rows: rows of the kernel that hold the taps.
+    Source: getConvPartialnx1Supervisor* there, with as many rows per worker, whole or cut, as is quicker.
+    """
+    whole = ceil_divide(rows, unit.workers)
+    cut = _worker_nx1(ceil_divide(rows * row_length, unit.workers), whole + 1, unit)
+    worker = np.minimum(cut, _worker_nx1(whole * row_length, whole, unit))
+    per_tap = 12 + unit.load_cycles + 18 + unit.workers * worker
+    partials_per_bundle = VECTOR_BYTES // (4 if unit.partials == "float" else 2)
+    zeroing = unit.workers * ceil_divide(rows * row_length * unit.units, unit.workers * partials_per_bundle)
+    blocks = 16 + in_blocks * (14 + out_blocks * (14 + kernel_rows * 14 + taps * per_tap))
+    return 109 + 19 * unit.workers + groups * (7 + out_blocks * (23 + zeroing) + blocks)
+
+
+def _worker_nx1(elements: Ints, pieces: Ints, unit: MatrixUnit) -> Ints:
+    """Bundles of one worker for its outputs, which lie in `pieces` runs. Runs of fewer than three are cheaper than 3."""
+    pieces = np.minimum(pieces, elements)
+    start, short = (39, 9) if unit.operands == "float" else (28, 4)
+    over = elements - 3 * pieces
+    return 18 - int(unit.partials == "float") + start * pieces + np.where(over > 0, unit.position_cycles, short) * over
+
+
+def vector_macs(outputs: Ints, macs_per_output: Ints, *, per_vector: int, bundles: int, workers: int) -> Ints:
+    """Cycles of dot products on the vector unit: `bundles` for each vector of multiply-adds, and a start per output.
+
+    Source: getDenseDotProductCycles there: 7 bundles per output beside its vectors, 51 per worker.
+    """
+    per_output = 7 + bundles * ceil_divide(macs_per_output, per_vector)
+    return 90 + workers * (51 + ceil_divide(outputs, workers) * per_output)

@@ -1,0 +1,26 @@
+"""The arithmetic inside collectives; their time on the links is the simulator's."""
+
+from __future__ import annotations
+
+from tilestep.cost.elementwise import elementwise_pass
+from tilestep.machine.spec import IpuSpec
+from tilestep.program.work import DTYPE_BITS, ArrayShape
+from tilestep.units import Cycles, ceil_div
+
+_REDUCING = frozenset({"all-reduce", "reduce-scatter"})
+
+
+def collective_compute_cycles(kind: str, size_bytes: int, dtype: str, group_size: int, ipu: IpuSpec) -> Cycles:
+    """Cycles in which one IPU's tiles add what arrives from the others of its group.
+
+    A ring of g IPUs adds a g-th of the data in each of g - 1 steps; kinds without arithmetic take none, nor does a group of one.
+
+    Args:
+        size_bytes: the larger of operand and result, on one IPU.
+    """
+    if kind not in _REDUCING or group_size < 2 or size_bytes == 0:
+        return Cycles(0)
+    elements = ceil_div(ceil_div(size_bytes * 8, max(1, DTYPE_BITS[dtype])), group_size)
+    part = ArrayShape(dtype, (elements,))
+    one = elementwise_pass([("add", dtype)], size=elements, inputs=(part, part), outputs=(part,), moved_bytes=0, ipu=ipu)
+    return Cycles((group_size - 1) * one.compute_cycles)

@@ -1,0 +1,83 @@
+"""How a tile computes on each dtype.
+
+A worker's arithmetic unit takes 64 bits a bundle: two floats or four halves. Integers go one by one through the 32-bit
+integer unit. What a tile has no instructions for is converted, or emulated in software at an assumed price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+VECTOR_BYTES = 8  # one register pair: what an arithmetic bundle works on, and what one load or store moves
+
+# Bundles of a double operation per bundle of the same operation on one float: assumed, about the length of a software
+# double-precision add or multiply on a core with 32-bit registers.
+F64_EMULATION = 40
+# Of a 64-bit integer operation per 32-bit one: assumed; an add takes two and a carry, a multiply takes more.
+S64_EMULATION = 4
+
+Unit = Literal["half", "float", "integer"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arithmetic:
+    """Where and how wide one dtype is computed on."""
+
+    unit: Unit
+    per_vector: int  # elements that one bundle works on
+    emulation: int = 1  # bundles per native bundle
+    converts: bool = False  # to and from the dtype of the unit, when loaded and stored
+    is_complex: bool = False
+    assumption: str = ""
+
+    @property
+    def matrix_unit(self) -> bool:
+        """Whether products of this dtype can use the matrix unit."""
+        return self.unit != "integer" and self.emulation == 1
+
+
+_FLOAT = Arithmetic(unit="float", per_vector=2)
+_HALF = Arithmetic(unit="half", per_vector=4)
+_WORD = Arithmetic(unit="integer", per_vector=1)
+_SMALL = Arithmetic(
+    unit="integer", per_vector=1, converts=True, assumption="integers below 32 bits are widened to 32 bits, computed on, and narrowed"
+)
+_LONG = Arithmetic(
+    unit="integer",
+    per_vector=1,
+    emulation=S64_EMULATION,
+    assumption=f"64-bit integers are emulated: {S64_EMULATION} bundles for each 32-bit one",
+)
+_BF16 = Arithmetic(unit="float", per_vector=2, converts=True, assumption="bf16 is converted to f32, computed on, and converted back")
+_F8 = Arithmetic(unit="half", per_vector=4, converts=True, assumption="8-bit and 4-bit floats are converted to f16, computed on, and back")
+_F64_TEXT = f"f64 is emulated in software: {F64_EMULATION} bundles for each f32 one"
+
+ARITHMETIC: Mapping[str, Arithmetic] = MappingProxyType(
+    {
+        "pred": Arithmetic(unit="integer", per_vector=4),  # four bytes of a word at once
+        "f32": _FLOAT,
+        "f16": _HALF,
+        "bf16": _BF16,
+        "s32": _WORD,
+        "u32": _WORD,
+        **dict.fromkeys(("s1", "u1", "s2", "u2", "s4", "u4", "s8", "u8", "s16", "u16"), _SMALL),
+        **dict.fromkeys(
+            ("f4e2m1fn", "f8e5m2", "f8e4m3", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "f8e3m4", "f8e8m0fnu"), _F8
+        ),
+        "s64": _LONG,
+        "u64": _LONG,
+        "f64": Arithmetic(unit="float", per_vector=1, emulation=F64_EMULATION, assumption=_F64_TEXT),
+        "c64": Arithmetic(unit="float", per_vector=1, is_complex=True),
+        "c128": Arithmetic(unit="float", per_vector=1, emulation=2 * F64_EMULATION, is_complex=True, assumption=_F64_TEXT),
+        "token": _WORD,
+        "opaque": _WORD,
+    }
+)
+
+
+def dtype_assumptions(*dtypes: str) -> tuple[str, ...]:
+    """What was assumed about these dtypes, sorted, each once."""
+    return tuple(sorted({ARITHMETIC[dtype].assumption for dtype in dtypes} - {""}))

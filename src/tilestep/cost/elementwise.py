@@ -1,0 +1,118 @@
+"""Elementwise operations, one at a time or a whole expression in one pass over its elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilestep.cost.copy import rearrange_cycles
+from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES, dtype_assumptions
+from tilestep.cost.exchange import broadcast_bytes, share
+from tilestep.cost.rates import BUNDLES, rate
+from tilestep.cost.step import StepCost, nothing, step_cost
+from tilestep.machine.spec import IpuSpec
+from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
+from tilestep.units import Cycles, ceil_div
+
+FAMILY = "elementwise"
+# poplibs@7eac0f26 lib/popops/PerformanceEstimation.cpp (basicOpSupervisorOverhead), and a worker's own start and end.
+SUPERVISOR_CYCLES = 11
+WORKER_BUNDLES = 20
+
+
+def elementwise_pass(
+    ops: Sequence[tuple[str, str]],
+    *,
+    size: int,
+    inputs: Sequence[ArrayShape],
+    outputs: Sequence[ArrayShape],
+    moved_bytes: int,
+    ipu: IpuSpec,
+    tile_elements: int = 0,
+    halo_bytes: int = 0,
+    copied_bytes: int = 0,
+) -> StepCost:
+    """One superstep: each worker loads a vector of every input, computes the whole expression, stores the outputs.
+
+    Args:
+        ops: (opcode, dtype it computes in: of the first operand for compare, convert and the like, else of the result).
+        size: elements of the expression, spread evenly over the tiles.
+        inputs: what is read, constants left out. One smaller than `size` is a broadcast: it is sent to all tiles first.
+        outputs: what is stored.
+        moved_bytes: of the full-size inputs, over all tiles, that lie on other tiles and have to be sent first.
+        halo_bytes: of inputs read through shifted slices, on the fullest tile: what it needs of its neighbours' blocks.
+        copied_bytes: of such inputs, on the fullest tile: blocks that are copied together with their halos.
+        tile_elements: of the expression, on the fullest tile, where it lies unevenly; 0: spread evenly.
+    Raises: KeyError for an opcode that is not in ELEMENTWISE.
+    """
+    if size == 0:
+        return nothing(FAMILY)
+    rates = [rate(opcode, dtype) for opcode, dtype in ops]
+    elements = ceil_div(max(share(size, ipu), tile_elements), ipu.tile.worker_contexts)  # of the busiest worker
+    arithmetic = sum(each.bundles * ceil_div(elements, each.elements) for each in rates)
+    full = [array for array in inputs if array.size == size]  # what is broadcast stays in registers over a worker's rows
+    small = [array for array in inputs if array.size < size]
+    received = (
+        share(moved_bytes, ipu)
+        + halo_bytes
+        + sum(broadcast_bytes(array.size_bytes, ceil_div(size * DTYPE_BITS[array.dtype], 8), ipu) for array in small)
+    )
+    assumed = {sentence for each in rates for sentence in each.assumptions}
+    assumed.update(dtype_assumptions(*(array.dtype for array in (*inputs, *outputs))))
+    return step_cost(
+        ipu,
+        family=FAMILY,
+        compute_cycles=rearrange_cycles(copied_bytes, VECTOR_BYTES, ipu)
+        + worker_cycles(arithmetic + memory_bundles(elements, full, outputs, ipu, fused=len(ops) > 1), ipu),
+        exchange_bytes=received,
+        temporary_tile_bytes=received + copied_bytes,
+        flops=size * sum(each.flops_per_element for each in rates),
+        assumptions=tuple(sorted(assumed)),
+    )
+
+
+def memory_bundles(elements: int, inputs: Sequence[ArrayShape], outputs: Sequence[ArrayShape], ipu: IpuSpec, *, fused: bool = False) -> int:
+    """Bundles in which one worker loads and stores `elements` of each array.
+
+    A codelet for one operation loads two vectors a bundle where the tile's load and store width allows (two loads and
+    a store: 24 B), so that a binary operation takes two bundles beside its arithmetic, as poplibs' estimators have it.
+    The codelet that is generated for a fused expression is a loop of compiled code: each load and each store is a
+    bundle, and one closes the loop (assumed; STREAM triads by the vendor's operations take 6.2 to 6.4 bundles a vector).
+    """
+    loads = sum(_vectors(elements, array.dtype) for array in inputs)
+    stores = sum(_vectors(elements, array.dtype) for array in outputs)
+    if fused:
+        loads += max((_vectors(elements, array.dtype) for array in (*inputs, *outputs)), default=0)
+    else:
+        loads = ceil_div(loads, max(1, min(2, ipu.tile.load_store_bytes_per_cycle // VECTOR_BYTES)))
+    return loads + stores + sum(convert_bundles(elements, array.dtype) for array in (*inputs, *outputs))
+
+
+def convert_bundles(elements: int, dtype: str) -> int:
+    """Bundles to widen or narrow elements of a dtype that the tile has no arithmetic for: one per vector that is computed on (assumed)."""
+    how = ARITHMETIC[dtype]
+    return ceil_div(elements, how.per_vector) if how.converts else 0
+
+
+def worker_cycles(bundles: int, ipu: IpuSpec) -> Cycles:
+    """Cycles of a codelet whose busiest worker issues `bundles`: all workers take turns, one bundle a cycle."""
+    return Cycles(SUPERVISOR_CYCLES + ipu.tile.worker_contexts * (WORKER_BUNDLES + bundles))
+
+
+def elementwise(work: Work, ipu: IpuSpec) -> StepCost:
+    """One elementwise operation as a pass of its own; its operands lie where its result will."""
+    result = work.results[0]
+    computes_in = max((*work.operands, result), key=lambda array: DTYPE_BITS[array.dtype]).dtype if work.operands else result.dtype
+    return elementwise_pass(
+        [(work.opcode, computes_in)], size=result.size, inputs=work.operands, outputs=work.results, moved_bytes=0, ipu=ipu
+    )
+
+
+def map_(work: Work, ipu: IpuSpec) -> StepCost:
+    """HLO `map`: a scalar function of all operands, element by element."""
+    result = work.results[0]
+    ops = [(opcode, result.dtype) for opcode in work.body_opcodes if opcode in BUNDLES]
+    return elementwise_pass(ops, size=result.size, inputs=work.operands, outputs=work.results, moved_bytes=0, ipu=ipu)
+
+
+def _vectors(elements: int, dtype: str) -> int:
+    return ceil_div(elements * DTYPE_BITS[dtype], 8 * VECTOR_BYTES)

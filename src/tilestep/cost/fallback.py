@@ -1,0 +1,26 @@
+"""The price of an operation that has no estimator: stated, listed, and never zero."""
+
+from __future__ import annotations
+
+from tilestep.cost.elementwise import worker_cycles
+from tilestep.cost.exchange import share
+from tilestep.cost.step import StepCost, step_cost
+from tilestep.machine.spec import IpuSpec
+from tilestep.program.work import Work
+from tilestep.units import ceil_div
+
+
+def fallback(work: Work, ipu: IpuSpec) -> StepCost:
+    """All its bytes, in and out, change tiles, and each element of the largest array takes one bundle."""
+    arrays = (*work.operands, *work.results)
+    received = share(sum(array.size_bytes for array in arrays), ipu)
+    largest = max((array.size for array in arrays), default=0)
+    return step_cost(
+        ipu,
+        family="fallback",
+        compute_cycles=worker_cycles(ceil_div(share(largest, ipu), ipu.tile.worker_contexts), ipu),
+        exchange_bytes=received,
+        temporary_tile_bytes=received,
+        assumptions=(f"'{work.opcode}' has no estimator: all its bytes change tiles, one bundle per element",),
+        fallback=True,
+    )

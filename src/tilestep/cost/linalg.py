@@ -1,0 +1,166 @@
+"""Dense linear algebra that runs as one operation: XLA's own, and LAPACK's custom calls on JAX's CPU backend.
+
+One model for all: a matrix lies on `tiles // matrices` tiles; a sequence of panels, each factored by one tile while
+the others wait, sent to all, and followed by an update of the rest. Counts of operations are the textbook ones
+(Golub and Van Loan, "Matrix Computations", 4th edition); those of iterations are assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, prod
+from types import MappingProxyType
+
+from tilestep.cost.dtypes import ARITHMETIC, dtype_assumptions
+from tilestep.cost.elementwise import worker_cycles
+from tilestep.cost.step import StepCost, nothing, step_cost
+from tilestep.machine.spec import IpuSpec
+from tilestep.program.work import DTYPE_BITS, Work
+from tilestep.units import ceil_div
+
+FAMILY = "linear algebra"
+_PANELS = (1, 8, 16, 32, 64)
+# Real multiply-adds for one of complex numbers.
+_COMPLEX_MACS = 4
+_UPDATE_EFFICIENCY = 0.5  # assumed: of the matrix unit's rate in blocked updates
+_BLOCKED_TEXT = "blocked factorisations reach half of the matrix unit's rate in their updates"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routine:
+    """Operations of a routine on an m x n matrix, r the smaller of m and n, and a result of k columns.
+
+    Multiply-adds = square * m * n * r + other * m * r * k.
+    """
+
+    square: float = 0
+    other: float = 0
+    blocked: bool = True  # updates are matrix products; else matrix-vector products, a panel of one column at a time
+    sweeps: int = 1  # the panels are gone through so often
+    assumption: str = ""
+
+
+_LU = Routine(square=1 / 3)
+_QR = Routine(square=2 / 3)
+_ITERATIVE = "eigenvalues and singular values are found in the operations of the usual QR or divide-and-conquer iteration, two per value"
+_SYMMETRIC = Routine(square=4.5, blocked=False, sweeps=2, assumption=_ITERATIVE)  # 4/3 n^3 to tridiagonal, and the vectors: 9 n^3 flops
+_GENERAL = Routine(square=12.5, blocked=False, sweeps=3, assumption=_ITERATIVE)  # 25 n^3 flops
+_SINGULAR = Routine(square=11, blocked=False, sweeps=2, assumption=_ITERATIVE)  # 22 n^3 flops with both sets of vectors
+_TRIDIAGONAL = "tridiagonal systems are eliminated row by row on one tile"
+
+ROUTINES: Mapping[str, Routine] = MappingProxyType(
+    {
+        "potrf": Routine(square=1 / 6),
+        "getrf": _LU,
+        "geqrf": _QR,
+        "geqp3": Routine(square=2 / 3, blocked=False),
+        "orgqr": _QR,
+        "ungqr": _QR,
+        "ormqr": Routine(other=2),
+        "unmqr": Routine(other=2),
+        "trsm": Routine(other=1 / 2),
+        "gesdd": _SINGULAR,
+        "gesvd": _SINGULAR,
+        "syevd": _SYMMETRIC,
+        "heevd": _SYMMETRIC,
+        "geev": _GENERAL,
+        "gees": _GENERAL,
+        "gehrd": Routine(square=5 / 3, blocked=False),
+        "sytrd": Routine(square=2 / 3, blocked=False),
+        "hetrd": Routine(square=2 / 3, blocked=False),
+    }
+)
+LAPACK_TARGETS: Mapping[str, str] = MappingProxyType(
+    {f"custom-call:lapack_{prefix}{name}_ffi": name for name in ROUTINES for prefix in "sdcz"}
+)
+
+
+def lapack(work: Work, ipu: IpuSpec) -> StepCost:
+    """A LAPACK custom call on its first operand."""
+    return _priced(work, ROUTINES[LAPACK_TARGETS[work.opcode]], ipu)
+
+
+def cholesky(work: Work, ipu: IpuSpec) -> StepCost:
+    """HLO `cholesky`."""
+    return _priced(work, ROUTINES["potrf"], ipu)
+
+
+def triangular_solve(work: Work, ipu: IpuSpec) -> StepCost:
+    """HLO `triangular-solve`: the right-hand sides are independent, the rows of the triangle follow each other."""
+    return _priced(work, ROUTINES["trsm"], ipu)
+
+
+def tridiagonal(work: Work, ipu: IpuSpec) -> StepCost:
+    """Tridiagonal systems (LAPACK gtsv, and JAX's perturbed variant): one system per tile, eight operations per element."""
+    right = work.results[0] if not work.operands else max((*work.operands, *work.results), key=lambda array: array.size)
+    if right.size == 0:
+        return nothing(FAMILY)
+    rows = right.dims[-2] if len(right.dims) > 1 else right.size
+    how = ARITHMETIC[right.dtype]
+    systems = ceil_div(ceil_div(right.size, rows), ipu.num_tiles)
+    divide = 10 * how.emulation * (_COMPLEX_MACS if how.is_complex else 1)  # bundles: poplibs' float division, and the rest beside it
+    received = systems * ceil_div(rows * DTYPE_BITS[right.dtype], 8) * 4
+    return step_cost(
+        ipu,
+        family=FAMILY,
+        compute_cycles=worker_cycles(2 * divide * rows * ceil_div(systems, ipu.tile.worker_contexts), ipu),
+        exchange_bytes=received,
+        temporary_tile_bytes=received,
+        flops=8 * right.size,
+        assumptions=(_TRIDIAGONAL, *dtype_assumptions(right.dtype)),
+    )
+
+
+def _priced(work: Work, routine: Routine, ipu: IpuSpec) -> StepCost:
+    matrix, result = work.operands[0], work.results[0]
+    if matrix.size == 0 or result.size == 0:
+        return nothing(FAMILY)
+    rows, width = matrix.dims[-2:]
+    matrices = prod(matrix.dims[:-2])
+    columns = ceil_div(result.size, matrices * rows)
+    return _factored(matrices, rows, width, columns, matrix.dtype, routine, ipu)
+
+
+@lru_cache(maxsize=1024)
+def _factored(matrices: int, rows: int, width: int, columns: int, dtype: str, routine: Routine, ipu: IpuSpec) -> StepCost:
+    """The cheapest number of tiles per matrix, a power of two, and width of panel, of those that are tried."""
+    panels = _PANELS if routine.blocked else (1,)
+    counts = [1 << power for power in range(ipu.num_tiles.bit_length())]
+    found = [
+        _factored_by(matrices, rows, width, columns, dtype, routine, ipu, panel=panel, tiles=tiles) for panel in panels for tiles in counts
+    ]
+    return min(found, key=lambda cost: cost.cycles)
+
+
+def _factored_by(
+    matrices: int, rows: int, width: int, columns: int, dtype: str, routine: Routine, ipu: IpuSpec, *, panel: int, tiles: int
+) -> StepCost:
+    """Each matrix on `tiles` tiles, in panels of `panel` columns."""
+    short = min(rows, width)
+    macs = ceil(routine.square * rows * width * short + routine.other * rows * short * columns)
+    how = ARITHMETIC[dtype]
+    real = _COMPLEX_MACS if how.is_complex else 1
+    vector_macs = how.per_vector / how.emulation / real  # per cycle: a bundle a cycle, whichever worker issues it
+    matrix_macs = ipu.macs_per_cycle_float * _UPDATE_EFFICIENCY / real if how.matrix_unit else vector_macs
+    element_bytes = DTYPE_BITS[dtype] // 8
+    rounds = ceil_div(matrices, ipu.num_tiles // tiles)
+    count = ceil_div(short, panel) * routine.sweeps
+    update = macs / tiles / (matrix_macs if panel > 1 else vector_macs)
+    alone = count * worker_cycles(ceil(panel**3 / 3 / vector_macs / ipu.tile.worker_contexts), ipu)
+    # Every tile receives the factored block of each panel, and its part of the panel's column and rows.
+    sent = count * panel * (panel + ceil_div(rows + columns, tiles)) * element_bytes if tiles > 1 else 0
+    steps = 2 * count if tiles > 1 else 1
+    sentences = (_BLOCKED_TEXT if routine.blocked else "", routine.assumption, *dtype_assumptions(dtype))
+    return step_cost(
+        ipu,
+        family=FAMILY,
+        compute_cycles=rounds * (update + alone),
+        exchange_bytes=rounds * sent,
+        supersteps=rounds * steps,
+        syncs=rounds * steps if tiles > 1 else 0,
+        temporary_tile_bytes=panel * (panel + ceil_div(rows + columns, tiles)) * element_bytes,
+        flops=2 * macs * matrices * real,
+        assumptions=tuple(sentence for sentence in sentences if sentence),
+    )

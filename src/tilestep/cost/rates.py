@@ -1,0 +1,144 @@
+"""Bundles of each elementwise operation.
+
+A worker issues one bundle every `worker_contexts` cycles. Figures marked P are poplibs@7eac0f26
+lib/popops/popopsCycleEstimators.hpp (cycles per loop and elements per loop, which its own header calls unverified for
+transcendental functions); the others are assumed from the nearest of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+
+from tilestep.cost.dtypes import ARITHMETIC, Arithmetic
+
+# Bundles per element of a function that has no instruction and no vector routine: a scalar one in f32. Assumed; poplibs'
+# own entry for sine, 2,300, is a placeholder.
+SOFTWARE_FUNCTION = 100
+_SOFTWARE = (2 * SOFTWARE_FUNCTION, 4 * SOFTWARE_FUNCTION, SOFTWARE_FUNCTION)
+
+# opcode -> bundles per (2 floats, 4 halves, 1 integer)
+BUNDLES: Mapping[str, tuple[int, int, int]] = MappingProxyType(
+    {
+        "add": (1, 1, 1),  # P
+        "subtract": (1, 1, 1),  # P
+        "multiply": (1, 1, 1),  # P
+        "negate": (1, 1, 1),  # P
+        "abs": (1, 1, 2),  # P
+        "maximum": (3, 4, 2),  # P
+        "minimum": (3, 4, 2),  # P
+        "divide": (10, 21, 40),  # P; integers in software, assumed
+        "remainder": (16, 28, 40),
+        "exponential": (6, 4, SOFTWARE_FUNCTION),  # P
+        "exp2": (6, 4, SOFTWARE_FUNCTION),
+        "exponential-minus-one": (8, 8, SOFTWARE_FUNCTION),
+        "log": (12, 12, SOFTWARE_FUNCTION),  # P for float
+        "log2": (12, 12, SOFTWARE_FUNCTION),
+        "log-plus-one": (14, 14, SOFTWARE_FUNCTION),
+        "tanh": (12, 4, SOFTWARE_FUNCTION),  # P
+        "logistic": (12, 4, SOFTWARE_FUNCTION),  # P
+        "sqrt": (10, 10, SOFTWARE_FUNCTION),  # P for float
+        "rsqrt": (8, 8, SOFTWARE_FUNCTION),  # P for float
+        "erf": (82, 52, SOFTWARE_FUNCTION),  # P
+        "erfc": (82, 52, SOFTWARE_FUNCTION),
+        "erf-inv": (82, 164, SOFTWARE_FUNCTION),
+        "power": (624, 1248, 64),  # P for float: 312 an element; integers by squaring
+        "floor": (2, 2, 1),
+        "ceil": (2, 2, 1),
+        "round-nearest-even": (2, 2, 1),
+        "round-nearest-afz": (4, 4, 1),
+        "sign": (4, 4, 3),
+        "is-finite": (2, 2, 1),
+        "compare": (3, 3, 1),
+        "select": (4, 4, 2),
+        "clamp": (4, 4, 4),
+        "and": (2, 2, 1),
+        "or": (2, 2, 1),
+        "xor": (2, 2, 1),
+        "not": (1, 1, 1),
+        "shift-left": (2, 4, 1),
+        "shift-right-arithmetic": (2, 4, 1),
+        "shift-right-logical": (2, 4, 1),
+        "popcnt": (2, 4, 1),
+        "count-leading-zeros": (2, 4, 1),
+        "mulhi": (8, 16, 4),
+        "convert": (2, 2, 2),
+        "stochastic-convert": (4, 4, 4),
+        "reduce-precision": (4, 4, 4),
+        "bitcast-convert": (0, 0, 0),
+        "complex": (1, 1, 1),
+        "real": (1, 1, 1),
+        "imag": (1, 1, 1),
+        "iota": (1, 1, 1),
+        "copy": (0, 0, 0),
+        **dict.fromkeys(
+            ("sine", "cosine", "tan", "asin", "acos", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "cbrt"), _SOFTWARE
+        ),
+    }
+)  # fmt: skip
+# Against a scalar that stays in a register, as in a rectifier: one instruction a vector (f32v2max, f16v4max, ...).
+WITH_SCALAR: Mapping[str, str] = MappingProxyType({"maximum": "maximum-scalar", "minimum": "minimum-scalar"})
+_PRICED: Mapping[str, tuple[int, int, int]] = MappingProxyType({**BUNDLES, **dict.fromkeys(WITH_SCALAR.values(), (1, 1, 1))})
+PUBLISHED = frozenset(
+    {"add", "subtract", "multiply", "negate", "abs", "maximum", "minimum", "divide", "exponential", "log", "tanh", "logistic", "sqrt",
+     "rsqrt", "erf", "power"}
+)  # fmt: skip
+# Moves of a value or of its parts: as cheap as on the components, and no arithmetic.
+_MOVES = frozenset({"convert", "bitcast-convert", "complex", "real", "imag", "iota", "copy", "select", "compare"})
+# Bundles on complex values per bundle on the same number of real components: assumed, the number of real operations.
+_COMPLEX = MappingProxyType({"multiply": 3, "divide": 6, "add": 1, "subtract": 1, "negate": 1})
+_COMPLEX_FUNCTION = 4
+
+_ASSUMED_RATES = "elementwise rates without a published figure are taken from similar operations"
+_SOFTWARE_TEXT = f"trigonometric and other functions without a vector routine take {SOFTWARE_FUNCTION} bundles an element"
+_COMPLEX_TEXT = "complex operations are priced as their real ones: a product as 3, a quotient as 6, a function as 4 of its two parts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """`bundles` for every `elements` (the last group counts whole)."""
+
+    bundles: int
+    elements: int
+    flops_per_element: int
+    assumptions: tuple[str, ...] = ()
+
+
+@cache
+def rate(opcode: str, dtype: str) -> Rate:
+    """Price of an elementwise operation on one dtype.
+
+    Raises: KeyError for an opcode that is not elementwise, or an unknown dtype.
+    """
+    how = ARITHMETIC[dtype]
+    column = ("float", "half", "integer").index(how.unit)
+    bundles = _PRICED[opcode][column] * how.emulation
+    if how.is_complex and opcode not in _MOVES:
+        bundles *= _COMPLEX.get(opcode, _COMPLEX_FUNCTION)
+    counts = how.unit != "integer" and opcode not in _MOVES
+    return Rate(
+        bundles=bundles,
+        elements=how.per_vector,
+        flops_per_element=int(counts) * (_complex_flops(opcode) if how.is_complex else 1),
+        assumptions=_assumptions(opcode, how),
+    )
+
+
+def _complex_flops(opcode: str) -> int:
+    """Real operations of one complex one: 2 for a sum, 6 for a product."""
+    return 2 * _COMPLEX.get(opcode, _COMPLEX_FUNCTION)
+
+
+def _assumptions(opcode: str, how: Arithmetic) -> tuple[str, ...]:
+    found: list[str] = []
+    if how.assumption:
+        found.append(how.assumption)
+    if how.is_complex and opcode not in _MOVES:
+        found.append(_COMPLEX_TEXT)
+    if _PRICED[opcode] == _SOFTWARE:
+        found.append(_SOFTWARE_TEXT)
+    elif opcode not in PUBLISHED and opcode not in WITH_SCALAR.values() and _PRICED[opcode] != (0, 0, 0):
+        found.append(_ASSUMED_RATES)
+    return tuple(found)

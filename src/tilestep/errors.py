@@ -1,0 +1,68 @@
+"""The exceptions that tilestep raises.
+
+TilestepError
+├── SettingsError (ValueError)     a flag, environment variable or option with a bad value
+├── SpecError (ValueError)         a machine description that cannot be
+├── HloError (ValueError)          a program text that the reader does not understand
+├── UnsupportedError               something this build or platform cannot do
+└── TileMemoryError (MemoryError)  a program that does not fit into the tiles
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class TilestepError(Exception):
+    """Root of every exception that tilestep defines."""
+
+
+class SettingsError(TilestepError, ValueError):
+    """A setting has a value that is not allowed; the message names setting, value and what is."""
+
+
+class SpecError(TilestepError, ValueError):
+    """A machine description is wrong; the message names the field, the value and the bound."""
+
+
+class HloError(TilestepError, ValueError):
+    """An HLO module could not be read; the message names the line."""
+
+
+class UnsupportedError(TilestepError):
+    """This platform or build cannot do what was asked."""
+
+
+class TileMemoryError(TilestepError, MemoryError):
+    """A program needs more bytes on a tile than the tile has.
+
+    Attributes:
+        tile: index of the fullest tile.
+        superstep: name of the superstep at which the peak occurs.
+        needed_bytes: bytes that the tile would need.
+        available_bytes: bytes that the tile has.
+        largest: (what, bytes per tile) of the largest parts, largest first.
+    """
+
+    def __init__(
+        self,
+        *,
+        tile: int,
+        superstep: str,
+        needed_bytes: int,
+        available_bytes: int,
+        largest: Sequence[tuple[str, int]],
+    ) -> None:
+        self.tile = tile
+        self.superstep = superstep
+        self.needed_bytes = needed_bytes
+        self.available_bytes = available_bytes
+        self.largest = tuple(largest)
+        parts = ", ".join(f"{what} {size:,} B" for what, size in self.largest)
+        super().__init__(
+            f"tile {tile} needs {needed_bytes:,} B in superstep '{superstep}' but has {available_bytes:,} B "
+            f"({needed_bytes - available_bytes:,} B over)\n"
+            f"  largest: {parts}\n"
+            "  try: more IPUs, a smaller batch, donated arguments (donate_argnums), rematerialisation (jax.checkpoint) or a\n"
+            '  smaller dtype; POPLAR_ENGINE_OPTIONS=\'{"debug.allowOutOfMemory":"true"}\' runs it anyway and says so'
+        )

@@ -1,0 +1,16 @@
+"""What is emulated: machines with a name, machines described in TOML, and where each of their numbers comes from."""
+
+from __future__ import annotations
+
+from tilestep.machine.assemble import describe as describe
+from tilestep.machine.catalog import DEFAULT_MACHINE as DEFAULT_MACHINE
+from tilestep.machine.catalog import machine_names as machine_names
+from tilestep.machine.fields import SYNC_PATTERNS as SYNC_PATTERNS
+from tilestep.machine.fields import FieldSource as FieldSource
+from tilestep.machine.fields import SyncPattern as SyncPattern
+from tilestep.machine.spec import HostSpec as HostSpec
+from tilestep.machine.spec import IpuSpec as IpuSpec
+from tilestep.machine.spec import LinkSpec as LinkSpec
+from tilestep.machine.spec import MachineSpec as MachineSpec
+from tilestep.machine.spec import TileSpec as TileSpec
+from tilestep.machine.toml import load_machine as load_machine

@@ -1,0 +1,75 @@
+"""The fields of a machine: units, plausible ranges, and what says where a value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+Basis = Literal["documented", "measured", "derived", "assumed"]
+Value = int | float | str
+
+SyncPattern = Literal["full", "singlePipeline", "replicaAndLadder"]
+"""Which IPUs of a program wait for whom when one of them accesses the host (docs/virtual-time.md)."""
+Topology = Literal["ladder", "torus"]
+"""How the IPU-Links of a full rack run: up two sides, or up two sides and from their top back to their bottom."""
+SYNC_PATTERNS: tuple[str, ...] = get_args(SyncPattern)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldSource:
+    """Where the value of one field of a machine comes from."""
+
+    path: str  # 'ipu.tile.sram_bytes'
+    value: Value
+    unit: str  # '' for names
+    source: str  # public text: a datasheet, a paper, a file of repository@commit; or the user's own file
+    basis: Basis
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """Unit of a field, and the range outside of which a value is a slip of unit rather than a machine."""
+
+    unit: str
+    lowest: float = 0
+    highest: float = float("inf")
+    choices: tuple[str, ...] = ()  # of a field that is one of a few words; none: any text
+
+
+QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
+    {
+        "num_ipus": Quantity(unit="IPUs", lowest=1, highest=256),
+        "ipus_per_machine": Quantity(unit="IPUs", lowest=1, highest=64),
+        "sync_pattern": Quantity(unit="", choices=SYNC_PATTERNS),
+        "ipu.generation": Quantity(unit=""),
+        "ipu.version": Quantity(unit=""),
+        "ipu.num_tiles": Quantity(unit="tiles", lowest=1, highest=100_000),
+        "ipu.clock_hz": Quantity(unit="Hz", lowest=1e6, highest=1e11),
+        "ipu.macs_per_cycle_half": Quantity(unit="MAC/cycle/tile", lowest=1, highest=1e6),
+        "ipu.macs_per_cycle_half_float": Quantity(unit="MAC/cycle/tile", lowest=1, highest=1e6),
+        "ipu.macs_per_cycle_float": Quantity(unit="MAC/cycle/tile", lowest=1, highest=1e6),
+        "ipu.sync_cycles": Quantity(unit="cycles", highest=1e6),
+        "ipu.superstep_overhead_cycles": Quantity(unit="cycles", highest=1e6),
+        "ipu.code_allowance_bytes": Quantity(unit="B/tile", highest=1e9),
+        "ipu.tile.sram_bytes": Quantity(unit="B", lowest=1024, highest=1e9),
+        "ipu.tile.executable_bytes": Quantity(unit="B", lowest=1024, highest=1e9),
+        "ipu.tile.worker_contexts": Quantity(unit="threads", lowest=1, highest=64),
+        "ipu.tile.load_store_bytes_per_cycle": Quantity(unit="B/cycle", lowest=1, highest=4096),
+        "ipu.tile.copy_bytes_per_cycle": Quantity(unit="B/cycle", lowest=1, highest=4096),
+        "ipu.tile.exchange_bytes_per_cycle": Quantity(unit="B/cycle", lowest=1, highest=4096),
+        "link.bytes_per_second": Quantity(unit="B/s", lowest=1e6, highest=1e15),
+        "link.gateway_bytes_per_second": Quantity(unit="B/s", lowest=1e6, highest=1e15),
+        "link.sync_seconds_per_hop": Quantity(unit="s", highest=1e-3),
+        "link.ipus_per_rack": Quantity(unit="IPUs", lowest=1, highest=256),
+        "link.topology": Quantity(unit="", choices=get_args(Topology)),
+        "host.link_bytes_per_second": Quantity(unit="B/s", lowest=1e6, highest=1e15),
+        "host.link_latency_seconds": Quantity(unit="s", highest=1),
+        "host.dispatch_seconds": Quantity(unit="s", highest=1),
+        "host.load_seconds": Quantity(unit="s", highest=60),
+        "host.streaming_memory_bytes": Quantity(unit="B", highest=1e15),
+        "host.streaming_memory_bytes_per_second": Quantity(unit="B/s", lowest=1e6, highest=1e15),
+    }
+)
+"""Every field of a machine but its name and description, in the order of the report."""

@@ -1,0 +1,357 @@
+"""The published figures behind the catalogue: each number once, with its basis and public source.
+
+A figure is `documented` (a datasheet, paper or source file states it), `measured` (on hardware, published),
+`derived` (arithmetic on published figures, which the text shows) or `assumed` (the text says why).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tilestep.machine.fields import QUANTITIES, Basis, FieldSource, Value
+
+KIB = 1024
+
+Figures = Mapping[str, FieldSource]
+"""Field path -> figure."""
+
+
+def figures(*rows: tuple[str, Value, Basis, str]) -> Figures:
+    """A table from rows of (field path, value, basis, source).
+
+    Raises: KeyError if a path is no field; ValueError if one is there twice.
+    """
+    found: dict[str, FieldSource] = {}
+    for path, value, basis, source in rows:
+        if path in found:
+            raise ValueError(f"two figures for {path}")
+        found[path] = FieldSource(path=path, value=value, unit=QUANTITIES[path].unit, source=source, basis=basis)
+    return MappingProxyType(found)
+
+
+_POPLIBS = "graphcore/poplibs@7eac0f26"
+_IPU_STACK = "osmarks/ipu-stack@ce7c7e9"
+_M2000_SHEET = "IPU-M2000 datasheet, docs.graphcore.ai"
+_BOW_SHEET = "Bow-2000 datasheet, docs.graphcore.ai"
+_C600_README = "bytedance/ByteMLPerf byte_infer_perf/general_perf/backends/IPU/README.md"
+_C2_README = "graphcore/legacy_drivers_and_tools README.md"
+_LOUW = "Louw & McIntosh-Smith 2021, AccML (EasyChair 4896)"
+_JAX_CLIENT_TEST = (
+    "graphcore-research/tensorflow-jax-experimental@7033152d "
+    "tensorflow/compiler/plugin/poplar/xla_client/tests/ipu_pjrt_client_base_test.py"
+)
+
+_OVERHEAD_FIT = (
+    "one number fitted to 18 published throughputs (ResNet-50, BERT, ViT inference of graphcore/PopRT, dense matmul of poptorch) for all "
+    "of them together: rms log error 0.046 with it, 0.133 without; leaving families out gives 500 to 700"
+)
+_CODE_FIT = (
+    "ResNet-50 inference fits at batch 16 in fp32 and 90 in fp16 and does not at 32 in fp32 (graphcore/PopRT examples/resnet50/README.md): "
+    "with the modelled data an allowance of 68 to 95 KiB satisfies all three"
+)
+_HOST_LATENCY = (
+    "ResNet-50 in fp16 at batch 1 on a C600 takes 283.4 us per batch with overlapped host data and 273.7 us without (3,529 and 3,653 "
+    "images/s, graphcore/PopRT examples/resnet50/README.md): 10 us that overlap cannot hide; fp8 gives 8, fp32 12"
+)
+_DISPATCH = f"{_JAX_CLIENT_TEST}: a test of the JAX client demands that an asynchronous dispatch takes at most 50 us; the bound is taken"
+_LOAD = (
+    "no figure is published; a load resets the tiles and starts a boot loader before the code travels, which is of the order of 10 ms; "
+    "the bytes of code and constants are counted apart, at the host link's rate"
+)
+_SYNC_HOP = f"{_POPLIBS} lib/poplibs_test/Util.cpp setGlobalSyncLatency: 15 ns per hop, there and back"
+_LADDER = (
+    f"{_POPLIBS} lib/poplibs_test/Util.cpp addGlobalExchangeConstraints: 128 Gibit/s per link at 85 % efficiency, each IPU with 2 "
+    "links up and 2 down the ladder; the 4 between the two IPUs of a pair are twice as fast, and a ring runs at its slowest edge"
+)
+_LADDER_BYTES_PER_SECOND = 2 * 128 * 2**30 * 0.85 / 8
+
+_HOST_LINK = (
+    "graphcore/examples@3cc8f81 vision/efficientdet/tensorflow2/README.md: 8.8 MB from IPU to host through the gateway "
+    "(the 3.1 ms that the page gives as well would be 2.8 GB/s); the network card is 100 GbE"
+)
+_C600_LINK = (
+    f"{_C600_README}: 32 lanes, 64 GB/s each direction; half to each of two neighbours, at the 85 % of {_POPLIBS} lib/poplibs_test/Util.cpp"
+)
+_C600_HOST_LINK = (
+    "as measured through the gateway of an IPU-M2000; dual PCIe Gen4 x8 could carry 31.5 GB/s, and ResNet-50 at batch 64 with host "
+    "data (graphcore/PopRT examples/resnet50/README.md) moves 4.6 GB/s, a lower bound"
+)
+_GC2_HOST_LINK = (
+    "as measured through the gateway of an IPU-M2000; 70 % of a PCIe Gen3 x8 link, of which the card has two (C2 card product "
+    "brief, graphcore/legacy_drivers_and_tools c2/docs)"
+)
+_GC2_SYNC = (
+    "as Mk2; 64 and 117 cycles per pass were measured on one GC2 (thorbenlouw/lbm-graphcore "
+    "experiments/gaussian-blur-scaling/exchange-vs-compute.csv) and are left for judging the model"
+)
+_GC2_LOAD_STORE = f"{_LOUW}: 45 TB/s / 1,216 tiles / 1.6 GHz = 23.1: two 64-bit loads (16 B per cycle in the same paper) and a 64-bit store"
+
+_SYNC_PATTERN = (
+    "graphcore/poptorch@0c468a29 python/options.py syncPattern: Full 'is the default'; graphcore/popart@d0ce16e0 "
+    "docs/user_guide/performance.rst describes the three patterns"
+)
+_TORUS = (
+    "IPU-POD64, IPU-POD128 and Bow Pod256 datasheets, docs.graphcore.ai: 2D-torus IPU-Link topology of a rack of 64; the Graphcore "
+    "Communications Library's rings run straight up one side 'assuming wrap-around at the top' (poplar-api gcl/Collectives)"
+)
+
+_LINKS_AND_HOST = figures(
+    ("sync_pattern", "full", "documented", _SYNC_PATTERN),
+    ("link.sync_seconds_per_hop", 15e-9, "documented", _SYNC_HOP),
+    ("host.dispatch_seconds", 50e-6, "documented", _DISPATCH),
+    ("host.load_seconds", 10e-3, "assumed", _LOAD),
+)
+
+_MK2_TILE = figures(
+    ("ipu.tile.sram_bytes", 624 * KIB, "documented", f"{_IPU_STACK} crates/ipu-target/src/memory.rs TILE_MEMORY_SIZE"),
+    (
+        "ipu.tile.executable_bytes",
+        208 * KIB,
+        "derived",
+        f"{_IPU_STACK} crates/ipu-target/src/memory.rs: instructions are fetched from 0x4c000 to 0x80000 only",
+    ),
+    ("ipu.tile.worker_contexts", 6, "documented", f"{_M2000_SHEET}: 35,328 threads on 5,888 cores"),
+    (
+        "ipu.tile.load_store_bytes_per_cycle",
+        24,
+        "derived",
+        f"{_BOW_SHEET}: 261 TB/s of SRAM per 4 IPUs / 1,472 tiles / 1.85 GHz = 24.0: two 64-bit loads and one 64-bit store",
+    ),
+    ("ipu.tile.copy_bytes_per_cycle", 8, "documented", f"{_IPU_STACK} crates/ipu-codegen/src/cost.rs (Target::getMemcpyBytesPerCycle)"),
+    (
+        "ipu.tile.exchange_bytes_per_cycle",
+        4,
+        "documented",
+        f"{_IPU_STACK} crates/ipu-codegen/src/cost.rs (Target::getExchangeBytesPerCycle)",
+    ),
+)
+
+_MK2_IPU = figures(
+    (
+        "ipu.macs_per_cycle_half",
+        64,
+        "documented",
+        "graphcore-research/tessellate-ipu@3ab241f notebooks/IPU Peak Flops.ipynb: peak = clock x tiles x 128 FLOP",
+    ),
+    (
+        "ipu.macs_per_cycle_half_float",
+        32,
+        "derived",
+        f"{_POPLIBS} lib/poplin/codelets/ConvPartial1x1Out.cpp: 8 units instead of 16 with float partials, 16 inputs each, 4 cycles",
+    ),
+    ("ipu.macs_per_cycle_float", 16, "derived", f"{_M2000_SHEET}: 0.2497 PFLOP/s in fp32 against 0.999 in fp16, a quarter of 64"),
+    ("ipu.sync_cycles", 126, "documented", "osmarks/ipu-stack@3bb5530 crates/ipu-codegen/src/cost.rs (Target::getMaxIPUSyncDelay)"),
+    ("ipu.superstep_overhead_cycles", 500, "derived", _OVERHEAD_FIT),
+    ("ipu.code_allowance_bytes", 80 * KIB, "derived", _CODE_FIT),
+)
+
+_MACHINE_2000 = figures(
+    ("ipus_per_machine", 4, "documented", f"{_M2000_SHEET}: four IPUs per 1U IPU-Machine"),
+    ("link.bytes_per_second", _LADDER_BYTES_PER_SECOND, "derived", _LADDER),
+    ("link.gateway_bytes_per_second", 25e9, "documented", f"{_M2000_SHEET}: GW-Links of 2 x 100 GbE, 400 Gbit/s both directions together"),
+    (
+        "link.ipus_per_rack",
+        64,
+        "documented",
+        "IPU-POD128 datasheet, docs.graphcore.ai: racks of sixteen IPU-Machines joined by GW-Links",
+    ),
+    ("link.topology", "torus", "documented", _TORUS),
+    (
+        "host.link_bytes_per_second",
+        5.5e9,
+        "measured",
+        _HOST_LINK,
+    ),
+    ("host.link_latency_seconds", 10e-6, "assumed", f"as a C600 over PCIe; the network's share is not published. {_HOST_LATENCY}"),
+    ("host.streaming_memory_bytes", 256 * 10**9, "documented", f"{_M2000_SHEET}: up to 256 GB in two DDR4 DIMMs"),
+    (
+        "host.streaming_memory_bytes_per_second",
+        38.4e9,
+        "derived",
+        f"{_M2000_SHEET}: two channels of DDR4-2400 at 19.2 GB/s, a theoretical upper bound",
+    ),
+)
+
+GC200: Figures = MappingProxyType(
+    {
+        **_LINKS_AND_HOST,
+        **_MK2_TILE,
+        **_MK2_IPU,
+        **_MACHINE_2000,
+        **figures(
+            ("ipu.generation", "Mk2 GC200", "documented", _M2000_SHEET),
+            ("ipu.version", "ipu2", "documented", f"{_JAX_CLIENT_TEST}: version of devices"),
+            ("ipu.num_tiles", 1472, "documented", f"{_M2000_SHEET}: 5,888 cores on 4 IPUs"),
+            ("ipu.clock_hz", 1.33e9, "documented", "mlcommons/training_results_v1.0 and v1.1, Graphcore/systems/*.json"),
+        ),
+    }
+)
+
+BOW: Figures = MappingProxyType(
+    {
+        **GC200,
+        **figures(
+            ("ipu.generation", "Bow", "documented", _BOW_SHEET),
+            ("ipu.num_tiles", 1472, "documented", f"{_BOW_SHEET}: 5,888 cores on 4 IPUs"),
+            ("ipu.clock_hz", 1.85e9, "documented", _BOW_SHEET),
+            ("ipus_per_machine", 4, "documented", f"{_BOW_SHEET}: four IPUs per 1U IPU-Machine"),
+        ),
+    }
+)
+
+C600: Figures = MappingProxyType(
+    {
+        **_LINKS_AND_HOST,
+        **_MK2_TILE,
+        **_MK2_IPU,
+        **figures(
+            ("ipu.generation", "C600 (IPU21)", "documented", "C600 datasheet, docs.graphcore.ai"),
+            ("ipu.version", "ipu21", "documented", f"{_JAX_CLIENT_TEST}: version of devices"),
+            (
+                "ipu.num_tiles",
+                1472,
+                "derived",
+                "C600 datasheet, docs.graphcore.ai: a Mk2 IPU with 900 MB in all, as 1,472 tiles of 624 KiB (897 MiB) are sold",
+            ),
+            ("ipu.clock_hz", 1.5e9, "documented", f"{_IPU_STACK} crates/ipu-cli (default clock_hz); 280 TFLOP/s / 1,472 / 128 = 1.49 GHz"),
+            ("ipus_per_machine", 1, "documented", "C600 datasheet, docs.graphcore.ai: one IPU per card"),
+            (
+                "link.bytes_per_second",
+                0.85 * 64e9 / 2,
+                "derived",
+                _C600_LINK,
+            ),
+            (
+                "link.gateway_bytes_per_second",
+                12.5e9,
+                "assumed",
+                "cards have no gateway; servers of cards are taken to share a network of 100 GbE",
+            ),
+            (
+                "link.ipus_per_rack",
+                8,
+                "assumed",
+                "cards that one server holds are taken to be joined by IPU-Links: eight dual-slot cards",
+            ),
+            ("link.topology", "ladder", "assumed", "as IPU-M2000s that do not fill a rack; cables between cards are not published"),
+            (
+                "host.link_bytes_per_second",
+                5.5e9,
+                "assumed",
+                _C600_HOST_LINK,
+            ),
+            ("host.link_latency_seconds", 10e-6, "derived", _HOST_LATENCY),
+            (
+                "host.streaming_memory_bytes",
+                0,
+                "documented",
+                "C600 datasheet, docs.graphcore.ai: all the memory on the card is contained within the IPU",
+            ),
+            (
+                "host.streaming_memory_bytes_per_second",
+                5.5e9,
+                "assumed",
+                "the card has no streaming memory, so nothing uses this: the host link's rate",
+            ),
+        ),
+    }
+)
+
+GC2: Figures = MappingProxyType(
+    {
+        **_LINKS_AND_HOST,
+        **figures(
+            ("ipu.generation", "Mk1 GC2", "documented", f"{_C2_README}: the C2 card's chip"),
+            ("ipu.version", "ipu1", "documented", f"{_POPLIBS} tests/poplibs_support/MultiArrayTest.cpp (name of the target)"),
+            ("ipu.num_tiles", 1216, "documented", f"{_LOUW}; Burchard et al. 2021, iPUG"),
+            ("ipu.clock_hz", 1.6e9, "documented", "Burchard et al. 2021, iPUG"),
+            ("ipus_per_machine", 2, "documented", f"{_C2_README}: dual IPU PCIe card"),
+            ("ipu.tile.sram_bytes", 256 * KIB, "documented", _LOUW),
+            (
+                "ipu.tile.executable_bytes",
+                128 * KIB,
+                "assumed",
+                "no figure is published; Mk2 keeps two thirds of a tile for interleaved data, here a half is taken",
+            ),
+            ("ipu.tile.worker_contexts", 6, "documented", _LOUW),
+            (
+                "ipu.tile.load_store_bytes_per_cycle",
+                24,
+                "derived",
+                _GC2_LOAD_STORE,
+            ),
+            ("ipu.tile.copy_bytes_per_cycle", 8, "assumed", "as Mk2, whose load and store are as wide"),
+            (
+                "ipu.tile.exchange_bytes_per_cycle",
+                4,
+                "derived",
+                f"{_LOUW}: 8 TB/s / 1,216 tiles / 1.6 GHz = 4.1, and {_POPLIBS} lib/popnn, lib/popops plan pooling with 4",
+            ),
+            (
+                "ipu.macs_per_cycle_half",
+                32,
+                "assumed",
+                "no figure above the one for float partials is published, and Mk1 has as many units for both",
+            ),
+            (
+                "ipu.macs_per_cycle_half_float",
+                32,
+                "derived",
+                "Jia et al. 2019 (arXiv 1912.03413): 124.5 TFLOP/s mixed / 1,216 tiles / 1.6 GHz = 64 FLOP",
+            ),
+            (
+                "ipu.macs_per_cycle_float",
+                8,
+                "derived",
+                "Jia et al. 2019 (arXiv 1912.03413): 31.1 TFLOP/s fp32 / 1,216 tiles / 1.6 GHz = 16 FLOP",
+            ),
+            (
+                "ipu.sync_cycles",
+                126,
+                "assumed",
+                _GC2_SYNC,
+            ),
+            ("ipu.superstep_overhead_cycles", 500, "assumed", f"as Mk2, where it is {_OVERHEAD_FIT}"),
+            ("ipu.code_allowance_bytes", 80 * KIB, "assumed", f"as Mk2, where it is derived: {_CODE_FIT}"),
+            (
+                "link.bytes_per_second",
+                _LADDER_BYTES_PER_SECOND,
+                "derived",
+                f"{_LADDER}; it adds up to the 192 GB/s on a card and 128 GB/s between cards of {_C2_README}",
+            ),
+            (
+                "link.gateway_bytes_per_second",
+                12.5e9,
+                "assumed",
+                "cards have no gateway; servers of cards are taken to share a network of 100 GbE",
+            ),
+            (
+                "link.ipus_per_rack",
+                16,
+                "documented",
+                "Dell DSS8440 IPU server: 16 IPUs on 8 C2 cards, all joined by IPU-Links",
+            ),
+            ("link.topology", "ladder", "documented", "Jia et al. 2019 (arXiv 1912.03413): the 16 IPUs of a server form a ladder"),
+            (
+                "host.link_bytes_per_second",
+                5.5e9,
+                "assumed",
+                _GC2_HOST_LINK,
+            ),
+            ("host.link_latency_seconds", 10e-6, "assumed", f"as a C600 over PCIe. {_HOST_LATENCY}"),
+            (
+                "host.streaming_memory_bytes",
+                0,
+                "assumed",
+                "the C2 card product brief (graphcore/legacy_drivers_and_tools c2/docs) names no memory but the IPUs'",
+            ),
+            (
+                "host.streaming_memory_bytes_per_second",
+                5.5e9,
+                "assumed",
+                "the card has no streaming memory, so nothing uses this: the host link's rate",
+            ),
+        ),
+    }
+)

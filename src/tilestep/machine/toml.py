@@ -1,0 +1,136 @@
+"""Machines by name or from a TOML file that says what differs from a named one (docs/machines.md)."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tilestep.errors import SpecError
+from tilestep.machine.assemble import FIELD_KINDS, assemble, describe
+from tilestep.machine.catalog import machine_names, named_machine
+from tilestep.machine.fields import QUANTITIES, FieldSource, Value
+from tilestep.machine.spec import MachineSpec
+
+_WORDS = ("inherits", "name", "description")  # keys of the file that are no fields
+_KIND_NAMES = {int: "a whole number", float: "a number", str: "a string"}
+
+
+def load_machine(
+    name_or_path: str, *, num_ipus: int | None = None, num_tiles: int | None = None, sync_pattern: str | None = None
+) -> MachineSpec:
+    """The machine that has this name in the catalogue, or that this TOML file describes.
+
+    Args:
+        name_or_path: a name of `machine_names()`; else a file, told by its suffix .toml, a directory in it, or its being there.
+        num_ipus: IPUs in all, 1 to 256, instead of the machine's own; beyond those, several of the same IPU-Machines.
+        num_tiles: tiles of each IPU instead of the machine's own.
+        sync_pattern: 'full', 'singlePipeline' or 'replicaAndLadder' instead of the machine's own.
+    Raises: SpecError for an unknown name, a file that cannot be read, or a field with a value that cannot be.
+    """
+    path = Path(name_or_path)
+    is_file = name_or_path not in machine_names() and (path.suffix == ".toml" or os.sep in name_or_path or path.is_file())
+    machine = _from_file(path) if is_file else named_machine(name_or_path)
+    wanted = {"num_ipus": ("num_ipus", num_ipus), "num_tiles": ("ipu.num_tiles", num_tiles), "sync_pattern": ("sync_pattern", sync_pattern)}
+    asked = [
+        _changed(field_path, value, where=f"{machine.name}, asked for with", source=f"asked for: {argument}={value}")
+        for argument, (field_path, value) in wanted.items()
+        if value is not None
+    ]
+    return _with(machine, asked) if asked else machine
+
+
+def _with(machine: MachineSpec, changes: list[FieldSource], *, name: str = "", description: str = "") -> MachineSpec:
+    sources = {entry.path: entry for entry in (*describe(machine), *changes)}
+    return assemble(name=name or machine.name, description=description or machine.description, sources=sources)
+
+
+def _from_file(path: Path) -> MachineSpec:
+    tables = _read(path)
+    for key in _WORDS:
+        if not isinstance(tables.get(key, ""), str):
+            raise SpecError(f"{path}: {key} is {tables[key]!r}: it must be a string")
+    inherits = tables.get("inherits")
+    if inherits is None:
+        raise SpecError(
+            f'{path}: it must say which named machine it starts from, as inherits = "bow-2000" (one of {", ".join(machine_names())})'
+        )
+    changes = [
+        _changed(field_path, value, where=f"{path}:", source=str(path))
+        for field_path, value in _flat(path, {key: value for key, value in tables.items() if key not in _WORDS})
+    ]
+    try:
+        base = named_machine(inherits)
+        return _with(
+            base, changes, name=tables.get("name", path.stem), description=tables.get("description", f"{inherits}, changed by {path}")
+        )
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpecError(f"{path}: the machine's description cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: this is no TOML: {error}") from error
+
+
+def _flat(path: Path, table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(field path, value) of every key; what is no field raises."""
+    for key, value in table.items():
+        field_path = prefix + key
+        is_table = any(known.startswith(field_path + ".") for known in FIELD_KINDS)
+        if is_table and isinstance(value, dict):
+            yield from _flat(path, value, field_path + ".")  # pyright: ignore[reportUnknownArgumentType]  # TOML's tables have string keys
+        elif is_table:
+            raise SpecError(f"{path}: {field_path} is {value!r}: it must be a table, [{field_path}]")
+        elif field_path not in FIELD_KINDS:
+            words = _WORDS if not prefix else ()
+            nearest = difflib.get_close_matches(field_path, (*FIELD_KINDS, *words), n=1, cutoff=0.5)
+            hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+            raise SpecError(f"{path}: '{field_path}' is no field of a machine{hint} (`tilestep machines bow-2000` shows them all)")
+        else:
+            yield field_path, value
+
+
+def _changed(field_path: str, value: object, *, where: str, source: str) -> FieldSource:
+    """The entry for a value that a user gives.
+
+    Raises: SpecError if it is of another type, or so far out that it must be in another unit.
+    """
+    kind, quantity = FIELD_KINDS[field_path], QUANTITIES[field_path]
+    found: Value
+    match value:
+        case bool():
+            raise _type_error(where, field_path, value, kind)
+        case int() if kind is float:
+            found = float(value)
+        case int() | float() | str() if isinstance(value, kind):
+            found = value
+        case _:
+            raise _type_error(where, field_path, value, kind)
+    if isinstance(found, str):
+        if quantity.choices and found not in quantity.choices:
+            raise SpecError(f"{where} {field_path} is {value!r}: it must be one of {', '.join(quantity.choices)}")
+        if not found:
+            raise SpecError(f"{where} {field_path} is empty: it must be a name")
+    elif not (math.isfinite(found) and quantity.lowest <= found <= quantity.highest):
+        raise SpecError(
+            f"{where} {field_path} is {value!r}: it must be {_number(quantity.lowest)} to {_number(quantity.highest)} {quantity.unit}"
+        )
+    return FieldSource(path=field_path, value=found, unit=quantity.unit, source=source, basis="assumed")
+
+
+def _type_error(where: str, field_path: str, value: object, kind: type) -> SpecError:
+    unit = QUANTITIES[field_path].unit
+    return SpecError(f"{where} {field_path} is {value!r}: it must be {_KIND_NAMES[kind]}{f' in {unit}' if unit else ''}")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e7 else f"{value:g}"

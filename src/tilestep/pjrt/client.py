@@ -1,0 +1,233 @@
+"""The client: devices, topology, and the XLA:CPU client that computes values, made when something first needs it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import warnings
+from ctypes import addressof, c_int32
+from typing import Any
+
+import jax
+
+from tilestep.errors import SettingsError
+from tilestep.pjrt import _native, capi, compat, journal
+from tilestep.pjrt.device import MEMORY_KINDS, Device, device_at, make_devices, nothing_to_delete
+from tilestep.pjrt.entry import entry_point, immortal, int32s, named_values, pointers, text
+from tilestep.pjrt.versions import warn_if_untested
+from tilestep.pjrt.waiting import WAITERS
+from tilestep.plan.cache import PlanCache
+from tilestep.settings import Settings, read_settings
+
+PLATFORM_NAME = "ipu"
+
+
+class Client:
+    """One process's view of the emulated machine."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.machine = settings.machine
+        self.journal = journal.Journal(settings)
+        self.devices = make_devices(settings.machine, settings.hardware_ids, self.journal)
+        self.plans = PlanCache()
+        self.program_keys = itertools.count(1)  # in the order of compilation: who a program is, in emulated time
+        self.device_addresses = pointers([device.address for device in self.devices])
+        self.memory_addresses = pointers([memory.address for device in self.devices for memory in device.memories])
+        self.kind_ids = int32s(range(len(MEMORY_KINDS)))
+        self.version = f"tilestep, emulating {settings.machine.name}; values by XLA:CPU"
+
+    @functools.cached_property
+    def host(self) -> compat.HostClient:
+        """XLA:CPU, with one device for each IPU. Made at first use: a program that never uses an IPU doesn't pay for it."""
+        self.require_same_settings()
+        warn_if_untested(jax.__version__)
+        WAITERS.start()
+        return compat.make_host_client(len(self.devices))
+
+    def require_same_settings(self) -> None:
+        """Raises: SettingsError if a setting was changed after JAX had started the platform. Warns of variables that do nothing."""
+        if read_settings() != self.settings:
+            raise SettingsError(
+                "a setting of the emulated machine was changed after JAX had started its platforms; "
+                "set JAX_IPU_*, jax_ipu_* and TILESTEP_MACHINE before the first use of JAX, or call jax.extend.backend.clear_backends()"
+            )
+
+    @functools.cached_property
+    def host_devices(self) -> list[compat.HostDevice]:
+        """The XLA:CPU device that computes for each IPU."""
+        return self.host.devices()
+
+    def device_of_host(self, host_device: Any) -> Device:
+        """The IPU that an XLA:CPU device computes for."""
+        return self.devices[host_device.id]
+
+    @property
+    def address(self) -> int:
+        """The PJRT_Client*, and the PJRT_TopologyDescription* too."""
+        return id(self)
+
+
+_client: Client | None = None
+
+
+def the_client() -> Client:
+    """The client of this process. Raises: RuntimeError if JAX has not started the platform."""
+    if _client is None:
+        raise RuntimeError("the ipu platform has not been started")
+    return _client
+
+
+def started_client() -> Client | None:
+    """The client of this process, or None where JAX has not started the platform."""
+    return _client
+
+
+@entry_point("PJRT_Client_Create")
+def client_create(args: capi.PJRT_Client_Create_Args) -> None:
+    global _client
+    with warnings.catch_warnings():  # JAX starts every platform, also for a program that uses none of this one: no word until it does
+        warnings.simplefilter("ignore", UserWarning)
+        settings = read_settings()
+    client = _client
+    if client is None or client.settings != settings:  # JAX asks again after its backends were cleared
+        client = _client = immortal(Client(settings))
+        journal.use(client.journal)
+    args.client = client.address
+
+
+@entry_point("PJRT_Client_PlatformName")
+def client_platform_name(args: capi.PJRT_Client_PlatformName_Args) -> None:
+    args.platform_name, args.platform_name_size = text(PLATFORM_NAME)
+
+
+@entry_point("PJRT_Client_PlatformVersion")
+def client_platform_version(args: capi.PJRT_Client_PlatformVersion_Args) -> None:
+    args.platform_version, args.platform_version_size = text(_native.object_at(args.client).version)
+
+
+@entry_point("PJRT_Client_ProcessIndex")
+def client_process_index(args: capi.PJRT_Client_ProcessIndex_Args) -> None:
+    args.process_index = 0
+
+
+@entry_point("PJRT_Client_TopologyDescription")
+def client_topology(args: capi.PJRT_Client_TopologyDescription_Args) -> None:
+    args.topology = args.client
+
+
+@entry_point("PJRT_Client_Devices")
+def client_devices(args: capi.PJRT_Client_Devices_Args) -> None:
+    client: Client = _native.object_at(args.client)
+    args.devices, args.num_devices = addressof(client.device_addresses), len(client.devices)
+
+
+@entry_point("PJRT_Client_AddressableDevices")
+def client_addressable_devices(args: capi.PJRT_Client_AddressableDevices_Args) -> None:
+    client: Client = _native.object_at(args.client)
+    args.addressable_devices, args.num_addressable_devices = addressof(client.device_addresses), len(client.devices)
+
+
+@entry_point("PJRT_Client_LookupDevice")
+def client_lookup_device(args: capi.PJRT_Client_LookupDevice_Args) -> None:
+    args.device = _lookup(_native.object_at(args.client), "id", args.id)
+
+
+@entry_point("PJRT_Client_LookupAddressableDevice")
+def client_lookup_addressable_device(args: capi.PJRT_Client_LookupAddressableDevice_Args) -> None:
+    args.addressable_device = _lookup(_native.object_at(args.client), "hardware_id", args.local_hardware_id)
+
+
+def _lookup(client: Client, what: str, wanted: int) -> int:
+    for device in client.devices:
+        if getattr(device, what) == wanted:
+            return device.address
+    known = ", ".join(str(getattr(device, what)) for device in client.devices)
+    raise ValueError(f"no IPU has {what} {wanted}; known are {known}")
+
+
+@entry_point("PJRT_Client_AddressableMemories")
+def client_memories(args: capi.PJRT_Client_AddressableMemories_Args) -> None:
+    client: Client = _native.object_at(args.client)
+    args.addressable_memories, args.num_addressable_memories = addressof(client.memory_addresses), len(client.devices) * len(MEMORY_KINDS)
+
+
+@entry_point("PJRT_Client_DefaultDeviceAssignment")
+def client_default_assignment(args: capi.PJRT_Client_DefaultDeviceAssignment_Args) -> None:
+    client: Client = _native.object_at(args.client)
+    wanted = args.num_replicas * args.num_partitions
+    if wanted > len(client.devices):
+        raise ValueError(
+            f"{args.num_replicas} replicas x {args.num_partitions} partitions need {wanted} IPUs; "
+            f"{client.machine.name} has {len(client.devices)}"
+        )
+    (c_int32 * wanted).from_address(args.default_assignment)[:] = range(wanted)  # type: ignore[index]  # a C array of that length
+
+
+@entry_point("PJRT_TopologyDescription_PlatformName")
+def topology_platform_name(args: capi.PJRT_TopologyDescription_PlatformName_Args) -> None:
+    args.platform_name, args.platform_name_size = text(PLATFORM_NAME)
+
+
+@entry_point("PJRT_TopologyDescription_PlatformVersion")
+def topology_platform_version(args: capi.PJRT_TopologyDescription_PlatformVersion_Args) -> None:
+    args.platform_version, args.platform_version_size = text(_native.object_at(args.topology).version)
+
+
+@entry_point("PJRT_TopologyDescription_GetDeviceDescriptions")
+def topology_devices(args: capi.PJRT_TopologyDescription_GetDeviceDescriptions_Args) -> None:
+    client: Client = _native.object_at(args.topology)
+    args.descriptions, args.num_descriptions = addressof(client.device_addresses), len(client.devices)
+
+
+_NO_ATTRIBUTES = immortal(named_values({}))
+_PLUGIN_ATTRIBUTES = immortal(
+    named_values({"xla_version": 2, "stablehlo_current_version": compat.stablehlo_version(), "stablehlo_minimum_version": [0, 9, 0]})
+)
+
+
+@entry_point("PJRT_TopologyDescription_Attributes")
+def topology_attributes(args: capi.PJRT_TopologyDescription_Attributes_Args) -> None:
+    args.attributes, args.num_attributes = addressof(_NO_ATTRIBUTES[0]), 0
+
+
+@entry_point("PJRT_TopologyDescription_Fingerprint")
+def topology_fingerprint(args: capi.PJRT_TopologyDescription_Fingerprint_Args) -> None:
+    args.fingerprint = _fingerprint(_topology_text(_native.object_at(args.topology)))
+
+
+@entry_point("PJRT_TopologyDescription_Serialize")
+def topology_serialize(args: capi.PJRT_TopologyDescription_Serialize_Args) -> None:
+    args.serialized_bytes, args.serialized_bytes_size = text(_topology_text(_native.object_at(args.topology)))
+    args.serialized_topology, args.serialized_topology_deleter = 1, nothing_to_delete()
+
+
+@entry_point("PJRT_TopologyDescription_GetMemorySpaceKindIds")
+def topology_memory_kinds(args: capi.PJRT_TopologyDescription_GetMemorySpaceKindIds_Args) -> None:
+    client: Client = _native.object_at(args.topology)
+    args.memory_space_kind_ids, args.num_memory_space_kind_ids = addressof(client.kind_ids), len(MEMORY_KINDS)
+
+
+def _topology_text(client: Client) -> str:
+    return f"{client.machine!r} {tuple(device.hardware_id for device in client.devices)}"
+
+
+def _fingerprint(value: str) -> int:
+    """64-bit FNV-1a, so that equal topologies have equal fingerprints in every process."""
+    result = 0xCBF29CE484222325
+    for byte in value.encode():
+        result = (result ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return result
+
+
+@entry_point("PJRT_Plugin_Initialize")
+def plugin_initialize(args: capi.PJRT_Plugin_Initialize_Args) -> None:
+    """Nothing: the platform starts with its client."""
+
+
+@entry_point("PJRT_Plugin_Attributes")
+def plugin_attributes(args: capi.PJRT_Plugin_Attributes_Args) -> None:
+    args.attributes, args.num_attributes = addressof(_PLUGIN_ATTRIBUTES[0]), len(_PLUGIN_ATTRIBUTES[0])
+
+
+__all__ = ["Client", "device_at", "started_client", "the_client"]

@@ -1,0 +1,214 @@
+"""Every private corner of JAX and jaxlib that the platform leans on. What a new JAX breaks, breaks here.
+
+Tested with jax 0.10.2 (Python 3.11) and 0.12.0 (Python 3.13).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.interpreters.mlir
+import numpy as np
+from jax._src import callback as jax_callback
+from jax._src import core, sharding_impls, xla_bridge
+from jax._src.array import ArrayImpl
+from jax._src.interpreters import mlir
+from jax._src.lib import _jax, xla_client
+from jax._src.lib.mlir import ir
+from jaxlib import _xla  # pyright: ignore[reportAttributeAccessIssue]  # a C extension without stubs
+from jaxlib.mlir.dialects import stablehlo
+
+from tilestep.pjrt.proto import bytes_field
+
+HostClient = Any
+HostDevice = Any
+CompileOptions = Any
+Module = Any
+
+ANALYSIS_PASSES_OFF = "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter"
+
+
+# ---------------------------------------------------------------------------------------------------------- registration
+
+
+def register_platform(name: str, table: object, priority: int) -> None:
+    """Makes a PJRT table a JAX platform, initialised like any other, silent if it cannot be until somebody asks for it."""
+    xla_client.load_pjrt_plugin_with_c_api(name, table)
+    xla_bridge.register_backend_factory(
+        name,
+        functools.partial(xla_bridge.make_pjrt_c_api_client, name, options=None),
+        priority=priority,
+        fail_quietly=True,
+        experimental=False,
+        make_topology=functools.partial(xla_client.make_c_api_device_topology, table),
+        c_api=table,
+    )
+
+
+class _LikeCpu(dict[Any, Any]):
+    """Lowering rules that fall back on CPU's, those that are registered later included."""
+
+    def _cpu(self) -> dict[Any, Any]:
+        return mlir._platform_specific_lowerings["cpu"]
+
+    def __contains__(self, primitive: object) -> bool:
+        return super().__contains__(primitive) or primitive in self._cpu()
+
+    def __missing__(self, primitive: Any) -> Any:
+        return self._cpu()[primitive]
+
+    def get(self, primitive: Any, default: Any = None) -> Any:
+        return self[primitive] if primitive in self else default  # noqa: SIM401  # dict.get would not ask __missing__
+
+
+def lower_like_cpu(name: str) -> None:
+    """Lets platform `name` lower every primitive as CPU does, and donate."""
+    mlir._platform_specific_lowerings[name] = _LikeCpu(mlir._platform_specific_lowerings.get(name, {}))
+    if name not in mlir._platforms_with_donation:
+        mlir._platforms_with_donation.append(name)
+
+
+def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) -> None:
+    """Lets platform `name` lower Python callbacks as CPU does, each under the number that `keep` gives it.
+
+    JAX numbers a program's callbacks by their place in a list that it hands to its own client; a plugin never sees the list.
+    """
+    original = jax_callback.emit_python_callback
+
+    @functools.wraps(original)
+    def emit(ctx: Any, callback: Any, token: Any, operands: Any, operand_avals: Any, result_avals: Any, **options: Any) -> Any:
+        module = ctx.module_context
+        if tuple(module.platforms) != (name,):
+            return original(ctx, callback, token, operands, operand_avals, result_avals, **options)
+        numbered = _Numbered(keep)
+        as_cpu = ctx.replace(module_context=module.replace(platforms=("cpu",), backend=None, host_callbacks=numbered))
+        results = original(as_cpu, callback, token, operands, operand_avals, result_avals, **options)
+        for callback_object in numbered.kept:
+            module.add_keepalive(callback_object)
+        return results
+
+    jax_callback.emit_python_callback = emit
+    jax.interpreters.mlir.emit_python_callback = emit  # imported there by name
+
+
+class _Numbered(list[Any]):
+    """Stands in for a program's list of callbacks: whatever is appended gets a number of its own, which the length then shows."""
+
+    def __init__(self, keep: Callable[[Callable[..., Any]], int]) -> None:
+        super().__init__()
+        self._keep = keep
+        self._last = -1
+        self.kept: list[Any] = []
+
+    def append(self, callback: Any) -> None:
+        self._last = self._keep(callback)
+        self.kept.append(callback)
+
+    def __len__(self) -> int:
+        return self._last + 1
+
+
+# ---------------------------------------------------------------------------------------------------------------- values
+
+
+def make_host_client(num_devices: int) -> HostClient:
+    """A client of XLA:CPU of our own, with one device for each IPU."""
+    return xla_client.make_cpu_client(num_devices=num_devices, asynchronous=True)
+
+
+@functools.cache
+def single_device_sharding(device: HostDevice, memory_kind: str) -> Any:
+    """Where a value on one device and memory lies."""
+    return sharding_impls.SingleDeviceSharding(device, memory_kind=memory_kind)
+
+
+@functools.cache
+def _aval(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    return core.ShapedArray(shape, dtype)
+
+
+def put(value: Any, device: HostDevice, memory_kind: str, *, copy: bool) -> Any:
+    """A one-device array with the values of a NumPy or JAX array."""
+    semantics = xla_client.HostBufferSemantics.ZERO_COPY
+    aval = _aval(value.shape, value.dtype)
+    return _jax.batched_device_put(aval, single_device_sharding(device, memory_kind), [value], [device], True, copy, semantics, True)
+
+
+def replicated_over(devices: Sequence[HostDevice]) -> Any:
+    """A sharding under which any list of equal one-device arrays is one array."""
+    mesh = jax.sharding.Mesh(np.array(devices, dtype=object), ("device",))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+
+def join(arrays: Sequence[Any], sharding: Any) -> Any:
+    """One array of one-device arrays, without a look at their values."""
+    return ArrayImpl(arrays[0].aval, sharding, arrays, committed=True, _skip_checks=True)
+
+
+# --------------------------------------------------------------------------------------------------------------- compile
+
+
+def make_context() -> Any:
+    """An MLIR context with every dialect that JAX emits."""
+    return mlir.make_ir_context()
+
+
+def parse_program(code: bytes, context: Any) -> Module:
+    """Reads a program as JAX hands it to a plugin: a portable StableHLO artifact, or plain MLIR."""
+    if b"StableHLO_v" in code[:40]:
+        return _jax.mlir.deserialize_portable_artifact(code, context)
+    return ir.Module.parse(code)
+
+
+def parse_options(serialized: bytes) -> CompileOptions:
+    """Compile options from their message."""
+    return xla_client.CompileOptions.ParseFromString(serialized)
+
+
+def compile_module(
+    client: HostClient, module: Module, devices: Sequence[HostDevice], options: CompileOptions, callbacks: Sequence[Any]
+) -> Any:
+    """Compiles for XLA:CPU; `callbacks` are called by their place."""
+    device_list = _jax.DeviceList(tuple(devices))
+    return (
+        client.compile_and_load(module, device_list, options, list(callbacks))
+        if callbacks
+        else client.compile_and_load(module, device_list, options)
+    )
+
+
+def on_every_compile(name: str, hook: Callable[[bytes], Any]) -> None:
+    """Has `hook` see each HLO module that XLA:CPU in this process compiles, before code generation; raising aborts the compile."""
+    _xla.register_xla_transform(name, 0, hook)
+
+
+def hlo_text(proto: bytes) -> str:
+    """Text of a serialised HLO module."""
+    return xla_client.hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string()
+
+
+def program_results(program_shape: bytes) -> Iterator[tuple[tuple[int, ...], np.dtype[Any] | None, tuple[int, ...]]]:
+    """(dimensions, dtype, minor_to_major) of each result of a serialised ProgramShapeProto; dtype None for a token."""
+    shape = xla_client.hlo.XlaComputation(bytes_field(4, program_shape)).program_shape().result_shape()
+    for leaf in shape.tuple_shapes() if shape.is_tuple() else (shape,):
+        if leaf.is_token():
+            yield (), None, ()
+            continue
+        dims = tuple(leaf.dimensions())
+        layout = leaf.layout()
+        minor_to_major = tuple(layout.minor_to_major()) if layout is not None else tuple(reversed(range(len(dims))))
+        yield dims, np.dtype(leaf.numpy_dtype()), minor_to_major
+
+
+def program_arguments(program_shape: bytes) -> Iterator[tuple[int, ...]]:
+    """Dimensions of each argument of a serialised ProgramShapeProto."""
+    for shape in xla_client.hlo.XlaComputation(bytes_field(4, program_shape)).program_shape().parameter_shapes():
+        yield tuple(shape.dimensions())
+
+
+def stablehlo_version() -> list[int]:
+    """The newest StableHLO that programs may come in: what this jaxlib, which reads them, knows."""
+    return [int(part) for part in stablehlo.get_current_version().split(".")]

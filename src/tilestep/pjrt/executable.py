@@ -1,0 +1,280 @@
+"""Compiled programs: what XLA:CPU runs for their values, and the plan that says what they would cost."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilestep.machine.spec import MachineSpec
+from tilestep.options import PREFIX
+from tilestep.pjrt import _native, callbacks, capi, compat, proto
+from tilestep.pjrt.analysis import partitioned_hlo
+from tilestep.pjrt.buffer import TOKEN_SHAPE, shape_of
+from tilestep.pjrt.client import Client
+from tilestep.pjrt.counters import add_counters, mark_sites
+from tilestep.pjrt.dry import DryArray, DryMode, current_mode, require_one_kind, settled
+from tilestep.pjrt.entry import int32s, int64s, named_values, pointers, sizes, text
+from tilestep.pjrt.journal import PlannedRun
+from tilestep.pjrt.layouts import row_major
+from tilestep.pjrt.mlir import module_name
+from tilestep.plan.liveness import check_fits
+from tilestep.plan.steps import Program
+from tilestep.sim.body import body_cost
+from tilestep.units import seconds_from_cycles
+
+
+class LoadedExecutable(_native.ExecutableBase):
+    """A program on its IPUs."""
+
+    def __init__(self, client: Client, code: bytes, options: bytes) -> None:
+        client.require_same_settings()
+        self.client = client
+        self.options = options
+        self.key = next(client.program_keys)
+        parsed = compat.parse_options(options)
+        own = [(key, value) for key, value in parsed.env_option_overrides if key.startswith(PREFIX)]
+        parsed.env_option_overrides = [pair for pair in parsed.env_option_overrides if pair not in own]  # XLA knows none of ours
+        plan_options = client.settings.plan_options.changed(dict(own))
+        build = parsed.executable_build_options
+        assignment = _device_assignment(build.device_assignment)
+        self.num_replicas = max(build.num_replicas, 1)
+        self.num_partitions = max(build.num_partitions, 1)
+        if assignment is None:
+            assignment = np.arange(self.num_replicas * self.num_partitions).reshape(self.num_replicas, self.num_partitions)
+        self.assignment = assignment
+        self.serialized_assignment = build.device_assignment.serialize() if build.device_assignment is not None else b""
+        wanted = [int(index) for index in assignment.reshape(-1)]
+        if unknown := [index for index in wanted if not 0 <= index < len(client.devices)]:
+            raise ValueError(f"the program wants IPU {unknown[0]}; {client.machine.name} has IPUs 0 to {len(client.devices) - 1}")
+        self._code, self._parsed = code, parsed
+        self._host_devices = [client.host_devices[index] for index in wanted]
+        self.devices = tuple(client.devices[index] for index in wanted)
+        self.ipus = tuple(wanted)
+        self._host_executable: Any = None
+        self.counted: tuple[tuple[int, int], ...] = ()
+        self._dry_runs: dict[DryMode, PlannedRun] = {}
+        with compat.make_context() as context:
+            module = self._parse(context)
+            hlo = partitioned_hlo(client.host, module, self._host_devices, parsed.SerializeAsString(), self.callbacks)
+            self.program = client.plans.plan(
+                compat.hlo_text(hlo), client.machine, name=self.name, num_ipus=len(wanted), options=plan_options
+            )
+            self.planned_hlo = hlo
+            if current_mode() is None:
+                if not client.settings.allow_out_of_memory:
+                    check_fits(self.program, client.machine)
+                self._compile_values(module)
+        self._set_outputs(hlo)
+
+    def _parse(self, context: Any) -> Any:
+        context.allow_unregistered_dialects = True
+        module = compat.parse_program(self._code, context)
+        self.name = module_name(module)
+        self.callbacks = callbacks.renumber(module)
+        self.places = mark_sites(module)
+        return module
+
+    def _compile_values(self, module: Any) -> None:
+        self.counted = add_counters(module, frozenset(self.program.sites))
+        _allow_more_outputs(self._parsed.executable_build_options, len(self.counted))
+        self._host_executable = compat.compile_module(self.client.host, module, self._host_devices, self._parsed, self.callbacks)
+
+    @property
+    def host_executable(self) -> Any:
+        """What computes the values; a program that was compiled in a dry run gets it when something first needs it."""
+        if self._host_executable is None:
+            with compat.make_context() as context:
+                self._compile_values(self._parse(context))
+        return self._host_executable
+
+    def _set_outputs(self, hlo: bytes) -> None:
+        results = list(compat.program_results(_program_shape(hlo)))
+        self.results = results
+        self.num_outputs = len(results)
+        on_host = [result.on_host for result in self.program.results]
+        self.memory_kinds = ["pinned_host" if is_on_host else "device" for is_on_host in on_host]
+        if self._host_executable is not None:
+            kinds = list(self._host_executable.get_output_memory_kinds()[0])[: len(results)]
+            if len(kinds) == len(results):
+                self.memory_kinds = kinds
+        self.shapes = tuple(TOKEN_SHAPE if dtype is None else shape_of(dims, dtype, order) for dims, dtype, order in results)
+        self.memories = tuple(tuple(device.memory(kind) for kind in self.memory_kinds) for device in self.devices)
+
+    @functools.cached_property
+    def _planned(self) -> PlannedRun:
+        return PlannedRun(self.program, self.key, self.ipus, self.num_outputs, self.counted)
+
+    @functools.cached_property
+    def _sharding(self) -> Any:
+        return compat.replicated_over(self._host_devices)
+
+    @functools.cached_property
+    def _execute(self) -> Any:
+        return self.host_executable.execute_sharded
+
+    def run(self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None) -> tuple[list[list[Any]], Any]:
+        """Computes the results, and notes that it was done. Called from C.
+
+        Args: columns: arrays by argument, by argument and IPU if there are several; the others as Journal.run has them.
+        Returns: arrays by result and IPU, the counters behind the results; a token to wait for, or None.
+        """
+        mode = current_mode()
+        if mode is not None or any(type(column[0] if isinstance(column, list) else column) is DryArray for column in columns):
+            return self._run_dry(columns, values, first, kept or (), mode)
+        for index in kept or ():
+            columns[index] = self._copy(columns[index])
+        if len(self.devices) > 1:
+            columns = [compat.join(column, self._sharding) for column in columns]
+        token = None
+        if not self.num_outputs or self.callbacks:
+            results = self._execute(columns, with_tokens=True)
+            token = results.consume_token()
+        else:
+            results = self._execute(columns)
+        arrays = results.disassemble_into_single_device_arrays()
+        self.client.journal.run(self._planned, values, first, arrays[self.num_outputs :], kept or ())
+        return arrays, token
+
+    def _run_dry(
+        self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...], mode: DryMode | None
+    ) -> tuple[list[list[Any]], Any]:
+        require_one_kind(columns, [argument.name for argument in self.program.arguments], mode)
+        assert mode is not None  # else the arguments were of the wrong kind
+        planned = self._dry_runs.get(mode)
+        if planned is None:
+            program = settled(self.program, mode, self.places)
+            key = self.key if program is self.program else next(self.client.program_keys)
+            planned = self._dry_runs[mode] = PlannedRun(program, key, self.ipus, self.num_outputs, ())
+        for argument, column in zip(self.program.arguments, columns, strict=True):
+            if argument.result is not None and argument.index not in kept:
+                for array in column if isinstance(column, list) else [column]:
+                    array.delete()
+        self.client.journal.run(planned, values, first, [], kept)
+        no_value = np.dtype(np.bool_)  # what stands for a token
+        return [[DryArray(dims, dtype or no_value, mode) for _ in self.devices] for dims, dtype, _ in self.results], None
+
+    def _copy(self, column: Any) -> Any:
+        if isinstance(column, list):
+            return [self._copy(array) for array in column]
+        (device,) = column.devices()
+        return compat.put(column, device, column.sharding.memory_kind, copy=True)
+
+    # What JAX asks for once in a while
+
+    def output_layouts(self) -> list[str]:
+        """Layouts of the outputs as text; in a dry run every array is row-major."""
+        if self._host_executable is None:
+            return [row_major(len(dims)) for dims, _, _ in self.results]
+        return [str(form) for form in self._host_executable.get_output_layouts()[: self.num_outputs]]
+
+    def parameter_layouts(self) -> list[str]:
+        """Layouts of the arguments as text."""
+        if self._host_executable is None:
+            return [row_major(len(dims)) for dims in compat.program_arguments(_program_shape(self.planned_hlo))]
+        return [str(form) for form in self._host_executable.get_parameter_layouts()]
+
+    @functools.cached_property
+    def host_device_addresses(self) -> Any:
+        """PJRT_Device*, in order."""
+        return pointers([device.address for device in self.devices])
+
+    @functools.cached_property
+    def logical_ids(self) -> Any:
+        """(replica, partition) of each device, in order."""
+        array = (capi.PJRT_LogicalDeviceIds * len(self.devices))()
+        for slot, device in zip(array, self.devices, strict=True):
+            replica, partition = np.argwhere(self.assignment == device.id)[0]
+            slot.replica, slot.partition = int(replica), int(partition)
+        return array
+
+    @functools.cached_property
+    def optimized_program(self) -> bytes:
+        """The HLO that XLA:CPU runs, with the part of its configuration that JAX reads."""
+        dry = self._host_executable is None
+        module = self.planned_hlo if dry else self.host_executable.hlo_modules()[0].as_serialized_hlo_module_proto()
+        if self.counted:
+            module = _without_counter_shardings(module, self.num_outputs)
+        config = (
+            proto.bytes_field(1, _program_shape(module)) + proto.int_field(4, self.num_replicas) + proto.int_field(5, self.num_partitions)
+        )
+        config += proto.int_field(7, 1) + proto.int_field(34, 1)  # partitioned by Shardy or GSPMD already
+        return proto.bytes_field(1, module) + proto.bytes_field(2, config)
+
+    @functools.cached_property
+    def cost(self) -> tuple[Any, list[Any]]:
+        """XLA's figures, and ours beside them."""
+        figures: dict[str, int | float | str | Sequence[int]] = {k: float(v) for k, v in self.host_executable.cost_analysis().items()}
+        return named_values(figures | cost_figures(self.program, self.client.machine, self.ipus))
+
+    @functools.cached_property
+    def output_types(self) -> Any:
+        """PJRT_Buffer_Type of each output."""
+        return int32s([shape.type for shape in self.shapes])
+
+    @functools.cached_property
+    def output_dims(self) -> tuple[Any, Any]:
+        """All outputs' dimensions one after the other, and each one's rank."""
+        return int64s([dim for dims, _, _ in self.results for dim in dims]), sizes([len(dims) for dims, _, _ in self.results])
+
+    @functools.cached_property
+    def output_kinds(self) -> tuple[Any, Any]:
+        """Names of the outputs' memory kinds, and the names' lengths."""
+        names = [text(kind) for kind in self.memory_kinds]
+        return pointers([address for address, _ in names]), sizes([size for _, size in names])
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Equal for equal programs on equal machines."""
+        return hashlib.sha256(self.optimized_program + repr(self.client.machine).encode()).hexdigest()
+
+
+def cost_figures(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> dict[str, float]:
+    """What cost_analysis() says of the emulated machine: one run, each data-dependent loop and branch taken once, no host I/O."""
+    body = body_cost(program, machine, ipus)
+    cycles = sum(part.total for part in (body.fixed, *body.counted.values()))
+    return {
+        "ipu cycles": float(cycles),
+        "ipu seconds": seconds_from_cycles(cycles, machine.ipu.clock_hz),
+        "ipu peak tile bytes": float(program.memory.peak_bytes),
+    }
+
+
+def _program_shape(module: bytes) -> bytes:
+    """The ProgramShapeProto in an HloModuleProto (host_program_shape = 4)."""
+    return next(value for field, value in proto.fields(module) if field == 4 and isinstance(value, bytes))
+
+
+def _without_counter_shardings(module: bytes, outputs: int) -> bytes:
+    """The module whose output sharding (HloModuleProto field 12: a tuple, parts in field 5) says nothing of the counters."""
+    out = bytearray()
+    for field, value in proto.fields(module):
+        if isinstance(value, int):
+            out += proto.int_field(field, value)
+        elif field == 12:
+            parts = [(number, part) for number, part in proto.fields(value)]
+            kept = [part for number, part in parts if number == 5][:outputs]
+            plain = b"".join(proto.int_field(n, v) if isinstance(v, int) else proto.bytes_field(n, v) for n, v in parts if n != 5)
+            out += proto.bytes_field(field, plain + b"".join(proto.bytes_field(5, part) for part in kept if isinstance(part, bytes)))
+        else:
+            out += proto.bytes_field(field, value)
+    return bytes(out)
+
+
+def _device_assignment(assignment: Any) -> np.ndarray[Any, Any] | None:
+    """[replica, partition] -> device, out of a DeviceAssignmentProto (computation_devices = 3: replica_device_ids = 1)."""
+    if assignment is None:
+        return None
+    partitions = [value for field, value in proto.fields(assignment.serialize()) if field == 3 and isinstance(value, bytes)]
+    columns = [[device for field, value in proto.fields(part) if field == 1 for device in proto.ints(value)] for part in partitions]
+    return np.array(columns).T
+
+
+def _allow_more_outputs(build: Any, count: int) -> None:
+    """One flag per output says whether XLA may choose its sharding: it may for a counter that has none."""
+    flags = list(build.allow_spmd_sharding_propagation_to_output)
+    if count and len(flags) > 1:
+        build.allow_spmd_sharding_propagation_to_output = [*flags, *[True] * count]

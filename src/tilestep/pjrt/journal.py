@@ -1,0 +1,204 @@
+"""What the host program did to the platform, in order; turned into emulated time later.
+
+The path of a dispatch only appends to a list. Entries are worked off when somebody asks for a profile, or when many have gathered
+and nothing in them has to be waited for: emulated time costs nothing where nobody looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilestep import hints
+from tilestep.plan.steps import Counts, Program
+from tilestep.report import Profile, profile_between
+from tilestep.settings import Settings, read_settings
+from tilestep.sim import Mark, System
+
+_WORK_OFF_EVERY = 4096  # entries; a bound on the journal's memory, not on what it costs
+
+FORGOTTEN: list[int] = []  # values whose buffer is gone, whatever client it was of; the C side appends
+
+
+class PlannedRun(NamedTuple):
+    """A program as emulated time sees it."""
+
+    program: Program
+    key: int  # who it is
+    ipus: tuple[int, ...]
+    num_outputs: int
+    counted: tuple[tuple[int, int], ...]  # (site, arm) of each counter
+
+
+class Journal:
+    """The order of events of one platform, and the system that they happen to."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.system = System(settings.machine, record=_recordings > 0 or settings.report_directory is not None)
+        self.origin = self.system.mark()
+        self.keeps_timeline = settings.report_directory is not None  # until the process ends
+        self._entries: deque[tuple[Any, ...]] = deque()
+        self._lock = threading.RLock()
+        self._working = False
+        self.note_wait = (self._wait, self._entries.append)  # how C notes that the host waited for a value
+        self._next_copy = -1  # numbers of copies that no buffer stands for
+
+    # ------------------------------------------------------------------------------------------------ what happens
+
+    def put(self, value: int, ipu: int, size_bytes: int, on_host: bool) -> None:
+        """A host array became the value."""
+        self._add((self._put, value, ipu, size_bytes, on_host))
+
+    def copy(self, source: int, target: int, ipu: int, on_host: bool) -> None:
+        """`target` is a copy of `source` on another IPU or memory."""
+        self._add((self._copy, source, target, ipu, on_host))
+
+    def read(self, value: int) -> None:
+        """The host looked at the value."""
+        self._add((self._read, value))
+
+    def run(self, planned: PlannedRun, values: tuple[int, ...], first: int, counters: list[list[Any]], kept: tuple[int, ...]) -> None:
+        """A program was dispatched.
+
+        Args: planned: what it is.
+        values: the arguments' numbers, IPU by IPU. first: the first result's number; the others follow, IPU by IPU.
+        counters: arrays of the program's counters, by counter and IPU. kept: arguments that it was not allowed to take over.
+        """
+        self._add((self._run, planned, values, first, counters, kept, hints.current_group()))
+
+    def _add(self, entry: tuple[Any, ...]) -> None:
+        self._entries.append(entry)
+        if len(self._entries) >= _WORK_OFF_EVERY:
+            self.work_off(wait=False)
+
+    # ------------------------------------------------------------------------------------------- into emulated time
+
+    def mark(self) -> Mark:
+        """This moment, with all that happened before it; waits for programs that count as they run."""
+        self.work_off(wait=True)
+        with self._lock:
+            return self.system.mark()
+
+    def work_off(self, *, wait: bool) -> None:
+        """Moves the emulated clocks by what is in the journal.
+
+        Args: wait: also for programs that count as they run and are not finished; otherwise stops before the first of them.
+        """
+        with self._lock:
+            if self._working:  # a destructor or callback on this thread came here again
+                return
+            self._working = True
+            try:
+                forgotten, FORGOTTEN[:] = list(FORGOTTEN), []
+                while self._entries:
+                    entry = self._entries[0]
+                    if not wait and entry[0] == self._run and not _counted(entry[4]):
+                        FORGOTTEN[:0] = forgotten
+                        return
+                    self._entries.popleft()
+                    entry[0](*entry[1:])
+                for value in forgotten:
+                    if self.system.knows(value):  # else it was another client's, or its program failed
+                        self.system.forget(value)
+            finally:
+                self._working = False
+
+    def _put(self, value: int, ipu: int, size_bytes: int, on_host: bool) -> None:
+        self.system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host)
+
+    def _copy(self, source: int, target: int, ipu: int, on_host: bool) -> None:
+        self.system.copy(source, target, ipu=ipu, on_host=on_host)
+
+    def _read(self, value: int) -> None:
+        self.system.read(value)
+
+    def _wait(self, value: int) -> None:
+        self.system.wait(value)
+
+    def _run(
+        self,
+        planned: PlannedRun,
+        values: tuple[int, ...],
+        first: int,
+        counters: list[list[Any]],
+        kept: tuple[int, ...],
+        group: tuple[str, int] | None,
+    ) -> None:
+        ipus = planned.ipus
+        per_ipu = len(values) // len(ipus)
+        arguments = [list(values[k * per_ipu : (k + 1) * per_ipu]) for k in range(len(ipus))]
+        copies: list[int] = []
+        for row, ipu in zip(arguments, ipus, strict=True):
+            for index in kept:
+                copies.append(self._next_copy)
+                self.system.copy(row[index], self._next_copy, ipu=ipu, on_host=False)
+                row[index], self._next_copy = self._next_copy, self._next_copy - 1
+        outputs = planned.num_outputs
+        self.system.dispatch(
+            planned.program,
+            key=planned.key,
+            ipus=ipus,
+            arguments=arguments,
+            results=[range(first + k * outputs, first + (k + 1) * outputs) for k in range(len(ipus))],
+            counts=[_counts(planned.counted, counters, k) for k in range(len(ipus))],
+            group=group,
+        )
+        for copy in copies:
+            self.system.forget(copy)
+
+
+_recordings = 0  # profiles that are under way; the timeline is kept only for them
+_current: Journal | None = None  # of the platform, once it has started
+
+
+def use(journal: Journal) -> None:
+    """Makes `journal` the one that profiles are taken from."""
+    global _current
+    _current = journal
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[Callable[[], Profile]]:
+    """Keeps the timeline inside the block; what it yields gives the profile from the block's begin to now.
+
+    The platform need not have started: then the profile begins where it starts, and is empty if it never does.
+    """
+    global _recordings
+    begun = _current
+    start = None if begun is None else begun.mark()
+    _recordings += 1
+    if begun is not None:
+        begun.system.record = True
+
+    def measure() -> Profile:
+        journal = _current
+        if journal is None:
+            idle = System(read_settings().machine, record=False)
+            return profile_between(idle, idle.mark(), idle.mark())
+        end = journal.mark()
+        return profile_between(journal.system, start if start is not None and journal is begun else journal.origin, end)
+
+    try:
+        yield measure
+    finally:
+        _recordings -= 1
+        if not _recordings and _current is not None and not _current.keeps_timeline:
+            _current.system.record = False
+            _current.system.clear_trace()
+
+
+def _counted(counters: list[list[Any]]) -> bool:
+    return all(array.is_ready() for column in counters for array in column[:1])
+
+
+def _counts(counted: tuple[tuple[int, int], ...], counters: list[list[Any]], position: int) -> Counts:
+    try:
+        times = [int(np.asarray(column[position]).reshape(-1)[0]) for column in counters]
+    except RuntimeError:  # the run failed, which whoever reads its results is told; it counted nothing
+        times = [0] * len(counters)
+    return Counts(times=dict(zip(counted, times, strict=True)))

@@ -1,0 +1,66 @@
+"""Looking into MLIR modules, by the few means that JAX's bindings give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jax._src.lib.mlir import ir
+
+_CONFIGS = ("mhlo.backend_config", "backend_config")
+
+
+def walk(module: Any, visit: Callable[[Any], None]) -> None:
+    """Calls `visit` with every operation, inner ones first."""
+
+    def step(operation: Any) -> Any:
+        visit(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(step)
+
+
+def custom_call_target(operation: Any) -> str | None:
+    """Which function a custom call calls; None for any other operation."""
+    if operation.name != "stablehlo.custom_call":
+        return None
+    return ir.StringAttr(operation.attributes["call_target_name"]).value
+
+
+def attribute_int(operation: Any, name: str) -> int:
+    """An integer of a custom call's configuration. Raises: KeyError if it has none of that name."""
+    for key in _CONFIGS:
+        if key in operation.attributes:
+            return ir.IntegerAttr(ir.DictAttr(operation.attributes[key])[name]).value
+    raise KeyError(name)
+
+
+def set_attribute_int(operation: Any, name: str, value: int) -> None:
+    """Replaces an unsigned 64-bit integer of a custom call's configuration."""
+    for key in _CONFIGS:
+        if key in operation.attributes:
+            config = entries(ir.DictAttr(operation.attributes[key]))
+            config[name] = ir.IntegerAttr.get(ir.IntegerType.get_unsigned(64), value)
+            operation.attributes[key] = ir.DictAttr.get(config)
+            return
+    raise KeyError(name)
+
+
+def entries(attributes: Any) -> dict[str, Any]:
+    """The attributes of an operation, or of a dictionary attribute, by name."""
+    found: dict[str, Any] = {}
+    for entry in attributes:  # names or (name, attribute) pairs, by the version of the bindings
+        name = entry if isinstance(entry, str) else entry.name
+        found[name] = attributes[name]
+    return found
+
+
+def module_name(module: Any) -> str:
+    """The module's symbol name, 'main' where it has none."""
+    attributes = module.operation.attributes
+    return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else "main"
+
+
+def set_module_name(module: Any, name: str) -> None:
+    """Renames the module."""
+    module.operation.attributes["sym_name"] = ir.StringAttr.get(name)

@@ -1,0 +1,169 @@
+/* Running a program: handles to arrays, a call of Python that runs it, arrays to handles. */
+#include "native.h"
+
+static void dealloc(PyObject* object) {
+  Executable* self = (Executable*)object;
+  Py_XDECREF(self->devices), Py_XDECREF(self->shapes), Py_XDECREF(self->memories);
+  ts_plain_dealloc(object);
+}
+static PyMemberDef members[] = {{"num_replicas", T_INT, offsetof(Executable, num_replicas), 0, NULL},
+                                {"num_partitions", T_INT, offsetof(Executable, num_partitions), 0, NULL},
+                                {"num_outputs", T_INT, offsetof(Executable, num_outputs), 0, NULL},
+                                {"deleted", T_INT, offsetof(Executable, deleted), 0, NULL},
+                                {"devices", T_OBJECT, offsetof(Executable, devices), 0, NULL},
+                                {"shapes", T_OBJECT, offsetof(Executable, shapes), 0, NULL},
+                                {"memories", T_OBJECT, offsetof(Executable, memories), 0, NULL},
+                                {NULL, 0, 0, 0, NULL}};
+static PyType_Slot slots[] = {{Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, dealloc}, {Py_tp_members, members}, {0, NULL}};
+PyType_Spec ts_executable_spec = {"tilestep.pjrt._native.ExecutableBase", sizeof(Executable), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+static void* api_replicas(PJRT_Executable_NumReplicas_Args* a) {
+  a->num_replicas = (size_t)((Executable*)a->executable)->num_replicas;
+  return NULL;
+}
+static void* api_partitions(PJRT_Executable_NumPartitions_Args* a) {
+  a->num_partitions = (size_t)((Executable*)a->executable)->num_partitions;
+  return NULL;
+}
+static void* api_outputs(PJRT_Executable_NumOutputs_Args* a) {
+  a->num_outputs = (size_t)((Executable*)a->executable)->num_outputs;
+  return NULL;
+}
+static void* api_is_deleted(PJRT_LoadedExecutable_IsDeleted_Args* a) {
+  a->is_deleted = ((Executable*)a->executable)->deleted != 0;
+  return NULL;
+}
+
+/* Arrays by argument (by argument and device, if several), and the values' numbers, device by device. */
+static int take_arguments(PJRT_LoadedExecutable_Execute_Args* a, PyObject** columns, PyObject** values) {
+  void*** rows = a->argument_lists;
+  *columns = PyList_New((Py_ssize_t)a->num_args);
+  *values = PyTuple_New((Py_ssize_t)(a->num_args * a->num_devices));
+  if (!*columns || !*values) return -1;
+  for (size_t i = 0; i < a->num_args; i++) {
+    PyObject* column = NULL;
+    if (a->num_devices > 1 && !(column = PyList_New((Py_ssize_t)a->num_devices))) return -1;
+    for (size_t d = 0; d < a->num_devices; d++) {
+      Buffer* buffer = rows[d][i];
+      if (buffer->array == Py_None) {
+        Py_XDECREF(column);
+        PyErr_Format(PyExc_RuntimeError, "INVALID_ARGUMENT: argument %zu was deleted or donated before", i);
+        return -1;
+      }
+      Py_INCREF(buffer->array);
+      Py_INCREF(buffer->value);
+      PyTuple_SetItem(*values, (Py_ssize_t)(d * a->num_args + i), buffer->value);
+      if (column) PyList_SetItem(column, (Py_ssize_t)d, buffer->array);
+      else PyList_SetItem(*columns, (Py_ssize_t)i, buffer->array);
+    }
+    if (column) PyList_SetItem(*columns, (Py_ssize_t)i, column);
+  }
+  return 0;
+}
+
+static PyObject* indices_kept(PJRT_LoadedExecutable_Execute_Args* a) {
+  PJRT_ExecuteOptions* options = a->options;
+  size_t n = options ? options->num_non_donatable_input_indices : 0;
+  if (!n) Py_RETURN_NONE;
+  PyObject* kept = PyTuple_New((Py_ssize_t)n);
+  for (size_t i = 0; kept && i < n; i++)
+    PyTuple_SetItem(kept, (Py_ssize_t)i, PyLong_FromLongLong(((int64_t*)options->non_donatable_input_indices)[i]));
+  return kept;
+}
+
+/* Buffers for what came out; the references are the caller's handles. */
+static int give_results(PJRT_LoadedExecutable_Execute_Args* a, Executable* self, PyObject* arrays, uint64_t first) {
+  for (size_t d = 0; d < a->num_devices; d++) {
+    void** out = ((void***)a->output_lists)[d];
+    PyObject* device = PyTuple_GetItem(self->devices, (Py_ssize_t)d);
+    PyObject* memories = PyTuple_GetItem(self->memories, (Py_ssize_t)d);
+    if (!device || !memories) return -1;
+    for (int k = 0; k < self->num_outputs; k++) {
+      PyObject* per_device = PyList_GetItem(arrays, k);
+      PyObject* array = per_device ? PyList_GetItem(per_device, (Py_ssize_t)d) : NULL;
+      PyObject* memory = PyTuple_GetItem(memories, k);
+      PyObject* shape = PyTuple_GetItem(self->shapes, k);
+      if (!array || !memory || !shape) return -1;
+      PyObject* value = PyLong_FromUnsignedLongLong(first + d * (uint64_t)self->num_outputs + (uint64_t)k);
+      if (!value) return -1;
+      out[k] = ts_buffer_make(array, device, (Memory*)memory, (Shape*)shape, value);
+      Py_DECREF(value);
+      if (!out[k]) return -1;
+    }
+  }
+  return 0;
+}
+
+/* All results of one run are ready at once, so the first one stands for them. */
+static int give_events(PJRT_LoadedExecutable_Execute_Args* a, PyObject* arrays, PyObject* token) {
+  void** events = a->device_complete_events;
+  for (size_t d = 0; d < a->num_devices; d++) {
+    PyObject* waits_for = token;
+    if (token == Py_None) {
+      PyObject* per_device = PyList_Size(arrays) ? PyList_GetItem(arrays, 0) : NULL;
+      waits_for = per_device ? PyList_GetItem(per_device, (Py_ssize_t)d) : NULL;
+    }
+    events[d] = ts_event_done;
+    if (!waits_for) continue;
+    PyObject* waitables = PyTuple_New(1);
+    if (!waitables) return -1;
+    Py_INCREF(waits_for);
+    PyTuple_SetItem(waitables, 0, waits_for);
+    Event* event = ts_event_make(waitables);
+    Py_DECREF(waitables);
+    if (!event) return -1;
+    if (token == Py_None && ts_event_poll(event)) { /* it may have failed, not only finished */
+      ts_event_wait(event);
+      if (!event->code) {
+        Py_DECREF((PyObject*)event);
+        continue;
+      }
+    }
+    events[d] = event;
+  }
+  return 0;
+}
+
+/* Executable.run(columns, argument values, first result value, indices not to donate) -> (arrays, token or None) */
+static PyObject* run_once(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* kept) {
+  static PyObject* name;
+  if (!name && !(name = PyUnicode_InternFromString("run"))) return NULL;
+  return PyObject_CallMethodObjArgs((PyObject*)self, name, columns, values, first, kept, NULL);
+}
+/* Ctrl-C in the middle of a dispatch must neither lose its results nor itself: the run begins again, then the interrupt comes. */
+static PyObject* run_through(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* kept) {
+  PyObject* pair = run_once(self, columns, values, first, kept);
+  if (pair || !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return pair;
+  PyErr_Clear();
+  pair = run_once(self, columns, values, first, kept);
+  if (pair) PyErr_SetInterrupt();
+  return pair;
+}
+
+static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {
+  Executable* self = a->executable;
+  if (!ts_may_enter()) return ts_error_text(PJRT_Error_Code_UNAVAILABLE, "the interpreter is shutting down");
+  void* error = NULL;
+  TS_ENTER;
+  PyObject *columns = NULL, *values = NULL, *kept = NULL, *first_value = NULL, *pair = NULL;
+  uint64_t first = ts_take_values((uint64_t)self->num_outputs * a->num_devices);
+  if (a->execute_device && a->num_devices == 1 && a->execute_device != (void*)PyTuple_GetItem(self->devices, 0))
+    error = ts_error_text(PJRT_Error_Code_UNIMPLEMENTED, "a program runs on the IPU that it was compiled for");
+  else if (take_arguments(a, &columns, &values) < 0 || !(kept = indices_kept(a)) ||
+           !(first_value = PyLong_FromUnsignedLongLong(first)) ||
+           !(pair = run_through(self, columns, values, first_value, kept)) ||
+           give_results(a, self, PyTuple_GetItem(pair, 0), first) < 0 ||
+           (a->device_complete_events && give_events(a, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1)) < 0))
+    error = ts_error_from_python();
+  Py_XDECREF(columns), Py_XDECREF(values), Py_XDECREF(kept), Py_XDECREF(first_value), Py_XDECREF(pair);
+  TS_LEAVE;
+  return error;
+}
+
+void ts_fill_executable_entries(PJRT_Api* api) {
+  api->PJRT_Executable_NumReplicas = api_replicas;
+  api->PJRT_Executable_NumPartitions = api_partitions;
+  api->PJRT_Executable_NumOutputs = api_outputs;
+  api->PJRT_LoadedExecutable_IsDeleted = api_is_deleted;
+  api->PJRT_LoadedExecutable_Execute = api_execute;
+}

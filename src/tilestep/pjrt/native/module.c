@@ -1,0 +1,192 @@
+/* The table of functions that JAX calls, and the module that Python sees.
+ *
+ * Every entry begins as a trampoline: it takes the GIL, calls a Python function with the address of the arguments and turns an
+ * exception into a PJRT_Error. The entries on the path of a dispatch are then replaced by the ones written out in the other files;
+ * most of those need neither Python nor the GIL.
+ */
+#include "native.h"
+
+#include <string.h>
+
+PyObject* ts_configure(PyObject* module, PyObject* args);
+PyObject* ts_close(PyObject* module, PyObject* unused);
+
+enum { TABLES = 2, ENTRIES = 160 };
+static PyObject* handlers[TABLES][ENTRIES];
+static PJRT_Api api;
+static PJRT_Layouts_Extension layouts;
+
+static void* dispatch(int table, int index, const char* name, void* args) {
+  size_t length = strlen(name);
+  if (!ts_may_enter()) {
+    if (length > 8 && !strcmp(name + length - 8, "_Destroy")) return NULL;
+    return ts_error_text(PJRT_Error_Code_UNAVAILABLE, "the interpreter is shutting down");
+  }
+  void* error = NULL;
+  TS_ENTER;
+  PyObject* handler = handlers[table][index];
+  if (!handler) {
+    PyErr_Format(PyExc_NotImplementedError, "%s is not implemented by the ipu platform", name);
+    error = ts_error_from_python();
+  } else {
+    PyObject* result = PyObject_CallFunction(handler, "N", PyLong_FromVoidPtr(args));
+    /* JAX aborts when a question that cannot fail fails: Ctrl-C waits until it is answered. A compilation it does end. */
+    if (!result && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) && !strstr(name, "Compile")) {
+      PyErr_Clear();
+      result = PyObject_CallFunction(handler, "N", PyLong_FromVoidPtr(args));
+      PyErr_SetInterrupt();
+    }
+    if (result) Py_DECREF(result);
+    else error = ts_error_from_python();
+  }
+  TS_LEAVE;
+  return error;
+}
+
+#define X(index, entry) \
+  static void* call_##entry(void* args) { return dispatch(0, index, #entry, args); }
+TILESTEP_PJRT_Api_ENTRIES(X)
+#undef X
+#define X(index, entry) \
+  static void* call_##entry(void* args) { return dispatch(1, index, #entry, args); }
+TILESTEP_PJRT_Layouts_Extension_ENTRIES(X)
+#undef X
+
+/* What JAX lets go of. Nothing here may fail, and no bytecode runs that a Ctrl-C could interrupt. */
+static void* let_go(PyObject* object) {
+  if (!ts_may_enter()) return NULL;
+  TS_ENTER;
+  Py_DECREF(object);
+  TS_LEAVE;
+  return NULL;
+}
+static void* destroy_executable(PJRT_Executable_Destroy_Args* a) { return let_go(a->executable); }
+static void* destroy_loaded_executable(PJRT_LoadedExecutable_Destroy_Args* a) { return let_go(a->executable); }
+static void* destroy_context(PJRT_ExecuteContext_Destroy_Args* a) { return let_go(a->context); }
+static void* destroy_nothing(void* a) { /* clients, their topologies and layouts stay: values may outlive them */
+  (void)a;
+  return NULL;
+}
+
+static void fill_tables(void) {
+#define X(index, entry) api.entry = call_##entry;
+  TILESTEP_PJRT_Api_ENTRIES(X)
+#undef X
+#define X(index, entry) layouts.entry = call_##entry;
+  TILESTEP_PJRT_Layouts_Extension_ENTRIES(X)
+#undef X
+  api.struct_size = sizeof(api);
+  api.pjrt_api_version.struct_size = sizeof(api.pjrt_api_version);
+  api.pjrt_api_version.major_version = TILESTEP_PJRT_MAJOR;
+  api.pjrt_api_version.minor_version = TILESTEP_PJRT_MINOR;
+  layouts.base.struct_size = sizeof(layouts);
+  layouts.base.type = PJRT_Extension_Type_Layouts;
+  api.extension_start = &layouts;
+  /* JAX asks whether these two exist by comparing with NULL. */
+  api.PJRT_Executable_ParameterMemoryKinds = NULL;
+  api.PJRT_TopologyDescription_MakeCanonicalShapeForMemorySpace = NULL;
+  api.PJRT_Executable_Destroy = destroy_executable;
+  api.PJRT_LoadedExecutable_Destroy = destroy_loaded_executable;
+  api.PJRT_ExecuteContext_Destroy = destroy_context;
+  api.PJRT_Client_Destroy = destroy_nothing;
+  api.PJRT_TopologyDescription_Destroy = destroy_nothing;
+  layouts.PJRT_Layouts_MemoryLayout_Destroy = destroy_nothing;
+  ts_fill_error_entries(&api);
+  ts_fill_memory_entries(&api);
+  ts_fill_event_entries(&api);
+  ts_fill_buffer_entries(&api);
+  ts_fill_executable_entries(&api);
+}
+
+static PyObject* set_handler(PyObject* module, PyObject* args) {
+  int table, index;
+  PyObject* handler;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "iiO", &table, &index, &handler)) return NULL;
+  if (table < 0 || table >= TABLES || index < 0 || index >= ENTRIES)
+    return PyErr_Format(PyExc_IndexError, "there is no entry %d in table %d", index, table);
+  Py_INCREF(handler);
+  Py_XDECREF(handlers[table][index]);
+  handlers[table][index] = handler;
+  Py_RETURN_NONE;
+}
+static PyObject* capsule(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  return PyCapsule_New(&api, "pjrt_c_api", NULL);
+}
+static PyObject* own(PyObject* module, PyObject* object) {
+  (void)module;
+  Py_INCREF(object);
+  return PyLong_FromVoidPtr(object);
+}
+static PyObject* at(PyObject* address) {
+  PyObject* object = PyLong_AsVoidPtr(address);
+  if (!object && !PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "nothing is at address 0");
+  return object;
+}
+static PyObject* object_at(PyObject* module, PyObject* address) {
+  (void)module;
+  PyObject* object = at(address);
+  Py_XINCREF(object);
+  return object;
+}
+static PyObject* memory_at(PyObject* module, PyObject* address) {
+  (void)module;
+  MemoryHandle* handle = (MemoryHandle*)at(address);
+  if (!handle) return NULL;
+  Py_INCREF(handle->object);
+  return handle->object;
+}
+static PyObject* done_event(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  return PyLong_FromVoidPtr(ts_event_done);
+}
+static PyObject* layout_facts(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  PyObject* list = PyList_New(0);
+  for (const tilestep_layout_fact* fact = tilestep_layout_facts; list && fact->name; fact++) {
+    PyObject* item = Py_BuildValue("(ssn)", fact->name, fact->field, (Py_ssize_t)fact->value);
+    if (!item || PyList_Append(list, item) < 0) {
+      Py_XDECREF(item);
+      Py_CLEAR(list);
+      break;
+    }
+    Py_DECREF(item);
+  }
+  return list;
+}
+static void finalized(void) { ts_closing = 2; }
+
+static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_handler(table, index, function of the arguments' address)"},
+                                {"configure", ts_configure, METH_VARARGS, "configure(describe_error, wait_later, forgotten)"},
+                                {"capsule", capsule, METH_NOARGS, "the table as a capsule"},
+                                {"own", own, METH_O, "address of an object, with a reference for whoever holds it"},
+                                {"object_at", object_at, METH_O, "the object at an address"},
+                                {"memory_at", memory_at, METH_O, "the Memory behind a PJRT_Memory*"},
+                                {"done_event", done_event, METH_NOARGS, "address of the event that has happened"},
+                                {"close", ts_close, METH_NOARGS, "from here on only this thread may call in"},
+                                {"layout_facts", layout_facts, METH_NOARGS, "(struct, field, offset; '' = size) as the C compiler sees them"},
+                                {NULL, NULL, 0, NULL}};
+
+static PyTypeObject* add_type(PyObject* module, const char* name, PyType_Spec* spec) {
+  PyObject* type = PyType_FromSpec(spec);
+  if (!type || PyModule_AddObjectRef(module, name, type) < 0) return NULL;
+  return (PyTypeObject*)type;
+}
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "tilestep.pjrt._native", "The C side of the ipu platform.", -1, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__native(void) {
+  PyObject* module = PyModule_Create(&definition);
+  if (!module) return NULL;
+  if (!(ts_shape_type = add_type(module, "Shape", &ts_shape_spec)) || !(ts_memory_type = add_type(module, "Memory", &ts_memory_spec)) ||
+      !(ts_event_type = add_type(module, "Event", &ts_event_spec)) || !(ts_buffer_type = add_type(module, "Buffer", &ts_buffer_spec)) ||
+      !add_type(module, "ExecutableBase", &ts_executable_spec) || !(ts_event_done = ts_event_make(NULL))) {
+    Py_DECREF(module);
+    return NULL;
+  }
+  fill_tables();
+  Py_AtExit(finalized);
+  return module;
+}

@@ -1,0 +1,114 @@
+/* What the C files of the platform share.
+ *
+ * Handles: PJRT's Buffer, Event, Executable and Device pointers are pointers to the Python objects themselves, each handle owning
+ * one reference. A PJRT_Memory and a PJRT_Error must begin with a table of their own, so these two are C structs.
+ */
+#ifndef TILESTEP_NATIVE_H
+#define TILESTEP_NATIVE_H
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000
+#endif
+#include <Python.h>
+#include <structmember.h>
+
+#include "pjrt_layout.h"
+
+/* Takes the GIL and puts a pending exception aside (JAX's destructors call in while one is on its way up); and back. */
+#define TS_ENTER                                 \
+  PyGILState_STATE ts_gil = PyGILState_Ensure(); \
+  PyObject *ts_type, *ts_value, *ts_trace;       \
+  PyErr_Fetch(&ts_type, &ts_value, &ts_trace)
+#define TS_LEAVE                              \
+  PyErr_Restore(ts_type, ts_value, ts_trace); \
+  PyGILState_Release(ts_gil)
+
+typedef struct {
+  PyObject_HEAD
+  int type;
+  size_t rank;
+  int64_t* dims; /* rank entries, then minor_to_major's */
+  int64_t* minor_to_major;
+  long long size_bytes;
+} Shape;
+
+typedef struct MemoryEntry MemoryEntry;
+typedef struct {
+  const PJRT_Memory_FunctionTable* vtable; /* first: a PJRT_Memory points here */
+  PyObject* object;
+  MemoryEntry* entries;
+} MemoryHandle;
+
+typedef struct {
+  PyObject_HEAD
+  MemoryHandle handle;
+  int id;
+  int kind_id;
+  PyObject* kind;          /* bytes */
+  PyObject* name;          /* bytes */
+  PyObject* devices;       /* tuple, set once */
+  PyObject** device_array; /* the same, borrowed */
+  long long live_bytes;    /* of buffers that exist */
+  long long peak_bytes;
+  long long buffers_made;
+} Memory;
+
+typedef struct {
+  PyObject_HEAD
+  volatile int done;
+  int code;            /* of the error; 0: none */
+  PyObject* message;   /* bytes, if code */
+  PyObject* waitables; /* tuple of things with block_until_ready(), and is_ready() where they can be asked; NULL: set from outside */
+} Event;
+
+typedef struct {
+  PyObject_HEAD
+  PyObject* array; /* one-device array of the client that computes values; None once deleted */
+  PyObject* device;
+  Memory* memory;
+  Shape* shape;
+  PyObject* value;  /* int: who this is in emulated time */
+  PyObject* pinned; /* keeps the memory in place while somebody outside holds its address */
+  int pins;
+} Buffer;
+
+typedef struct {
+  PyObject_HEAD
+  int num_replicas;
+  int num_partitions;
+  int num_outputs;
+  int deleted;
+  PyObject* devices;  /* tuple */
+  PyObject* shapes;   /* tuple of Shape, one an output */
+  PyObject* memories; /* tuple over devices of tuples of Memory, one an output */
+} Executable;
+
+/* state.c */
+extern PyObject* ts_wait_later; /* C function that takes (event, callback address, user address): another thread waits, then fires */
+extern PyObject* ts_forgotten;  /* list that takes the numbers of values whose buffer is gone */
+extern volatile int ts_closing; /* 1: only the thread that closed may enter Python; 2: nobody may */
+int ts_may_enter(void);
+void* ts_error(int code, const char* message, size_t size);
+void* ts_error_text(int code, const char* text);
+void* ts_error_from_python(void); /* the pending exception, cleared */
+int ts_error_code(const void* error);
+void ts_error_read(const void* error, const char** message, size_t* size);
+void ts_plain_dealloc(PyObject* self);
+int ts_no_keywords(PyObject* kwargs, const char* what); /* -1 and an exception if there are any */
+
+/* memory.c, event.c, buffer.c, execute.c: their types, and their entries of the table */
+extern PyTypeObject *ts_memory_type, *ts_event_type, *ts_shape_type, *ts_buffer_type;
+extern PyType_Spec ts_memory_spec, ts_event_spec, ts_shape_spec, ts_buffer_spec, ts_executable_spec;
+extern Event* ts_event_done; /* the event that has happened; its handles are not counted */
+Event* ts_event_make(PyObject* waitables);
+int ts_event_poll(Event* self);
+void ts_event_wait(Event* self);
+Buffer* ts_buffer_make(PyObject* array, PyObject* device, Memory* memory, Shape* shape, PyObject* value);
+uint64_t ts_take_values(uint64_t count); /* numbers for new values: the first of `count` */
+void ts_fill_error_entries(PJRT_Api* api);
+void ts_fill_memory_entries(PJRT_Api* api);
+void ts_fill_event_entries(PJRT_Api* api);
+void ts_fill_buffer_entries(PJRT_Api* api);
+void ts_fill_executable_entries(PJRT_Api* api);
+
+#endif

@@ -1,0 +1,60 @@
+"""Where JAX finds the platform: the `jax_plugins` entry point."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib
+
+import jax
+
+from tilestep.pjrt import _native
+from tilestep.pjrt.versions import require_not_too_old
+
+PLATFORM = "ipu"
+_PRIORITY = -1  # below CPU's 0: who names no platform gets what they had before
+_LAST_WAIT_WALL_S = 60.0
+
+
+@functools.cache
+def initialize() -> None:
+    """Registers the platform; called by JAX, once or again. Starts nothing.
+
+    Raises: UnsupportedError if this jax is too old.
+    """
+    require_not_too_old(jax.__version__)
+    from tilestep.pjrt import compat  # leans on what this version has
+
+    for module in ("buffer", "client", "device", "executable_entries", "layouts"):  # each fills in its entries of the table
+        importlib.import_module(f"tilestep.pjrt.{module}")
+    from tilestep.pjrt import callbacks
+    from tilestep.pjrt.failure import describe
+    from tilestep.pjrt.journal import FORGOTTEN
+    from tilestep.pjrt.waiting import WAITERS
+
+    _native.configure(describe, WAITERS.wait_later, FORGOTTEN)
+    compat.lower_like_cpu(PLATFORM)
+    compat.intercept_callbacks(PLATFORM, callbacks.keep)
+    compat.register_platform(PLATFORM, _native.capsule(), _PRIORITY)
+
+    def leave() -> None:
+        WAITERS.finish(_LAST_WAIT_WALL_S)
+        try:
+            _write_report()
+        finally:
+            _native.close()
+
+    atexit.register(leave)
+
+
+def _write_report() -> None:
+    """What POPLAR_ENGINE_OPTIONS' autoReport.all asks for: the profile of the whole process."""
+    from tilestep.pjrt.client import started_client
+    from tilestep.report import profile_between
+    from tilestep.report.files import writable_directory, write_report
+
+    client = started_client()
+    if client is None or client.settings.report_directory is None:
+        return
+    end = client.journal.mark()
+    write_report(profile_between(client.journal.system, client.journal.origin, end), writable_directory(client.settings.report_directory))

@@ -1,0 +1,18 @@
+"""How a program is split over tiles and steps, and what that needs in time and memory."""
+
+from __future__ import annotations
+
+from tilestep.plan.cache import PlanCache as PlanCache
+from tilestep.plan.liveness import check_fits as check_fits
+from tilestep.plan.lower import lower as lower
+from tilestep.plan.steps import Argument as Argument
+from tilestep.plan.steps import Branch as Branch
+from tilestep.plan.steps import Collective as Collective
+from tilestep.plan.steps import Counts as Counts
+from tilestep.plan.steps import HostCall as HostCall
+from tilestep.plan.steps import Loop as Loop
+from tilestep.plan.steps import Program as Program
+from tilestep.plan.steps import Result as Result
+from tilestep.plan.steps import Sequence as Sequence
+from tilestep.plan.steps import Superstep as Superstep
+from tilestep.plan.steps import TileMemory as TileMemory

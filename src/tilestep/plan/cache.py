@@ -1,0 +1,44 @@
+"""Plans of programs that were planned before in this process."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import replace
+from hashlib import sha256
+from threading import Lock
+
+from tilestep.machine.spec import MachineSpec
+from tilestep.options import PlanOptions
+from tilestep.plan.lower import DEFAULTS, lower
+from tilestep.plan.steps import Program
+from tilestep.program.hlo import parse_hlo
+
+_HEADER = re.compile(r"HloModule [^\s,]+")
+
+
+class PlanCache:
+    """Remembers the plans of the last programs: equal text, machine, number of IPUs and options give an equal plan."""
+
+    def __init__(self, *, programs: int = 256) -> None:
+        self._programs = programs
+        self._plans: OrderedDict[tuple[bytes, MachineSpec, int, PlanOptions], Program] = OrderedDict()
+        self._lock = Lock()
+
+    def plan(self, text: str, machine: MachineSpec, *, name: str, num_ipus: int, options: PlanOptions = DEFAULTS) -> Program:
+        """As `lower(parse_hlo(text), ...)`. The name of the program, and that of the module in the text, may differ.
+
+        Raises: HloError if the text cannot be parsed; SettingsError if the options do not suit the machine.
+        """
+        key = (sha256(_HEADER.sub("HloModule", text, count=1).encode()).digest(), machine, num_ipus, options)
+        with self._lock:
+            known = self._plans.get(key)
+            if known is not None:
+                self._plans.move_to_end(key)
+                return replace(known, name=name)
+        program = lower(parse_hlo(text), machine, name=name, num_ipus=num_ipus, options=options)
+        with self._lock:
+            self._plans[key] = program
+            while len(self._plans) > self._programs:
+                self._plans.popitem(last=False)
+        return program

@@ -1,0 +1,50 @@
+"""One dimension of the field that a convolution's window slides over: what meets what, counted exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+
+from tilestep.cost.attributes import WindowDimension
+from tilestep.cost.splits import Ints
+from tilestep.units import ceil_div
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """One dimension of the field."""
+
+    inputs: int
+    outputs: int
+    window: WindowDimension
+
+    @property
+    def products(self) -> int:
+        """Kernel elements that meet an input, over all outputs: neither padding nor the gaps of a dilated input."""
+        w = self.window
+        start = np.arange(w.size, dtype=np.int64) * w.dilation - w.pad_low  # of output 0, counted in the dilated input
+        first = np.maximum(0, -(start // w.stride))
+        last = np.minimum(self.outputs - 1, ((self.inputs - 1) * w.base_dilation - start) // w.stride)
+        period = w.base_dilation // gcd(w.stride, w.base_dilation)
+        count = 0
+        for residue in range(period):
+            hits = (start + residue * w.stride) % w.base_dilation == 0
+            inside = (last - residue) // period - (first - 1 - residue) // period
+            count += int(np.where(hits, np.maximum(inside, 0), 0).sum())
+        return count
+
+    @property
+    def taps(self) -> int:
+        """Kernel elements that meet an input of an average output, rounded up."""
+        return ceil_div(self.products, max(1, self.outputs))
+
+    def reach(self, outputs: Ints) -> Ints:
+        """Inputs that a run of outputs reads, margins included."""
+        w = self.window
+        span = (outputs - 1) * w.stride + (w.size - 1) * w.dilation + 1
+        return np.minimum(self.inputs, -(-span // w.base_dilation))
+
+
+POINT = Axis(inputs=1, outputs=1, window=WindowDimension())

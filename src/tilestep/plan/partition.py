@@ -1,0 +1,211 @@
+"""What all ways to split a matmul or convolution have in common: operands in, products, partial sums, results out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilestep.cost.copy import PADDING_CYCLES, REARRANGE_CYCLES, rearranged_per_byte
+from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES, dtype_assumptions
+from tilestep.cost.elementwise import SUPERVISOR_CYCLES, WORKER_BUNDLES
+from tilestep.cost.exchange import TILES_PER_BUS
+from tilestep.cost.partials import reduce_partials
+from tilestep.cost.splits import Ints, ceil_divide
+from tilestep.cost.step import StepCost, step_cost
+from tilestep.machine.spec import IpuSpec
+from tilestep.options import PlanOptions
+from tilestep.program.work import DTYPE_BITS
+
+# Candidates that are looked at closely to find a bound for the others.
+_PROBES = 48
+# Control code of one more serial pass over a block (outer loop of poplibs' codelets).
+_PASS_CYCLES = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """[candidates] the fullest tile's block of each candidate."""
+
+    left_elements: Ints  # of the operands
+    right_elements: Ints
+    left_bytes: Ints  # of them, received
+    right_bytes: Ints
+    left_shared: NDArray[np.bool_]  # the two tiles of an exchange bus receive the same left operand
+    outputs: Ints  # elements, in part or whole
+    depth: Ints  # tiles that hold a part of the same outputs
+    tiles: Ints
+    splits: tuple[Ints, ...]
+
+    def take(self, chosen: Ints) -> Blocks:
+        """Some of the candidates."""
+        return Blocks(
+            left_elements=self.left_elements[chosen],
+            right_elements=self.right_elements[chosen],
+            left_bytes=self.left_bytes[chosen],
+            right_bytes=self.right_bytes[chosen],
+            left_shared=self.left_shared[chosen],
+            outputs=self.outputs[chosen],
+            depth=self.depth[chosen],
+            tiles=self.tiles[chosen],
+            splits=tuple(split[chosen] for split in self.splits),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Types:
+    """Dtypes of a product."""
+
+    left: str
+    right: str
+    result: str
+    partial_bytes: int  # of one element of a partial sum
+    padded: bool = False  # the left operand's channels are padded to the unit's
+    regrouped: bool = False  # the unit writes groups of channels of another size than it reads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The cheapest way that was found."""
+
+    cost: StepCost
+    method: str  # 'matrix unit', 'vector unit', ...
+    tiles: int
+    splits: tuple[tuple[str, int], ...]  # parts along each dimension
+    serial_passes: int  # over the block, so that what moves fits into memory
+
+
+def cheapest(
+    blocks: Blocks,
+    *,
+    compute_at_least: Ints,
+    compute: Callable[[Ints], Ints],
+    types: Types,
+    family: str,
+    method: str,
+    names: tuple[str, ...],
+    flops: int,
+    ipu: IpuSpec,
+    options: PlanOptions,
+    at_most: int | None = None,
+) -> Plan | None:
+    """Evaluates the candidates that can be the cheapest; of equally cheap ones the one on the fewest tiles wins.
+
+    Supersteps: one that brings operands if any move (exchange, sync), one that multiplies, one per stage of partial
+    sums (exchange, sync each). What moves and the partial results have to fit into the proportion of a tile's memory
+    that the options allow; if they do not, the tile goes over its block in serial passes, and receives the right
+    operand again in each pass over rows.
+
+    Args:
+        compute_at_least: [candidates] a lower bound of the cycles of each candidate's products.
+        compute: the cycles of the products of the candidates with these indices.
+        at_most: None is returned where all candidates take more cycles than that for sure.
+    """
+    at_least = compute_at_least + _others_at_least(blocks, types, ipu)
+    if at_most is not None and int(at_least.min()) > at_most:
+        return None
+    probes = np.argpartition(at_least, _PROBES)[:_PROBES] if len(at_least) > _PROBES else np.arange(len(at_least))
+    bound = _evaluate(blocks.take(probes), compute(probes), types, ipu, options).total.min()
+    chosen = np.flatnonzero(at_least <= bound)
+    block = blocks.take(chosen)
+    costs = _evaluate(block, compute(chosen), types, ipu, options)
+    best = int(np.lexsort((block.tiles, costs.total))[0])
+    cost = step_cost(
+        ipu,
+        family=family,
+        compute_cycles=int(costs.compute_cycles[best]),
+        exchange_bytes=int(costs.exchange_bytes[best]),
+        shared_bytes=int(costs.shared_bytes[best]),
+        supersteps=int(costs.supersteps[best]),
+        syncs=int(costs.syncs[best]),
+        temporary_tile_bytes=int(costs.temporary_bytes[best]),
+        result_tile_elements=-(-int(block.outputs[best]) // int(block.depth[best])),
+        flops=flops,
+        assumptions=dtype_assumptions(types.left, types.right, types.result),
+    )
+    return Plan(
+        cost=cost,
+        method=method,
+        tiles=int(block.tiles[best]),
+        splits=tuple((name, int(split[best])) for name, split in zip(names, block.splits, strict=True)),
+        serial_passes=int(costs.passes[best]),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Costs:
+    """[candidates]"""
+
+    compute_cycles: Ints
+    exchange_bytes: Ints
+    shared_bytes: Ints
+    supersteps: Ints
+    syncs: Ints
+    temporary_bytes: Ints
+    passes: Ints
+    total: Ints
+
+
+def _others_at_least(block: Blocks, types: Types, ipu: IpuSpec) -> Ints:
+    """A lower bound of the cycles of all but the products: half of the partial results are exchanged, and all are added."""
+    shared = np.where(block.left_shared, block.left_bytes // TILES_PER_BUS, block.left_bytes)
+    exchange = (shared + block.right_bytes) // ipu.tile.exchange_bytes_per_cycle
+    partial_bytes = block.outputs * types.partial_bytes
+    stage = ipu.superstep_overhead_cycles + ipu.sync_cycles
+    return exchange + np.where(
+        block.depth > 1, stage + partial_bytes // (2 * ipu.tile.exchange_bytes_per_cycle) + 3 * partial_bytes // 16, 0
+    )
+
+
+def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options: PlanOptions) -> _Costs:
+    partial = reduce_partials(block.outputs, block.depth, types.partial_bytes, ipu)
+    left = block.left_bytes + _converted_bytes(block.left_elements, types.left)
+    right = block.right_bytes + _converted_bytes(block.right_elements, types.right)
+    narrower = DTYPE_BITS[types.result] < 8 * types.partial_bytes
+    sums = np.where((block.depth > 1) | narrower, block.outputs * types.partial_bytes, 0)
+    kept = np.maximum(sums, sums + partial.largest_bytes - left - right)  # operands are gone when partial results arrive
+    # Serial passes over the block's rows bound what the left operand takes, over its columns the rest: half of the bound each.
+    bound = max(2, int(options.available_memory_proportion * ipu.tile.sram_bytes))
+    fits = left + right + kept <= bound
+    row_passes = np.where(fits, 1, np.maximum(1, ceil_divide(left, bound // 2)))
+    passes = np.where(fits, 1, row_passes * np.maximum(1, ceil_divide(right + kept, bound // 2)))
+    temporary = np.where(fits, left + right + kept, np.minimum(left, bound // 2) + np.minimum(right + kept, bound // 2))
+    compute = products + partial.compute_cycles + (passes - 1) * _PASS_CYCLES
+    for elements, dtype in ((block.left_elements, types.left), (block.right_elements * row_passes, types.right)):
+        if ARITHMETIC[dtype].converts:
+            compute = compute + ceil_divide(elements, ARITHMETIC[dtype].per_vector)
+    if narrower:  # results leave in their own dtype: a cast of what each tile has of the sums
+        pairs = ceil_divide(ceil_divide(ceil_divide(block.outputs, block.depth), 4), ipu.tile.worker_contexts)
+        compute = compute + SUPERVISOR_CYCLES + ipu.tile.worker_contexts * (WORKER_BUNDLES + 3 * pairs)
+    if types.padded:
+        compute = compute + (PADDING_CYCLES * block.left_elements).astype(np.int64)
+    if types.regrouped:
+        results = ceil_divide(block.outputs, block.depth) * DTYPE_BITS[types.result] // 8
+        compute = compute + np.ceil(REARRANGE_CYCLES + results * rearranged_per_byte(VECTOR_BYTES, ipu)).astype(np.int64)
+    received = block.left_bytes + block.right_bytes * row_passes
+    shared = np.where(block.left_shared, block.left_bytes, 0)
+    moved = (received > 0).astype(np.int64)
+    exchange = received + partial.received_bytes
+    supersteps, syncs = passes * (moved + 1 + partial.stages), passes * (moved + partial.stages)
+    steps = supersteps * ipu.superstep_overhead_cycles + syncs * ipu.sync_cycles
+    return _Costs(
+        compute_cycles=compute,
+        exchange_bytes=exchange,
+        shared_bytes=shared,
+        supersteps=supersteps,
+        syncs=syncs,
+        temporary_bytes=temporary,
+        passes=passes,
+        total=compute
+        + ceil_divide((exchange - shared) * TILES_PER_BUS + shared, ipu.tile.exchange_bytes_per_cycle * TILES_PER_BUS)
+        + steps,
+    )
+
+
+def _converted_bytes(elements: Ints, dtype: str) -> Ints | int:
+    """Bytes of a block's copy in the dtype that it is computed in, where that is another one."""
+    if not ARITHMETIC[dtype].converts:
+        return 0
+    return elements * (2 if ARITHMETIC[dtype].unit == "half" else 4)

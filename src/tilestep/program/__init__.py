@@ -1,0 +1,11 @@
+"""What a program asks of the machine: its HLO, read into frozen data."""
+
+from __future__ import annotations
+
+from tilestep.program.hlo import Computation as Computation
+from tilestep.program.hlo import HloModule as HloModule
+from tilestep.program.hlo import Instruction as Instruction
+from tilestep.program.hlo import parse_hlo as parse_hlo
+from tilestep.program.shapes import Shape as Shape
+from tilestep.program.work import ArrayShape as ArrayShape
+from tilestep.program.work import Work as Work

@@ -1,0 +1,241 @@
+"""Undoes what XLA:CPU does to a program for its own sake, so that the program asks for what its author wrote.
+
+- wrappers of one operation, small calls, asynchronous pairs: `inline.py`;
+- 16-bit operations computed in f32 between converts (all bf16 ones; f16 dots, convolutions, collectives);
+- `erf`, `erfc` and `erf_inv`, which arrive as some eighty f32 operations;
+- conversions of such operands in front of a loop that only reads them: `hoisted.py`;
+- reductions of 16-bit values that first convert the whole operand to f32: the tile reads halves and adds in f32;
+- copies that only XLA:CPU's buffers need: `copies.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from tilestep.program.copies import Origin, body_origins, entry_origins, needless_copies, reader_origins
+from tilestep.program.hlo import Computation, HloModule, Instruction
+from tilestep.program.hoisted import sink_converts
+from tilestep.program.inline import inline_calls
+from tilestep.program.shapes import Shape
+from tilestep.program.work import ArrayShape
+
+HALVES = ("f16", "bf16")
+_COLLAPSED = re.compile(r"/(erf|erfc|erf_inv)$")
+_VIEWS = ("bitcast", "reshape", "broadcast", "transpose", "copy")
+# Of these the result's dtype is not ours to choose, or says something about other instructions.
+_FIXED = frozenset({"parameter", "constant", "convert", "custom-call", "get-tuple-element", "tuple", "while", "conditional",
+                    "iota", "infeed", "outfeed", "send", "recv", "bitcast-convert", "rng", "optimization-barrier"})  # fmt: skip
+_EFFECTS = frozenset({"parameter", "custom-call", "infeed", "outfeed", "send", "send-done", "recv", "recv-done", "while", "conditional",
+                      "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast",
+                      "rng-get-and-update-state"})  # fmt: skip
+
+
+def clean(module: HloModule) -> HloModule:
+    """The module as its author wrote it, in the entry and in the bodies of all control flow.
+
+    Raises: HloError as `inline_calls` does.
+    """
+    flat = sink_converts(inline_calls(module), HALVES, _inserted)
+    done: dict[str, Computation] = {}
+
+    def visit(computation: Computation, origins: Mapping[str, Origin]) -> None:
+        if computation.name in done:
+            return
+        copies = needless_copies(computation, origins, users_of(computation.instructions))
+        computation = rebuilt(computation, {}, copies) if copies else computation
+        done[computation.name] = _clean(computation)
+        for instruction in computation.instructions:
+            if instruction.opcode == "while":
+                body, condition = (flat.computations[instruction.called(key)[0]] for key in ("body", "condition"))
+                visit(body, body_origins(body))
+                visit(condition, reader_origins(condition))
+            elif instruction.opcode == "conditional":
+                for arm in (flat.computations[name] for name in instruction.calls):
+                    visit(arm, reader_origins(arm))
+
+    visit(flat.entry, entry_origins(flat.entry, flat.input_output_aliases))
+    return replace(flat, entry=done[flat.entry.name], computations={**flat.computations, **done})
+
+
+def _clean(computation: Computation) -> Computation:
+    computation = _collapse_scopes(computation)
+    if any(leaf.dtype in HALVES for instruction in computation.instructions for leaf in instruction.leaves):
+        for dtype in HALVES:
+            computation = _restore_halves(computation, dtype)
+        computation = _reduce_halves(computation)
+    return computation
+
+
+def users_of(instructions: Iterable[Instruction]) -> dict[str, list[Instruction]]:
+    """Who uses what, by name; an instruction that uses a value twice stands there twice."""
+    users: dict[str, list[Instruction]] = defaultdict(list)
+    for instruction in instructions:
+        for operand in instruction.operands:
+            users[operand].append(instruction)
+    return users
+
+
+def rebuilt(computation: Computation, changed: Mapping[str, Instruction], renamed: Mapping[str, str]) -> Computation:
+    """The computation with instructions changed, values renamed, and what nobody uses any more left out.
+
+    Args:
+        changed: by the name of the instruction that they replace, which is also their own.
+        renamed: the name of an instruction that goes, and of the value that stands for it now.
+    """
+    instructions: list[Instruction] = []
+    for original in computation.instructions:
+        if original.name in renamed:
+            continue
+        instruction = changed.get(original.name, original)
+        operands = tuple(renamed.get(operand, operand) for operand in instruction.operands)
+        instructions.append(instruction if operands == instruction.operands else replace(instruction, operands=operands))
+    root = renamed.get(computation.root.name, computation.root.name)
+    used = {root}
+    kept: list[Instruction] = []
+    for instruction in reversed(instructions):
+        if instruction.name in used or instruction.opcode in _EFFECTS:
+            kept.append(instruction)
+            used.update(instruction.operands)
+    kept.reverse()
+    return Computation(name=computation.name, instructions=tuple(kept), root=next(i for i in kept if i.name == root))
+
+
+def _collapse_scopes(computation: Computation) -> Computation:
+    """Each erf, erfc and erf_inv as one operation, found by the user's name for it in the metadata.
+
+    Only where the scope has one full-size input and one output: others stay as they are, and are priced part by part.
+    """
+    scopes: dict[tuple[str, tuple[int, ...]], set[str]] = defaultdict(set)
+    for instruction in computation.instructions:
+        if _COLLAPSED.search(instruction.op_name) and not instruction.is_tuple and instruction.opcode not in ("broadcast", "constant"):
+            scopes[instruction.op_name, instruction.leaves[0].dims].add(instruction.name)
+    if not scopes:
+        return computation
+    users = users_of(computation.instructions)
+    changed: dict[str, Instruction] = {}
+    for (scope, dims), names in scopes.items():
+        found = _COLLAPSED.search(scope)
+        assert found is not None  # only such scopes are in the table
+        for members in _connected(computation, names):
+            inputs = {
+                operand
+                for name in members
+                for operand in computation.by_name[name].operands
+                if operand not in members and not _is_constant(computation, operand)
+            }
+            outputs = [name for name in members if name == computation.root.name or any(user.name not in members for user in users[name])]
+            if len(members) < 2 or len(inputs) != 1 or len(outputs) != 1:
+                continue
+            source = inputs.pop()
+            if computation.by_name[source].is_tuple or computation.by_name[source].leaves[0].dims != dims:
+                continue
+            last = computation.by_name[outputs[0]]
+            changed[last.name] = replace(last, opcode=found.group(1).replace("_", "-"), operands=(source,), attributes={}, calls=())
+    return rebuilt(computation, changed, {}) if changed else computation
+
+
+def _connected(computation: Computation, names: set[str]) -> list[set[str]]:
+    """`names` parted into sets whose members use each other."""
+    leader = {name: name for name in names}
+
+    def find(name: str) -> str:
+        while leader[name] != name:
+            leader[name] = leader[leader[name]]
+            name = leader[name]
+        return name
+
+    for name in names:
+        for operand in computation.by_name[name].operands:
+            if operand in names:
+                leader[find(operand)] = find(name)
+    parts: dict[str, set[str]] = defaultdict(set)
+    for name in names:
+        parts[find(name)].add(name)
+    return [parts[name] for name in sorted(parts)]
+
+
+def _is_constant(computation: Computation, name: str) -> bool:
+    """Whether a value is a constant seen through views and conversions."""
+    instruction = computation.by_name[name]
+    while instruction.opcode in (*_VIEWS, "convert") and instruction.operands:
+        instruction = computation.by_name[instruction.operands[0]]
+    return instruction.opcode == "constant"
+
+
+def _inserted(instruction: Instruction, source: str, target: str, computation: Computation) -> bool:
+    """Whether XLA put this convert there: the author's own ones are called 'convert_element_type'."""
+    return (
+        instruction.opcode == "convert"
+        and instruction.leaves[0].dtype == target
+        and computation.by_name[instruction.operands[0]].leaves[0].dtype == source
+        and not any(part.endswith("convert_element_type") for part in instruction.op_name.split(";"))
+    )
+
+
+def _restore_halves(computation: Computation, dtype: str) -> Computation:
+    """Gives operations that XLA:CPU computes in f32 between converts of its own their 16-bit type back.
+
+    Collect first, change afterwards: a convert may serve several operations, not all of them restored.
+    """
+    users = users_of(computation.instructions)
+    table = computation.by_name
+    up = {i.name for i in computation.instructions if _inserted(i, dtype, "f32", computation)}
+    down = {i.name for i in computation.instructions if _inserted(i, "f32", dtype, computation)}
+    if not up and not down:
+        return computation
+
+    def is_f32(name: str) -> bool:
+        return not table[name].is_tuple and table[name].leaves[0].dtype == "f32"
+
+    restored = {i.name for i in computation.instructions if i.opcode not in _FIXED and is_f32(i.name) and i is not computation.root}
+    while True:
+        wrong = {
+            name
+            for name in restored
+            if not all(o in up or o in restored or not is_f32(o) or _is_constant(computation, o) for o in table[name].operands)
+            or not all(user.name in down or user.name in restored for user in users[name])
+        }
+        if not wrong:
+            break
+        restored -= wrong
+    changed: dict[str, Instruction] = {}
+    for instruction in computation.instructions:
+        name = instruction.name
+        if name in restored:
+            operands = tuple(table[o].operands[0] if o in up else o for o in instruction.operands)
+            changed[name] = replace(instruction, shape=_with_dtype(instruction.shape, dtype), operands=operands)
+        elif instruction.opcode in ("dot", "convolution") and all(o in up for o in instruction.operands):
+            changed[name] = replace(instruction, operands=tuple(table[o].operands[0] for o in instruction.operands))
+    renamed = {name: table[name].operands[0] for name in down if table[name].operands[0] in restored}
+    return rebuilt(computation, changed, renamed) if changed or renamed else computation
+
+
+def _reduce_halves(computation: Computation) -> Computation:
+    """Lets reductions read 16-bit values whose conversion to f32 nobody else needs."""
+    users = users_of(computation.instructions)
+    table = computation.by_name
+
+    def folds(name: str) -> bool:
+        convert = table[name]
+        return (
+            convert.opcode == "convert"
+            and convert.leaves[0].dtype == "f32"
+            and table[convert.operands[0]].leaves[0].dtype in HALVES
+            and convert is not computation.root
+            and all(user.opcode == "reduce" for user in users[name])
+        )
+
+    changed = {
+        i.name: replace(i, operands=tuple(table[o].operands[0] if folds(o) else o for o in i.operands))
+        for i in computation.instructions
+        if i.opcode == "reduce" and any(folds(o) for o in i.operands)
+    }
+    return rebuilt(computation, changed, {}) if changed else computation
+
+
+def _with_dtype(shape: Shape, dtype: str) -> Shape:
+    (leaf,) = shape.leaves
+    return replace(shape, leaves=(ArrayShape(dtype, leaf.dims, leaf.minor_to_major),))

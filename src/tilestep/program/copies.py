@@ -1,0 +1,97 @@
+"""Copies that XLA:CPU makes for its own buffers, and that a machine which orders its own steps does without.
+
+XLA copies an argument before a result may take over its memory, and a carried value before the loop writes the next one.
+Such a copy is needed only if somebody still reads the old value after the new one is there, or if it is handed to
+something that writes into it while the original must survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilestep.program.hlo import Computation, Instruction
+
+_WRITES_INTO_OPERANDS = frozenset({"tuple", "while", "conditional", "dynamic-update-slice", "scatter", "custom-call"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """A value that a computation is given, and what becomes of its memory."""
+
+    writer: str | None  # the instruction whose result takes it over, None if nothing does
+    survives: bool  # whoever gave it may read it afterwards
+
+
+def entry_origins(entry: Computation, aliases: Mapping[int, int]) -> dict[str, Origin]:
+    """Arguments: one that is not donated streams in anew at each run, so that it may be overwritten."""
+    results = {argument: result for result, argument in aliases.items()}
+    found: dict[str, Origin] = {}
+    for parameter in entry.parameters:
+        result = results.get(int(parameter.literal))
+        found[parameter.name] = Origin(writer=None if result is None else _operand_of_root(entry, result), survives=False)
+    return found
+
+
+def body_origins(body: Computation) -> dict[str, Origin]:
+    """What a loop carries: an element that comes back as it was must survive the trip."""
+    found: dict[str, Origin] = {}
+    for instruction in _elements(body):
+        writer = _operand_of_root(body, int(instruction.attributes["index"]))
+        same = writer == instruction.name
+        found[instruction.name] = Origin(writer=None if same else writer, survives=same)
+    return found
+
+
+def reader_origins(computation: Computation) -> dict[str, Origin]:
+    """What the arms of a branch and the condition of a loop are given belongs to others."""
+    names = [*(parameter.name for parameter in computation.parameters), *(element.name for element in _elements(computation))]
+    return {name: Origin(writer=None, survives=True) for name in names}
+
+
+def needless_copies(computation: Computation, origins: Mapping[str, Origin], users: Mapping[str, Sequence[Instruction]]) -> dict[str, str]:
+    """Copies that may go: their name, and the name of the value that they copy."""
+    found: dict[str, str] = {}
+    for name, origin in origins.items():
+        shape = computation.by_name[name].shape
+        copies = [user for user in users[name] if user.opcode == "copy" and user.shape == shape]
+        if not copies:
+            continue
+        readers = [*users[name], *(reader for copy in copies for reader in users[copy.name])]
+        if origin.writer is not None:
+            late = _descendants(origin.writer, users)
+            if any(reader.name in late for reader in readers):
+                continue
+        for copy in copies:
+            using = users[copy.name]
+            if copy is computation.root or any(user is computation.root for user in using):
+                continue
+            written_into = any(user.opcode in _WRITES_INTO_OPERANDS for user in using)
+            if not written_into or (len(users[name]) == 1 and not origin.survives):
+                found[copy.name] = name
+    return found
+
+
+def _elements(computation: Computation) -> list[Instruction]:
+    """The elements that a computation takes out of its one tuple parameter."""
+    names = {parameter.name for parameter in computation.parameters if parameter.is_tuple}
+    return [i for i in computation.instructions if i.opcode == "get-tuple-element" and i.operands[0] in names]
+
+
+def _operand_of_root(computation: Computation, index: int) -> str | None:
+    root = computation.root
+    if root.opcode == "tuple":
+        return root.operands[index]
+    return root.name
+
+
+def _descendants(name: str, users: Mapping[str, Sequence[Instruction]]) -> set[str]:
+    """Everything that needs a value, directly or not; not the value itself."""
+    reached: set[str] = set()
+    waiting = [name]
+    while waiting:
+        for user in users[waiting.pop()]:
+            if user.name not in reached:
+                reached.add(user.name)
+                waiting.append(user.name)
+    return reached

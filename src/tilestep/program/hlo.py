@@ -1,0 +1,306 @@
+"""Reads XLA's text form of a module (`HloModule.to_string()`) into frozen data.
+
+The reader keeps what a cost model needs: computations, shapes with layouts, operands, attributes as they are printed,
+and the metadata that leads back to the user's operation. Source locations are skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from tilestep.errors import HloError
+from tilestep.program.shapes import EMPTY_TUPLE, Shape, parse_shape
+from tilestep.program.text import closing, split_top_level, unescape
+from tilestep.program.work import ArrayShape
+
+_INSTRUCTION = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (.*?) ?([a-z][\w\-]*)\((.*)$", re.S)
+_PLAIN_OPERANDS = re.compile(r"((?:%[\w.\-]+(?:, )?)*)\)")
+_OPERAND = re.compile(r"%([\w.\-]+)")
+_COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) .*\{$")
+_PLAIN_METADATA = re.compile(r', metadata=\{(?:op_type="[^"\\]*" )?(?:op_name="([^"\\]*)")? ?(?:stack_frame_id=\d+)?\}')
+_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+_KEY = re.compile(r", ([\w.\-]+)=")
+_PLAIN_VALUE = re.compile(r'[^{}"]*?(?=, (?!device_ids=)[\w.\-]+=|$)')  # a mesh's device_ids belong to the value before
+_BRACKET = re.compile(r'["{]')
+_CALLING = ("to_apply", "calls", "body", "condition", "branch_computations", "true_computation", "false_computation",
+            "called_computations", "select", "scatter")  # fmt: skip
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_COMMENT = re.compile(r"/\*[^*]*\*/")
+_ALIAS = re.compile(r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}(?:, [\w\-]+)?\)")
+_DONOR = re.compile(r"\((\d+), \{[\d, ]*\}\)")
+_NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instruction:
+    """One line of a computation."""
+
+    name: str
+    opcode: str
+    shape: Shape
+    operands: tuple[str, ...] = ()  # names of instructions of the same computation
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])  # as printed behind the operands, metadata left out
+    calls: tuple[str, ...] = ()  # names of called computations, in printed order
+    op_name: str = ""  # the user's operation: 'jit(step)/dot_general'
+    literal: str = ""  # of a constant; a parameter's number; else what stands in place of operands
+    line: int = 0  # in the text, counted from 1; 0 if made by hand
+
+    @property
+    def leaves(self) -> tuple[ArrayShape, ...]:
+        """The arrays of the result, in order; tuples flattened."""
+        return self.shape.leaves
+
+    @property
+    def is_tuple(self) -> bool:
+        """Whether the result is a tuple (also one of a single element)."""
+        return self.shape.elements is not None
+
+    @property
+    def trip_count(self) -> int | None:
+        """How often a while loop runs where XLA knows it, else None."""
+        found = _TRIPS.search(self.attributes.get("backend_config", ""))
+        return int(found.group(1)) if found else None
+
+    def called(self, key: str) -> tuple[str, ...]:
+        """Names of the computations under attribute `key` ('body', 'to_apply', ...), () if there is none."""
+        return tuple(_OPERAND.findall(self.attributes.get(key, "")))
+
+    def frontend(self, key: str) -> str | None:
+        """The frontend attribute `key`, or None."""
+        text = self.attributes.get("frontend_attributes", "")
+        found = re.search(r"[{,]\s*" + re.escape(key) + r'="((?:[^"\\]|\\.)*)"', text)
+        return unescape(found.group(1)) if found else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computation:
+    """A function of the module: instructions in an order in which each follows its operands."""
+
+    name: str
+    instructions: tuple[Instruction, ...]
+    root: Instruction
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Instruction]:
+        """Instructions by name."""
+        return {instruction.name: instruction for instruction in self.instructions}
+
+    @cached_property
+    def parameters(self) -> tuple[Instruction, ...]:
+        """The parameters, in the order of their numbers."""
+        found = [instruction for instruction in self.instructions if instruction.opcode == "parameter"]
+        return tuple(sorted(found, key=lambda parameter: int(parameter.literal)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HloModule:
+    """A whole program for one device."""
+
+    name: str
+    entry: Computation
+    computations: Mapping[str, Computation]  # by name, the entry included
+    input_output_aliases: Mapping[int, int] = field(default_factory=dict[int, int])  # result -> argument whose memory it takes over
+    buffer_donors: tuple[int, ...] = ()  # arguments that were donated but alias no result
+    argument_spaces: tuple[int, ...] = ()  # memory space of each argument (0 device, 5 host), () if the text names none
+    result_spaces: tuple[int, ...] = ()
+    num_partitions: int = 1  # as printed; 1 where the text does not say
+    num_replicas: int = 1
+
+
+def parse_hlo(text: str) -> HloModule:
+    """Reads the text of a module.
+
+    Args: text: what `HloModule.to_string()` prints with its default options.
+    Raises: HloError, naming the line, for text that is not understood.
+    """
+    lines = text.split("\n")
+    if not lines[0].startswith("HloModule "):
+        raise HloError(f"line 1: the text of a module starts with 'HloModule', found {lines[0][:80]!r}")
+    computations: dict[str, Computation] = {}
+    entry = ""
+    shapes: dict[str, Shape] = {}
+    attributes: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {}
+    current = ""
+    body: list[Instruction] = []
+    root: Instruction | None = None
+    number = 0
+    while number + 1 < len(lines):
+        number += 1
+        line = lines[number]
+        if not current:
+            if line.startswith(("%", "ENTRY ")):
+                found = _COMPUTATION.match(line)
+                if found is None:
+                    raise HloError(f"line {number + 1}: a computation's head should end with '{{', found {line[:120]!r}")
+                current, body, root = found.group(2), [], None
+                if found.group(1):
+                    entry = current
+            continue
+        if line.startswith("}"):
+            if not body:
+                raise HloError(f"line {number + 1}: computation {current!r} has no instructions")
+            computations[current] = Computation(name=current, instructions=tuple(body), root=root or body[-1])
+            current = ""
+            continue
+        if not line.strip():
+            continue
+        start = number
+        while number + 1 < len(lines) and lines[number + 1] and not lines[number + 1].startswith(("  ", "}")):  # a line break in a text
+            number += 1
+            line += "\n" + lines[number]
+        instruction, is_root = _instruction(line, start + 1, shapes, attributes)
+        body.append(instruction)
+        if is_root:
+            root = instruction
+    if current:
+        raise HloError(f"line {len(lines)}: computation {current!r} has no closing '}}'")
+    if not entry:
+        raise HloError(f"line {len(lines)}: the module has no ENTRY computation")
+    return _module(lines[0], computations, computations[entry], shapes)
+
+
+def _instruction(
+    line: str,
+    number: int,
+    shapes: dict[str, Shape],
+    attributes: dict[str, tuple[Mapping[str, str], tuple[str, ...]]],
+) -> tuple[Instruction, bool]:
+    """One line as an instruction, and whether it is the root. `shapes` and `attributes` hold texts seen before."""
+    found = _INSTRUCTION.match(line)
+    if found is None:
+        raise HloError(f"line {number}: not an instruction: {line.strip()[:160]!r}")
+    is_root, name, shape_text, opcode, rest = found.groups()
+    try:
+        shape = shapes.get(shape_text)
+        if shape is None:
+            shape = shapes[shape_text] = parse_shape(_COMMENT.sub("", shape_text)) if shape_text else EMPTY_TUPLE
+        operands, literal, rest = _operands(opcode, rest)
+        op_name, rest = _split_metadata(rest)
+        known = attributes.get(rest)
+        if known is None:
+            printed = _attributes(rest)
+            known = attributes[rest] = (MappingProxyType(printed), _calls(printed)) if printed else (_NO_ATTRIBUTES, ())
+        if opcode == "parameter" and not literal.isdigit():
+            raise HloError(f"a parameter needs a number, found {literal!r}")
+    except HloError as error:
+        raise HloError(f"line {number}: {error} in {line.strip()[:160]!r}") from None
+    instruction = Instruction(
+        name=name,
+        opcode=opcode,
+        shape=shape,
+        operands=operands,
+        attributes=known[0],
+        calls=known[1],
+        op_name=op_name,
+        literal=literal,
+        line=number,
+    )
+    return instruction, is_root is not None
+
+
+def _operands(opcode: str, text: str) -> tuple[tuple[str, ...], str, str]:
+    """Splits what follows 'opcode(' into names of operands, literal, and the text behind the closing parenthesis."""
+    if opcode in ("constant", "parameter"):
+        end = closing(text, 0, "(")
+        return (), text[:end], text[end + 1 :]
+    if "/*" in text:
+        text = _COMMENT.sub("", text)
+    plain = _PLAIN_OPERANDS.match(text)
+    end = plain.end() - 1 if plain else closing(text, 0, "(")
+    inside = text[:end]
+    names = tuple(_OPERAND.findall(inside))
+    return names, "" if names else inside, text[end + 1 :]
+
+
+def _split_metadata(text: str) -> tuple[str, str]:
+    """The operation's name from the metadata, and the text without the metadata."""
+    start = text.find(", metadata={")
+    if start < 0:
+        return "", text
+    plain = _PLAIN_METADATA.match(text, start)
+    if plain:
+        return plain.group(1) or "", text[:start] + text[plain.end() :]
+    brace = start + len(", metadata={")
+    end = closing(text, brace, "{")
+    found = _OP_NAME.search(text, brace, end)
+    return unescape(found.group(1)) if found else "", text[:start] + text[end + 1 :]
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """Attributes by key, values as printed (strings without their quotes)."""
+    found: dict[str, str] = {}
+    position = 0
+    while position < len(text):
+        key = _KEY.match(text, position)
+        if key is None:
+            raise HloError(f"expected ', key=value', found {text[position : position + 60]!r}")
+        position = key.end()
+        start = position
+        while True:  # a value is a run of bracketed, quoted and plain pieces: {{0,1}}, [2,4]<=[8], {[0:1], [0:8]}
+            plain = _PLAIN_VALUE.match(text, position)
+            if plain:
+                position = plain.end()
+                break
+            bracket = _BRACKET.search(text, position)
+            if bracket is None:
+                raise HloError(f"unbalanced value of {key.group(1)}: {text[start : start + 60]!r}")
+            position = closing(text, bracket.end(), bracket.group()) + 1
+        value = text[start:position]
+        found[key.group(1)] = unescape(value[1:-1]) if value.startswith('"') and value.endswith('"') else value
+    return found
+
+
+def _calls(attributes: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(name for key, value in attributes.items() if key in _CALLING for name in _OPERAND.findall(value))
+
+
+def _module(head: str, computations: dict[str, Computation], entry: Computation, shapes: dict[str, Shape]) -> HloModule:
+    """The module from its first line and its computations."""
+    name, _, rest = head.removeprefix("HloModule ").partition(",")
+    attributes = _attributes("," + rest) if rest else {}
+    layout = _COMMENT.sub("", attributes.get("entry_computation_layout", ""))
+    argument_spaces: tuple[int, ...] = ()
+    result_spaces: tuple[int, ...] = ()
+    if layout:
+        arguments, results = _entry_layout(layout, shapes)
+        argument_spaces = tuple(space for shape in arguments for space in shape.spaces)
+        result_spaces = results.spaces
+    for computation in computations.values():
+        for instruction in computation.instructions:
+            for called in instruction.calls:
+                if called not in computations:
+                    raise HloError(f"line {instruction.line}: {instruction.name!r} calls {called!r}, which the module does not have")
+    return HloModule(
+        name=name.strip(),
+        entry=entry,
+        computations=MappingProxyType(computations),
+        input_output_aliases=MappingProxyType(_aliases(attributes.get("input_output_alias", ""), entry)),
+        buffer_donors=tuple(int(number) for number in _DONOR.findall(attributes.get("buffer_donor", ""))),
+        argument_spaces=argument_spaces,
+        result_spaces=result_spaces,
+        num_partitions=int(attributes.get("num_partitions", "1")),
+        num_replicas=int(attributes.get("replica_count", "1")),
+    )
+
+
+def _entry_layout(text: str, shapes: dict[str, Shape]) -> tuple[list[Shape], Shape]:
+    """Shapes of arguments and of the result from '{(f32[2]{0}, ...)->f32[2]{0}}'."""
+    end = closing(text, 2, "(")
+    if not text.startswith("{(") or not text.startswith("->", end + 1):
+        raise HloError(f"line 1: entry_computation_layout is {text[:120]!r}, expected '{{(arguments)->result}}'")
+    arguments = [parse_shape(part) for part in split_top_level(text[2:end])]
+    return arguments, parse_shape(text[end + 3 : -1])
+
+
+def _aliases(text: str, entry: Computation) -> dict[int, int]:
+    """Leaf of the result -> argument, from '{ {0}: (0, {}, may-alias) }'."""
+    found: dict[int, int] = {}
+    for result, argument, inner in _ALIAS.findall(text):
+        if inner.strip():
+            raise HloError(f"line 1: input_output_alias names a part {{{inner}}} of argument {argument}: tuples as arguments are not read")
+        found[entry.root.shape.leaf(tuple(int(index) for index in result.split(",") if index.strip()))] = int(argument)
+    return found

@@ -1,0 +1,129 @@
+"""Takes back into loops the conversions to f32 that XLA:CPU has moved in front of them.
+
+XLA:CPU multiplies halves in f32. Where a loop multiplies by a value that it does not change, XLA converts that value once,
+in front of the loop, and the loop carries it in f32: from inside it looks as if the author had wanted a product of floats.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+
+from tilestep.program.hlo import Computation, HloModule, Instruction
+from tilestep.program.shapes import Shape
+
+# (convert, dtype before, dtype after, computation): whether XLA put it there
+Inserted = Callable[[Instruction, str, str, Computation], bool]
+_PRODUCTS = ("dot", "convolution")
+
+
+def sink_converts(module: HloModule, halves: tuple[str, ...], inserted: Inserted) -> HloModule:
+    """The module with such conversions inside of the loops, in front of the products that read them.
+
+    Only of values that a loop hands on as they are, reads in nothing but products, and whose last value nobody uses.
+    """
+    table = {**module.computations, module.entry.name: module.entry}
+    callers = Counter(
+        name
+        for computation in table.values()
+        for instruction in computation.instructions
+        if instruction.opcode == "while"
+        for name in (*instruction.called("body"), *instruction.called("condition"))
+    )
+
+    def visit(name: str) -> None:
+        for loop in [instruction for instruction in table[name].instructions if instruction.opcode == "while"]:
+            body = loop.called("body")[0]
+            if callers[body] == 1 and callers[loop.called("condition")[0]] == 1:
+                for index in range(len(loop.shape.elements or ())):
+                    _sink(table, name, loop.name, index, halves, inserted)
+            visit(body)
+
+    visit(module.entry.name)
+    return replace(module, entry=table[module.entry.name], computations={name: table[name] for name in module.computations})
+
+
+def _sink(table: dict[str, Computation], outer: str, loop_name: str, index: int, halves: tuple[str, ...], inserted: Inserted) -> None:
+    """Moves the conversion of one carried element into the loop's body, if it is such a one."""
+    computation = table[outer]
+    loop = computation.by_name[loop_name]
+    initial = computation.by_name[loop.operands[0]]
+    if initial.opcode != "tuple" or _element_users(computation, loop.name, index):
+        return
+    readers = [i for i in computation.instructions if initial.name in i.operands]
+    convert = computation.by_name[initial.operands[index]]
+    if len(readers) > 1 or convert.opcode != "convert" or convert.is_tuple:
+        return
+    source = computation.by_name[convert.operands[0]]
+    if source.leaves[0].dtype not in halves or not inserted(convert, source.leaves[0].dtype, "f32", computation):
+        return
+    body, condition = (table[loop.called(key)[0]] for key in ("body", "condition"))
+    if body.root.opcode != "tuple" or _element_users(condition, condition.parameters[0].name, index):
+        return
+    elements = [i for i in _elements(body, body.parameters[0].name) if int(i.attributes["index"]) == index]
+    if len(elements) != 1 or body.root.operands[index] != elements[0].name:
+        return
+    element = elements[0]
+    users = [i for i in body.instructions if element.name in i.operands]
+    products = [i for i in users if i is not body.root]
+    if not products or any(i.opcode not in _PRODUCTS for i in products) or body.root.operands.count(element.name) != 1:
+        return
+    whole = _changed(loop.shape, index, source.shape)
+    idle = convert is not computation.root and sum(i.operands.count(convert.name) for i in computation.instructions) == 1
+    table[outer] = _replaced(
+        replace(computation, instructions=tuple(i for i in computation.instructions if i is not convert)) if idle else computation,
+        {
+            initial.name: replace(initial, shape=whole, operands=_put(initial.operands, index, source.name)),
+            loop.name: replace(loop, shape=whole),
+        },
+    )
+    inside = replace(convert, name=f"{element.name}.{convert.name}", operands=(element.name,))
+    names = {element.name: inside.name}
+    changed = {i.name: replace(i, operands=tuple(names.get(o, o) for o in i.operands)) for i in products}
+    changed[element.name] = replace(element, shape=source.shape)
+    changed[body.parameters[0].name] = replace(body.parameters[0], shape=whole)
+    changed[body.root.name] = replace(body.root, shape=whole)
+    table[body.name] = _replaced(body, changed, after={element.name: inside})
+    table[condition.name] = _replaced(condition, {condition.parameters[0].name: replace(condition.parameters[0], shape=whole)})
+
+
+def _elements(computation: Computation, name: str) -> list[Instruction]:
+    return [i for i in computation.instructions if i.opcode == "get-tuple-element" and i.operands[0] == name]
+
+
+def _element_users(computation: Computation, name: str, index: int) -> bool:
+    """Whether anything reads element `index` of a tuple, or the tuple as a whole."""
+    readers: dict[str, list[Instruction]] = defaultdict(list)
+    for instruction in computation.instructions:
+        for operand in instruction.operands:
+            readers[operand].append(instruction)
+    if computation.root.name == name or any(reader.opcode != "get-tuple-element" for reader in readers[name]):
+        return True
+    return any(int(i.attributes["index"]) == index and (readers[i.name] or i is computation.root) for i in _elements(computation, name))
+
+
+def _changed(shape: Shape, index: int, element: Shape) -> Shape:
+    """A tuple's shape with another element."""
+    assert shape.elements is not None  # loops carry tuples
+    elements = (*shape.elements[:index], element, *shape.elements[index + 1 :])
+    return Shape(
+        leaves=tuple(leaf for each in elements for leaf in each.leaves),
+        elements=elements,
+        spaces=tuple(space for each in elements for space in each.spaces),
+    )
+
+
+def _put(names: tuple[str, ...], index: int, name: str) -> tuple[str, ...]:
+    return (*names[:index], name, *names[index + 1 :])
+
+
+def _replaced(computation: Computation, changed: dict[str, Instruction], *, after: dict[str, Instruction] | None = None) -> Computation:
+    """The computation with instructions changed, and one put behind each that `after` names."""
+    instructions: list[Instruction] = []
+    for instruction in computation.instructions:
+        instructions.append(changed.get(instruction.name, instruction))
+        if after and instruction.name in after:
+            instructions.append(after[instruction.name])
+    root = changed.get(computation.root.name, computation.root)
+    return Computation(name=computation.name, instructions=tuple(instructions), root=root)

@@ -1,0 +1,94 @@
+"""Takes calls apart: fusions, calls and asynchronous wrappers are replaced by the operations inside them.
+
+XLA:CPU wraps almost every operation in a fusion of its own, and puts small loops into calls. Neither is a step of the
+program, so both go; what remains calls computations only where they are control flow (while, conditional) or describe
+one operation (reduce, sort, scatter, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tilestep.errors import HloError
+from tilestep.program.hlo import Computation, HloModule, Instruction
+
+_WRAPPERS = {"fusion": "calls", "call": "to_apply", "async-start": "calls"}
+_ASYNC_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast", "copy")
+
+
+def inline_calls(module: HloModule) -> HloModule:
+    """The module with every wrapper replaced by what it wraps, in the entry and in all control flow.
+
+    Raises: HloError if computations call each other in a circle, or an asynchronous operation is never finished.
+    """
+    done: dict[str, Computation] = {}
+
+    def flat(name: str, callers: tuple[str, ...]) -> Computation:
+        if name in callers:
+            raise HloError(f"computation {name!r} calls itself by way of {', '.join(callers)}")
+        if name not in done:
+            computation = module.computations[name]
+            inner: dict[str, Computation] = {}
+            for instruction in computation.instructions:
+                if instruction.opcode in _WRAPPERS or instruction.opcode in ("while", "conditional"):
+                    inner.update((called, flat(called, (*callers, name))) for called in instruction.calls)
+            done[name] = _flatten(computation, inner)
+        return done[name]
+
+    entry = flat(module.entry.name, ())
+    return replace(module, entry=entry, computations={**module.computations, **done})
+
+
+def _flatten(computation: Computation, inner: Mapping[str, Computation]) -> Computation:
+    """One computation without wrappers; `inner` holds the flat form of what it calls."""
+    result: list[Instruction] = []
+    renamed: dict[str, str] = {}  # name -> the name that stands for it now
+    finished = {operand: instruction for instruction in computation.instructions for operand in instruction.operands[:1]
+                if instruction.opcode.endswith("-done")}  # fmt: skip
+    for original in computation.instructions:
+        operands = tuple(renamed.get(operand, operand) for operand in original.operands)
+        instruction = original if operands == original.operands else replace(original, operands=operands)
+        opcode = instruction.opcode
+        base = opcode.removesuffix("-start")
+        if opcode in _WRAPPERS:
+            called = instruction.called(_WRAPPERS[opcode]) or instruction.calls
+            if len(called) != 1:
+                raise HloError(f"line {instruction.line}: {opcode} {instruction.name!r} should call one computation, calls {len(called)}")
+            body = _body(instruction, inner[called[0]])
+            if isinstance(body, str):
+                renamed[instruction.name] = body
+            else:
+                result += body
+        elif opcode == "async-update" or (opcode.endswith("-done") and opcode.removesuffix("-done") in (*_ASYNC_COLLECTIVES, "async")):
+            renamed[instruction.name] = instruction.operands[0]
+        elif opcode.endswith("-start") and base in _ASYNC_COLLECTIVES:
+            end = finished.get(instruction.name)
+            if end is None:
+                raise HloError(f"line {instruction.line}: {opcode} {instruction.name!r} has no {base}-done")
+            result.append(replace(instruction, opcode=base, shape=end.shape))
+        else:
+            result.append(instruction)
+    by_name = {instruction.name: instruction for instruction in result}
+    root = by_name[renamed.get(computation.root.name, computation.root.name)]
+    return Computation(name=computation.name, instructions=tuple(result), root=root)
+
+
+def _body(caller: Instruction, body: Computation) -> tuple[Instruction, ...] | str:
+    """The operations of `body` under names of the caller, or the one name that the caller's result already has."""
+    if len(body.parameters) != len(caller.operands):
+        raise HloError(
+            f"line {caller.line}: {caller.name!r} gives {len(caller.operands)} operands to {body.name!r} of {len(body.parameters)}"
+        )
+    names = {parameter.name: operand for parameter, operand in zip(body.parameters, caller.operands, strict=True)}
+    if body.root.opcode == "parameter":
+        return names[body.root.name]
+    result: list[Instruction] = []
+    for instruction in body.instructions:
+        if instruction.opcode == "parameter":
+            continue
+        name = caller.name if instruction is body.root else f"{caller.name}/{instruction.name}"
+        names[instruction.name] = name
+        operands = tuple(names[operand] for operand in instruction.operands)
+        result.append(replace(instruction, name=name, operands=operands, op_name=instruction.op_name or caller.op_name))
+    return tuple(result)

@@ -1,0 +1,74 @@
+"""Shapes of HLO values: arrays, and tuples of them nested to any depth."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tilestep.errors import HloError
+from tilestep.program.text import closing, split_top_level
+from tilestep.program.work import ArrayShape
+
+_ARRAY = re.compile(r"([a-z]\w*)\[([\d,<= ]*)\](?:\{([\d,]*)(?::([^}]*))?\})?$")
+_SPACE = re.compile(r"S\((\d+)\)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Shape of a value. `leaves` are its arrays in order, tuples flattened; `elements` is None for an array."""
+
+    leaves: tuple[ArrayShape, ...]
+    elements: tuple[Shape, ...] | None = None
+    spaces: tuple[int, ...] = ()  # memory space of each leaf: 0 device, 5 host
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all leaves."""
+        return sum(leaf.size_bytes for leaf in self.leaves)
+
+    def span(self, index: int) -> tuple[int, int]:
+        """First leaf of element `index` of a tuple, and the one behind its last."""
+        if self.elements is None or index >= len(self.elements):
+            raise HloError(f"shape {self} has no element {index}")
+        start = sum(len(element.leaves) for element in self.elements[:index])
+        return start, start + len(self.elements[index].leaves)
+
+    def leaf(self, path: tuple[int, ...]) -> int:
+        """Position among the leaves of what `path` names; () is the value itself."""
+        if not path:
+            return 0
+        start, _ = self.span(path[0])
+        assert self.elements is not None  # span() has looked
+        return start + self.elements[path[0]].leaf(path[1:])
+
+    def __str__(self) -> str:
+        if self.elements is None:
+            return str(self.leaves[0])
+        return f"({', '.join(map(str, self.elements))})"
+
+
+EMPTY_TUPLE = Shape(leaves=(), elements=())
+
+
+def parse_shape(text: str) -> Shape:
+    """Reads 'f32[2,3]{1,0}', 'token[]' or '(s32[], (f32[2]{0}, f32[2]{0:S(5)}))'.
+
+    Raises: HloError for text that is no shape, and for a dtype that is unknown.
+    """
+    text = text.strip()
+    if text.startswith("("):
+        end = closing(text, 1, "(")
+        if text[end + 1 :]:
+            raise HloError(f"{text[end + 1 :]!r} follows the shape {text[: end + 1]!r}")
+        elements = tuple(parse_shape(part) for part in split_top_level(text[1:end]))
+        leaves = tuple(leaf for element in elements for leaf in element.leaves)
+        spaces = tuple(space for element in elements for space in element.spaces)
+        return Shape(leaves=leaves, elements=elements, spaces=spaces)
+    found = _ARRAY.match(text)
+    if found is None:
+        raise HloError(f"{text!r} is no shape")
+    dtype, dims, layout, tiling = found.groups()
+    sizes = tuple(int(dim.strip().removeprefix("<=")) for dim in dims.split(",")) if dims else ()
+    order = tuple(int(dim) for dim in layout.split(",")) if layout else ()
+    space = _SPACE.search(tiling) if tiling else None
+    return Shape(leaves=(ArrayShape(dtype, sizes, order),), spaces=(int(space.group(1)) if space else 0,))

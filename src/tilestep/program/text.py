@@ -1,0 +1,71 @@
+"""Brackets, quotes and escapes in XLA's text form."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from tilestep.errors import HloError
+
+_CLOSER = {"(": ")", "{": "}", "[": "]", '"': '"'}
+
+
+@cache
+def _stops(opener: str) -> re.Pattern[str]:
+    """What matters inside one kind of bracket: itself, its end, and strings (in which brackets mean nothing)."""
+    return re.compile(rf'[{re.escape(opener + _CLOSER[opener])}]|"(?:[^"\\]|\\.)*"', re.S)
+
+
+_STRING_END = re.compile(r'(?:[^"\\]|\\.)*"', re.S)
+_PIECE = re.compile(r'[(){}\[\],]|"(?:[^"\\]|\\.)*"', re.S)
+
+
+def closing(text: str, position: int, opener: str) -> int:
+    """Index of the bracket that closes `opener`, which stands before `position`.
+
+    Args: opener: '(', '{', '[' or '"'.
+    Raises: HloError if it is never closed.
+    """
+    if opener == '"':
+        end = _STRING_END.match(text, position)
+        if end is None:
+            raise HloError(f"a string has no end: {text[position - 1 : position + 60]!r}")
+        return end.end() - 1
+    depth = 1
+    closer = _CLOSER[opener]
+    for found in _stops(opener).finditer(text, position):
+        token = found.group()
+        if token == opener:
+            depth += 1
+        elif token == closer:
+            depth -= 1
+            if depth == 0:
+                return found.start()
+    raise HloError(f"{opener!r} is never closed: {text[max(position - 1, 0) : position + 60]!r}")
+
+
+def split_top_level(text: str) -> list[str]:
+    """Parts of `text` between commas that stand in no bracket and no string; [] for blank text."""
+    parts: list[str] = []
+    depth = start = 0
+    for found in _PIECE.finditer(text):
+        token = found.group()
+        if token in "({[":
+            depth += 1
+        elif token in ")}]":
+            depth -= 1
+        elif token == "," and depth == 0:
+            parts.append(text[start : found.start()].strip())
+            start = found.end()
+    last = text[start:].strip()
+    return [*parts, last] if last else parts
+
+
+def unescape(text: str) -> str:
+    """Undoes C escapes; text outside ASCII is printed as octal UTF-8 bytes."""
+    if "\\" not in text:
+        return text
+    try:
+        return text.encode("latin-1", "backslashreplace").decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
+    except UnicodeError as error:
+        raise HloError(f"cannot undo the escapes of {text[:80]!r}: {error}") from None

@@ -1,0 +1,63 @@
+"""One operation as the cost model sees it: what goes in, what comes out, how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from types import MappingProxyType
+
+from tilestep.errors import HloError
+
+# Bits of one element; XLA's names. Sub-byte types are packed in memory.
+DTYPE_BITS: Mapping[str, int] = MappingProxyType(
+    {
+        "pred": 8, "token": 0, "opaque": 0,
+        "s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4, "f4e2m1fn": 4,
+        "s8": 8, "u8": 8, "f8e5m2": 8, "f8e4m3": 8, "f8e4m3fn": 8, "f8e4m3b11fnuz": 8, "f8e5m2fnuz": 8,
+        "f8e4m3fnuz": 8, "f8e3m4": 8, "f8e8m0fnu": 8,
+        "s16": 16, "u16": 16, "f16": 16, "bf16": 16,
+        "s32": 32, "u32": 32, "f32": 32,
+        "s64": 64, "u64": 64, "f64": 64, "c64": 64,
+        "c128": 128,
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ArrayShape:
+    """Dtype, dimensions and layout of one array. `minor_to_major` is () where the text names none."""
+
+    dtype: str
+    dims: tuple[int, ...] = ()
+    minor_to_major: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPE_BITS:
+            raise HloError(f"dtype {self.dtype!r} is unknown; known are {', '.join(DTYPE_BITS)}")
+
+    @cached_property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.dims)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in memory, sub-byte elements packed, rounded up."""
+        return -(-self.size * DTYPE_BITS[self.dtype] // 8)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.dims))}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One HLO operation, free of names: equal work costs the same."""
+
+    opcode: str  # HLO opcode, or 'custom-call:<target>'
+    operands: tuple[ArrayShape, ...]
+    results: tuple[ArrayShape, ...]  # leaves of the result, tokens left out
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])  # as printed: {'window': '{size=3x3 pad=1_1x1_1}', ...}
+    body_opcodes: tuple[str, ...] = ()  # operations of the called computation (of a reduce, scatter, sort, map), parameters left out
+    resident: tuple[bool, ...] = ()  # per operand: a weight, laid out once as this operation wants it

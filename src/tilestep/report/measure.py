@@ -1,0 +1,237 @@
+"""From a simulation's sums to a Profile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tilestep.machine.assemble import describe
+from tilestep.machine.spec import MachineSpec
+from tilestep.machine.topology import machine_of
+from tilestep.plan.steps import Collective, HostCall, Program, Superstep
+from tilestep.report.profile import (
+    FamilyCycles,
+    GroupProfile,
+    MachineProfile,
+    Profile,
+    ProgramCycles,
+    ProgramProfile,
+    StepProfile,
+    StreamedArgument,
+)
+from tilestep.report.quantities import names_text
+from tilestep.sim.body import LeafUse
+from tilestep.sim.ledger import ProgramTotals
+from tilestep.sim.system import Mark, System
+from tilestep.sim.trace import BESIDE, KINDS, EventKind
+
+NUM_LARGEST_STEPS = 100  # that a profile keeps
+
+
+def profile_between(system: System, start: Mark, end: Mark) -> Profile:
+    """What happened in `system` between two marks. What was resident before `start` counts as resident.
+
+    Raises: ValueError if `end` was not made after `start`.
+    """
+    if end.number <= start.number:
+        raise ValueError(f"mark {end.number} does not come after mark {start.number}: a profile needs its end after its start")
+    since = (totals.since(start.programs.get(key)) for key, totals in end.programs.items())
+    ran = [totals for totals in since if totals.runs or totals.bytes_read]
+    steps = {totals.key: _steps(totals) for totals in ran}
+    busiest, by_kind = _busiest(ran)
+    beside = {kind: by_kind.pop(kind) for kind in BESIDE if kind in by_kind}
+    trace = system.trace_between(start, end)
+    largest = sorted((step for of_program in steps.values() for step in of_program), key=lambda step: -step.total)
+    spec = system.machine
+    return Profile(
+        machine=MachineProfile(
+            name=spec.name,
+            num_ipus=spec.num_ipus,
+            num_tiles=spec.ipu.num_tiles,
+            tile_sram_bytes=spec.ipu.tile.sram_bytes,
+            clock_hz=spec.ipu.clock_hz,
+            sync_pattern=spec.sync_pattern,
+            streaming_memory_bytes=spec.host.streaming_memory_bytes,
+        ),
+        emulated_cycles=end.cycle - start.cycle,
+        programs=tuple(_program(totals, steps[totals.key], start, end, spec) for totals in ran),
+        groups=_groups(end, {totals.key for totals in ran}),
+        supersteps=tuple(largest[:NUM_LARGEST_STEPS]),
+        busiest_ipu=busiest,
+        cycles_by_kind=by_kind,
+        io_tiles_cycles=sum(beside.values()),
+        timeline=trace.events,
+        assumptions=_assumptions(spec, ran, trace.dropped),
+    )
+
+
+def could_be_donated(program: Program) -> tuple[str, ...]:
+    """Arguments that stream in at each call although a result of the same shape could take their memory."""
+    free = Counter(result.shape for result in program.results if result.argument is None and not result.on_host)
+    names: list[str] = []
+    for argument in program.arguments:
+        if argument.result is None and not argument.on_host and free[argument.shape] > 0:
+            free[argument.shape] -= 1
+            names.append(argument.name)
+    return tuple(names)
+
+
+def _program(totals: ProgramTotals, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec) -> ProgramProfile:
+    program = totals.program
+    first = next(((b_in, b_out) for mark, b_in, b_out in totals.first_runs if start.number <= mark < end.number), (0, 0))
+    return ProgramProfile(
+        name=program.name,
+        key=totals.key,
+        num_ipus=program.num_ipus,
+        runs=totals.runs,
+        loads=totals.loads,
+        host_bytes_in=_usual(totals.runs_by_bytes_in, first[0]),
+        host_bytes_out=_usual(totals.runs_by_bytes_out, first[1]),
+        first_run_host_bytes_in=first[0],
+        host_bytes_read=totals.bytes_read,
+        peak_tile_bytes=program.memory.peak_bytes,
+        largest_tile_bytes=program.memory.largest,
+        streaming_memory_bytes=_streaming_memory_bytes(totals, machine),
+        donated=tuple(argument.name for argument in program.arguments if argument.result is not None and not argument.on_host),
+        not_donated=could_be_donated(program),
+        streamed_again=tuple(_streamed_again(totals)),
+        fallback_ops=program.fallback_ops,
+        flops=program.flops,
+        cycles=_cycles(totals.cycles[_slowest(totals)]) if totals.cycles else _cycles({}),
+        families=_families(steps),
+    )
+
+
+def _streaming_memory_bytes(totals: ProgramTotals, machine: MachineSpec) -> int:
+    """Bytes of all arguments and results in pinned_host, of all IPUs of the program in that IPU-Machine that has most of them."""
+    program = totals.program
+    of_one = sum(argument.size_bytes for argument in program.arguments if argument.on_host)
+    of_one += sum(result.size_bytes for result in program.results if result.on_host and result.argument is None)
+    ipus = Counter(machine_of(machine, ipu) for ipu in totals.cycles)
+    return of_one * max(ipus.values(), default=0)
+
+
+def _usual(runs_by_bytes: Mapping[int, int], first: int) -> int:
+    """Bytes of most runs, the very first of the program left out; the larger of equals."""
+    return max(runs_by_bytes, key=lambda size: (runs_by_bytes[size], size)) if runs_by_bytes else first
+
+
+def _slowest(totals: ProgramTotals) -> int:
+    return max(sorted(totals.cycles), key=lambda ipu: _own_cycles(totals.cycles[ipu]))
+
+
+def _own_cycles(kinds: Mapping[EventKind, int]) -> int:
+    """All kinds but what I/O tiles do beside the others."""
+    return sum(cycles for kind, cycles in kinds.items() if kind not in BESIDE)
+
+
+def _cycles(kinds: Mapping[EventKind, int]) -> ProgramCycles:
+    spent = Counter(kinds)
+    return ProgramCycles(
+        compute=spent["compute"],
+        exchange=spent["exchange"] + spent["collective"],
+        sync=spent["sync"],
+        host=spent["stream-in"] + spent["stream-out"] + spent["host-call"] + spent["save"],
+        load=spent["load"],
+        read=spent["read"],
+        beside=sum(spent[kind] for kind in BESIDE),
+    )
+
+
+def _streamed_again(totals: ProgramTotals) -> list[StreamedArgument]:
+    found: list[StreamedArgument] = []
+    for argument, refed, repeated in zip(totals.program.arguments, totals.refed, totals.repeated, strict=True):
+        if argument.result is None and (refed or repeated):
+            found.append(
+                StreamedArgument(
+                    name=argument.name,
+                    shape=argument.shape,
+                    size_bytes=argument.size_bytes,
+                    calls=refed + repeated,
+                    reason="own result" if refed >= repeated else "same value",
+                )
+            )
+    return found
+
+
+def _steps(totals: ProgramTotals) -> list[StepProfile]:
+    if not totals.cycles:
+        return []
+    counted = totals.counted.get(_slowest(totals), {})
+    steps: list[StepProfile] = []
+    for use in totals.body.uses:
+        executions = use.times * (totals.runs if use.site is None else counted.get(use.site, 0))
+        if executions:
+            steps.append(_step(totals, use, executions))
+    return steps
+
+
+def _step(totals: ProgramTotals, use: LeafUse, executions: int) -> StepProfile:
+    leaf, cycles = use.leaf, use.cycles
+    match leaf:
+        case Superstep():
+            family = leaf.family
+        case Collective():
+            family = leaf.kind
+        case HostCall():
+            family = "host call"
+    return StepProfile(
+        program=totals.program.name,
+        key=totals.key,
+        name=leaf.name,
+        scope=leaf.scope,
+        family=family,
+        executions=executions,
+        compute=executions * cycles.compute,
+        exchange=executions * (cycles.exchange + cycles.collective),
+        sync=executions * cycles.sync,
+        host=executions * cycles.host_call,
+        fallback=isinstance(leaf, Superstep) and leaf.fallback,
+    )
+
+
+def _families(steps: Sequence[StepProfile]) -> tuple[FamilyCycles, ...]:
+    names = dict.fromkeys(step.family for step in steps)
+    families = [
+        FamilyCycles(
+            family=name,
+            compute=sum(step.compute for step in steps if step.family == name),
+            exchange=sum(step.exchange for step in steps if step.family == name),
+            sync=sum(step.sync for step in steps if step.family == name),
+            host=sum(step.host for step in steps if step.family == name),
+        )
+        for name in names
+    ]
+    return tuple(sorted(families, key=lambda family: -family.total))
+
+
+def _busiest(ran: Sequence[ProgramTotals]) -> tuple[int, dict[EventKind, int]]:
+    """The IPU that did most, and its cycles by kind; IPU 0 if none did anything."""
+    by_ipu: dict[int, Counter[EventKind]] = {}
+    for totals in ran:
+        for ipu, kinds in totals.cycles.items():
+            by_ipu.setdefault(ipu, Counter()).update(kinds)
+    busiest = max(sorted(by_ipu), key=lambda ipu: _own_cycles(by_ipu[ipu]), default=0)
+    spent = by_ipu.get(busiest, Counter())
+    return busiest, {kind: spent[kind] for kind in KINDS if spent[kind]}
+
+
+def _groups(end: Mark, ran: set[int]) -> tuple[GroupProfile, ...]:
+    fullest: dict[str, GroupProfile] = {}
+    for (name, ipu), group in end.groups.items():
+        peak = group.use.peak_bytes
+        if ran.intersection(group.members) and (name not in fullest or peak > fullest[name].peak_tile_bytes):
+            fullest[name] = GroupProfile(name=name, ipu=ipu, programs=tuple(group.members.values()), peak_tile_bytes=peak)
+    return tuple(fullest.values())
+
+
+def _assumptions(machine: MachineSpec, ran: Sequence[ProgramTotals], dropped: int) -> tuple[str, ...]:
+    sentences = sorted({sentence for totals in ran for sentence in totals.program.assumptions})
+    if any(isinstance(use.leaf, HostCall) for totals in ran for use in totals.body.uses):
+        sentences.append("The host answers a callback, infeed or outfeed at once; only the transfers take time.")
+    assumed = [entry.path for entry in describe(machine) if entry.basis == "assumed"]
+    if ran and assumed:
+        sentences.append(f"Assumed figures of {machine.name}: {names_text(assumed, most=8)}.")
+    if dropped:
+        sentences.append(f"The timeline leaves out the last {dropped:,} events; all figures count them.")
+    return tuple(sentences)

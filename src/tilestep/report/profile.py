@@ -1,0 +1,196 @@
+"""What a piece of a program's emulated life cost: the record that is shown, saved and compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from tilestep.sim.trace import Event, EventKind
+from tilestep.units import seconds_from_cycles
+
+SCHEMA_VERSION: Final = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramCycles:
+    """Cycles over all runs of one program, on its slowest IPU."""
+
+    compute: int
+    exchange: int  # between tiles, and between IPUs
+    sync: int
+    host: int  # arguments and results over the host link, host calls, values saved for an evicted program
+    load: int  # the program itself over the host link
+    read: int  # results in SRAM that the host asked for
+    beside: int = 0  # arguments and results over I/O tiles, while the other tiles did something else
+
+    @property
+    def total(self) -> int:
+        """All of them but what went beside: that took no time of its own."""
+        return self.compute + self.exchange + self.sync + self.host + self.load + self.read
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyCycles:
+    """Cycles of all supersteps of one kind of operation, over all runs, on the slowest IPU."""
+
+    family: str  # 'matmul', 'elementwise', 'all-reduce', 'host call', ...
+    compute: int
+    exchange: int
+    sync: int
+    host: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.compute + self.exchange + self.sync + self.host
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamedArgument:
+    """An argument that came over the host link again and again although it need not."""
+
+    name: str
+    shape: str
+    size_bytes: int  # of one call, on one IPU
+    calls: int  # in which it streamed in needlessly, counted on every IPU
+    reason: Literal["own result", "same value"]  # the program had made it itself; it had streamed in before
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramProfile:
+    """One compiled program. Two programs of one name are two of these, told apart by `key`."""
+
+    name: str
+    key: int
+    num_ipus: int
+    runs: int
+    loads: int  # runs that had to load it first
+    host_bytes_in: int  # of one run in steady state, all its IPUs together
+    host_bytes_out: int
+    first_run_host_bytes_in: int  # of the first run that this profile covers
+    host_bytes_read: int  # results in SRAM that the host asked for, all together
+    peak_tile_bytes: int
+    largest_tile_bytes: tuple[tuple[str, int], ...]  # (what, bytes) on the fullest tile at its peak
+    streaming_memory_bytes: int  # of arguments and results in pinned_host, in the IPU-Machine that has most of them
+    donated: tuple[str, ...]  # arguments that become a result and stay in SRAM
+    not_donated: tuple[str, ...]  # that stream in at each call, though a result of their shape could take their memory
+    streamed_again: tuple[StreamedArgument, ...]
+    fallback_ops: tuple[str, ...]
+    flops: int  # of one run on one IPU, every data-dependent loop taken once
+    cycles: ProgramCycles
+    families: tuple[FamilyCycles, ...]  # largest first
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepProfile:
+    """One superstep, collective or host call of a program, over all runs, on the slowest IPU."""
+
+    program: str
+    key: int
+    name: str
+    scope: str  # the user's operation
+    family: str
+    executions: int
+    compute: int
+    exchange: int
+    sync: int
+    host: int
+    fallback: bool
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.compute + self.exchange + self.sync + self.host
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupProfile:
+    """Programs that were dispatched as one program per IPU; figures of the IPU that is fullest."""
+
+    name: str
+    ipu: int
+    programs: tuple[str, ...]
+    peak_tile_bytes: int  # resident values + the code of all + the largest transient
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineProfile:
+    """The machine, as far as the figures need it."""
+
+    name: str
+    num_ipus: int
+    num_tiles: int  # of one IPU
+    tile_sram_bytes: int
+    clock_hz: float
+    sync_pattern: str
+    streaming_memory_bytes: int  # of one IPU-Machine; 0: pinned_host is the host's memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Emulated time and memory between two moments. Cycles are of the IPU's clock."""
+
+    machine: MachineProfile
+    emulated_cycles: int  # from the end of all work before to the end of all work in it
+    programs: tuple[ProgramProfile, ...]  # in order of their first dispatch
+    groups: tuple[GroupProfile, ...]
+    supersteps: tuple[StepProfile, ...]  # the largest, largest first
+    busiest_ipu: int
+    cycles_by_kind: Mapping[EventKind, int]  # of the busiest IPU
+    io_tiles_cycles: int  # of its I/O tiles, beside all that
+    timeline: tuple[Event, ...]
+    assumptions: tuple[str, ...]  # sentences
+
+    @property
+    def emulated_s(self) -> float:
+        """Seconds that the machine would have taken."""
+        return seconds_from_cycles(self.emulated_cycles, self.machine.clock_hz)
+
+    @property
+    def idle_cycles(self) -> int:
+        """Cycles in which the busiest IPU did nothing: it waited for the host or for other IPUs."""
+        return max(self.emulated_cycles - sum(self.cycles_by_kind.values()), 0)
+
+    def label(self, key: int) -> str:
+        """The name of a program, with its key where another has the same name."""
+        name = next(program.name for program in self.programs if program.key == key)
+        return name if sum(program.name == name for program in self.programs) == 1 else f"{name} #{key}"
+
+    def summary(self, *, width: int = 100, color: bool = False) -> str:
+        """What to do about it, then tables.
+
+        Args: width: columns, at least 90; color: with escape codes for a terminal.
+        """
+        from tilestep.report.summary import render  # rich takes time to import: only who asks pays
+
+        return render(self, width=width, color=color)
+
+    def to_json(self) -> str:
+        """A JSON document; docs/profile.md describes it."""
+        return json.dumps(self.as_document(), ensure_ascii=False)
+
+    def as_document(self) -> dict[str, Any]:
+        """What `to_json` writes, as plain dicts, lists, strings and numbers."""
+        from tilestep.report.advice import findings
+
+        return {
+            "schema": "tilestep-profile",
+            "version": SCHEMA_VERSION,
+            "machine": asdict(self.machine),
+            "emulated_s": self.emulated_s,
+            "emulated_cycles": self.emulated_cycles,
+            "busiest_ipu": self.busiest_ipu,
+            "cycles_by_kind": {**self.cycles_by_kind, "idle": self.idle_cycles},
+            "io_tiles_cycles": self.io_tiles_cycles,
+            "findings": [finding.text for finding in findings(self)],
+            "programs": [asdict(program) for program in self.programs],
+            "groups": [asdict(group) for group in self.groups],
+            "supersteps": [asdict(step) for step in self.supersteps],
+            "assumptions": list(self.assumptions),
+            "timeline": {
+                "columns": ["ipu", "start_cycle", "end_cycle", "kind", "program"],
+                "rows": [[event.ipu, event.start_cycle, event.end_cycle, event.kind, event.program] for event in self.timeline],
+            },
+        }

@@ -1,0 +1,169 @@
+"""A profile as text: what to do, then tables."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tilestep.report.advice import NEARLY_FULL, findings
+from tilestep.report.profile import Profile, ProgramProfile, StepProfile
+from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
+from tilestep.sim.trace import EventKind
+from tilestep.units import seconds_from_cycles
+
+MOST_PROGRAMS: Final = 12
+MOST_STEPS: Final = 8
+LEAST_WIDTH: Final = 90  # columns that the tables need; a narrower terminal wraps
+
+_KIND_TEXTS: Final[dict[EventKind | str, str]] = {
+    "load": "loading programs",
+    "save": "saving values at a switch",
+    "stream-in": "arguments in",
+    "compute": "compute",
+    "exchange": "exchange between tiles",
+    "sync": "sync",
+    "collective": "exchange between IPUs",
+    "host-call": "host calls",
+    "stream-out": "results out",
+    "read": "reads by the host",
+    "io-in": "arguments in over I/O tiles",
+    "io-out": "results out over I/O tiles",
+    "idle": "idle",
+}
+
+
+def render(profile: Profile, *, width: int, color: bool) -> str:
+    """The text of `Profile.summary`."""
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=max(width, LEAST_WIDTH),
+        force_terminal=color,
+        color_system="standard" if color else None,
+        legacy_windows=False,
+        _environ={},
+    )
+    for part in _parts(profile):
+        console.print(part, highlight=False)
+    return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
+
+
+def _parts(profile: Profile) -> list[RenderableType]:
+    machine = profile.machine
+    ipus = f"{machine.num_ipus} IPU" + ("" if machine.num_ipus == 1 else "s")
+    head = f"emulated on {machine.name} ({ipus} of {machine.num_tiles:,} tiles, {machine.clock_hz / 1e9:.3g} GHz)"
+    if not profile.programs:
+        return [Text(f"tilestep: nothing ran {head.removeprefix('emulated ')}: no program came to an IPU.")]
+    runs = sum(program.runs for program in profile.programs)
+    title = Text.assemble(("tilestep: ", "bold"), (time_text(profile.emulated_s), "bold"), f" {head}, {count_text(runs, 'program run')}")
+    parts: list[RenderableType] = [title, Text()]
+    advice = findings(profile)
+    if advice:
+        parts.append(Text("What to do", style="bold"))
+        parts += [Padding(_bullet(f"{number}.", finding.text), (0, 0, 0, 2)) for number, finding in enumerate(advice, 1)]
+        parts.append(Text())
+    parts += _section(f"Time of IPU {profile.busiest_ipu}, the busiest", _kinds_table(profile))
+    parts += _section("Programs", _programs_table(profile))
+    if len(profile.programs) > MOST_PROGRAMS:
+        parts.append(Text(f"  and {len(profile.programs) - MOST_PROGRAMS:,} more programs; the JSON profile has all\n"))
+    if profile.supersteps:
+        parts += _section("Largest supersteps", _steps_table(profile, profile.supersteps[:MOST_STEPS]))
+    sentences = [*profile.assumptions]
+    sentences += [
+        f"Priced roughly, without an estimator of its own (~): {op}."
+        for op in sorted({op for p in profile.programs for op in p.fallback_ops})
+    ]
+    if sentences:
+        parts.append(Text("Assumptions and fallbacks", style="bold"))
+        parts += [Padding(_bullet("-", sentence), (0, 0, 0, 2)) for sentence in sentences]
+    return parts
+
+
+def _section(title: str, table: Table) -> list[RenderableType]:
+    return [Text(title, style="bold"), Padding(table, (0, 0, 1, 2))]
+
+
+def _bullet(mark: str, text: str) -> Table:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(justify="right")
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(mark), Text(text))
+    return grid
+
+
+def _table(left: Sequence[str], right: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table whose first columns hold words and give way where space is short, and whose others hold figures."""
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    for name in left:
+        table.add_column(name, overflow="ellipsis", min_width=8)  # may shrink: rich leaves columns with no_wrap as they are
+    for index, name in enumerate(right, len(left)):
+        table.add_column(name, justify="right", no_wrap=True, min_width=max(len(name), *(len(row[index]) for row in rows)))
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def _kinds_table(profile: Profile) -> Table:
+    spent: dict[str, int] = {kind: cycles for kind, cycles in profile.cycles_by_kind.items() if cycles}
+    if profile.idle_cycles:
+        spent["idle"] = profile.idle_cycles
+    kinds = sorted(spent, key=lambda kind: -spent[kind])
+    rows = [(_KIND_TEXTS[kind], _time(profile, spent[kind]), share_text(spent[kind], profile.emulated_cycles)) for kind in kinds]
+    if profile.io_tiles_cycles:
+        share = share_text(profile.io_tiles_cycles, profile.emulated_cycles)
+        rows.append(("beside it, over I/O tiles", _time(profile, profile.io_tiles_cycles), share))
+    return _table(["what"], ["time", "share"], rows)
+
+
+def _programs_table(profile: Profile) -> Table:
+    columns = ["runs", "loads", "time", "share", "compute", "exchange", "sync", "host", "in/run", "out/run", "tile"]
+    shown = sorted(profile.programs, key=lambda program: -program.cycles.total)[:MOST_PROGRAMS]
+    return _table(["program"], columns, [_program_row(profile, program) for program in shown])
+
+
+def _program_row(profile: Profile, program: ProgramProfile) -> list[str]:
+    cycles = program.cycles
+    tile_bytes = profile.machine.tile_sram_bytes
+    full = "!" if program.peak_tile_bytes > NEARLY_FULL * tile_bytes else ""
+    return [
+        profile.label(program.key),
+        f"{program.runs:,}",
+        f"{program.loads:,}",
+        _time(profile, cycles.total),
+        share_text(cycles.total, profile.emulated_cycles),
+        *(share_text(part, cycles.total) for part in (cycles.compute, cycles.exchange, cycles.sync, cycles.host)),
+        bytes_text(program.host_bytes_in),
+        bytes_text(program.host_bytes_out),
+        f"{share_text(program.peak_tile_bytes, tile_bytes)}{full}",
+    ]
+
+
+def _steps_table(profile: Profile, steps: Sequence[StepProfile]) -> Table:
+    def row(step: StepProfile) -> list[str]:
+        return [
+            ("~" if step.fallback else "") + step.name,
+            _tail(step.scope) or step.family,
+            profile.label(step.key),
+            f"{step.executions:,}",
+            _time(profile, step.total),
+            share_text(step.total, profile.emulated_cycles),
+            *(share_text(part, step.total) for part in (step.compute, step.exchange, step.sync)),
+        ]
+
+    figures = ["times", "time", "share", "compute", "exchange", "sync"]
+    return _table(["superstep", "operation", "program"], figures, [row(step) for step in steps])
+
+
+def _tail(scope: str) -> str:
+    """The end of 'jit(step)/jvp(loss)/dot_general', where the operation stands."""
+    return "/".join(scope.split("/")[-2:])
+
+
+def _time(profile: Profile, cycles: int) -> str:
+    return time_text(seconds_from_cycles(cycles, profile.machine.clock_hz))

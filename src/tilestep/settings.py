@@ -1,0 +1,256 @@
+"""Everything that can be set from outside: jax config options and environment variables. No other file reads either.
+
+| option, variable in capitals | value                                             | default               |
+|------------------------------|---------------------------------------------------|-----------------------|
+| jax_ipu_use_model            | whether to emulate; there is nothing but that     | true                  |
+| jax_ipu_model_num_tiles      | tiles of each IPU                                 | the machine's own     |
+| jax_ipu_device_count         | IPUs                                              | the machine's own     |
+| jax_ipu_visible_devices      | which IPUs ("0,2,3"); goes before the count       | all                   |
+| TILESTEP_MACHINE             | name of a machine or path of a TOML file          | bow-2000              |
+| TILESTEP_SYNC_PATTERN        | full, singlePipeline or replicaAndLadder          | the machine's own     |
+| JAX_IPU_PARTIALS_TYPE        | 'float' or 'half'; these four are variables only, | float                 |
+| JAX_IPU_AVAILABLE_MEMORY_PROPORTION | and per program compiler_options (in small | 0.6                   |
+| JAX_IPU_NUM_IO_TILES         | letters, without JAX_), as plan/options.py has    | 0                     |
+| JAX_IPU_WEIGHT_LOAD_BITS     | them: 64 or 128                                   | 64                    |
+| POPLAR_ENGINE_OPTIONS        | JSON object of engine options (docs/machines.md)  | {}                    |
+
+A value given to `jax.config.update` is checked at once and goes before the environment. A variable is read when the
+platform starts, so a bad one never disturbs a program that leaves `ipu` alone. An empty variable is an unset one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tilestep.errors import SettingsError, SpecError
+
+if TYPE_CHECKING:  # `import tilestep` imports this file and must cost next to nothing, so what needs a machine imports it when called
+    from tilestep.machine.spec import MachineSpec
+    from tilestep.options import PlanOptions
+
+T = TypeVar("T")
+
+_TRUE = ("yes", "true", "t", "1", "on")
+_FALSE = ("no", "false", "f", "0", "off")
+_MACHINE = "TILESTEP_MACHINE"
+_SYNC_PATTERN = "TILESTEP_SYNC_PATTERN"
+_ENGINE = "POPLAR_ENGINE_OPTIONS"
+_PLAN_VARIABLES = ("JAX_IPU_PARTIALS_TYPE", "JAX_IPU_AVAILABLE_MEMORY_PROPORTION", "JAX_IPU_NUM_IO_TILES", "JAX_IPU_WEIGHT_LOAD_BITS")
+_MAX_IPUS = 256
+_MAX_TILES = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the platform `ipu` is to be."""
+
+    machine: MachineSpec
+    hardware_ids: tuple[int, ...]  # IPU of the machine behind each device, in the order of devices
+    allow_out_of_memory: bool  # report a program that does not fit instead of refusing it
+    plan_options: PlanOptions  # of programs that give none of their own
+    report_directory: Path | None  # where to write a profile when the process ends; None: nowhere
+
+
+def _bad(name: str, value: object, allowed: str) -> SettingsError:
+    return SettingsError(f"{name} is {value!r}: it must be {allowed}")
+
+
+def _bool(name: str, value: object) -> bool:
+    text = value.strip().lower() if isinstance(value, str) else None
+    if value is True or text in _TRUE:
+        return True
+    if value is False or text in _FALSE:
+        return False
+    raise _bad(name, value, f"one of {'/'.join(_TRUE)} or {'/'.join(_FALSE)}, in any case")
+
+
+def _count(name: str, value: object, highest: int) -> int | None:
+    if value is None:
+        return None
+    try:
+        number = int(value.strip()) if isinstance(value, str) else value
+    except ValueError:
+        number = None
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= highest:
+        raise _bad(name, value, f"a whole number, 1 to {highest:,}")
+    return number
+
+
+def _ids(name: str, value: object) -> str | None:
+    """The text itself, once it is known to be a list of ids; None if it is empty."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    try:
+        ids = [int(part) for part in value.split(",")] if isinstance(value, str) else []
+    except ValueError:
+        ids = []
+    if not ids or len(set(ids)) != len(ids) or not all(0 <= ipu < _MAX_IPUS for ipu in ids):
+        raise _bad(name, value, f"different numbers of IPUs, each 0 to {_MAX_IPUS - 1}, with commas between ('0,2,3')")
+    return str(value)
+
+
+_UNSET: Any = object()
+
+
+class _Option(Generic[T]):
+    """One option of jax.config: what `update` was given, else what the environment says, else the default."""
+
+    def __init__(self, name: str, default: T, parse: Callable[[str, object], T], *, kind: type, doc: str) -> None:
+        self.name, self.variable, self.kind, self.doc = name, name.upper(), kind, doc
+        self._default, self._parse = default, parse
+        self._given: T = _UNSET
+
+    def read(self, environ: Mapping[str, str]) -> T:
+        """The value that holds. Raises: SettingsError if it comes from the environment and is not allowed."""
+        if self._given is not _UNSET:
+            return self._given
+        text = environ.get(self.variable, "")
+        return self._parse(self.variable, text) if text.strip() else self._default
+
+    @property
+    def value(self) -> T:
+        """What `jax.config` shows: as `read`, but the default in place of a variable that is not allowed."""
+        try:
+            return self.read(os.environ)
+        except SettingsError:
+            return self._default
+
+    def _set(self, value: object) -> None:  # the name that jax.config.update calls
+        self._given = self._parse(self.name, value)
+
+
+USE_MODEL = _Option("jax_ipu_use_model", True, _bool, kind=bool, doc="Emulate the IPU (no hardware runtime exists).")
+MODEL_NUM_TILES = _Option(
+    "jax_ipu_model_num_tiles",
+    None,
+    lambda name, value: _count(name, value, _MAX_TILES),
+    kind=int,
+    doc="Tiles of each emulated IPU; out of memory is then reported, not raised.",
+)
+DEVICE_COUNT = _Option(
+    "jax_ipu_device_count", None, lambda name, value: _count(name, value, _MAX_IPUS), kind=int, doc="Number of emulated IPUs."
+)
+VISIBLE_DEVICES = _Option("jax_ipu_visible_devices", None, _ids, kind=str, doc="Which IPUs of the machine are devices, as '0,2,3'.")
+_OPTIONS: tuple[_Option[Any], ...] = (USE_MODEL, MODEL_NUM_TILES, DEVICE_COUNT, VISIBLE_DEVICES)
+
+
+@functools.cache
+def define_jax_options() -> None:
+    """Makes the options known to `jax.config`; once, however often it is called. Reads nothing and starts no device."""
+    import jax
+
+    config: Any = jax.config  # its add_option has no types
+    for option in _OPTIONS:
+        config.add_option(option.name, option, option.kind, [], {"help": option.doc})
+        setattr(config.__class__, option.name, property(lambda _, option=option: option.value))
+
+
+def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings that hold now.
+
+    Args: environ: environment variables, the process's own if None.
+    Raises: SettingsError naming option or variable, value and what is allowed.
+    Warns: UserWarning for a JAX_IPU_* variable that does not exist.
+    """
+    environ = os.environ if environ is None else environ
+    _warn_of_unknown(environ)
+    if not USE_MODEL.read(environ):
+        raise SettingsError(
+            "jax_ipu_use_model is false, but no runtime for IPU hardware exists here: platform 'ipu' is an emulator; "
+            "leave the option (or JAX_IPU_USE_MODEL) true, or choose platform 'cpu'"
+        )
+    num_tiles = MODEL_NUM_TILES.read(environ)
+    machine, hardware_ids = _machine(environ, num_tiles)
+    allow_out_of_memory, report_directory = _engine_options(environ.get(_ENGINE, ""))
+    return Settings(
+        machine=machine,
+        hardware_ids=hardware_ids,
+        allow_out_of_memory=allow_out_of_memory or num_tiles is not None,
+        plan_options=_plan_options(environ),
+        report_directory=report_directory,
+    )
+
+
+def _warn_of_unknown(environ: Mapping[str, str]) -> None:
+    known = [*(option.variable for option in _OPTIONS), *_PLAN_VARIABLES]
+    for variable in sorted(environ):
+        if variable.startswith("JAX_IPU_") and variable not in known:
+            nearest = difflib.get_close_matches(variable, known, n=1, cutoff=0)[0]
+            warnings.warn(f"environment variable {variable} does nothing; the nearest that exists is {nearest}", UserWarning, stacklevel=3)
+
+
+def _machine(environ: Mapping[str, str], num_tiles: int | None) -> tuple[MachineSpec, tuple[int, ...]]:
+    from tilestep.machine import DEFAULT_MACHINE, SYNC_PATTERNS, load_machine
+
+    name = environ.get(_MACHINE, "").strip() or DEFAULT_MACHINE
+    pattern = environ.get(_SYNC_PATTERN, "").strip() or None
+    if pattern is not None and pattern not in SYNC_PATTERNS:
+        raise _bad(_SYNC_PATTERN, pattern, f"one of {', '.join(SYNC_PATTERNS)}")
+    count, visible = DEVICE_COUNT.read(environ), VISIBLE_DEVICES.read(environ)
+    try:
+        if visible is None:
+            machine = load_machine(name, num_ipus=count, num_tiles=num_tiles, sync_pattern=pattern)
+            return machine, tuple(range(machine.num_ipus))
+        ids = tuple(int(part) for part in visible.split(","))
+        own = load_machine(name, num_tiles=num_tiles, sync_pattern=pattern)
+        if max(ids) >= own.num_ipus:
+            own = load_machine(name, num_ipus=max(ids) + 1, num_tiles=num_tiles, sync_pattern=pattern)
+        return own, ids
+    except SpecError as error:
+        raise SettingsError(f"{_MACHINE}: {error}") from error
+
+
+def _plan_options(environ: Mapping[str, str]) -> PlanOptions:
+    from tilestep.options import PlanOptions
+
+    options = PlanOptions()
+    for variable in _PLAN_VARIABLES:
+        if text := environ.get(variable, "").strip():
+            try:
+                options = options.changed({variable.removeprefix("JAX_").lower(): text})
+            except SettingsError as error:
+                raise SettingsError(f"{variable}: {error}") from None
+    return options
+
+
+def _engine_options(text: str) -> tuple[bool, Path | None]:
+    """(allow out of memory, directory of the report) that POPLAR_ENGINE_OPTIONS asks for."""
+    options = _engine_object(text)
+    known = ("autoReport.all", "autoReport.directory", "debug.allowOutOfMemory")
+    for key in options:
+        if key not in known:
+            nearest = difflib.get_close_matches(key, known, n=1, cutoff=0)[0]
+            raise SettingsError(f"{_ENGINE} has '{key}': it may have {', '.join(known)}; the nearest is {nearest}")
+
+    def flag(key: str) -> bool:
+        value = options.get(key, False)
+        if value in ("true", "false") or isinstance(value, bool):
+            return value in ("true", True)
+        raise _bad(f"{_ENGINE}: {key}", value, '"true" or "false"')
+
+    directory = options.get("autoReport.directory", ".")
+    if not isinstance(directory, str) or not directory:
+        raise _bad(f"{_ENGINE}: autoReport.directory", directory, "the path of a directory")
+    # To name a directory is to want a report in it, unless the reports are turned off beside it.
+    wanted = flag("autoReport.all") if "autoReport.all" in options else "autoReport.directory" in options
+    return flag("debug.allowOutOfMemory"), Path(directory) if wanted else None
+
+
+def _engine_object(text: str) -> dict[str, object]:
+    if not text.strip():
+        return {}
+    try:
+        found: object = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SettingsError(f'{_ENGINE} is {text!r}: it must be a JSON object such as {{"autoReport.all": "true"}} ({error})') from error
+    if not isinstance(found, dict):
+        raise _bad(_ENGINE, text, 'a JSON object such as {"autoReport.all": "true"}')
+    return found  # pyright: ignore[reportUnknownVariableType]  # JSON's objects have string keys

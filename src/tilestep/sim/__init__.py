@@ -1,0 +1,13 @@
+"""When everything happens: virtual clocks of host, IPUs and links."""
+
+from __future__ import annotations
+
+from tilestep.sim.ledger import ProgramTotals as ProgramTotals
+from tilestep.sim.residency import Group as Group
+from tilestep.sim.residency import TileUse as TileUse
+from tilestep.sim.system import Mark as Mark
+from tilestep.sim.system import System as System
+from tilestep.sim.trace import KINDS as KINDS
+from tilestep.sim.trace import Event as Event
+from tilestep.sim.trace import EventKind as EventKind
+from tilestep.sim.trace import Trace as Trace

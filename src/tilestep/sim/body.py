@@ -1,0 +1,270 @@
+"""What one run of a program's body costs: the tree of supersteps turned into sums.
+
+A tree is walked once. The result is linear in the counts of its data-dependent parts, so that pricing one run is a
+few multiplications, however large the tree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from tilestep.machine.spec import MachineSpec
+from tilestep.machine.topology import machine_of
+from tilestep.plan.steps import Branch, Collective, Counts, HostCall, Loop, Node, Program, Superstep
+from tilestep.plan.steps import Sequence as NodeSequence
+from tilestep.sim.collective import CollectiveCost, collective_cost
+from tilestep.sim.resources import Resource
+from tilestep.units import cycles_from_bytes, cycles_from_seconds
+
+Site = tuple[int, int]  # (site, arm) of a data-dependent loop or branch
+Leaf = Superstep | Collective | HostCall
+
+
+class BodyCycles(NamedTuple):
+    """Cycles by kind, of one node or of a whole body."""
+
+    compute: int = 0
+    exchange: int = 0  # between the tiles of one IPU
+    sync: int = 0
+    collective: int = 0  # between IPUs
+    host_call: int = 0
+
+    @property
+    def total(self) -> int:
+        """All kinds: they are added, never overlapped."""
+        return self.compute + self.exchange + self.sync + self.collective + self.host_call
+
+    def plus(self, other: BodyCycles, times: int = 1) -> BodyCycles:
+        """This and `times` the other."""
+        return BodyCycles(
+            self.compute + times * other.compute,
+            self.exchange + times * other.exchange,
+            self.sync + times * other.sync,
+            self.collective + times * other.collective,
+            self.host_call + times * other.host_call,
+        )
+
+
+class Calls(NamedTuple):
+    """What the host calls of a run need of the machine, for one IPU, each alone on its link."""
+
+    waits: int = 0  # cycles of latency
+    to_host: int = 0  # cycles of the host link
+    from_host: int = 0
+    memory: int = 0  # cycles of the streaming memory, either way
+
+    def plus(self, other: Calls, times: int = 1) -> Calls:
+        """This and `times` the other."""
+        return Calls(
+            self.waits + times * other.waits,
+            self.to_host + times * other.to_host,
+            self.from_host + times * other.from_host,
+            self.memory + times * other.memory,
+        )
+
+
+NO_CALLS: Final = Calls()
+
+
+class LeafUse(NamedTuple):
+    """A leaf of the tree and how often it runs: `times`, or `times` per count of `site`."""
+
+    leaf: Leaf
+    times: int
+    site: Site | None
+    cycles: BodyCycles  # of one execution
+
+
+@dataclass(frozen=True, kw_only=True)
+class BodyCost:
+    """Cost of one run on one IPU, linear in its counts."""
+
+    fixed: BodyCycles
+    counted: Mapping[Site, BodyCycles] = field(default_factory=dict[Site, BodyCycles])  # per count
+    traffic_fixed: Mapping[Resource, int] = field(default_factory=dict[Resource, int])  # cycles for which links and gateways send
+    traffic_counted: Mapping[Site, Mapping[Resource, int]] = field(default_factory=dict[Site, Mapping[Resource, int]])  # per count
+    calls_fixed: Calls = NO_CALLS
+    calls_counted: Mapping[Site, Calls] = field(default_factory=dict[Site, Calls])  # per count
+    collective: bool  # IPUs must run it together
+    uses: tuple[LeafUse, ...]
+
+    @property
+    def calls_host(self) -> bool:
+        """Whether it may stop for the host or for streaming memory."""
+        return bool(self.calls_counted) or self.calls_fixed != NO_CALLS
+
+    def cycles(self, counts: Counts) -> BodyCycles:
+        """Cycles by kind of a run with `counts`.
+
+        Raises: ValueError if a data-dependent part was not counted.
+        """
+        total = self.fixed
+        for site, cost in self.counted.items():
+            total = total.plus(cost, times_counted(counts, site))
+        return total
+
+    def traffic(self, counts: Counts) -> Mapping[Resource, int]:
+        """Cycles for which each link and gateway sends in a run with `counts`.
+
+        Raises: ValueError if a data-dependent part was not counted.
+        """
+        if not self.traffic_counted:
+            return self.traffic_fixed
+        total = Counter(self.traffic_fixed)
+        for site, traffic in self.traffic_counted.items():
+            _add(total, traffic, times_counted(counts, site))
+        return total
+
+    def calls(self, counts: Counts) -> Calls:
+        """What the host calls of a run with `counts` need.
+
+        Raises: ValueError if a data-dependent part was not counted.
+        """
+        total = self.calls_fixed
+        for site, calls in self.calls_counted.items():
+            total = total.plus(calls, times_counted(counts, site))
+        return total
+
+
+def _add(total: Counter[Resource], traffic: Mapping[Resource, int], times: int) -> None:
+    for resource, cycles in traffic.items():
+        total[resource] += times * cycles
+
+
+def times_counted(counts: Counts, site: Site) -> int:
+    """How often (site, arm) was taken in one run.
+
+    Raises: ValueError if it was not counted or is negative.
+    """
+    times = counts.times.get(site)
+    if times is None or times < 0:
+        found = "has no count" if times is None else f"was counted {times} times"
+        raise ValueError(f"site {site[0]}, arm {site[1]} {found}: every loop and branch in Program.sites needs a count of 0 or more")
+    return times
+
+
+def body_cost(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> BodyCost:
+    """Walk `program` once, as it runs on `ipus` of `machine`.
+
+    Static loops multiply. The count of a data-dependent loop or branch is absolute (all of one run), so nothing around
+    it multiplies it again. A branch that is not counted takes its dearest arm; a loop that is neither static nor counted
+    runs once.
+    """
+    pricer = _Pricer(machine, tuple(ipus))
+    uses = tuple(pricer.uses(program.body, 1, None))
+    fixed = BodyCycles()
+    counted: dict[Site, BodyCycles] = {}
+    traffic: dict[Site | None, Counter[Resource]] = {None: Counter()}
+    calls: dict[Site | None, Calls] = {None: NO_CALLS}
+    for use in uses:
+        if use.site is None:
+            fixed = fixed.plus(use.cycles, use.times)
+        else:
+            counted[use.site] = counted.get(use.site, BodyCycles()).plus(use.cycles, use.times)
+        match use.leaf:
+            case Collective():
+                _add(traffic.setdefault(use.site, Counter()), pricer.collective(use.leaf).traffic, use.times)
+            case HostCall():
+                calls[use.site] = calls.get(use.site, NO_CALLS).plus(pricer.calls(use.leaf), use.times)
+            case Superstep():
+                pass
+    return BodyCost(
+        fixed=fixed,
+        counted=counted,
+        traffic_fixed=traffic[None],
+        traffic_counted={site: sent for site, sent in traffic.items() if site is not None},
+        calls_fixed=calls[None],
+        calls_counted={site: made for site, made in calls.items() if site is not None},
+        collective=any(isinstance(use.leaf, Collective) for use in uses),
+        uses=uses,
+    )
+
+
+def has_streaming_memory(machine: MachineSpec) -> bool:
+    """Whether pinned_host is the IPU-Machine's own streaming memory; else it is the host's memory, behind the host link."""
+    return machine.host.streaming_memory_bytes > 0
+
+
+class _Pricer:
+    """Prices the leaves of one program; equal collectives are priced once."""
+
+    def __init__(self, machine: MachineSpec, ipus: tuple[int, ...]) -> None:
+        self._machine = machine
+        self._ipus = ipus
+        self._collectives: dict[object, CollectiveCost] = {}
+        by_machine = [machine_of(machine, ipu) for ipu in ipus]
+        self._sharers = max((by_machine.count(index) for index in set(by_machine)), default=1)  # of a host link
+
+    def uses(self, node: Node, times: int, site: Site | None) -> Iterator[LeafUse]:
+        match node:
+            case Superstep() | Collective() | HostCall():
+                yield LeafUse(node, times, site, self.cycles(node))
+            case NodeSequence(nodes=nodes):
+                for child in nodes:
+                    yield from self.uses(child, times, site)
+            case Loop(body=body, trips=int(trips)):
+                yield from self.uses(body, times * trips, site)
+            case Loop(body=body, site=int(loop_site)):
+                yield from self.uses(body, 1, (loop_site, 0))
+            case Loop(body=body):
+                yield from self.uses(body, times, site)
+            case Branch(arms=arms, site=int(branch_site)):
+                for arm, body in enumerate(arms):
+                    yield from self.uses(body, 1, (branch_site, arm))
+            case Branch(arms=arms):
+                yield from self._dearest(arms, times, site)
+
+    def _dearest(self, arms: Sequence[NodeSequence], times: int, site: Site | None) -> Iterator[LeafUse]:
+        """The dearest arm, and of the others what is counted anyway (a count of 0 says that it did not run)."""
+        options = [tuple(self.uses(arm, 1, None)) for arm in arms]
+        if not options:
+            return
+        dearest = max(range(len(options)), key=lambda arm: sum(use.times * use.cycles.total for use in options[arm]))
+        for arm, uses in enumerate(options):
+            for use in uses:
+                if use.site is not None:
+                    yield use
+                elif arm == dearest:
+                    yield use._replace(times=use.times * times, site=site)
+
+    def cycles(self, leaf: Leaf) -> BodyCycles:
+        match leaf:
+            case Superstep():
+                return BodyCycles(compute=leaf.compute_cycles, exchange=leaf.exchange_cycles, sync=leaf.sync_cycles)
+            case Collective():
+                cost = self.collective(leaf)
+                return BodyCycles(compute=leaf.compute_cycles, sync=cost.sync_cycles, collective=cost.exchange_cycles)
+            case HostCall():
+                return BodyCycles(host_call=self._host_call_cycles(leaf))
+
+    def collective(self, leaf: Collective) -> CollectiveCost:
+        shape = (leaf.kind, leaf.size_bytes, leaf.groups, leaf.pairs)
+        if shape not in self._collectives:
+            self._collectives[shape] = collective_cost(self._machine, leaf, self._ipus)
+        return self._collectives[shape]
+
+    def _host_call_cycles(self, call: HostCall) -> int:
+        """Bytes each way at this IPU's share of the rate, a latency per transfer; at least one latency."""
+        share = self._rate(call) / self._sharers
+        sizes = (call.bytes_to_host, call.bytes_from_host)
+        return self._waits(call) + sum(int(cycles_from_bytes(size, share, self._machine.ipu.clock_hz)) for size in sizes)
+
+    def calls(self, call: HostCall) -> Calls:
+        """The same at the full rate, by what carries it."""
+        rate, clock_hz = self._rate(call), self._machine.ipu.clock_hz
+        out, back = (int(cycles_from_bytes(size, rate, clock_hz)) for size in (call.bytes_to_host, call.bytes_from_host))
+        if call.in_memory and has_streaming_memory(self._machine):
+            return Calls(waits=self._waits(call), memory=out + back)
+        return Calls(waits=self._waits(call), to_host=out, from_host=back)
+
+    def _waits(self, call: HostCall) -> int:
+        transfers = max(1, (call.bytes_to_host > 0) + (call.bytes_from_host > 0))
+        return transfers * cycles_from_seconds(self._machine.host.link_latency_seconds, self._machine.ipu.clock_hz)
+
+    def _rate(self, call: HostCall) -> float:
+        host = self._machine.host
+        to_memory = call.in_memory and has_streaming_memory(self._machine)
+        return host.streaming_memory_bytes_per_second if to_memory else host.link_bytes_per_second

@@ -1,0 +1,85 @@
+"""One direction of a link, as a clock: who has it when."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final, final
+
+MAX_BUSY_SPANS: Final = 4096  # beyond that the oldest gap is closed, so that memory stays bounded
+
+
+@final
+class Channel:
+    """Capacity of one direction of a link over virtual time.
+
+    Transfers are booked in dispatch order. Each takes all the capacity that earlier bookings leave from the cycle at
+    which it is ready: a transfer that is booked early but ready late does not hold up others until then, and one that
+    meets a booked span goes on behind it. After a booking the channel is busy without a gap from its readiness to its
+    end, so busy spans merge and stay few.
+    """
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []  # ascending, disjoint, never touching
+        self._ends: list[int] = []
+
+    def book(self, ready: int, duration: int) -> int:
+        """Book `duration` cycles of the channel from cycle `ready` on.
+
+        Returns: the cycle at which the transfer has had its `duration` cycles; `ready` if there is nothing to send.
+        """
+        if duration <= 0:
+            return ready
+        starts, ends = self._starts, self._ends
+        if not ends or ready > ends[-1]:
+            starts.append(ready)
+            ends.append(ready + duration)
+            self._bound()
+            return ready + duration
+        first = bisect_left(ends, ready)
+        busy_from = min(ready, starts[first])
+        cursor, left, after = ready, duration, first
+        while after < len(starts):
+            gap = max(starts[after] - cursor, 0)
+            if left <= gap:
+                break
+            left -= gap
+            cursor = ends[after]
+            after += 1
+        end = busy_until = cursor + left
+        if after < len(starts) and starts[after] == end:  # touches the span behind: they become one
+            busy_until = ends[after]
+            after += 1
+        starts[first:after] = [busy_from]
+        ends[first:after] = [busy_until]
+        self._bound()
+        return end
+
+    def pieces(self, ready: int, duration: int) -> tuple[tuple[int, int], ...]:
+        """The spans (start, end) that `book` would take. Books nothing."""
+        found: list[tuple[int, int]] = []
+        cursor, left = ready, duration
+        for start, end in zip(self._starts, self._ends, strict=True):
+            if end <= cursor or left <= 0:
+                continue
+            if start > cursor:
+                found.append((cursor, min(start, cursor + left)))
+                left -= found[-1][1] - cursor
+            cursor = max(cursor, end)
+        if left > 0:
+            found.append((cursor, cursor + left))
+        return tuple(found)
+
+    def drop_before(self, cycle: int) -> None:
+        """Forget what ended by `cycle`; only exact if nothing will be booked from an earlier cycle."""
+        done = bisect_left(self._ends, cycle)
+        del self._starts[:done], self._ends[:done]
+
+    def busy_spans(self) -> tuple[tuple[int, int], ...]:
+        """(start, end) of each span that is taken, ascending."""
+        return tuple(zip(self._starts, self._ends, strict=True))
+
+    def _bound(self) -> None:
+        if len(self._starts) > MAX_BUSY_SPANS:
+            del self._starts[1], self._ends[0]

@@ -1,0 +1,148 @@
+"""How long one collective takes over IPU-Links and gateways. Pure: (machine, collective, IPUs) -> cycles.
+
+S is `size_bytes` (the larger of operand and result on one IPU), k the members of a group in one rack, R the racks that
+it spans, n all its members:
+
+| kind                 | each IPU sends over its link      | each rack sends over its gateways | exchange steps    |
+|----------------------|-----------------------------------|-----------------------------------|-------------------|
+| all-reduce           | 2 (k-1) / k x S                   | 2 (R-1) / R x S                   | 2 (k-1) + 2 (R-1) |
+| all-gather           | (k-1) / k x S                     | (R-1) / R x S                     | (k-1) + (R-1)     |
+| reduce-scatter       | (k-1) / k x S                     | (R-1) / R x S                     | (k-1) + (R-1)     |
+| collective-broadcast | S                                 | S                                 | (k-1) + (R-1)     |
+| all-to-all           | S / n to each other IPU of the rack | S / n to each IPU elsewhere     | n - 1             |
+| collective-permute   | S per pair                        | S per pair                        | 1                 |
+
+The first four run on a ring through the members in a rack and a ring of racks, in which the gateways of all machines
+that have members take equal parts. Bytes are routed over the ladder's links; the busiest link and the busiest gateway
+count, one after the other. Each step ends with a sync of tiles and one of the group's IPUs, there and back over the
+distance of the two that are farthest apart.
+Sources: Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (ring volumes);
+graphcore/poplibs@7eac0f26 lib/poplibs_test/Util.cpp (sync per hop, there and back). Calibrated: no.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tilestep.machine.spec import MachineSpec
+from tilestep.machine.topology import diameter, hops, machine_of, rack_of
+from tilestep.plan.steps import Collective
+from tilestep.sim.resources import Resource, gateway_of, link_of
+from tilestep.sim.routes import Link, Loads, loads_of, pairwise_loads, ring_order
+from tilestep.units import ceil_div, cycles_from_bytes, cycles_from_seconds
+
+_ROUNDS: Final = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "collective-broadcast": 1}  # times around the ring
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveCost:
+    """Cycles of one collective, the same on every IPU of the program."""
+
+    exchange_cycles: int  # over links and gateways, undisturbed by other programs
+    sync_cycles: int
+    traffic: Mapping[Resource, int] = field(default_factory=dict[Resource, int])  # cycles for which each link and gateway sends
+
+
+def collective_cost(machine: MachineSpec, collective: Collective, ipus: Sequence[int]) -> CollectiveCost:
+    """Cycles of `collective` in a program that runs on `ipus` (device position -> IPU).
+
+    Groups run at the same time and share links and gateways; the program goes on when the slowest has finished. No
+    groups at all means one of all devices. Excludes the arithmetic (`Collective.compute_cycles`).
+
+    Raises: ValueError if a group or pair names a device position that the program has not.
+    """
+    if collective.kind == "collective-permute":
+        pairs = [(_ipu(collective, ipus, a), _ipu(collective, ipus, b)) for a, b in collective.pairs if a != b]
+        loads = loads_of(machine, [(a, b, collective.size_bytes) for a, b in pairs])
+        farthest = max((hops(machine, a, b) for a, b in pairs), default=0)
+        return _cost(machine, [loads], steps=1 if pairs else 0, farthest=farthest)
+    positions = collective.groups or (tuple(range(len(ipus))),)
+    groups = [tuple(sorted(_ipu(collective, ipus, position) for position in group)) for group in positions]
+    farthest = max((diameter(machine, group) for group in groups), default=0)
+    if collective.kind == "all-to-all":
+        loads = _all_to_all(machine, groups, collective.size_bytes)
+        return _cost(machine, [loads], steps=max((len(group) - 1 for group in groups), default=0), farthest=farthest)
+    rings = [_by_rack(machine, group) for group in groups]
+    loads = [loads_of(machine, _ring_messages(collective, machine, racks)) for racks in rings]
+    gateways = [_ring_gateways(collective, machine, racks) for racks in rings]
+    turns = max((len(racks) - 1 + max(len(members) for members in racks) - 1 for racks in rings), default=0)
+    return _cost(machine, [*loads, *gateways], steps=_ROUNDS[collective.kind] * turns, farthest=farthest)
+
+
+def _by_rack(machine: MachineSpec, group: Sequence[int]) -> list[tuple[int, ...]]:
+    members: dict[int, list[int]] = {}
+    for ipu in group:
+        members.setdefault(rack_of(machine, ipu), []).append(ipu)
+    return [tuple(ipus) for ipus in members.values()]
+
+
+def _ring_messages(collective: Collective, machine: MachineSpec, racks: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, int, int]]:
+    """(from, to, bytes) over the whole collective, between neighbours on the ring of each rack."""
+    for members in racks:
+        ring = ring_order(machine, members)
+        sent = _ring_bytes(collective, len(ring))
+        if sent:
+            yield from ((ipu, ring[(i + 1) % len(ring)], sent) for i, ipu in enumerate(ring))
+
+
+def _ring_gateways(collective: Collective, machine: MachineSpec, racks: Sequence[tuple[int, ...]]) -> Loads:
+    """What each machine that has members sends to other racks."""
+    sent = _ring_bytes(collective, len(racks))
+    gateways: Counter[int] = Counter()
+    for members in racks if sent else ():
+        machines = {machine_of(machine, ipu) for ipu in members}
+        gateways.update({index: ceil_div(sent, len(machines)) for index in machines})
+    return Loads({}, gateways)
+
+
+def _ring_bytes(collective: Collective, members: int) -> int:
+    """Bytes that each member of a ring sends on."""
+    if members < 2:
+        return 0
+    if collective.kind == "collective-broadcast":
+        return collective.size_bytes
+    return ceil_div(_ROUNDS[collective.kind] * (members - 1) * collective.size_bytes, members)
+
+
+def _all_to_all(machine: MachineSpec, groups: Sequence[tuple[int, ...]], size_bytes: int) -> Loads:
+    links: Counter[Link] = Counter()
+    gateways: Counter[int] = Counter()
+    for group in groups:
+        part, loads = ceil_div(size_bytes, len(group)), pairwise_loads(machine, group)
+        links.update({link: messages * part for link, messages in loads.links.items()})
+        gateways.update({index: messages * part for index, messages in loads.gateways.items()})
+    return Loads(links, gateways)
+
+
+def _cost(machine: MachineSpec, loads: Sequence[Loads], *, steps: int, farthest: int) -> CollectiveCost:
+    link, clock_hz = machine.link, machine.ipu.clock_hz
+    on_links: Counter[Link] = Counter()
+    on_gateways: Counter[int] = Counter()
+    for load in loads:
+        on_links.update(load.links)
+        on_gateways.update(load.gateways)
+    gateways = {
+        gateway_of(index): int(cycles_from_bytes(size, link.gateway_bytes_per_second, clock_hz))
+        for index, size in sorted(on_gateways.items())
+        if size
+    }
+    links = {
+        link_of(*ends): int(cycles_from_bytes(size, link.bytes_per_second, clock_hz)) for ends, size in sorted(on_links.items()) if size
+    }
+    step_sync = machine.ipu.sync_cycles + machine.ipu.superstep_overhead_cycles
+    step_sync += cycles_from_seconds(2 * farthest * link.sync_seconds_per_hop, clock_hz)
+    return CollectiveCost(
+        exchange_cycles=max(links.values(), default=0) + max(gateways.values(), default=0),
+        sync_cycles=steps * step_sync,
+        traffic={**links, **gateways},
+    )
+
+
+def _ipu(collective: Collective, ipus: Sequence[int], position: int) -> int:
+    if not 0 <= position < len(ipus):
+        bound = f"its program runs on {len(ipus)} (0 to {len(ipus) - 1})"
+        raise ValueError(f"{collective.kind} '{collective.name}' names device {position}, but {bound}")
+    return ipus[position]

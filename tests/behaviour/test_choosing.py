@@ -1,0 +1,107 @@
+"""How `ipu` is chosen; that who does not choose it never notices it."""
+
+from __future__ import annotations
+
+import pytest
+
+from .process import attempt, python
+
+CPU_PROGRAM = """
+    import jax, jax.numpy as jnp
+    assert jax.default_backend() == "cpu"
+    assert {d.platform for d in jax.devices()} == {"cpu"}
+    assert {d.platform for d in jax.jit(lambda x: x + 1)(jnp.ones(3)).devices()} == {"cpu"}
+    print(jnp.arange(3).sum())
+"""
+BAD_SETTINGS = {
+    "JAX_IPU_MODEL_NUM_TILES": "many",
+    "JAX_IPU_DEVICE_COUNT": "-7",
+    "JAX_IPU_USE_MODEL": "perhaps",
+    "JAX_IPU_NO_SUCH_THING": "1",
+    "TILESTEP_MACHINE": "no-such-machine",
+    "POPLAR_ENGINE_OPTIONS": "{not json",
+}
+
+
+def test_cpu_stays_the_default_and_ipu_is_there() -> None:
+    """JX-01, but that CPU stays the default."""
+    python("""
+        import jax
+        assert jax.default_backend() == "cpu"
+        assert len(jax.devices("ipu")) == 4
+        assert jax.default_backend() == "cpu"
+    """)
+
+
+@pytest.mark.parametrize("settings", [{}, BAD_SETTINGS], ids=["no setting", "bad settings"])
+def test_a_cpu_program_never_notices_the_platform(settings: dict[str, str]) -> None:
+    result = python(CPU_PROGRAM, **settings)
+    assert (result.stdout, result.stderr) == ("3\n", "")
+
+
+def test_both_platforms_live_in_one_process() -> None:
+    """JX-02, first half."""
+    python("""
+        import warnings; warnings.filterwarnings("ignore", "backend and device argument")
+        import jax, jax.numpy as jnp
+        platform = lambda x: next(iter(x.devices())).platform
+        f = lambda x: x * 2
+        assert platform(jax.jit(f)(jnp.ones(3))) == "cpu"
+        assert platform(jax.jit(f, backend="ipu")(jnp.ones(3))) == "ipu"
+        assert platform(jax.jit(f)(jax.device_put(jnp.ones(3), jax.devices("ipu")[2]))) == "ipu"
+        with jax.default_device(jax.devices("ipu")[1]):
+            assert jnp.ones(3).devices() == {jax.devices("ipu")[1]}
+    """)
+
+
+@pytest.mark.parametrize("name", ["cpu", "ipu"])
+@pytest.mark.parametrize("how", ["variable", "option"])
+def test_platform_name_sets_the_default_only(name: str, how: str) -> None:
+    """JX-02, second half."""
+    settings = {"JAX_PLATFORM_NAME": name} if how == "variable" else {}
+    option = f"jax.config.update('jax_platform_name', '{name}')" if how == "option" else ""
+    python(
+        f"""
+        import warnings; warnings.filterwarnings("ignore", "backend and device argument")
+        import jax, jax.numpy as jnp
+        {option}
+        assert jax.default_backend() == "{name}"
+        assert next(iter(jax.jit(lambda x: x + 1)(1.0).devices())).platform == "{name}"
+        assert next(iter(jax.jit(lambda x: x + 1, backend="ipu")(1.0).devices())).platform == "ipu"
+        assert next(iter(jax.jit(lambda x: x + 1, backend="cpu")(1.0).devices())).platform == "cpu"
+        """,
+        **settings,
+    )
+
+
+@pytest.mark.parametrize(("platforms", "default", "count"), [("cpu,ipu", "cpu", 1), ("ipu,cpu", "ipu", 4), ("ipu", "ipu", 4)])
+def test_platforms_is_an_ordered_list(platforms: str, default: str, count: int) -> None:
+    """JX-03. With `ipu` alone, JAX's own CPU platform is not started."""
+    python(
+        f"""
+        import jax
+        assert (jax.default_backend(), jax.device_count(), len(jax.devices("ipu"))) == ("{default}", {count}, 4)
+        assert sorted(jax._src.xla_bridge.backends()) == sorted("{platforms}".split(","))
+        """,
+        JAX_PLATFORMS=platforms,
+    )
+
+
+def test_a_platform_that_is_not_listed_is_not_there() -> None:
+    """JX-03."""
+    result = attempt("import jax; jax.devices('ipu')", JAX_PLATFORMS="cpu")
+    assert result.returncode == 1
+    assert "Unknown backend: 'ipu' requested" in result.stderr or "Unknown backend ipu" in result.stderr
+
+
+def test_choosing_ipu_prints_nothing() -> None:
+    result = python("import jax.numpy as jnp; print(jnp.ones(3) + 1)", JAX_PLATFORMS="ipu,cpu")
+    assert (result.stdout, result.stderr) == ("[2. 2. 2.]\n", "")
+
+
+def test_importing_tilestep_starts_no_device() -> None:
+    python("""
+        import tilestep, jax
+        assert not jax._src.xla_bridge.backends_are_initialized()
+        assert jax.config.jax_ipu_use_model is True
+    """)

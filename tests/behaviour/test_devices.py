@@ -1,0 +1,160 @@
+"""What the devices, their memories and transfers between them look like to a program."""
+
+from __future__ import annotations
+
+import gc
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
+
+MEMORIES = ("device", "pinned_host", "unpinned_host")
+
+
+def on(device: jax.Device, kind: str) -> SingleDeviceSharding:
+    return SingleDeviceSharding(device, memory_kind=kind)
+
+
+def test_device_says_what_it_is(ipus: list[jax.Device]) -> None:
+    """JX-11. Figures of the Bow IPU: 1,472 tiles of 624 KiB and 6 workers at 1.85 GHz (Graphcore, Bow-2000 datasheet)."""
+    device = ipus[1]
+    assert repr(device) == "IpuDevice(id=1, num_tiles=1472, version=ipu2)"
+    assert (device.platform, device.device_kind, device.id) == ("ipu", "Graphcore-IPUModel", 1)
+    assert (device.num_tiles, device.bytes_per_tile, device.num_worker_contexts) == (1472, 638_976, 6)
+    assert device.tile_clock_frequency == 1.85e9
+    assert device.target_type == "IPU_MODEL"
+    assert (device.process_index, device.local_hardware_id) == (0, 1)
+    assert device.client.platform == "ipu"
+
+
+def test_result_shows_its_device(ipu: jax.Device) -> None:
+    """JX-11: the example of the original's README."""
+    result = jax.jit(lambda data: data**2 + 1)(jax.device_put(np.array([1.0, -2.0, 3.0], np.float32), ipu))
+    assert str(result) == "[ 2.  5. 10.]"
+    assert result.device == ipu
+
+
+def test_device_has_its_memories(ipu: jax.Device) -> None:
+    assert {memory.kind for memory in ipu.addressable_memories()} == set(MEMORIES)
+    assert ipu.default_memory().kind == "device"
+
+
+@pytest.mark.parametrize("source", MEMORIES)
+@pytest.mark.parametrize("target", MEMORIES)
+def test_values_move_between_memories(ipu: jax.Device, source: str, target: str) -> None:
+    there = jax.device_put(np.arange(6.0), on(ipu, source))
+    moved = jax.device_put(there, on(ipu, target))
+    assert (there.sharding.memory_kind, moved.sharding.memory_kind) == (source, target)
+    np.testing.assert_array_equal(moved, np.arange(6.0))
+
+
+def test_programs_use_host_memory(ipu: jax.Device) -> None:
+    to_host = jax.jit(lambda x: x * 2, out_shardings=on(ipu, "pinned_host"))
+    parked = to_host(jax.device_put(np.ones(4, np.float32), ipu))
+    assert parked.sharding.memory_kind == "pinned_host"
+
+    def through_host(x: jax.Array) -> jax.Array:
+        return jax.device_put(jax.device_put(x * 3, jax.memory.Space.Host), jax.memory.Space.Device) + 1
+
+    assert jax.jit(through_host)(jax.device_put(parked, on(ipu, "device"))).tolist() == [7.0] * 4
+
+
+def test_memory_stats_follow_the_arrays(ipus: list[jax.Device]) -> None:
+    device = ipus[3]
+    gc.collect()
+    before = device.memory_stats()
+    assert before["bytes_limit"] == device.num_tiles * device.bytes_per_tile
+    held = jax.device_put(np.ones(1_000_000, np.float32), device).block_until_ready()
+    during = device.memory_stats()["bytes_in_use"]
+    assert during - before["bytes_in_use"] >= 4_000_000
+    assert device.memory_stats()["peak_bytes_in_use"] >= during
+    del held
+    gc.collect()
+    assert device.memory_stats()["bytes_in_use"] == before["bytes_in_use"]
+
+
+def test_arrays_move_between_ipus_and_cpu(ipus: list[jax.Device], cpu: jax.Device) -> None:
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    at = jax.device_put(values, cpu)
+    for device in (ipus[0], ipus[3], cpu, ipus[2], ipus[1], cpu):
+        at = jax.device_put(at, device)
+        assert at.devices() == {device}
+        np.testing.assert_array_equal(at, values)
+
+
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: x.T, lambda x: x[::-1, ::2], lambda x: x[1:1], np.asfortranarray])
+def test_any_numpy_layout_may_be_put(ipu: jax.Device, view: object) -> None:
+    """JX-37."""
+    values = view(np.arange(24, dtype=np.float32).reshape(4, 6))
+    np.testing.assert_array_equal(jax.device_put(values, ipu), values)
+    np.testing.assert_array_equal(jax.jit(lambda x: x + 1)(jax.device_put(values, ipu)), values + 1)
+
+
+def test_a_program_takes_and_gives_other_layouts(ipu: jax.Device) -> None:
+    """JX-37: inputs with a layout that is not the default are accepted, the result is right."""
+    from jax.experimental.layout import Format, Layout
+
+    turned = Format(Layout(major_to_minor=(1, 0)), SingleDeviceSharding(ipu))
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    made = jax.jit(lambda x: x * 2, out_shardings=turned)(jax.device_put(values, ipu))
+    assert made.format.layout.major_to_minor == (1, 0)
+    np.testing.assert_array_equal(made, values * 2)
+    again = jax.jit(lambda x: x + 1, in_shardings=turned)(made)
+    np.testing.assert_array_equal(again, values * 2 + 1)
+    np.testing.assert_array_equal(jax.device_put(values, turned), values)
+
+
+def test_arrays_are_read_without_a_copy(ipu: jax.Device) -> None:
+    """np.asarray and the buffer protocol give the memory of the value itself."""
+    array = jax.device_put(np.arange(1000, dtype=np.float32), ipu).block_until_ready()
+    address = array.addressable_data(0).unsafe_buffer_pointer()
+    assert np.asarray(array).ctypes.data == address
+    view = memoryview(array)
+    assert (view.readonly, view.shape, view.format) == (True, (1000,), "=f")
+    assert np.asarray(view).ctypes.data == address
+
+
+def test_sharded_arrays_lie_where_they_were_put(ipus: list[jax.Device]) -> None:
+    mesh = Mesh(np.array(ipus).reshape(2, 2), ("a", "b"))
+    values = np.arange(32, dtype=np.float32).reshape(4, 8)
+    array = jax.device_put(values, NamedSharding(mesh, P("b", "a")))
+    assert {shard.device for shard in array.addressable_shards} == set(ipus)
+    for shard in array.addressable_shards:
+        np.testing.assert_array_equal(shard.data, values[shard.index])
+    again = jax.device_put(array, NamedSharding(mesh, P(None, ("a", "b"))))
+    np.testing.assert_array_equal(again, values)
+    np.testing.assert_array_equal(jax.device_put(again, ipus[2]), values)
+
+
+def test_normalised_over_two_ipus(ipus: list[jax.Device]) -> None:
+    """JX-36: columns sum to one."""
+    x = np.arange(1.0, 9.0, dtype=np.float32).reshape(2, 4)
+    result = jax.pmap(lambda v: v / jax.lax.psum(v, "i"), axis_name="i", devices=ipus[:2])(x)
+    assert {shard.device for shard in result.addressable_shards} == set(ipus[:2])
+    np.testing.assert_allclose(np.asarray(result).sum(0), np.ones(4), rtol=1e-6)
+
+
+def test_jit_runs_where_it_is_told(ipus: list[jax.Device]) -> None:
+    """JX-36: by argument, by sharding of the output, over a mesh of one."""
+    x = jax.device_put(jnp.ones(4), ipus[2])
+    assert jax.jit(lambda v: v + 1)(x).device == ipus[2]
+    one = NamedSharding(Mesh(np.array(ipus[1:2]), ("i",)), P("i"))
+    assert jax.jit(lambda: jnp.ones(4), out_shardings=one)().devices() == {ipus[1]}
+
+
+@pytest.mark.parametrize("shardy", [True, False])
+def test_jit_over_a_mesh_with_either_partitioner(ipus: list[jax.Device], shardy: bool) -> None:
+    before = jax.config.jax_use_shardy_partitioner
+    jax.config.update("jax_use_shardy_partitioner", shardy)
+    try:
+        mesh = Mesh(np.array(ipus), ("i",))
+        split = NamedSharding(mesh, P("i"))
+        x = jax.device_put(np.arange(32, dtype=np.float32).reshape(8, 4), split)
+        result = jax.jit(lambda v: v @ v.T, out_shardings=split)(x)
+        assert result.sharding == split
+        np.testing.assert_allclose(result, np.asarray(x) @ np.asarray(x).T)
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", before)

@@ -1,0 +1,183 @@
+"""Donation is residency: what is donated stays in SRAM, what is not streams in and out at every call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tilestep
+
+STATE_BYTES = 4 * 64 * 64
+BATCH_BYTES = 4 * 64
+LOSS_BYTES = 4
+
+
+def values(*shape: int, by: float = 1.0) -> np.ndarray:
+    return (np.arange(np.prod(shape), dtype=np.float32) * by).reshape(shape)
+
+
+@pytest.fixture(autouse=True)
+def default_ipu(ipu: jax.Device) -> Any:
+    with jax.default_device(ipu):
+        yield
+
+
+def train_step() -> Callable[..., Any]:
+    """A new function, so a new program, at each call."""
+    return lambda state, batch: (state + batch, batch.sum())
+
+
+def test_a_donated_value_stays_and_the_rest_streams() -> None:
+    """JX-23: the first call brings state and batch, every later one the batch; no state comes back."""
+    step = jax.jit(train_step(), donate_argnums=0)
+    state = values(64, 64)
+    with tilestep.profile() as profile:
+        for i in range(5):
+            state, _ = step(state, values(64, by=i))
+    (program,) = profile.programs
+    assert (program.runs, program.loads) == (5, 1)
+    assert program.first_run_host_bytes_in == STATE_BYTES + BATCH_BYTES
+    assert program.host_bytes_in == BATCH_BYTES
+    assert program.host_bytes_out == LOSS_BYTES
+    assert program.donated == ("state",)
+    np.testing.assert_array_equal(state, values(64, 64) + values(64) * 10)
+
+
+def test_what_is_not_donated_streams_in_and_out_at_every_call() -> None:
+    """JX-23."""
+    step = jax.jit(train_step())
+    state = values(64, 64)
+    with tilestep.profile() as profile:
+        for i in range(5):
+            state, _ = step(state, values(64, by=i))
+    (program,) = profile.programs
+    assert program.host_bytes_in == STATE_BYTES + BATCH_BYTES
+    assert program.host_bytes_out == STATE_BYTES + LOSS_BYTES
+    assert program.donated == ()
+    assert program.not_donated == ("state",)
+
+
+def test_reading_a_value_in_sram_brings_it_back_once() -> None:
+    step = jax.jit(train_step(), donate_argnums=0)
+    with tilestep.profile() as profile:
+        state, _ = step(values(64, 64), values(64))
+        np.asarray(state)
+        np.asarray(state)
+    (program,) = profile.programs
+    assert program.host_bytes_out == LOSS_BYTES
+    assert program.host_bytes_read == STATE_BYTES
+
+
+DONATIONS: tuple[tuple[str, Callable[..., Any], tuple[int, ...]], ...] = (
+    ("the last", lambda a, b, c: (a.sum(), c + 1), (2,)),
+    ("all, in order", lambda a, b, c: (a + 1, b + 2, c + 3), (0, 1, 2)),
+    ("the first only", lambda a, b, c: (a + b, c.sum()), (0,)),
+    ("to another place", lambda a, b, c: (b.sum(), c + a), (0,)),
+    ("interleaved", lambda a, b, c: (a + b, c * b), (0, 2)),
+    ("crossed", lambda a, b, c: (c + 1, b + 1, a + 1), (0, 2)),
+    ("one of a pytree", lambda a, b, c: {"x": a + c, "y": b.sum()}, (1,)),
+)
+
+
+@pytest.mark.parametrize(("fn", "donated"), [case[1:] for case in DONATIONS], ids=[case[0] for case in DONATIONS])
+def test_donation_in_any_order(fn: Callable[..., Any], donated: tuple[int, ...]) -> None:
+    """JX-24: the six orders, those included that the reference system refused."""
+    arguments = [values(8, 16, by=k + 1) for k in range(3)]
+    expected = jax.tree.map(np.asarray, jax.jit(fn)(*arguments))
+    placed = [jnp.asarray(a) for a in arguments]
+    result = jax.jit(fn, donate_argnums=donated)(*placed)
+    for ours, theirs in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    taken = sum(leaf.shape == (8, 16) for leaf in jax.tree.leaves(result))
+    assert [placed[k].is_deleted() for k in donated].count(True) == min(taken, len(donated))
+    assert not any(placed[k].is_deleted() for k in range(3) if k not in donated)
+
+
+def test_donation_across_functions() -> None:
+    """JX-25, where the reference system failed: with and without reading the value in between."""
+    f = jax.jit(lambda x, y: (x + 1, y * 2), donate_argnums=1)
+    g = jax.jit(lambda x, y: (x * 3, y + x), donate_argnums=1)
+    x, y = f(values(8), values(8))
+    x, y = g(x, y)
+    np.testing.assert_array_equal(y, values(8) * 2 + values(8) + 1)
+    x, y = f(values(8), values(8))
+    kept = np.asarray(y)
+    x, y = g(x, y)
+    np.testing.assert_array_equal(kept, values(8) * 2)
+    np.testing.assert_array_equal(y, kept + values(8) + 1)
+
+
+def test_inputs_of_numpy_are_untouched() -> None:
+    """JX-26."""
+    mine = values(16)
+    jax.jit(lambda x: x * 5, donate_argnums=0)(mine).block_until_ready()
+    np.testing.assert_array_equal(mine, values(16))
+
+
+def test_a_donated_array_is_deleted() -> None:
+    """JX-26: deletion follows JAX."""
+    x = jnp.asarray(values(16))
+    y = jax.jit(lambda v: v + 1, donate_argnums=0)(x)
+    assert x.is_deleted()
+    with pytest.raises(RuntimeError, match="deleted"):
+        np.asarray(x)
+    with pytest.raises((RuntimeError, ValueError), match="deleted"):
+        jax.jit(lambda v: v + 1)(x)
+    np.testing.assert_array_equal(y, values(16) + 1)
+
+
+def test_what_was_read_outlives_donation() -> None:
+    """JX-26: a copy on the host stays what it was when its array is donated."""
+    x = jax.jit(lambda v: v + 1)(values(16))
+    read = np.asarray(x)
+    jax.jit(lambda v: v * 100, donate_argnums=0)(x).block_until_ready()
+    np.testing.assert_array_equal(read, values(16) + 1)
+
+
+def test_a_donated_argument_that_is_returned_as_it_was_stays_resident() -> None:
+    """JX-26: weights at inference, passed again and again."""
+    infer = jax.jit(lambda weights, x: (weights, x @ weights), donate_argnums=0)
+    weights: Any = values(64, 64)
+    with tilestep.profile() as profile:
+        for i in range(4):
+            weights, y = infer(weights, values(1, 64, by=i))
+    (program,) = profile.programs
+    assert program.donated == ("weights",)
+    assert program.host_bytes_in == BATCH_BYTES
+    np.testing.assert_array_equal(weights, values(64, 64))
+    np.testing.assert_allclose(y, values(1, 64, by=3) @ values(64, 64), rtol=1e-5)
+
+
+def test_one_array_donated_and_used_beside_is_refused() -> None:
+    x = jnp.asarray(values(8))
+    with pytest.raises((RuntimeError, ValueError), match="donate"):
+        jax.jit(lambda a, b: (a + b, a * b), donate_argnums=0)(x, x)
+
+
+def test_alternating_programs_are_loaded_each_time() -> None:
+    """JX-20: one program is resident per IPU."""
+    f, g = jax.jit(lambda x: x + 1), jax.jit(lambda x: x * 2)
+    x = jnp.asarray(values(16))
+    with tilestep.profile() as profile:
+        for _ in range(3):
+            g(f(x))
+        for _ in range(5):
+            g(x)
+    assert [(p.runs, p.loads) for p in profile.programs] == [(3, 3), (8, 3)]
+
+
+def test_new_shapes_types_and_functions_are_new_programs() -> None:
+    """JX-20."""
+
+    def f(x: jax.Array) -> jax.Array:
+        return x + 1
+
+    jitted = jax.jit(f)
+    with tilestep.profile() as profile:
+        jitted(values(4)), jitted(values(5)), jitted(values(4).astype(np.int32)), jitted(values(4)), jax.jit(lambda x: f(x))(values(4))
+    assert [p.runs for p in profile.programs] == [2, 1, 1, 1]

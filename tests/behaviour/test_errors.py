@@ -1,0 +1,103 @@
+"""What goes wrong arrives as a Python exception that says why, and the platform goes on working."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tilestep
+
+from .process import attempt, python
+
+
+@pytest.fixture(autouse=True)
+def default_ipu(ipu: jax.Device) -> Any:
+    with jax.default_device(ipu):
+        yield
+        assert (jnp.ones(3) + 1).tolist() == [2, 2, 2]  # still works
+
+
+def test_a_program_that_does_not_compile(ipu: jax.Device) -> None:
+    unknown = jax.jit(lambda x: jax.ffi.ffi_call("no_such_function", jax.ShapeDtypeStruct(x.shape, x.dtype))(x))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no_such_function"):
+        unknown(jnp.ones(3)).block_until_ready()
+
+
+def test_an_exception_in_a_callback(ipu: jax.Device) -> None:
+    def fail(_: np.ndarray) -> np.ndarray:
+        raise ValueError("the cause of it")
+
+    broken = jax.jit(lambda x: jax.pure_callback(fail, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + 1)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="the cause of it"):
+        broken(jnp.ones(3)).block_until_ready()
+
+
+def test_what_depends_on_a_failed_result_fails_too(ipu: jax.Device) -> None:
+    def fail(_: np.ndarray) -> np.ndarray:
+        raise ValueError("the first of two")
+
+    broken = jax.jit(lambda x: jax.pure_callback(fail, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
+
+    def both() -> Any:
+        return np.asarray(jax.jit(lambda x: x * 2)(broken(jnp.ones(3))))
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="the first of two"):
+        both()
+
+
+def test_a_callback_with_a_wrong_shape(ipu: jax.Device) -> None:
+    wrong = jax.jit(lambda x: jax.pure_callback(lambda v: np.ones(7, np.float32), jax.ShapeDtypeStruct(x.shape, x.dtype), x))
+    with pytest.raises(Exception, match=r"shape|\(7,\)"):
+        wrong(jnp.ones(3)).block_until_ready()
+
+
+def test_a_program_too_big_for_the_tiles(ipu: jax.Device) -> None:
+    """1 GiB does not fit into 1,472 tiles of 624 KiB."""
+    huge = jax.ShapeDtypeStruct((16384, 16384), np.float32)
+    with pytest.raises(Exception, match=r"tile \d+ needs [\d,]+ B in superstep") as caught:
+        jax.jit(lambda x: jnp.sin(x) + x.T).lower(huge).compile()
+    message = str(caught.value)
+    assert "largest:" in message
+    assert "try:" in message
+    assert isinstance(caught.value, tilestep.TileMemoryError | jax.errors.JaxRuntimeError)
+
+
+def test_too_big_may_be_allowed() -> None:
+    python(
+        """
+        import jax, numpy as np, jax.numpy as jnp
+        with jax.default_device(jax.devices("ipu")[0]):
+            jax.jit(lambda x: jnp.sin(x) + x.T).lower(jax.ShapeDtypeStruct((16384, 16384), np.float32)).compile()
+        """,
+        POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory": "true"}',
+    )
+
+
+def test_arrays_of_unlike_devices_do_not_mix(ipus: list[jax.Device]) -> None:
+    with pytest.raises(ValueError, match="incompatible devices"):
+        jnp.add(jax.device_put(1.0, ipus[0]), jax.device_put(1.0, ipus[1]))
+
+
+def test_reading_a_deleted_array(ipu: jax.Device) -> None:
+    x = jnp.ones(3)
+    x.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        np.asarray(x)
+
+
+def test_nan_is_found(ipu: jax.Device) -> None:
+    with jax.debug_nans(True), pytest.raises(FloatingPointError, match="nan"):
+        jnp.log(jnp.array(-1.0))
+
+
+def test_errors_at_the_end_of_a_program_have_a_status() -> None:
+    result = attempt("""
+        import jax, jax.numpy as jnp
+        jax.config.update("jax_platforms", "ipu,cpu")
+        raise SystemExit(int((jnp.ones(3) + 1).sum()))
+    """)
+    assert result.returncode == 6

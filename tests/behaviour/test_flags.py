@@ -1,0 +1,132 @@
+"""Options of jax.config and their environment variables, as the emulator of old had them."""
+
+from __future__ import annotations
+
+import pytest
+
+from .process import attempt, python
+
+
+@pytest.mark.parametrize("text", ["yes", "TRUE", "t", "1"])
+def test_use_model_may_be_set(text: str) -> None:
+    """JX-04, but that the emulator is the default."""
+    python("import jax, tilestep; assert len(jax.devices('ipu')) == 4 and jax.config.jax_ipu_use_model", JAX_IPU_USE_MODEL=text)
+
+
+@pytest.mark.parametrize("text", ["no", "False", "f", "0"])
+def test_without_the_model_there_is_a_clear_error(text: str) -> None:
+    """JX-04: no runtime for hardware exists."""
+    result = attempt("import jax; jax.devices('ipu')", JAX_IPU_USE_MODEL=text)
+    assert result.returncode == 1
+    assert "no runtime for IPU hardware exists" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "allowed"),
+    [
+        ("JAX_IPU_USE_MODEL", "maybe", "yes/true/t/1"),
+        ("JAX_IPU_MODEL_NUM_TILES", "eight", "a whole number"),
+        ("JAX_IPU_DEVICE_COUNT", "0", "a whole number"),
+        ("JAX_IPU_VISIBLE_DEVICES", "0,zero", "numbers of IPUs"),
+        ("TILESTEP_MACHINE", "cray-1", "bow-2000"),
+        ("POPLAR_ENGINE_OPTIONS", "{'a': 1}", "a JSON object"),
+        ("POPLAR_ENGINE_OPTIONS", '{"autoReport.everything": "true"}', "autoReport.all"),
+    ],
+)
+def test_a_bad_value_is_reported_at_first_use_of_ipu(variable: str, value: str, allowed: str) -> None:
+    result = attempt("import jax; jax.numpy.ones(3); print('cpu works'); jax.devices('ipu')", **{variable: value})
+    assert result.returncode == 1
+    assert result.stdout == "cpu works\n"
+    message = result.stderr.splitlines()[-1] if variable not in result.stderr else result.stderr
+    assert variable in message
+    assert value in message or repr(value) in message or "autoReport.everything" in message
+    assert allowed in message
+
+
+def test_an_unknown_variable_warns_with_the_nearest_name() -> None:
+    result = python("import jax; jax.device_put(1.0, jax.devices('ipu')[0])", strict=False, JAX_IPU_MODEL_NUM_TILE="8")
+    assert "JAX_IPU_MODEL_NUM_TILE does nothing; the nearest that exists is JAX_IPU_MODEL_NUM_TILES" in result.stderr
+
+
+@pytest.mark.parametrize("how", ["variable", "option"])
+def test_number_of_tiles(how: str) -> None:
+    """JX-05, but that the default is the machine's."""
+    settings = {"JAX_IPU_MODEL_NUM_TILES": "8"} if how == "variable" else {}
+    option = "jax.config.update('jax_ipu_model_num_tiles', 8)" if how == "option" else ""
+    python(
+        f"""
+        import jax, jax.numpy as jnp, tilestep
+        {option}
+        assert jax.config.jax_ipu_model_num_tiles == 8
+        device = jax.devices("ipu")[0]
+        assert device.num_tiles == 8 and repr(device) == "IpuDevice(id=0, num_tiles=8, version=ipu2)"
+        assert jax.device_put(jnp.ones(3), device).sum() == 3
+        """,
+        **settings,
+    )
+
+
+def test_few_tiles_report_that_memory_is_out_and_go_on() -> None:
+    """As on the emulator of old: with an explicit number of tiles, out of memory is told and not raised."""
+    python(
+        """
+        import jax, jax.numpy as jnp, numpy as np, tilestep
+        with tilestep.profile() as profile:
+            y = jax.jit(lambda x: x + 1)(jax.device_put(np.ones(1_000_000, np.float32), jax.devices("ipu")[0]))
+            assert y[0] == 2
+        assert max(p.peak_tile_bytes for p in profile.programs) > 638_976
+        """,
+        JAX_IPU_MODEL_NUM_TILES="4",
+    )
+
+
+@pytest.mark.parametrize(("count", "ids"), [("1", [0]), ("2", [0, 1]), ("6", [0, 1, 2, 3, 4, 5])])
+def test_number_of_devices(count: str, ids: list[int]) -> None:
+    """JX-06, but that the default is the machine's four; more than it has means several machines."""
+    python(
+        f"""
+        import jax, jax.numpy as jnp
+        assert [d.id for d in jax.devices("ipu")] == {ids}
+        assert jax.config.jax_ipu_device_count == {count}
+        x = jax.pmap(lambda v: jax.lax.psum(v, "i"), axis_name="i", devices=jax.devices("ipu"))(jnp.ones({count}))
+        assert x.tolist() == [{count}.0] * {count}
+        """,
+        JAX_IPU_DEVICE_COUNT=count,
+    )
+
+
+def test_visible_devices() -> None:
+    """JX-07: goes before the count; ids are renumbered, the hardware's are kept."""
+    python(
+        """
+        import jax
+        devices = jax.devices("ipu")
+        assert [d.id for d in devices] == [0, 1, 2]
+        assert [d.local_hardware_id for d in devices] == [0, 2, 3]
+        """,
+        JAX_IPU_VISIBLE_DEVICES="0,2,3",
+        JAX_IPU_DEVICE_COUNT="1",
+    )
+
+
+def test_no_visible_devices_means_all() -> None:
+    """JX-07: an empty variable is an unset one."""
+    python("import jax; assert len(jax.devices('ipu')) == 4", JAX_IPU_VISIBLE_DEVICES="")
+
+
+def test_a_machine_is_chosen_by_name() -> None:
+    python(
+        "import jax; d = jax.devices('ipu'); assert len(d) == 16 and d[0].num_tiles == 1472, d",
+        TILESTEP_MACHINE="bow-pod16",
+    )
+
+
+def test_a_report_is_written_when_the_program_ends(tmp_path: object) -> None:
+    python(
+        """
+        import jax, jax.numpy as jnp, os, json
+        jax.device_put(jnp.ones(3), jax.devices("ipu")[0]) + 1
+        """,
+        POPLAR_ENGINE_OPTIONS=f'{{"autoReport.all": "true", "autoReport.directory": "{tmp_path}"}}',
+    )
+    python(f"import json, pathlib; assert json.loads(pathlib.Path('{tmp_path}/profile.json').read_text())")

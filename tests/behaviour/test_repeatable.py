@@ -1,0 +1,85 @@
+"""One program, one timeline: emulated time depends on nothing but the program."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import tilestep
+
+from .process import environment, python
+
+PROGRAM = """
+    import json, sys, gc
+    import numpy as np, jax, jax.numpy as jnp, tilestep
+    step = jax.jit(lambda s, x: (jnp.tanh(s + x @ s), x.sum()), donate_argnums=0)
+    count = jax.jit(lambda n: jax.lax.while_loop(lambda v: v > 1, lambda v: jnp.where(v % 2 == 0, v // 2, 3 * v + 1), n))
+    with tilestep.profile() as profile:
+        state = np.eye(32, dtype=np.float32)
+        for k in range(12):
+            state, loss = step(state, np.full((32, 32), k, np.float32))
+            if k % 4 == 0:
+                float(loss)
+            if k % 3 == 0:
+                gc.collect()
+            spare = [count(np.int32(k + 1)) for _ in range(2)]
+            del spare
+        pmapped = jax.pmap(lambda v: jax.lax.psum(v, "i"), axis_name="i")(np.ones((4, 8), np.float32))
+        np.asarray(state)
+    record = {"seconds": profile.emulated_s, "events": [str(event) for event in profile.timeline],
+              "programs": [[p.name, p.runs, p.loads, str(p.cycles)] for p in profile.programs]}
+    print(json.dumps(record))
+"""
+
+
+def test_every_run_has_the_same_timeline_under_load_too() -> None:
+    quiet = json.loads(python(PROGRAM, JAX_PLATFORMS="ipu,cpu").stdout)
+    burner = [sys.executable, "-c", "while True: sum(range(10000))"]
+    load = [subprocess.Popen(burner, env=environment()) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        busy = json.loads(python(PROGRAM, JAX_PLATFORMS="ipu,cpu", PYTHONHASHSEED="7").stdout)
+    finally:
+        for process in load:
+            process.kill()
+            process.wait()
+    assert quiet["seconds"] > 0
+    assert busy == quiet
+
+
+def test_work_that_depends_on_data_is_counted(ipu: jax.Device) -> None:
+    """A loop that runs ten times as often takes about ten times as long, in the same program."""
+    loop = jax.jit(lambda n, x: jax.lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, jnp.tanh(s[1] @ s[1])), (0, x)))
+
+    def compute_cycles(trips: int) -> Any:
+        with tilestep.profile() as profile:
+            loop(jax.device_put(np.int32(trips), ipu), jax.device_put(np.eye(64, dtype=np.float32), ipu)).__getitem__(1).block_until_ready()
+        return profile.programs[-1].cycles.compute
+
+    few, many = compute_cycles(100), compute_cycles(1000)
+    assert 9 < many / few < 10.1
+
+
+def test_emulated_time_is_not_wall_time(ipu: jax.Device) -> None:
+    """A host that sleeps in a callback costs the emulated machine nothing more."""
+
+    def seconds(pause_wall_s: float) -> float:
+        def host(v: np.ndarray) -> np.ndarray:
+            import time
+
+            time.sleep(pause_wall_s)
+            return np.asarray(v)
+
+        step = jax.jit(lambda x: jax.pure_callback(host, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + 1)
+        x = jax.device_put(np.ones(8, np.float32), ipu)
+        with tilestep.profile() as profile:
+            step(x).block_until_ready()
+        return profile.emulated_s
+
+    assert seconds(0.0) == seconds(0.2) > 0

@@ -1,0 +1,1 @@
+"""Every operation of JAX on `ipu`, against JAX's own CPU platform."""

@@ -1,0 +1,87 @@
+"""Reads the project's Markdown: blocks of code with the output shown below them, and links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)[^)]*\)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One fenced block. `shown` is the text block that follows a python block directly, the output that it promises."""
+
+    language: str
+    text: str
+    line: int  # of the block's first line of text, from 1
+    shown: str | None
+
+
+def blocks(markdown: str) -> list[Block]:
+    """Every fenced block of a document, in order."""
+    matches = list(_FENCE.finditer(markdown))
+    found: list[Block] = []
+    for index, match in enumerate(matches):
+        following = matches[index + 1] if index + 1 < len(matches) else None
+        adjacent = following is not None and following[1] == "text" and not markdown[match.end() : following.start()].strip()
+        found.append(
+            Block(
+                language=match[1],
+                text=match[2],
+                line=markdown.count("\n", 0, match.start(2)) + 1,
+                shown=following[2] if following is not None and adjacent else None,
+            )
+        )
+    return found
+
+
+def commands(block: Block) -> list[tuple[str, str]]:
+    """(command, output shown) of a console block: lines that start with '$ ', each with the lines up to the next."""
+    _, *parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+    return [(command, shown) for command, _, shown in (part.partition("\n") for part in parts)]
+
+
+def local_links(markdown: str) -> Iterator[str]:
+    """Targets of links to files of the project."""
+    yield from (match[1] for match in _LINK.finditer(markdown))
+
+
+def documents(root: Path) -> list[Path]:
+    """Every Markdown file that people read: at the root and in docs/."""
+    return sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")])
+
+
+def refreshed(shown: str, printed: str) -> str:
+    """Shown output with today's figures: each part between lines of '...' is replaced by what is printed between its first and last line.
+
+    Those two are found by their words, figures and units aside. A part in which '...' stands within a line stays as it is.
+
+    Raises: LookupError if a first or last line is not printed any more: then the document has to be written anew.
+    """
+    lines, position = printed.splitlines(), 0
+    parts: list[str] = []
+    for part in re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE):
+        if part and "..." not in part:
+            first, *_, last = [words(line) for line in part.splitlines()] * 2  # twice: a single line is first and last
+            start = position_of(first, lines, position)
+            position = position_of(last, lines, start)
+            part = "\n".join(lines[start : position + 1]) + "\n"
+        parts.append(part)
+    return "...\n".join(parts)
+
+
+def words(line: str) -> str:
+    """A line without its figures, their units and the width of its gaps."""
+    return " ".join(re.sub(r"<?\d[\d.,]*( (%|(s|ms|µs|ns|B|KiB|MiB|GiB)\b))?", "#", line).split())
+
+
+def position_of(wanted: str, lines: list[str], start: int) -> int:
+    """Where a line with these words stands. Raises: LookupError if it does not."""
+    for index in range(start, len(lines)):
+        if words(lines[index]) == wanted:
+            return index
+    raise LookupError(f"no line like {wanted!r} is printed")

@@ -1,0 +1,19 @@
+"""HLO texts for tests: stored ones, and small ones written by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent / "hlo"
+
+
+def hlo_text(name: str) -> str:
+    """The stored text of a JAX function, see make_hlo.py."""
+    return (_FOLDER / f"{name}.hlo").read_text(encoding="utf-8")
+
+
+def module_text(entry: str, *, computations: str = "", head: str = "HloModule m") -> str:
+    """A module whose entry computation has these lines; the first of them is line 4 if there are no other computations."""
+    before = f"{computations.strip()}\n\n" if computations else ""
+    lines = entry.strip("\n")
+    return f"{head}\n\n{before}ENTRY %main () -> f32[] {{\n{lines}\n}}\n"

@@ -1,0 +1,33 @@
+"""Runs Python in a process of its own, free of this one's settings."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SETTINGS = re.compile(r"(JAX|TILESTEP|XLA|POPLAR|PVTI)_.*")
+PROCESS_TIMEOUT_WALL_S = 300
+
+
+def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """`environ` without the settings of JAX, XLA and tilestep, and wide enough that tables are not wrapped."""
+    return {name: value for name, value in environ.items() if not SETTINGS.fullmatch(name)} | {"COLUMNS": "140"}
+
+
+def run_python(*arguments: str, environ: Mapping[str, str] | None = None, text_in: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs `python ARGUMENTS...` from the project's root, in a clean environment to which `environ` is added."""
+    return subprocess.run(
+        (sys.executable, *arguments),
+        cwd=ROOT,
+        env=clean_environ(os.environ) | dict(environ or {}),
+        input=text_in,
+        capture_output=True,
+        text=True,
+        timeout=PROCESS_TIMEOUT_WALL_S,
+        check=False,
+    )

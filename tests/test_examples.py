@@ -1,0 +1,149 @@
+"""The examples run, learn, refuse bad input, and give on the IPU what they give on the CPU."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.processes import ROOT, run_python
+
+EXAMPLES = ROOT / "examples"
+DATASETS = runpy.run_path(str(EXAMPLES / "datasets.py"))
+DataError: type[ValueError] = DATASETS["DataError"]
+load_mnist = DATASETS["load_mnist"]
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, size=(40, 28, 28), dtype=np.uint8)
+LABELS = RNG.integers(0, 10, size=40, dtype=np.uint8)
+
+
+def idx_bytes(array: np.ndarray) -> bytes:
+    return bytes([0, 0, 0x08, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+
+
+def write_mnist(directory: Path, *, suffix: str = "") -> Path:
+    """Four small files in MNIST's format; with suffix '.gz', packed."""
+    pack: Callable[[bytes], bytes] = gzip.compress if suffix else bytes
+    for name, array in {
+        "train-images-idx3-ubyte": IMAGES,
+        "train-labels-idx1-ubyte": LABELS,
+        "t10k-images-idx3-ubyte": IMAGES[:10],
+        "t10k-labels-idx1-ubyte": LABELS[:10],
+    }.items():
+        (directory / f"{name}{suffix}").write_bytes(pack(idx_bytes(array)))
+    return directory
+
+
+def printed_on(backend: str, example: str, *flags: str) -> str:
+    """What an example prints to stdout: on 'ipu' under `tilestep run`, on 'cpu' by itself. Nothing may warn."""
+    runner = ("-m", "tilestep", "run") if backend == "ipu" else ()
+    done = run_python(*runner, str(EXAMPLES / example), "--backend", backend, *flags)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
+    return done.stdout
+
+
+def test_the_quickstart_prints_its_values_and_an_ipu() -> None:
+    done = run_python(str(EXAMPLES / "quickstart.py"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"\[ 2\.  5\. 10\.\] IpuDevice\(id=0, num_tiles=1472, version=ipu2\)\n", done.stdout)
+
+
+@pytest.mark.parametrize("example", ["mnist_classifier.py", "linear_regression.py", "karate_club.py"])
+def test_an_example_prints_the_same_on_ipu_and_cpu(example: str) -> None:
+    assert printed_on("ipu", example) == printed_on("cpu", example)
+
+
+def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right() -> None:
+    accuracies = re.findall(r"test accuracy ([\d.]+)", printed_on("cpu", "mnist_classifier.py"))
+    assert len(accuracies) == 10
+    assert float(accuracies[-1]) > 0.95
+
+
+def test_the_karate_club_splits_with_one_member_wrong() -> None:
+    assert printed_on("cpu", "karate_club.py").splitlines()[-1].endswith("33 of 34 right (0.971)")
+
+
+def test_linear_regression_finds_the_line() -> None:
+    slope, offset = map(float, re.findall(r"-?[\d.]+\d", printed_on("cpu", "linear_regression.py")))
+    assert slope == pytest.approx(2, abs=0.15)  # three standard errors of 128 points with noise 0.5
+    assert offset == pytest.approx(-1, abs=0.15)
+
+
+def test_another_seed_gives_other_numbers_and_the_same_seed_the_same() -> None:
+    first, again, other = (printed_on("cpu", "mnist_classifier.py", "--epochs", "1", "--seed", seed) for seed in ("3", "3", "4"))
+    assert first == again
+    assert first != other
+
+
+def test_the_classifier_trains_on_idx_files(tmp_path: Path) -> None:
+    flags = ("--data", str(write_mnist(tmp_path)), "--batch-size", "16", "--epochs", "2")
+    header, *epochs = printed_on("cpu", "mnist_classifier.py", *flags).splitlines()
+    assert header.endswith("40 pictures to train on, 10 to test on, 2 steps an epoch")
+    assert len(epochs) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--epochs", "0"), "'0' is not a whole number from 1 to 10,000"),
+        (("--epochs", "two"), "'two' is not a whole number"),
+        (("--batch-size", "2000"), "--batch-size is 2,000: it must be at most 1,438"),
+        (("--seed", "-1"), "'-1' is not a whole number from 0 to 4,294,967,295"),
+        (("--backend", "tpu"), "invalid choice: 'tpu'"),
+        (("--data", "/nowhere"), "/nowhere is not a folder"),
+    ],
+)
+def test_a_bad_flag_is_named(flags: tuple[str, ...], message: str) -> None:
+    done = run_python(str(EXAMPLES / "mnist_classifier.py"), *flags)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_idx_files_are_read(tmp_path: Path, suffix: str) -> None:
+    dataset = load_mnist(write_mnist(tmp_path, suffix=suffix))
+    np.testing.assert_array_equal(dataset.train.images, IMAGES.reshape(40, 784).astype(np.float32) / 255)
+    np.testing.assert_array_equal(dataset.test.labels, LABELS[:10])
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    (write_mnist(tmp_path) / "t10k-labels-idx1-ubyte").unlink()
+    with pytest.raises(DataError, match=r"holds neither t10k-labels-idx1-ubyte nor t10k-labels-idx1-ubyte\.gz"):
+        load_mnist(tmp_path)
+
+
+IMAGE_FILE = "train-images-idx3-ubyte"
+LABEL_FILE = "train-labels-idx1-ubyte"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (IMAGE_FILE, b"", r"magic number is 0 \(0x00000000\), expected 2051 \(0x00000803\)"),
+        (IMAGE_FILE, idx_bytes(LABELS), r"magic number is 2049 .*, expected 2051"),
+        (IMAGE_FILE, idx_bytes(IMAGES)[:9], r"has 9 bytes, its header alone needs 16"),
+        (IMAGE_FILE, idx_bytes(IMAGES)[:-1], r"says 40x28x28, which is 31,360 bytes, but holds 31,359"),
+        (IMAGE_FILE, idx_bytes(IMAGES[:0]), r"holds no pictures"),
+        (IMAGE_FILE, idx_bytes(IMAGES[:, :14]), r"pictures to train on have 392 pixels, those to test on 784"),
+        (LABEL_FILE, idx_bytes(LABELS[:-1]), r"has 40 pictures, .* 39 labels"),
+        (LABEL_FILE, idx_bytes(np.full(40, 10, np.uint8)), r"has label 10, the highest allowed is 9"),
+    ],
+)
+def test_a_damaged_idx_file_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (write_mnist(tmp_path) / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        load_mnist(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"not gzip at all", gzip.compress(idx_bytes(IMAGES))[:-20]], ids=["no gzip", "cut off"])
+def test_a_damaged_gzip_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (write_mnist(tmp_path, suffix=".gz") / f"{IMAGE_FILE}.gz").write_bytes(content)
+    with pytest.raises(DataError, match="is not a whole gzip file"):
+        load_mnist(tmp_path)

@@ -1,0 +1,102 @@
+"""The wheel holds what it should; and a machine that lacks something to build it is told what."""
+
+from __future__ import annotations
+
+import configparser
+import importlib.metadata
+import runpy
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import tilestep
+from tests.processes import ROOT, run_python
+
+NOT_SOURCES = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.egg-info", "*.so", "__pycache__", ".*_cache", ".hypothesis")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+prerequisites = runpy.run_path(str(ROOT / "scripts" / "prerequisites.py"))
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project without anything built, so that building it leaves the project alone."""
+    return Path(shutil.copytree(ROOT, tmp_path_factory.mktemp("clone") / "tilestep", ignore=NOT_SOURCES))
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path) -> Path:
+    """The wheel, built from that copy by this environment's setuptools."""
+    build = ("-m", "build", "--wheel", "--no-isolation", "--outdir", str(sources / "dist"))
+    done = run_python(*build, str(sources), environ={"CFLAGS": "-Werror"})  # the C sources compile without a warning
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = (sources / "dist").iterdir()
+    return built
+
+
+def test_one_wheel_serves_every_python_from_3_11(wheel: Path) -> None:
+    assert wheel.name.startswith(f"tilestep-{PROJECT['version']}-cp311-abi3-")
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    modules = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
+    assert modules | {"tilestep/py.typed", "tilestep/pjrt/_native.abi3.so"} <= names
+    assert {name.partition("/")[0] for name in names} == {"tilestep", f"tilestep-{PROJECT['version']}.dist-info"}
+    assert f"tilestep-{PROJECT['version']}.dist-info/licenses/LICENSE" in names
+
+
+def test_the_wheel_registers_the_command_and_the_platform(wheel: Path) -> None:
+    entry_points = configparser.ConfigParser()
+    entry_points.read_string(zipfile.ZipFile(wheel).read(f"tilestep-{PROJECT['version']}.dist-info/entry_points.txt").decode())
+    assert entry_points["console_scripts"]["tilestep"] == "tilestep.__main__:main"
+    assert entry_points["jax_plugins"]["ipu"] == "tilestep.pjrt.plugin"
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_runs_the_quickstart(wheel: Path, tmp_path: Path) -> None:
+    subprocess.run((sys.executable, "-m", "venv", tmp_path / "venv"), check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    subprocess.run((python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel), check=True)
+    subprocess.run((python, "-m", "pip", "check"), check=True)
+    done = subprocess.run((python, ROOT / "examples" / "quickstart.py"), cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("[ 2.  5. 10.] IpuDevice(")
+
+
+def test_the_version_is_written_once_and_known_to_both() -> None:
+    assert tilestep.__version__ == PROJECT["version"] == importlib.metadata.version("tilestep")
+
+
+def test_a_compiler_that_fails_is_explained(sources: Path, tmp_path: Path) -> None:
+    build = ("setup.py", "build_ext", "--build-lib", str(tmp_path), "--build-temp", str(tmp_path))
+    done = subprocess.run(
+        (sys.executable, *build), cwd=sources, env={"PATH": "/usr/bin:/bin", "CC": "false"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "needs a C11 compiler and Python's headers" in done.stderr
+
+
+@pytest.mark.parametrize("version", [(3, 10), (3, 14)])
+def test_another_python_is_refused(version: tuple[int, int]) -> None:
+    assert f"is Python 3.{version[1]}, tilestep needs 3.11 to 3.13" in prerequisites["python_problem"](version)
+
+
+def test_missing_headers_and_compilers_are_named(tmp_path: Path) -> None:
+    assert f"no Python.h in {tmp_path}" in prerequisites["header_problem"](str(tmp_path))
+    assert "'no-such-cc' was not found" in prerequisites["compiler_problem"]("no-such-cc -pthread")
+
+
+def test_this_machine_lacks_nothing() -> None:
+    done = run_python("scripts/prerequisites.py")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_python_versions_agree() -> None:
+    low, high = (".".join(map(str, prerequisites[name])) for name in ("OLDEST", "NEWEST"))
+    assert PROJECT["requires-python"] == f">={low},<3.{prerequisites['NEWEST'][1] + 1}"
+    named = {c.rpartition(" ")[2] for c in PROJECT["classifiers"] if c.startswith("Programming Language :: Python :: 3.")}
+    assert {low, high} <= named

@@ -1,0 +1,136 @@
+"""Every public name of the package, so that a change of the API is a visible change of this file."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parent.parent / "src"
+
+PUBLIC_NAMES = [
+    "tilestep.HloError",
+    "tilestep.Profile",
+    "tilestep.SettingsError",
+    "tilestep.SpecError",
+    "tilestep.TileMemoryError",
+    "tilestep.TilestepError",
+    "tilestep.UnsupportedError",
+    "tilestep.__version__",
+    "tilestep.cli.main",
+    "tilestep.cli.make_parser",
+    "tilestep.cost.COLLECTIVES",
+    "tilestep.cost.CONTROL_FLOW",
+    "tilestep.cost.ELEMENTWISE",
+    "tilestep.cost.ESTIMATORS",
+    "tilestep.cost.Estimator",
+    "tilestep.cost.FREE",
+    "tilestep.cost.HOST_TRANSFERS",
+    "tilestep.cost.PLANNED",
+    "tilestep.cost.StepCost",
+    "tilestep.cost.collective_compute_cycles",
+    "tilestep.cost.elementwise_pass",
+    "tilestep.cost.estimate",
+    "tilestep.cost.fallback",
+    "tilestep.dry_run",
+    "tilestep.hints",
+    "tilestep.machine.DEFAULT_MACHINE",
+    "tilestep.machine.FieldSource",
+    "tilestep.machine.HostSpec",
+    "tilestep.machine.IpuSpec",
+    "tilestep.machine.LinkSpec",
+    "tilestep.machine.MachineSpec",
+    "tilestep.machine.SYNC_PATTERNS",
+    "tilestep.machine.SyncPattern",
+    "tilestep.machine.TileSpec",
+    "tilestep.machine.describe",
+    "tilestep.machine.load_machine",
+    "tilestep.machine.machine_names",
+    "tilestep.plan.Argument",
+    "tilestep.plan.Branch",
+    "tilestep.plan.Collective",
+    "tilestep.plan.Counts",
+    "tilestep.plan.HostCall",
+    "tilestep.plan.Loop",
+    "tilestep.plan.PlanCache",
+    "tilestep.plan.Program",
+    "tilestep.plan.Result",
+    "tilestep.plan.Sequence",
+    "tilestep.plan.Superstep",
+    "tilestep.plan.TileMemory",
+    "tilestep.plan.check_fits",
+    "tilestep.plan.lower",
+    "tilestep.profile",
+    "tilestep.program.ArrayShape",
+    "tilestep.program.Computation",
+    "tilestep.program.HloModule",
+    "tilestep.program.Instruction",
+    "tilestep.program.Shape",
+    "tilestep.program.Work",
+    "tilestep.program.parse_hlo",
+    "tilestep.report.Finding",
+    "tilestep.report.Profile",
+    "tilestep.report.ProgramProfile",
+    "tilestep.report.findings",
+    "tilestep.report.profile_between",
+    "tilestep.sim.Event",
+    "tilestep.sim.EventKind",
+    "tilestep.sim.Group",
+    "tilestep.sim.KINDS",
+    "tilestep.sim.Mark",
+    "tilestep.sim.ProgramTotals",
+    "tilestep.sim.System",
+    "tilestep.sim.TileUse",
+    "tilestep.sim.Trace",
+]
+
+
+def exported(path: Path) -> Iterator[str]:
+    """Names that an `__init__.py` exports.
+
+    They are `import x as x`, `from a import x as x`, what it defines without underscore, and what its `__getattr__` compares with.
+    """
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.ImportFrom(names=names) | ast.Import(names=names):
+                yield from (alias.name for alias in names if alias.name == alias.asname)
+            case ast.FunctionDef(name="__getattr__"):
+                yield from (str(c.value) for test in ast.walk(node) if isinstance(test, ast.Compare) for c in constants(test))
+            case ast.Assign(targets=[ast.Name(id="__version__" as name)]):
+                yield name
+            case (
+                ast.FunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.Assign(targets=[ast.Name(id=name)])
+                | ast.AnnAssign(target=ast.Name(id=name))
+            ) if not name.startswith("_"):
+                yield name
+            case _:
+                pass
+
+
+def constants(test: ast.Compare) -> Iterator[ast.Constant]:
+    yield from (side for side in (test.left, *test.comparators) if isinstance(side, ast.Constant))
+
+
+def packages() -> Iterator[tuple[str, Path]]:
+    """(dotted name, its __init__.py) of the package and the folders below it."""
+    for path in sorted(SRC.glob("tilestep/**/__init__.py")):
+        yield ".".join(path.parent.relative_to(SRC).parts), path
+
+
+def test_public_names_are_the_listed_ones() -> None:
+    found = sorted(f"{package}.{name}" for package, path in packages() for name in exported(path))
+    assert found == PUBLIC_NAMES
+
+
+@pytest.mark.parametrize("public", PUBLIC_NAMES)
+def test_every_public_name_is_there_and_explained(public: str) -> None:
+    module, _, name = public.rpartition(".")
+    value = getattr(importlib.import_module(module), name)
+    if inspect.isclass(value) or inspect.isroutine(value) or inspect.ismodule(value):
+        assert value.__doc__

@@ -1,0 +1,113 @@
+"""What the documents show is what happens: their Python blocks and commands run, and print what stands below them."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.documents import Block, blocks, commands, documents, local_links, refreshed
+from tests.processes import ROOT, run_python
+
+DOCUMENTS = documents(ROOT)
+WITH_PYTHON = [path for path in DOCUMENTS if any(block.language == "python" for block in blocks(path.read_text(encoding="utf-8")))]
+WITH_COMMANDS = [path for path in DOCUMENTS if any(block.language == "console" for block in blocks(path.read_text(encoding="utf-8")))]
+
+# The blocks of one document share a namespace, so that one may build on those before it.
+RUN_BLOCKS = """
+import contextlib, io, json, sys
+path, blocks = json.load(sys.stdin)
+namespace, outputs = {"__name__": "__main__"}, []
+for line, text in blocks:
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        exec(compile("\\n" * (line - 1) + text, path, "exec"), namespace)
+    outputs.append(output.getvalue())
+print(json.dumps(outputs))
+"""
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def same_output(shown: str, printed: str) -> bool:
+    """Whether output is as shown; '...' stands for anything, and runs of blanks count as one."""
+    return doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+
+
+def wrong_outputs(path: Path, python_blocks: list[Block]) -> list[str]:
+    """Runs a document's blocks; 'file:line prints ...' for each that prints something else than shown."""
+    request = json.dumps([str(path), [(block.line, block.text) for block in python_blocks]])
+    done = run_python("-c", RUN_BLOCKS, text_in=request)
+    assert done.returncode == 0, done.stderr
+    return [
+        f"{path}:{block.line} prints\n{printed}but shows\n{block.shown}"
+        for block, printed in zip(python_blocks, json.loads(done.stdout), strict=True)
+        if block.shown is not None and not same_output(block.shown, printed)
+    ]
+
+
+@pytest.mark.parametrize("path", WITH_PYTHON, ids=name_of)
+def test_python_blocks_run_and_print_what_is_shown(path: Path) -> None:
+    python_blocks = [block for block in blocks(path.read_text(encoding="utf-8")) if block.language == "python"]
+    assert wrong_outputs(path, python_blocks) == []
+
+
+@pytest.mark.parametrize("path", WITH_COMMANDS, ids=name_of)
+def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_golden: bool) -> None:
+    for block in blocks(path.read_text(encoding="utf-8")):
+        for command, shown in commands(block) if block.language == "console" else []:
+            program, *arguments = shlex.split(command)
+            if program != "tilestep":
+                continue
+            done = run_python("-m", "tilestep", *arguments)
+            assert done.returncode == 0, f"{command}: {done.stderr}"
+            printed = done.stdout + done.stderr
+            if shown.strip() and update_golden:
+                text = path.read_text(encoding="utf-8")
+                path.write_text(text.replace(shown, refreshed(shown, printed)), encoding="utf-8")
+            elif shown.strip() and not same_output(shown, printed):
+                pytest.fail(f"{name_of(path)}: `{command}` prints\n{printed}but shows\n{shown}", pytrace=False)
+
+
+def test_the_readme_runs_something() -> None:
+    assert ROOT / "README.md" in WITH_PYTHON
+
+
+def test_a_wrong_output_is_found() -> None:
+    document = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
+    (wrong,) = wrong_outputs(Path("example.md"), [block for block in blocks(document) if block.language == "python"])
+    assert wrong.startswith("example.md:2 prints\n2\n")
+
+
+def test_shown_figures_are_refreshed_between_dots() -> None:
+    shown = "epoch 1: loss 0.5...\n...\ntook 41.7 ms\n  all 3\n...\n"
+    printed = "epoch 1: loss 0.51\nepoch 2: loss 0.4\ntook 950 µs\n  new 7\n  all   12\nmore\n"
+    assert refreshed(shown, printed) == "epoch 1: loss 0.5...\n...\ntook 950 µs\n  new 7\n  all   12\n...\n"
+    with pytest.raises(LookupError, match="no line like 'took #' is printed"):
+        refreshed(shown, "nothing\n")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_links_lead_to_files(path: Path) -> None:
+    assert [link for link in local_links(path.read_text(encoding="utf-8")) if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_named_make_targets_exist(path: Path) -> None:
+    named = re.findall(r"(?:^\$ |`)make ([a-z-]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(named) <= set(targets)
+
+
+def test_every_dependency_has_its_licence_named() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements = project["dependencies"] + [one for group in project["optional-dependencies"].values() for one in group]
+    names = {re.split(r"[\[<>=]", requirement)[0] for requirement in requirements} - {"tilestep"}
+    listed = set(re.findall(r"^\| ([\w-]+) \|", (ROOT / "docs" / "licences.md").read_text(encoding="utf-8"), re.MULTILINE))
+    assert names - listed == set()

@@ -1,0 +1,256 @@
+"""Every kind of workload is recognised by its columns, whatever its row is called, and asked for under its conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import pytest
+
+from benchmarks.measured import feeding, footprints, kernels, networks, products
+from benchmarks.measured.answer import RowError, machine_of, options_of, rate
+from benchmarks.measured.judge import judge
+from benchmarks.measured.predict import Prediction
+from benchmarks.measured.rows import Conditions, Packing, Row
+from tilestep.options import PlanOptions
+from tilestep.report.profile import FamilyCycles
+
+CONDITIONS = Conditions(
+    implementation="library",
+    partials="half",
+    memory_proportion="0.4",
+    weight_load_bits="128",
+    io_tiles="32",
+    ops="",
+    packing="none",
+    host_io="none",
+    loop="1",
+    unknown="",
+    conditions_source="a script",
+)
+
+
+def row(workload: str, shape: str = "-", dtype: str = "fp16", *, value: str = "100", unit: str = "images/s", **more: Any) -> Row:
+    fields: dict[str, Any] = {"id": "XY7", "generation": "C600 (IPU21)", "n_ipus": 1, "metric": "throughput", "source": "a paper"}
+    fields |= {"workload": workload, "shape": shape, "dtype": dtype, "value": value, "unit": unit, "conditions": CONDITIONS} | more
+    return Row(**fields)
+
+
+class Asked:
+    """Stands for the platform: keeps what was asked, and answers a run of 3,000 cycles at 1 GHz with 2 µs between calls."""
+
+    def __init__(self) -> None:
+        self.state: Any = None
+        self.inputs: Sequence[Any] = ()
+        self.how: dict[str, Any] = {}
+
+    def __call__(self, step: Any, state: Any, inputs: Sequence[Any] = (), **how: Any) -> Prediction:
+        new_state, _ = jax.eval_shape(step, state, *inputs)
+        assert jax.tree.map(lambda array: (array.shape, array.dtype), new_state) == jax.tree.map(lambda a: (a.shape, a.dtype), state)
+        self.state, self.inputs, self.how = state, inputs, how
+        return Prediction(
+            compute_cycles=2000,
+            exchange_cycles=900,
+            sync_cycles=100,
+            call_seconds=5e-6,
+            clock_hz=1e9,
+            num_tiles=1000,
+            peak_tile_bytes=500_000,
+            code_bytes=80_000,
+            tile_bytes=600_000,
+            families=(FamilyCycles(family="copy", compute=300, exchange=0, sync=0, host=0),),
+        )
+
+    @property
+    def parameters(self) -> int:
+        return sum(leaf.size for leaf in jax.tree.leaves(self.state))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    stands_for = Asked()
+    for module in (products, networks, kernels, feeding, footprints):
+        monkeypatch.setattr(module, "predict", stands_for)
+    kernels._blurred.cache_clear()
+    kernels._matrix_vector.cache_clear()
+    return stands_for
+
+
+def test_resnet50_has_its_parameters_and_runs_under_its_conditions(asked: Asked) -> None:
+    conditions = replace(CONDITIONS, ops="input=uint8")
+    outcome = judge(row("ResNet-50 inference, synthetic data on IPU", "3x224x224 bs 6", conditions=conditions))
+    assert asked.parameters == 25_557_032 - 26_560  # torchvision's ResNet-50, its batch norms' scales folded into the kernels
+    assert [(array.shape, str(array.dtype)) for array in asked.inputs] == [((6, 224, 224, 3), "uint8")]
+    assert (asked.how["machine"], asked.how["options"]) == (
+        "c600",
+        PlanOptions(partials_type="half", available_memory_proportion=0.4, weight_load_bits=128, num_io_tiles=32),
+    )
+    assert outcome.answer.predicted == pytest.approx(6 / 3e-6)
+    assert (outcome.status, outcome.ratio) == ("judged", pytest.approx(20_000))
+
+
+def test_a_run_that_waits_for_the_host_is_timed_from_call_to_call(asked: Asked) -> None:
+    conditions = replace(CONDITIONS, host_io="serial")
+    outcome = judge(row("ResNet-50 inference", "bs 1", conditions=conditions))
+    assert outcome.answer.predicted == pytest.approx(1 / 5e-6)
+
+
+@pytest.mark.parametrize(("workload", "parameters"), [("BERT-Base inference", 108_893_186), ("BERT-Large inference", 334_094_338)])
+def test_bert_has_its_parameters(asked: Asked, workload: str, parameters: int) -> None:
+    judge(row(workload, "SL384 bs 2", unit="sequences/s"))
+    assert asked.parameters == parameters  # transformers' BertForQuestionAnswering
+    assert [array.shape for array in asked.inputs] == [(2, 384)] * 3
+
+
+def test_packed_rows_hold_more_than_one_sequence(asked: Asked) -> None:
+    conditions = replace(CONDITIONS, packing="first-fit mean=64 at_most=40")
+    outcome = judge(row("BERT-Base inference, packed", "SL128 bs 16", unit="samples/s", conditions=conditions))
+    assert len(asked.inputs) == 4
+    assert outcome.answer.predicted == pytest.approx(networks.sequences_per_batch(Packing(mean=64, at_most=40), 16, 128) / 3e-6)
+
+
+def test_packing_fills_rows_and_keeps_its_bound() -> None:
+    per_batch = networks.sequences_per_batch(Packing(mean=64, at_most=40), 16, 128)
+    assert 16 < per_batch < 16 * 128 / 64
+    assert networks.sequences_per_batch(Packing(mean=64, at_most=4), 16, 128) == pytest.approx(4)
+
+
+def test_packed_rows_of_unknown_lengths_are_left_out(asked: Asked) -> None:
+    assert judge(row("packed BERT-Large inference", "SL384 bs 4")).status == "left out"
+
+
+def test_vit_has_its_parameters(asked: Asked) -> None:
+    judge(row("ViT inference", "bs 4"))
+    assert asked.parameters == 86_567_656  # google/vit-base-patch16-224
+
+
+def test_verdicts_are_asked_batch_by_batch(asked: Asked) -> None:
+    outcome = judge(row("ResNet-50 inference largest batch that fits", "fp32", "fp32", value="16 fits, 32 out of memory", unit=""))
+    assert asked.inputs[0].shape[0] == 32
+    assert [(verdict.what, verdict.measured, verdict.right) for verdict in outcome.answer.verdicts] == [
+        ("bs 16 fp32", True, True),
+        ("bs 32 fp32", False, False),
+    ]
+
+
+def test_a_batch_that_ran_out_of_memory_gives_a_verdict(asked: Asked) -> None:
+    (verdict,) = judge(row("ResNet-50 inference, synthetic data on IPU", "3x224x224 bs 32", "fp32", value="oom")).answer.verdicts
+    assert (verdict.measured, verdict.predicted) == (False, True)
+
+
+def test_eight_bit_floats_are_left_out_and_say_why(asked: Asked) -> None:
+    outcome = judge(row("ResNet-50 inference, host data with overlapped I/O", "3x224x224 bs 2", "fp8"))
+    assert (outcome.status, "8-bit floats" in outcome.reason) == ("left out", True)
+
+
+def test_a_product_on_a_tile_needs_no_platform() -> None:
+    outcome = judge(
+        row(
+            "on-tile matmul ConvPartial1x1 on all 1472 tiles",
+            "[1024,16]x[16,16] per tile",
+            "fp16 in fp16 out",
+            generation="Bow",
+            unit="cycles",
+            value="4425",
+            conditions=replace(CONDITIONS, weight_load_bits="64"),
+        )
+    )
+    assert outcome.answer.predicted == pytest.approx(4 * 1024 + 330, rel=0.01)  # four cycles a position, and the published overhead
+
+
+def test_a_dense_product_runs_in_a_loop(asked: Asked) -> None:
+    conditions = replace(CONDITIONS, loop="10")
+    outcome = judge(row("dense matmul poptorch", "m=k=256 n=64", generation="Bow (inferred)", unit="TFLOPS", conditions=conditions))
+    assert (asked.state.shape, asked.inputs[0].shape, asked.how["machine"]) == ((256, 256), (256, 64), "bow-2000")
+    assert outcome.answer.predicted == pytest.approx(2 * 256 * 256 * 64 * 10 / 5e-6 / 1e12)
+
+
+def test_the_triad_reads_two_arrays_and_writes_one(asked: Asked) -> None:
+    outcome = judge(row("STREAM Triad optimised C++/vendor ops", dtype="fp32", generation="Mk1 GC2", unit="GB/s"))
+    assert outcome.answer.predicted == pytest.approx(3 * 4 * asked.state[0].size / 3e-6 / 1e9)
+    assert asked.state[0].size % 1216 == 0
+
+
+def test_a_stencil_is_cut_by_rows_over_its_ipus(asked: Asked) -> None:
+    outcome = judge(
+        row("3x3 Gaussian blur stencil RGBA, 50 passes", "leaf 30x17", "half4", unit="s", value="0.001", generation="Mk1 GC2", n_ipus=4)
+    )
+    assert (asked.state.shape, str(asked.state.dtype), asked.how["num_ipus"]) == ((20, 30, 4), "float16", 4)
+    assert outcome.answer.predicted == pytest.approx(50 * 3e-6)
+
+
+@pytest.mark.parametrize(("phase", "cycles"), [("sync", 100), ("exchange", 900), ("pre+post rearrange", 300), ("compute", 1700)])
+def test_phases_of_a_stencil(asked: Asked, phase: str, cycles: int) -> None:
+    outcome = judge(row(f"Gaussian blur BSP phase: {phase}", "cheese 30x16 RGBA", "float", unit="cycles", generation="Mk1 GC2"))
+    assert outcome.answer.predicted == cycles
+
+
+def test_phases_of_a_matrix_times_a_vector(asked: Asked) -> None:
+    outcome = judge(row("matrix-vector exchange (avg/tile)", "100x10", "fp32", unit="cycles", generation="Mk2 GC200"))
+    assert outcome.answer.predicted == 900
+
+
+def test_training_is_fed_a_chunk_per_call_or_made_of_one_batch(asked: Asked) -> None:
+    shape = "1x128x128 fp32 images, bs8 x 5 device iterations"
+    fed = judge(row("small CNN train, real host data", shape, "fp32", unit="items/s", generation="Mk2 GC200"))
+    assert asked.inputs[0].shape == (5, 8, 128, 128, 1)
+    assert fed.answer.predicted == pytest.approx(8 * 5 / 5e-6)
+    made = judge(row("small CNN train, synthetic (no host data)", shape, "fp32", unit="items/s", generation="Mk2 GC200"))
+    assert asked.inputs == ()
+    assert made.answer.predicted == pytest.approx(8 * 5 / 3e-6)
+
+
+def test_results_go_to_the_host(asked: Asked) -> None:
+    outcome = judge(row("device-to-host through IPU-Gateway", "8.8 MB outputs", generation="Mk2 GC200", unit="GB/s"))
+    assert outcome.answer.predicted == pytest.approx(8.8e6 / 2e-6 / 1e9)
+
+
+@pytest.mark.parametrize(
+    ("workload", "copies"),
+    [
+        ("MLP 100-20-10 inference, bs 2", 1),
+        ("MLP 100-20-10 SGD training, bs 1", 1),
+        ("MLP 100-20-10 momentum training, bs 1", 2),
+        ("MLP 100-20-10 momentum in loop with gradient accumulation, bs 1", 2),
+    ],
+)
+def test_footprints_leave_code_out(asked: Asked, workload: str, copies: int) -> None:
+    outcome = judge(row(workload, metric="total tile memory", unit="B", generation="IPUModel Mk2 (1472 tiles)"))
+    assert asked.parameters == copies * (100 * 20 + 20 + 20 * 10 + 10)
+    assert outcome.answer.predicted == 420_000 * 1000
+
+
+def test_a_row_that_nothing_expresses_is_left_out_with_a_reason(asked: Asked) -> None:
+    outcome = judge(row("static SpMM PopSparse", "m=k=4096 n=512"))
+    assert (outcome.status, "sparse" in outcome.reason) == ("left out", True)
+    assert judge(row("weather forecast")).reason == "nothing here expresses this workload"
+
+
+def test_an_unknown_machine_is_an_error() -> None:
+    with pytest.raises(RowError, match="'A100' is none of"):
+        machine_of(row("x", generation="A100"))
+
+
+@pytest.mark.parametrize(
+    ("generation", "name"),
+    [("Mk1 GC2", "c2-card"), ("Mk2 GC200", "m2000"), ("Bow", "bow-2000"), ("C600-class Mk2", "c600"), ("C600 (IPU21)", "c600")],
+)
+def test_generations_name_machines(generation: str, name: str) -> None:
+    assert machine_of(row("x", generation=generation)) == name
+
+
+def test_what_a_run_does_not_have_keeps_its_default() -> None:
+    assert options_of(replace(CONDITIONS, partials="-", memory_proportion="-", weight_load_bits="", io_tiles="0")) == PlanOptions()
+    assert options_of(None) == PlanOptions()
+
+
+@pytest.mark.parametrize(("unit", "figure"), [("images/s", 4.0), ("s", 0.5), ("ms", 500.0), ("GB/s", 4e-9), ("TFLOPS", 2e-12 * 2)])
+def test_units(unit: str, figure: float) -> None:
+    assert rate(row("x", unit=unit), 2, 0.5) == pytest.approx(figure)
+
+
+def test_an_unknown_unit_is_an_error() -> None:
+    with pytest.raises(RowError, match="unit 'furlongs'"):
+        rate(row("x", unit="furlongs"), 1, 1)

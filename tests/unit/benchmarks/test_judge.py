@@ -1,0 +1,100 @@
+"""The bar: medians, families, verdicts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.accuracy import main, record, report
+from benchmarks.measured.answer import Answer, Verdict
+from benchmarks.measured.judge import Outcome, Status, summarise
+from tests.unit.benchmarks.test_answers import row
+
+
+def outcome(name: str, ratio: float, *, status: Status = "judged", fits: bool | None = None) -> Outcome:
+    verdicts = () if fits is None else (Verdict(what="bs 1", measured=True, predicted=fits),)
+    return Outcome(row=row("x", id=name), status=status, measured=100.0, answer=Answer(predicted=100 * ratio, verdicts=verdicts))
+
+
+def test_errors_are_gathered_by_family_and_only_of_what_is_judged() -> None:
+    summary = summarise([outcome("AB1", 1.1), outcome("AB2", 0.96), outcome("CD1", 1.02), outcome("AB3", 9.0, status="reported")])
+    first, second = summary.families
+    assert (first.family, second.family) == ("AB", "CD")
+    assert first.mean == pytest.approx(0.03)
+    assert first.median == pytest.approx(0.07)
+    assert first.worst == pytest.approx(0.1)
+    assert summary.median == pytest.approx(0.04)
+
+
+def test_the_bar_is_met_by_small_errors_of_both_signs() -> None:
+    summary = summarise([outcome("AB1", 1.05), outcome("AB2", 0.95), outcome("CD1", 1.0, fits=True)])
+    assert summary.shortfalls == ()
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "says"),
+    [
+        ([outcome("AB1", 1.07), outcome("CD1", 0.93), outcome("CD2", 1.07)], "median absolute error 7.0%"),
+        ([*(outcome(f"AB{i}", 1.0) for i in range(8)), outcome("AB8", 0.7), outcome("AB9", 0.7)], "90th percentile 30.0%"),
+        ([*(outcome(f"AB{i}", 1.0) for i in range(20)), outcome("CD1", 0.87)], "family CD: mean signed error -13.0%"),
+        ([outcome("AB1", 1.0, fits=False)], "AB1, bs 1: does not fit, but it fits"),
+        ([outcome("AB1", float("nan"))], "median absolute error nan"),
+    ],
+)
+def test_each_way_to_miss_the_bar_is_said(outcomes: list[Outcome], says: str) -> None:
+    assert any(sentence.startswith(says) for sentence in summarise(outcomes).shortfalls)
+
+
+def test_a_report_shows_every_row_that_is_not_left_out() -> None:
+    outcomes = [
+        outcome("AB1", 1.25, fits=False),
+        outcome("CD1", 0.5, status="reported"),
+        Outcome(row=row("x", id="EF1"), status="left out", reason="no such thing"),
+    ]
+    text = "\n".join(report(outcomes, summarise(outcomes)))
+    assert "AB1             125         100 images/s      1.250" in text
+    assert "wrongly does not fit" in text
+    assert "not judged" in text
+    assert "EF1                                      no such thing" in text
+
+
+def test_a_record_can_be_read_again() -> None:
+    outcomes = [outcome("AB1", 1.25, fits=False), outcome("CD1", 0.5, status="reported")]
+    found = json.loads(json.dumps(record(outcomes, summarise(outcomes), wall_s=1.26)))
+    assert found["summary"]["wrong_verdicts"] == ["AB1 bs 1"]
+    assert [entry["ratio"] for entry in found["rows"]] == [1.25, 0.5]
+    assert found["summary"]["bar_met"] is False
+
+
+HEADER = "id,generation,n_ipus,workload,shape,dtype,metric,value,unit,source\n"
+ON_TILE = (
+    'AMP1,Bow,1,on-tile matmul ConvPartial1x1,"[512,16]x[16,16] per tile",fp16,cycles,{value},cycles,'
+    "tessellate-ipu notebooks/IPU Peak Flops.ipynb\n"
+)
+
+
+@pytest.mark.parametrize(("value", "status"), [(2377, 0), (3000, 1)])
+def test_the_exit_status_says_whether_the_bar_is_met(tmp_path: Path, capsys: pytest.CaptureFixture[str], value: int, status: int) -> None:
+    rows, written = tmp_path / "rows.csv", tmp_path / "record.json"
+    rows.write_text(HEADER + ON_TILE.format(value=value), encoding="utf-8")
+    assert main(["--rows", str(rows), "--json", str(written)]) == status
+    assert "judged rows                       1" in capsys.readouterr().out
+    assert json.loads(written.read_text(encoding="utf-8"))["summary"]["judged"] == 1
+
+
+def test_rows_of_which_none_is_judged_meet_no_bar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(HEADER + ON_TILE.format(value=1).replace("Bow", "A100"), encoding="utf-8")
+    assert main(["--rows", str(rows)]) == 1
+    assert "AMP1                                     generation 'A100' is none of" in capsys.readouterr().out
+
+
+def test_rows_that_cannot_be_read_end_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.csv"
+    assert main(["--rows", str(rows)]) == 2
+    assert "rows.csv" in capsys.readouterr().err
+    rows.write_text("id,value\n", encoding="utf-8")
+    assert main(["--rows", str(rows)]) == 2
+    assert "no column 'generation'" in capsys.readouterr().err

@@ -1,0 +1,110 @@
+"""Measured rows: what a file must look like, and where the conditions of a run come from."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from benchmarks.measured.rows import CONDITION_COLUMNS, MEASURED_COLUMNS, MEASUREMENTS, conditions_of, read_rows
+
+PUBLISHED = {
+    "id": "RI99",
+    "generation": "C600 (IPU21)",
+    "n_ipus": "1",
+    "workload": "ResNet-50 inference, synthetic data on IPU",
+    "shape": "3x224x224 bs 3",
+    "dtype": "fp16",
+    "metric": "throughput",
+    "value": "6400",
+    "unit": "images/s",
+    "source": "graphcore/PopRT examples/resnet50/README.md (FP8-capable card = C600; IPU synthetic data)",
+}
+
+
+def written(folder: Path, *rows: dict[str, str]) -> Path:
+    path = folder / "rows.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_a_row_without_conditions_gets_those_of_its_source(tmp_path: Path) -> None:
+    (row,) = read_rows(written(tmp_path, PUBLISHED))
+    assert row.conditions is not None
+    assert (row.conditions.partials, row.conditions.io_tiles, row.conditions.host_io) == ("half", "0", "none")
+    assert row.conditions.named_ops == {"input": "uint8"}
+    assert (row.family, row.not_judged) == ("RI", "")
+
+
+def test_a_row_has_the_last_word_on_its_own_conditions(tmp_path: Path) -> None:
+    own = dict.fromkeys(CONDITION_COLUMNS, "") | {"implementation": "library", "partials": "float"}
+    (row,) = read_rows(written(tmp_path, PUBLISHED | own))
+    assert row.conditions is not None
+    assert row.conditions.partials == "float"
+
+
+def test_a_row_of_an_unknown_source_is_shown_but_not_judged(tmp_path: Path) -> None:
+    (row,) = read_rows(written(tmp_path, PUBLISHED | {"source": "a poster"}))
+    assert row.conditions is None
+    assert "conditions" in row.not_judged
+
+
+@pytest.mark.parametrize(
+    ("batch", "wide"), [("bs 16", False), ("bs 128", True), ("bs 12", False)], ids=["known", "batch of its own", "part of another's"]
+)
+def test_a_batch_is_matched_whole(batch: str, wide: bool) -> None:
+    row = PUBLISHED | {"workload": "BERT-Base inference", "shape": f"SL128 {batch}", "source": "graphcore/PopRT benchmarks/*/README.md"}
+    conditions = conditions_of(row)
+    assert conditions is not None
+    assert ("wide" in conditions.named_ops) is wide
+
+
+@pytest.mark.parametrize(("workload", "proportion"), [("Packed BERT-Base inference", "0.4"), ("BERT-Large inference (pack)", "0.15")])
+def test_packed_rows_have_conditions_of_their_own(workload: str, proportion: str) -> None:
+    conditions = conditions_of(PUBLISHED | {"workload": workload, "source": "graphcore/PopRT benchmarks/*/README.md"})
+    assert conditions is not None
+    assert (conditions.memory_proportion, conditions.packed is not None) == (proportion, True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [({"id": ""}, "line 2: id is ''"), ({"n_ipus": "two"}, "n_ipus is 'two': it must be a whole number"), ({"n_ipus": "0"}, "1 or more")],
+)
+def test_a_bad_row_is_named(tmp_path: Path, changed: dict[str, str], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        read_rows(written(tmp_path, PUBLISHED | changed))
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no column 'unit'"):
+        read_rows(written(tmp_path, {name: text for name, text in PUBLISHED.items() if name != "unit"}))
+
+
+def test_two_rows_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="line 3: id is 'RI99'"):
+        read_rows(written(tmp_path, PUBLISHED, PUBLISHED))
+
+
+def test_the_published_rows_state_the_conditions_that_their_sources_have() -> None:
+    with MEASUREMENTS.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 177
+    for line in lines:
+        conditions = conditions_of(line)
+        stated = {column: line[column] for column in CONDITION_COLUMNS}
+        assert stated == (
+            {column: getattr(conditions, column) for column in CONDITION_COLUMNS} if conditions else dict.fromkeys(stated, "")
+        )
+        assert all(line[column] for column in MEASURED_COLUMNS if column not in ("unit", "dtype", "shape")), line["id"]
+
+
+def test_whatever_is_judged_says_where_its_conditions_stand() -> None:
+    judged = [row for row in read_rows(MEASUREMENTS) if not row.not_judged]
+    assert {row.family for row in judged} == {"AMP", "MM", "ST", "RI", "RH", "RM", "PI"}
+    for row in judged:
+        assert row.conditions is not None
+        assert row.conditions.conditions_source, row.id

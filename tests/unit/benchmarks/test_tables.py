@@ -1,0 +1,73 @@
+"""The accuracy page and its plot say what the record says."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.measured.tables import with_tables
+from benchmarks.plot import main, parity
+
+ROOT = Path(__file__).parents[3]
+PAGE = "# Accuracy\n<!-- families -->\nold\n<!-- end -->\nbetween\n<!-- rows -->\n<!-- end -->\nlast\n"
+
+
+def entry(name: str, ratio: float, **more: Any) -> dict[str, Any]:
+    fields = {"id": name, "family": name[:2], "workload": "a < b", "status": "judged", "reason": "", "unit": "s", "verdicts": []}
+    return fields | {"measured": 2000.0, "predicted": 2000 * ratio, "ratio": ratio} | more
+
+
+RECORD: dict[str, Any] = {
+    "commit": "abc",
+    "versions": {"tilestep": "1", "jax": "2"},
+    "summary": {"judged": 2, "median_absolute_error": 0.05, "p90_absolute_error": 0.1, "verdicts": 3, "wrong_verdicts": ["AB1 bs 1"]},
+    "rows": [
+        entry("AB1", 1.1, verdicts=[{"what": "bs 1", "measured": True, "predicted": False}]),
+        entry("AB2", 0.96),
+        entry("CD1", 3.0, status="reported", reason="nobody knows"),
+        entry("EF1", 3.0, status="left out"),
+    ],
+}
+
+
+def test_tables_stand_between_their_markers() -> None:
+    text = with_tables(PAGE, RECORD)
+    assert "old" not in text
+    assert "| AB: AB | 2 | 7.0% | +10.0% | +3.0% |" in text
+    assert "fits or not: 2 of 3 right" in text
+    assert "| AB1 | a < b | 2,200 | 2,000 s | 1.10 | verdict of bs 1 is wrong |" in text
+    assert "nobody knows" in text
+    assert "EF1" not in text
+    assert with_tables(text, RECORD) == text
+
+
+def test_a_page_without_markers_is_refused() -> None:
+    with pytest.raises(ValueError, match="<!-- rows -->"):
+        with_tables(PAGE.replace("<!-- rows -->", ""), RECORD)
+
+
+def test_a_plot_shows_every_judged_row_and_says_its_finding() -> None:
+    drawing = ElementTree.fromstring(parity(RECORD))
+    titles = [title.text or "" for title in drawing.iter("{http://www.w3.org/2000/svg}title")]
+    assert [title.split(":")[0] for title in titles] == ["AB1", "AB2"]
+    assert "Half of 2 published figures are met within 5%" in drawing.get("aria-label", "")
+
+
+def test_a_plot_of_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = tmp_path / "record.json"
+    record.write_text(json.dumps(RECORD | {"rows": []}), encoding="utf-8")
+    assert main(["--record", str(record), "--docs", str(tmp_path)]) == 2
+    assert "no row of the record is judged" in capsys.readouterr().err
+
+
+def test_the_page_is_drawn_from_the_record_that_stands_beside_it() -> None:
+    record = json.loads((ROOT / "benchmarks" / "results" / "accuracy.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    assert with_tables(page, record) == page
+    assert (ROOT / "docs" / "accuracy.svg").read_text(encoding="utf-8") == parity(record)
+    assert re.fullmatch(r"[0-9a-f]{7,}\+?", record["commit"])

@@ -1,0 +1,45 @@
+"""The door of the command line: every command is there, and its exit code is the process's."""
+
+from __future__ import annotations
+
+import pytest
+
+import tilestep
+from tests.processes import run_python
+from tilestep.cli import machines, main, make_parser, run
+
+
+@pytest.mark.parametrize(("arguments", "function"), [(["machines"], machines.run), (["run", "-c", "pass"], run.run)])
+def test_a_command_leads_to_its_function(arguments: list[str], function: object) -> None:
+    assert make_parser().parse_args(arguments).run is function
+
+
+@pytest.mark.parametrize("arguments", [[], ["machine"], ["machines", "--jsn"], ["machines", "a", "b"]])
+def test_wrong_arguments_leave_with_2_and_say_what_there_is(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    out, err = capsys.readouterr()
+    assert (caught.value.code, out) == (2, "")
+    assert err.startswith("usage: tilestep")
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    out = capsys.readouterr().out
+    assert caught.value.code == 0
+    assert "\n    machines " in out
+    assert "\n    run " in out
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"tilestep {tilestep.__version__}\n"
+
+
+def test_a_process_leaves_with_the_code_of_its_command() -> None:
+    done = run_python("-m", "tilestep", "machines", "bow2000")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean 'bow-2000'?" in done.stderr
+    assert "c2-card" in run_python("-m", "tilestep", "machines").stdout

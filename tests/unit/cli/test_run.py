@@ -1,0 +1,332 @@
+"""`tilestep run` is `python` with another platform and a summary."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from tests.processes import ROOT, clean_environ, run_python
+from tilestep.cli import main, make_parser
+from tilestep.cli.run import split_words
+from tilestep.machine import SYNC_PATTERNS
+
+WHO_AM_I = """
+import sys, threading
+main = sys.modules["__main__"]
+print(sys.argv, sys.path[0])
+print(__name__, globals().get("__file__"), __spec__ and __spec__.name, __package__, main.__dict__ is globals(), type(__builtins__).__name__)
+threading.Thread(target=lambda: print("thread done"), daemon=False).start()
+"""
+NOTHING_RAN = "tilestep: nothing ran on bow-2000"
+
+
+def tilestep_run(*words: str, **more: object) -> CompletedProcess[str]:
+    return run_python("-m", "tilestep", "run", *words, **more)  # type: ignore[arg-type]  # passed on
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "script.py").write_text(WHO_AM_I)
+    (tmp_path / "linked.py").symlink_to(tmp_path / "script.py")
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__main__.py").write_text(WHO_AM_I)
+    with zipfile.ZipFile(tmp_path / "app.zip", "w") as archive:
+        archive.writestr("__main__.py", WHO_AM_I)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "__main__.py").write_text(WHO_AM_I)
+    (tmp_path / "package" / "inner.py").write_text(WHO_AM_I)
+    return tmp_path
+
+
+def both(folder: Path, *words: str) -> tuple[CompletedProcess[str], CompletedProcess[str]]:
+    """The same words given to python and to tilestep run, in `folder`."""
+
+    def start(*command: str) -> CompletedProcess[str]:
+        environ = clean_environ(os.environ) | {"PYTHONPATH": str(ROOT / "src") + os.pathsep + os.environ.get("PYTHONPATH", "")}
+        paths = os.pathsep.join(str(Path(entry).resolve()) for entry in environ["PYTHONPATH"].split(os.pathsep) if entry)
+        return subprocess.run(
+            (sys.executable, *command),
+            cwd=folder,
+            env=environ | {"PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return start(*words), start("-m", "tilestep", "run", *words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["script.py", "a", "--json", "x"],
+        ["./linked.py", "--machine", "nope"],
+        ["app", "-m", "b"],
+        ["app/", "-c"],
+        ["app.zip"],
+        ["-m", "package", "--ipus", "0", "c"],
+        ["-m", "package.inner", "-c"],
+        ["-mpackage"],
+        ["-c", WHO_AM_I, "--report", "-h"],
+    ],
+    ids=lambda words: " ".join(word if word != WHO_AM_I else "CODE" for word in words),
+)
+def test_a_program_sees_what_python_shows_it(folder: Path, words: list[str]) -> None:
+    plain, ours = both(folder, *words)
+    assert (plain.returncode, plain.stderr) == (0, "")
+    assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout)
+    assert ours.stderr.startswith(f"\n{NOTHING_RAN}")
+
+
+ENDS = {
+    "exit 3": "import sys; sys.exit(3)",
+    "exit without code": "import sys; print('out'); sys.exit()",
+    "exit with text": "import sys; sys.exit('gave up')",
+    "exception": "def f():\n    raise ValueError('boom')\ntry:\n    f()\nexcept ValueError as error:\n    raise KeyError() from error",
+    "syntax error": "print('never')\nif:",
+    "interrupt": "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time; time.sleep(20)",
+    "own excepthook": "import sys\nsys.excepthook = lambda kind, value, trace: print(kind, trace.tb_lineno, file=sys.stderr)\n1 / 0",
+    "future": "from __future__ import annotations\ndef f(x: missing): ...\nprint(f.__annotations__)",
+    "no future": "def f(x: int): ...\nprint(f.__annotations__)",
+    "closed stdout": "import sys; sys.stdout.close()",
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_program_ends_as_under_python(tmp_path: Path, name: str) -> None:
+    (tmp_path / "ends.py").write_text(ENDS[name])
+    plain, ours = both(tmp_path, "ends.py")
+    assert ours.returncode == (130 if name == "interrupt" else plain.returncode)
+    assert ours.stdout == plain.stdout
+    told, summary, _ = ours.stderr.partition(f"\n{NOTHING_RAN}")
+    assert (told, bool(summary)) == (plain.stderr, True)
+
+
+def test_ctrl_c_from_outside_prints_the_summary_and_gives_130(tmp_path: Path) -> None:
+    script = tmp_path / "sleeps.py"
+    script.write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
+    child = subprocess.Popen(
+        (sys.executable, "-m", "tilestep", "run", str(script)),
+        cwd=ROOT, env=clean_environ(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    _, told = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "KeyboardInterrupt" in told
+    assert NOTHING_RAN in told
+
+
+def test_a_fork_of_the_program_prints_no_summary() -> None:
+    done = tilestep_run("-c", "import os, sys\nif os.fork() == 0: sys.exit(5)\nprint(os.waitstatus_to_exitcode(os.wait()[1]))")
+    assert done.stdout == "5\n"
+    assert done.stderr.count(NOTHING_RAN) == 1
+
+
+TRAINS = """
+import os, sys
+import jax, numpy as np
+print(jax.devices()[0].platform, len(jax.devices()), jax.devices()[0].num_tiles, len(jax.devices("cpu")))
+step = jax.jit(lambda state, x: (state + x, state.sum()), donate_argnums=0)
+state = np.zeros(16, np.float32)
+for _ in range(3):
+    state, total = step(state, np.ones(16, np.float32))
+print(state[0], total)
+if len(sys.argv) > 1:
+    raise RuntimeError(sys.argv[1])
+"""
+
+
+def test_options_choose_the_machine_and_where_the_profile_goes(tmp_path: Path) -> None:
+    document, report = tmp_path / "profile.json", tmp_path / "new" / "report"
+    done = tilestep_run(
+        "--machine", "m2000", "--ipus", "2", "--tiles", "16", "--json", str(document), "--report", str(report), "-c", TRAINS,
+        environ={"JAX_PLATFORMS": "cpu", "JAX_IPU_DEVICE_COUNT": "3"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "ipu 2 16 1\n3.0 32.0\n"
+    assert "emulated on m2000 (2 IPUs of 16 tiles, 1.33 GHz)" in done.stderr
+    profile = json.loads(document.read_text())
+    assert json.loads((report / "profile.json").read_text()) == profile
+    assert (report / "summary.txt").read_text().strip() in done.stderr
+    [step] = [program for program in profile["programs"] if len(program["donated"]) == 1]
+    assert (step["runs"], step["host_bytes_in"], step["first_run_host_bytes_in"]) == (3, 64, 128)
+    assert profile["machine"]["num_ipus"] == 2
+
+
+ON_TWO = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+over = NamedSharding(Mesh(np.array(jax.devices()), "i"), PartitionSpec("i"))
+double = jax.jit(lambda x: 2 * x)
+for _ in range(3):
+    result = double(jax.device_put(np.ones((2, 100_000), np.float32), over))
+print(float(result.sum()))
+"""
+
+
+def test_a_sync_pattern_says_who_waits_at_an_access_to_the_host(tmp_path: Path) -> None:
+    profiles: dict[str, dict[str, Any]] = {}
+    for pattern in ("full", "singlePipeline"):
+        document = tmp_path / f"{pattern}.json"
+        done = tilestep_run("--ipus", "2", "--sync-pattern", pattern, "--json", str(document), "-c", ON_TWO)
+        assert (done.returncode, done.stdout) == (0, "400000.0\n"), done.stderr
+        profiles[pattern] = json.loads(document.read_text())
+    assert [profiles[pattern]["machine"]["sync_pattern"] for pattern in profiles] == ["full", "singlePipeline"]
+    starts = {
+        pattern: [row[1] for row in profile["timeline"]["rows"] if row[3] == "compute" and "lambda" in row[4]]
+        for pattern, profile in profiles.items()
+    }
+    assert [len(set(found)) for found in starts.values()] == [3, 6]  # both at once, or each when it has its part
+    assert profiles["singlePipeline"]["emulated_cycles"] < profiles["full"]["emulated_cycles"]
+
+
+def test_an_exception_keeps_its_traceback_its_exit_code_and_the_summary(tmp_path: Path) -> None:
+    script = tmp_path / "trains.py"
+    script.write_text(TRAINS)
+    done = tilestep_run(str(script), "boom")
+    assert done.returncode == 1
+    told, _, summary = done.stderr.partition("\ntilestep: ")
+    assert told.startswith(f'Traceback (most recent call last):\n  File "{script}", line 11, in <module>\n')
+    assert told.endswith("RuntimeError: boom\n")
+    assert "emulated on bow-2000 (4 IPUs of 1,472 tiles, 1.85 GHz)" in summary
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "SCRIPT, -m MODULE or -c CODE must say what to run\nusage: tilestep run ["),
+        (["-m"], "-m must be followed by what to run"),
+        (["-c"], "-c must be followed by what to run"),
+        (["nowhere.py"], "there is no file 'nowhere.py' in "),
+        (["--"], "SCRIPT, -m MODULE or -c CODE must say what to run"),
+        (["docs"], "directory 'docs' has no __main__.py; name the file to run"),
+        (["-m", "no_such_module.inner"], "there is no module 'no_such_module' in "),
+        (["--machine", "ipu-9000", "-c", "0"], "--machine: "),
+        (
+            ["--json", "nowhere/p.json", "-c", "0"],
+            "--json nowhere/p.json: No such file or directory; name a file in a directory that exists",
+        ),
+        (["--report", "README.md/x", "-c", "0"], "--report README.md/x: Not a directory; name a directory that can be written to"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_are_found_before_anything_runs(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(["run", *words]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("tilestep run: ")
+    assert message in captured.err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--ipus", "0"), ("--ipus", "257"), ("--ipus", "two"), ("--tiles", "0"), ("--tiles", "1.5")])
+def test_numbers_out_of_range_name_the_bound(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["run", option, value, "-c", "0"])
+    assert end.value.code == 2
+    bound = "256" if option == "--ipus" else "100,000"
+    assert f"argument {option}: {value!r} must be a whole number, 1 to {bound}" in capsys.readouterr().err
+
+
+def test_a_sync_pattern_is_one_of_three(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["run", "--sync-pattern", "Full", "-c", "0"])
+    assert end.value.code == 2
+    told = capsys.readouterr().err
+    assert "argument --sync-pattern: invalid choice: 'Full'" in told
+    assert all(pattern in told for pattern in SYNC_PATTERNS)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("TILESTEP_SYNC_PATTERN", "Full"), ("TILESTEP_MACHINE", "nope"), ("JAX_IPU_DEVICE_COUNT", "-1"), ("POPLAR_ENGINE_OPTIONS", "{")],
+)
+def test_bad_variables_are_found_before_anything_runs(
+    variable: str, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert main(["run", "-c", "0"]) == 2
+    assert f"tilestep run: {variable}" in capsys.readouterr().err
+
+
+def test_a_machine_file_is_found_after_the_program_changes_directory(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('inherits = "bow-2000"\n[ipu]\nnum_tiles = 7\n')
+    code = "import os; os.chdir('/'); import jax; print(jax.devices()[0].num_tiles)"
+    _, ours = both(tmp_path, "--machine", "mine.toml", "-c", code)
+    assert (ours.returncode, ours.stdout) == (0, "7\n"), ours.stderr
+
+
+@pytest.mark.parametrize(
+    ("own", "program"),
+    [
+        ([], ["s.py", "-m", "x", "--ipus", "2"]),
+        (["--ipus", "2"], ["-m", "x", "s.py", "--ipus", "3"]),
+        (["--json=a b", "--machine", "-c"], ["-c", "0", "--", "-h"]),
+        (["--report", "d"], ["--", "-s.py", "--json", "f"]),
+        (["--jsn"], ["x"]),
+        ([], ["-mx", "--ipus", "2"]),
+        (["--help"], []),
+    ],
+)
+def test_what_follows_belongs_to_the_program(own: list[str], program: list[str]) -> None:
+    args = make_parser().parse_args(["run", *own, *program])
+    assert split_words(args.words) == (own, program)
+
+
+def test_an_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["run", "--jsn", "x", "s.py"])
+    assert end.value.code == 2
+    assert "tilestep run: error: unrecognized arguments: --jsn" in capsys.readouterr().err
+
+
+def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["run", "--help"])
+    assert end.value.code == 0
+    out = capsys.readouterr().out
+    assert all(
+        option in out
+        for option in ("--machine", "--ipus", "--tiles", "--sync-pattern", "--json", "--report", "-m MODULE", "-c CODE", "SCRIPT")
+    )
+
+
+def test_two_dashes_end_the_options(tmp_path: Path) -> None:
+    (tmp_path / "-odd.py").write_text("import sys; print(sys.argv)")
+    _, ours = both(tmp_path, "--", "-odd.py", "--", "x")
+    assert ours.stdout == "['-odd.py', '--', 'x']\n", ours.stderr
+
+
+LOOP = "import jax, jax.numpy as jnp; print(jax.lax.while_loop(lambda v: v.sum() < 100, lambda v: v * 2, jnp.ones((4, 4))).shape)"
+
+
+def test_a_dry_run_computes_nothing_and_needs_to_be_told_how_often_loops_run() -> None:
+    told = run_python("-m", "tilestep", "run", "--dry-run", "--trip-count", "5", "-c", LOOP)
+    assert (told.returncode, told.stdout) == (0, "(4, 4)\n")
+    assert "run 5 times (trip_count)" in " ".join(told.stderr.split())
+    untold = run_python("-m", "tilestep", "run", "--dry-run", "-c", LOOP)
+    assert (untold.returncode, untold.stdout) == (1, "")
+    assert "a dry run has no data" in " ".join(untold.stderr.split())
+
+
+def test_a_trip_count_without_a_dry_run_is_refused_before_anything_runs() -> None:
+    ended = run_python("-m", "tilestep", "run", "--trip-count", "5", "-c", LOOP)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "goes with --dry-run" in ended.stderr

@@ -1,0 +1,83 @@
+"""The matrix unit: published measurements, sums by hand, and the law that more work never takes less time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.unit.cost.machines import BOW, GC2
+from tilestep.cost.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, amp_nx1, amp_nx1_at_least, matrix_unit, vector_macs
+from tilestep.cost.splits import Ints
+
+ONE = np.array(1)
+UNITS = [
+    matrix_unit(BOW, "half", "half"),
+    matrix_unit(BOW, "half", "float"),
+    matrix_unit(BOW, "float", "float"),
+    matrix_unit(GC2, "half", "half"),
+    matrix_unit(GC2, "float", "float"),
+]
+
+
+def kernel(positions: int, in_blocks: int = 1, out_blocks: int = 1, groups: int = 1, unit: MatrixUnit = UNITS[0]) -> int:
+    return int(amp_1x1(np.array(positions), np.array(in_blocks), np.array(out_blocks), np.array(groups), unit))
+
+
+# [N,16] x [16,16] in half with half results, one block of weights on every tile of a Bow IPU, data on the tile:
+# graphcore-research/tessellate-ipu@3ab241f notebooks/IPU Peak Flops.ipynb (output cell), throughput turned into cycles.
+@pytest.mark.parametrize(
+    ("positions", "measured"),
+    [(16, 402.0), (64, 584.0), (128, 845.3), (512, 2381.3), (768, 3404.0), (1536, 6476.0), (2048, 8525.3)],
+    ids=["AMP01", "AMP03", "AMP04", "AMP06", "AMP07", "AMP09", "AMP10"],
+)
+def test_1x1_kernel_is_within_two_percent_of_measured_cycles(positions: int, measured: float) -> None:
+    assert kernel(positions) == pytest.approx(measured, rel=0.02)
+
+
+def test_1x1_kernel_by_hand() -> None:
+    # 2048 positions: the busiest worker has 342, the least busy 341; 36 + 4 x 339 + 1 - 7 = 1386 bundles when it zeroes.
+    busiest = 6 * (36 + 4 * 339 + 1 - 7)
+    assert kernel(2048) == 50 + 6 * 7 + (12 + 1) + 11 + (19 - 1) + 7 + 64 + busiest == 8521
+
+
+def test_units_follow_the_machine_and_the_partials() -> None:
+    assert [unit.units for unit in UNITS] == [16, 8, 16, 8, 8]
+    assert [unit.position_cycles for unit in UNITS] == [4, 4, 8, 4, 8]
+    assert [unit.load_cycles for unit in UNITS] == [64, 32, 64, 32, 32]
+
+
+def test_rate_of_long_kernels_is_the_machines() -> None:
+    for unit, macs in zip(UNITS[:3], (64, 32, 16), strict=True):
+        positions, blocks = 100_000, 8
+        cycles = kernel(positions, in_blocks=blocks, unit=unit)
+        assert cycles * macs == pytest.approx(positions * blocks * unit.in_channels * unit.units, rel=0.15)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: f"{unit.operands}-{unit.partials}-{unit.units}")
+def test_no_kernel_gets_quicker_when_any_dimension_grows(unit: MatrixUnit) -> None:
+    positions = np.arange(1, 400)
+    for blocks in (1, 2, 5):
+        assert (np.diff(amp_1x1(positions, ONE * blocks, ONE, ONE, unit)) >= 0).all()
+        assert (np.diff(amp_1x1(ONE * 50, positions, ONE * blocks, ONE, unit)) > 0).all()
+        assert (np.diff(amp_1x1(ONE * 50, ONE * blocks, positions, ONE, unit)) > 0).all()
+        assert (np.diff(amp_1x1(ONE * 50, ONE * blocks, ONE, positions, unit)) > 0).all()
+    for length in (1, 2, 7, 30):
+        assert (np.diff(amp_nx1(positions, ONE * length, 3, 9, ONE, ONE, ONE, unit)) >= 0).all()
+        assert (np.diff(amp_nx1(ONE * length, positions, 3, 9, ONE, ONE, ONE, unit)) >= 0).all()
+        taps = [int(amp_nx1(ONE * 10, ONE * length, 3, 3 * width, ONE, ONE, ONE, unit)) for width in range(1, 30)]
+        assert taps == sorted(taps)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: f"{unit.operands}-{unit.partials}-{unit.units}")
+def test_lower_bounds_bound(unit: MatrixUnit) -> None:
+    grid: list[Ints] = [axis.ravel() for axis in np.meshgrid(np.arange(1, 60), [1, 2, 3, 8], [1, 2, 5], [1, 4])]
+    positions, in_blocks, out_blocks, groups = grid
+    exact = amp_1x1(positions, in_blocks, out_blocks, groups, unit)
+    assert (amp_1x1_at_least(positions, groups * in_blocks * out_blocks, unit) <= exact).all()
+    exact = amp_nx1(positions, in_blocks, 3, 9, out_blocks, out_blocks, groups, unit)
+    assert (amp_nx1_at_least(positions * in_blocks, 9 * groups * out_blocks * out_blocks, unit) <= exact).all()
+
+
+def test_vector_dot_products_by_hand() -> None:
+    # 12 outputs on 6 workers: two each; 10 products in vectors of 2: 5 bundles, and 7 to start.
+    assert int(vector_macs(np.array(12), np.array(10), per_vector=2, bundles=1, workers=6)) == 90 + 6 * (51 + 2 * (7 + 5))

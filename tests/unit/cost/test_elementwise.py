@@ -1,0 +1,106 @@
+"""Elementwise passes: sums by hand, fusion, dtypes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.cost.machines import BOW, TOY, array, work
+from tilestep.cost import ELEMENTWISE, StepCost, elementwise_pass, estimate, fallback
+from tilestep.cost.rates import BUNDLES, SOFTWARE_FUNCTION, rate
+from tilestep.program.work import DTYPE_BITS
+
+
+def one(opcode: str, dtype: str, size: int, *, inputs: int = 2) -> StepCost:
+    shape = array(f"{dtype}[{size}]")
+    return elementwise_pass([(opcode, dtype)], size=size, inputs=[shape] * inputs, outputs=[shape], moved_bytes=0, ipu=TOY)
+
+
+def test_add_of_floats_by_hand() -> None:
+    # 4,800 elements on 4 tiles x 6 workers: 200 a worker, 100 vectors; each one bundle to add, one that loads both, one to store.
+    cost = one("add", "f32", 4800)
+    assert cost.compute_cycles == 11 + 6 * (20 + 100 * 3)
+    assert (cost.exchange_cycles, cost.sync_cycles, cost.flops) == (0, 1000, 4800)
+
+
+def test_halves_go_four_at_a_time() -> None:
+    assert one("add", "f16", 4800).compute_cycles == 11 + 6 * (20 + 50 * 3)
+
+
+def test_fused_expression_loads_and_stores_once() -> None:
+    shape = array("f32[4800]")
+    ops = [("multiply", "f32"), ("add", "f32"), ("tanh", "f32")]
+    fused = elementwise_pass(ops, size=4800, inputs=[shape] * 3, outputs=[shape], moved_bytes=0, ipu=TOY)
+    # 300 vectors are loaded, one a bundle; a bundle closes each turn of the loop.
+    assert fused.compute_cycles == 11 + 6 * (20 + 100 * (1 + 1 + 12) + 300 + 100 + 100)
+    assert fused.flops == 3 * 4800
+    apart = one("multiply", "f32", 4800).cycles + one("add", "f32", 4800).cycles + one("tanh", "f32", 4800, inputs=1).cycles
+    assert fused.cycles < apart
+
+
+def test_operands_that_move_are_exchanged_first() -> None:
+    shape = array("f32[4800]")
+    cost = elementwise_pass([("add", "f32")], size=4800, inputs=[shape] * 2, outputs=[shape], moved_bytes=19_200, ipu=TOY)
+    assert (cost.exchange_bytes, cost.exchange_cycles, cost.sync_cycles) == (4800, 1200, 1100)
+    assert cost.temporary_tile_bytes == 4800
+
+
+def test_a_small_operand_is_sent_to_all_tiles_but_no_more_than_a_tile_needs() -> None:
+    full = array("f32[40,100]")
+    row = elementwise_pass([("add", "f32")], size=4000, inputs=[full, array("f32[100]")], outputs=[full], moved_bytes=0, ipu=TOY)
+    assert row.exchange_bytes == 400
+    long = elementwise_pass([("add", "f32")], size=4000, inputs=[full, array("f32[3000]")], outputs=[full], moved_bytes=0, ipu=TOY)
+    assert long.exchange_bytes == 4000
+    scalar = elementwise_pass([("add", "f32")], size=4000, inputs=[full, array("f32[]")], outputs=[full], moved_bytes=0, ipu=TOY)
+    assert scalar.exchange_bytes == 4
+
+
+def test_no_elements_are_no_superstep() -> None:
+    assert one("add", "f32", 0).cycles == 0
+
+
+@pytest.mark.parametrize(
+    ("slow", "quick"), [("f64", "f32"), ("s64", "s32"), ("bf16", "f16"), ("c64", "f32"), ("c128", "c64"), ("s8", "s32")]
+)
+def test_dtypes_without_instructions_take_longer(slow: str, quick: str) -> None:
+    assert one("multiply", slow, 4800).compute_cycles > one("multiply", quick, 4800).compute_cycles
+
+
+def test_what_was_assumed_is_said() -> None:
+    assert one("add", "f32", 8).assumptions == ()
+    assert any("f64 is emulated" in sentence for sentence in one("add", "f64", 8).assumptions)
+    assert any("bf16 is converted" in sentence for sentence in one("add", "bf16", 8).assumptions)
+    assert any(str(SOFTWARE_FUNCTION) in sentence for sentence in one("sine", "f32", 8).assumptions)
+
+
+def test_every_operation_has_a_rate_for_every_dtype() -> None:
+    assert set(BUNDLES) == ELEMENTWISE
+    for opcode in ELEMENTWISE:
+        for dtype in DTYPE_BITS:
+            price = rate(opcode, dtype)
+            assert price.bundles >= 0
+            assert price.elements >= 1
+
+
+def test_an_unknown_operation_does_not_fuse() -> None:
+    with pytest.raises(KeyError, match="frobnicate"):
+        elementwise_pass([("frobnicate", "f32")], size=8, inputs=[], outputs=[], moved_bytes=0, ipu=TOY)
+
+
+def test_compare_is_priced_in_the_dtype_that_it_reads() -> None:
+    wide = estimate(work("compare", "f64[1000] f64[1000]", "pred[1000]"), BOW)
+    narrow = estimate(work("compare", "f32[1000] f32[1000]", "pred[1000]"), BOW)
+    assert wide.compute_cycles > narrow.compute_cycles
+
+
+def test_map_applies_its_body() -> None:
+    cost = estimate(work("map", "f32[4800] f32[4800]", "f32[4800]", body="add"), TOY)
+    assert cost.compute_cycles == one("add", "f32", 4800).compute_cycles
+
+
+def test_fallback_is_marked_and_moves_everything() -> None:
+    cost = fallback(work("custom-call:mystery", "f32[400]", "f32[400]"), TOY)
+    assert cost.fallback
+    assert cost.exchange_bytes == 800
+    assert cost.compute_cycles == 11 + 6 * (20 + 17)
+    assert "'custom-call:mystery' has no estimator" in cost.assumptions[0]
+    assert estimate(work("custom-call:mystery", "f32[400]", "f32[400]"), TOY) == cost

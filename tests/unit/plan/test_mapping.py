@@ -1,0 +1,66 @@
+"""Where values lie, and what loops keep in place."""
+
+from __future__ import annotations
+
+from tests.golden.texts import hlo_text, module_text
+from tilestep.cost import ELEMENTWISE
+from tilestep.plan.counters import without_counters
+from tilestep.plan.fuse import fuse
+from tilestep.plan.mapping import ANYWHERE, Leaf, place_pass, settled
+from tilestep.program import ArrayShape, Computation, parse_hlo
+from tilestep.program.cleanup import clean
+
+FULL, ROW = ArrayShape("f32", (8, 4)), ArrayShape("f32", (4,))
+
+
+def loop_body(name: str) -> Computation:
+    """The body of the one loop of a stored module, cleaned."""
+    module = clean(parse_hlo(hlo_text(name)))
+    (loop,) = [i for i in module.entry.instructions if i.opcode == "while"]
+    return module.computations[loop.called("body")[0]]
+
+
+def test_a_pass_runs_where_its_first_operand_lies_and_others_move_there() -> None:
+    placed = place_pass("p", [(Leaf(0, "a"), FULL), (Leaf(1, "b"), FULL), (Leaf(2, ANYWHERE), FULL), (Leaf(3, "c"), ROW)], 32, frozenset())
+    assert (placed.home, placed.moved_bytes) == ("a", 128)
+
+
+def test_a_pass_comes_to_the_result_of_a_product() -> None:
+    placed = place_pass("p", [(Leaf(0, "a"), FULL), (Leaf(1, "dot"), FULL)], 32, frozenset({"dot"}))
+    assert (placed.home, placed.moved_bytes) == ("dot", 128)
+
+
+def test_a_pass_over_arguments_is_a_home_of_its_own_and_moves_nothing() -> None:
+    placed = place_pass("p", [(Leaf(0, ANYWHERE), FULL), (Leaf(1, ANYWHERE), FULL)], 32, frozenset())
+    assert (placed.home, placed.moved_bytes) == ("p", 0)
+
+
+def test_a_training_loop_keeps_its_weights_and_batch_in_place() -> None:
+    body = loop_body("train_loop")
+    kept = settled(body, fuse(body, elementwise=ELEMENTWISE).fusible)
+    assert kept == set(range(6))  # counter, b1, w1, w2, x, y
+
+
+def test_a_hidden_state_that_goes_through_a_product_does_not_stay_in_place() -> None:
+    body = loop_body("scan")
+    kept = settled(body, fuse(body, elementwise=ELEMENTWISE).fusible)
+    assert kept == {0, 2, 3}  # counter, outputs written in place, inputs; not the state at 1
+
+
+def test_a_counter_that_only_counts_goes_and_one_that_is_read_stays() -> None:
+    loop, scan = loop_body("train_loop"), loop_body("scan")
+    assert len(without_counters(loop, ELEMENTWISE).instructions) < len(loop.instructions)
+    assert without_counters(scan, ELEMENTWISE) == scan
+
+
+def test_a_sum_over_trips_is_no_counter() -> None:
+    text = """
+  %t = (s32[], s32[]) parameter(0)
+  %i = s32[] get-tuple-element(%t), index=0
+  %s = s32[] get-tuple-element(%t), index=1
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %sum = s32[] add(%s, %i)
+  ROOT %r = (s32[], s32[]) tuple(%next, %sum)"""
+    body = parse_hlo(module_text(text)).entry
+    assert without_counters(body, ELEMENTWISE) == body

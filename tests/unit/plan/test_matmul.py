@@ -1,0 +1,208 @@
+"""The matmul planner: never worse than brute force, operands that stay, memory, dtypes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tests.unit.cost.machines import BOW, GC2, TOY, tiles, work
+from tilestep.cost.splits import Cuts, useful_splits
+from tilestep.machine.spec import IpuSpec
+from tilestep.options import PlanOptions
+from tilestep.plan import matmul, partition
+from tilestep.plan.matmul import Matmul, matmul_of, matmul_plan, plan_dot
+
+HALF = PlanOptions(partials_type="half")
+DTYPES = ("f32", "f16", "bf16", "s32", "c64")
+
+
+def dense(rows: int, inner: int, columns: int, dtype: str = "f32", *, groups: int = 1, resident: bool = True) -> Matmul:
+    """[groups, rows, inner] x [groups, inner, columns], weights on the right."""
+    return Matmul(groups=groups, rows=rows, inner=inner, columns=columns, left=dtype, right=dtype, result=dtype, right_resident=resident)
+
+
+def every_cut(
+    sizes: Sequence[int],
+    limit: int,
+    *,
+    tried: Mapping[int, Sequence[int]] | None = None,
+    even: int | None = None,
+    greedy: int | None = None,
+) -> Cuts:
+    """All tuples of splits whose product is at most `limit`, useful or not; an even number may leave one part empty."""
+    del tried, even, greedy
+    rows = [row for row in product(*(range(1, min(size + size % 2, limit) + 1) for size in sizes)) if np.prod(row) <= limit]
+    splits = tuple(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+    parts = tuple(-(-size // split) for size, split in zip(sizes, splits, strict=True))
+    return Cuts(splits=splits, parts=parts, tiles=np.prod(splits, axis=0))
+
+
+@pytest.fixture
+def brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search without pruning: every split is evaluated."""
+
+    def no_bound(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(matmul, "cuts", every_cut)
+    monkeypatch.setattr(matmul, "amp_1x1_at_least", no_bound)
+    monkeypatch.setattr(partition, "_PROBES", 1 << 30)
+
+
+def problems() -> list[Matmul]:
+    chosen = random.Random(0)
+    sizes = (1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 50, 64, 100, 129, 300)
+    return [
+        Matmul(
+            groups=chosen.choice((1, 1, 2, 3, 6)),
+            rows=chosen.choice(sizes),
+            inner=chosen.choice(sizes),
+            columns=chosen.choice(sizes),
+            left=dtype,
+            right=dtype,
+            result=dtype,
+            left_resident=chosen.random() < 0.4,
+            right_resident=chosen.random() < 0.4,
+        )
+        for _ in range(8)
+        for dtype in DTYPES
+    ]
+
+
+@pytest.mark.parametrize("ipu", [TOY, tiles(13)], ids=["4 tiles", "13 tiles"])
+def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, request: pytest.FixtureRequest) -> None:
+    pruned = {problem: matmul_plan.__wrapped__(problem, ipu) for problem in problems()}
+    request.getfixturevalue("brute_force")
+    for problem, plan in pruned.items():
+        assert plan.cost.cycles == matmul_plan.__wrapped__(problem, ipu).cost.cycles, problem
+
+
+def test_useful_splits_reach_every_largest_part() -> None:
+    for size in (1, 2, 3, 15, 16, 24, 100, 997):
+        for limit in (1, 4, 13, 1472):
+            parts = {-(-size // split) for split in range(1, min(size, limit) + 1)}
+            found = useful_splits(size, limit)
+            assert {-(-size // split) for split in found} == parts
+            assert len(found) == len(parts)
+
+
+def test_a_product_of_scalars_takes_one_tile() -> None:
+    assert matmul_plan(dense(1, 1, 1), BOW).tiles == 1
+
+
+def test_small_products_take_few_tiles_and_large_ones_nearly_all() -> None:
+    assert matmul_plan(dense(8, 8, 8), BOW).tiles <= 64
+    assert matmul_plan(dense(4096, 4096, 1024, "f16"), BOW).tiles > 0.95 * 1472
+
+
+def test_operands_that_stay_are_not_sent_where_one_tile_uses_them() -> None:
+    # One row: no tile shares its weights with another, so only the row and the partial sums move.
+    stays = matmul_plan(dense(1, 2048, 2048), BOW).cost
+    moves = matmul_plan(dense(1, 2048, 2048, resident=False), BOW).cost
+    assert stays.exchange_bytes < 2048 * 4
+    assert moves.exchange_bytes > 2048 * 2048 * 4 / 1472
+    assert moves.cycles > stays.cycles
+
+
+def test_either_operand_may_be_the_weights() -> None:
+    problem = dense(40, 500, 2000)
+    assert matmul_plan(problem, BOW).cost == matmul_plan(problem.swapped, BOW).cost
+    assert problem.swapped.swapped == problem
+
+
+def test_products_of_halves_are_summed_in_floats_by_default() -> None:
+    problem = dense(4096, 4096, 1024, "f16")
+    floats, halves = matmul_plan(problem, BOW).cost, matmul_plan(problem, BOW, HALF).cost
+    assert 1.5 < floats.compute_cycles / halves.compute_cycles < 2.1
+    assert floats.flops == halves.flops == 2 * 4096 * 4096 * 1024
+
+
+def test_what_moves_fits_into_the_memory_for_temporary_data() -> None:
+    for problem in (dense(4096, 4096, 4096), dense(50_000, 768, 30_000, "f16"), dense(2048, 2048, 2048, "bf16")):
+        for ipu in (BOW, GC2):
+            plan = matmul_plan(problem, ipu)
+            assert plan.cost.temporary_tile_bytes <= 0.6 * ipu.tile.sram_bytes
+    assert plan.serial_passes > 1
+
+
+def test_integers_are_multiplied_on_the_vector_unit() -> None:
+    whole, real = matmul_plan(dense(500, 500, 500, "s32"), BOW), matmul_plan(dense(500, 500, 500), BOW)
+    assert (whole.method, real.method) == ("vector unit", "matrix unit")
+    assert whole.cost.compute_cycles > 10 * real.cost.compute_cycles
+
+
+@pytest.mark.parametrize(
+    ("slower", "quicker"), [("f32", "f16"), ("bf16", "f32"), ("f64", "f32"), ("c64", "f32"), ("c128", "c64"), ("s64", "s32")]
+)
+def test_dtypes_by_speed(slower: str, quicker: str) -> None:
+    assert (
+        matmul_plan(dense(300, 300, 300, slower), BOW).cost.compute_cycles
+        > matmul_plan(dense(300, 300, 300, quicker), BOW).cost.compute_cycles
+    )
+
+
+def test_conversions_are_stated() -> None:
+    assert any("bf16 is converted" in sentence for sentence in matmul_plan(dense(30, 30, 30, "bf16"), BOW).cost.assumptions)
+    assert matmul_plan(dense(30, 30, 30), BOW).cost.assumptions == ()
+
+
+def test_supersteps_by_hand() -> None:
+    # One tile: bring the operands (exchange, sync), multiply; nothing to add up.
+    cost = matmul_plan(dense(16, 8, 16, resident=False), tiles(1, TOY)).cost
+    assert cost.sync_cycles == 2 * 1000 + 100
+    assert cost.exchange_bytes == (16 * 8 + 8 * 16) * 4
+    # Matrix unit: worker of three positions 46 bundles and 26 to zero, 14 cycles because they do not tie; see test_amp.py.
+    regrouped = 587 + 451  # 16 x 16 floats leave in groups of 16 channels, are read in groups of 8: 0.4404 x 1024 B, rounded up
+    assert cost.compute_cycles == 50 + (12 + 1) + 11 + (19 - 1) + 7 + 64 + 6 * (46 + 2 + 8 * 3) + regrouped
+
+
+def test_dot_is_read_from_its_attributes() -> None:
+    job = work(
+        "dot",
+        "f16[7,5,11,3] f16[7,13,11,2]",
+        "f32[7,5,3,13,2]",
+        resident=(False, True),
+        lhs_batch_dims="{0}",
+        rhs_batch_dims="{0}",
+        lhs_contracting_dims="{2}",
+        rhs_contracting_dims="{2}",
+    )
+    assert matmul_of(job) == Matmul(
+        groups=7, rows=15, inner=11, columns=26, left="f16", right="f16", result="f32", left_resident=False, right_resident=True
+    )
+    assert plan_dot(job, BOW).flops == 2 * 7 * 15 * 11 * 26
+
+
+def test_vectors_and_scalars_are_products_too() -> None:
+    inner = work("dot", "f32[50] f32[50]", "f32[]", lhs_contracting_dims="{0}", rhs_contracting_dims="{0}")
+    outer = work("dot", "f32[50] f32[60]", "f32[50,60]")
+    assert plan_dot(inner, BOW).flops == 100
+    assert plan_dot(outer, BOW).flops == 2 * 50 * 60
+
+
+def test_each_row_of_a_ragged_dot_uses_one_group() -> None:
+    job = work(
+        "ragged-dot",
+        "f32[90,16] f32[4,16,24] s32[4]",
+        "f32[90,24]",
+        lhs_contracting_dims="{1}",
+        rhs_contracting_dims="{1}",
+        rhs_group_dims="{0}",
+    )
+    assert plan_dot(job, BOW).flops == 2 * 90 * 16 * 24
+
+
+def test_empty_products_cost_nothing() -> None:
+    job = work("dot", "f32[0,5] f32[5,3]", "f32[0,3]", lhs_contracting_dims="{1}", rhs_contracting_dims="{0}")
+    assert plan_dot(job, BOW).cycles == 0
+    job = work("dot", "f32[2,0] f32[0,3]", "f32[2,3]", lhs_contracting_dims="{1}", rhs_contracting_dims="{0}")
+    assert plan_dot(job, BOW).cycles == 0
+
+
+def test_mk1_has_half_the_rate() -> None:
+    problem = dense(2048, 2048, 2048, "f16")
+    assert matmul_plan(problem, GC2, HALF).cost.compute_cycles > 1.5 * matmul_plan(problem, BOW, HALF).cost.compute_cycles

@@ -1,0 +1,151 @@
+"""The reader of XLA's text form: what it finds, and what it says when it does not understand."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.golden.texts import hlo_text, module_text
+from tilestep.errors import HloError
+from tilestep.program import ArrayShape, parse_hlo
+
+
+def instruction(line: str, *, before: str = ""):
+    """One parsed instruction, the root of an entry of its own."""
+    return parse_hlo(module_text(f"{before}\n  ROOT %r = {line}")).entry.root
+
+
+def test_a_module_has_its_computations_entry_and_parameters_in_order() -> None:
+    module = parse_hlo(hlo_text("mlp_train_step"))
+    assert module.name == "jit_mlp_step"
+    assert [parameter.op_name for parameter in module.entry.parameters] == ["params['b1']", "params['w1']", "params['w2']", "x", "y"]
+    assert module.entry.root.opcode == "tuple"
+    assert module.entry.by_name["dot_general.5"].operands == ("x.1", "params__w1__.1")
+    assert {"region_0.2", module.entry.name} < set(module.computations)
+
+
+def test_donated_arguments_are_read_from_the_header() -> None:
+    module = parse_hlo(hlo_text("mlp_train_step"))
+    assert dict(module.input_output_aliases) == {0: 0, 1: 1, 2: 2}
+
+
+def test_the_alias_of_a_single_result_and_a_buffer_donor_are_read() -> None:
+    head = (
+        "HloModule m, input_output_alias={ {}: (1, {}, must-alias) }, buffer_donor={ (0, {}) }, "
+        "entry_computation_layout={(f32[2]{0}, f32[2]{0:S(5)})->f32[2]{0}}, replica_count=2, num_partitions=4"
+    )
+    module = parse_hlo(module_text("  %a = f32[2]{0} parameter(0)\n  ROOT %b = f32[2]{0} parameter(1)", head=head))
+    assert dict(module.input_output_aliases) == {0: 1}
+    assert module.buffer_donors == (0,)
+    assert (module.num_replicas, module.num_partitions) == (2, 4)
+    assert module.argument_spaces == (0, 5)
+    assert module.result_spaces == (0,)
+
+
+def test_an_array_has_dtype_dimensions_and_layout() -> None:
+    (leaf,) = instruction("bf16[2,<=3,4]{0,2,1:T(8,128)S(1)} iota(), iota_dimension=0").leaves
+    assert leaf == ArrayShape("bf16", (2, 3, 4), (0, 2, 1))
+
+
+def test_tuples_nest_to_any_depth_and_say_where_an_element_lies() -> None:
+    found = instruction(
+        '(s32[], (f32[2]{0}, token[]), /*index=2*/(), pred[3]{0}) custom-call(%p), custom_call_target="x"',
+        before="  %p = f32[] parameter(0)",
+    )
+    assert [str(leaf) for leaf in found.leaves] == ["s32[]", "f32[2]", "token[]", "pred[3]"]
+    assert [found.shape.span(index) for index in range(4)] == [(0, 1), (1, 3), (3, 3), (3, 4)]
+    assert found.shape.leaf((1, 1)) == 2
+    assert str(found.shape) == "(s32[], (f32[2], token[]), (), pred[3])"
+
+
+def test_attributes_are_split_at_commas_outside_of_brackets_and_strings() -> None:
+    found = instruction(
+        'f32[2]{0} custom-call(%p), custom_call_target="a, b=\\"{\\"", slice={[0:1], [0:8]}, replica_groups=[4,2]<=[2,4]T(1,0), '
+        'frontend_attributes={tilestep.site="3",other="{x}, y=1"}, metadata={op_type="t" op_name="jit(f)/s[\\\'a\\\']" source_line=3}, '
+        'backend_config={"known_trip_count":{"n":"12"},"s":"}"}',
+        before="  %p = f32[] parameter(0)",
+    )
+    assert dict(found.attributes) == {
+        "custom_call_target": 'a, b="{"',
+        "slice": "{[0:1], [0:8]}",
+        "replica_groups": "[4,2]<=[2,4]T(1,0)",
+        "frontend_attributes": '{tilestep.site="3",other="{x}, y=1"}',
+        "backend_config": '{"known_trip_count":{"n":"12"},"s":"}"}',
+    }
+    assert found.op_name == "jit(f)/s['a']"
+    assert found.frontend("tilestep.site") == "3"
+    assert found.frontend("other") == "{x}, y=1"
+    assert found.frontend("absent") is None
+    assert found.trip_count == 12
+
+
+def test_a_mesh_keeps_its_device_ids() -> None:
+    found = instruction(
+        "f32[2]{0} all-reduce(%p), channel_id=1, replica_groups=mesh['a'=2,'b'=2], device_ids=(0,2,1,3) {'b'}, to_apply=%main",
+        before="  %p = f32[2]{0} parameter(0)",
+    )
+    assert found.attributes["replica_groups"] == "mesh['a'=2,'b'=2], device_ids=(0,2,1,3) {'b'}"
+    assert found.calls == ("main",)
+
+
+def test_literals_may_hold_brackets_and_commas() -> None:
+    assert instruction("c64[2]{0} constant({(1, 2), (3, -inf)})").literal == "{(1, 2), (3, -inf)}"
+    assert instruction('s32[2,1]{1,0} constant({ {1}, {2} }), metadata={op_name="c"}').op_name == "c"
+
+
+def test_a_name_outside_of_ascii_is_read_from_its_octal_escapes() -> None:
+    assert instruction('f32[] parameter(0), metadata={op_name="gr\\303\\266\\303\\237e"}').op_name == "größe"
+
+
+def test_called_computations_are_found_by_role() -> None:
+    module = parse_hlo(hlo_text("while_data"))
+    loops = [i for computation in module.computations.values() for i in computation.instructions if i.opcode == "while"]
+    (loop,) = loops
+    assert loop.trip_count is None
+    assert loop.frontend("tilestep.site") == "0"
+    assert module.computations[loop.called("condition")[0]].root.leaves[0].dtype == "pred"
+    assert module.computations[loop.called("body")[0]].root.opcode == "tuple"
+    (branch,) = [i for computation in module.computations.values() for i in computation.instructions if i.opcode == "conditional"]
+    assert len(branch.called("branch_computations")) == 2
+
+
+def test_tables_of_source_locations_are_skipped() -> None:
+    text = module_text('  ROOT %r = f32[] constant(1), metadata={op_name="c" stack_frame_id=1}')
+    tables = (
+        'FileNames\n1 "a.py"\n\nFunctionNames\n1 "<module>"\n\nFileLocations\n1 {file_name_id=1 line=3}\n\nStackFrames\n1 {parent=1}\n\n'
+    )
+    with_tables = text.replace("\n\n", f"\n\n{tables}", 1)
+    assert with_tables != text
+    assert parse_hlo(with_tables).entry.root.op_name == "c"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("module @jit_f {}", r"line 1: the text of a module starts with 'HloModule'"),
+        ("HloModule m\n", r"no ENTRY computation"),
+        ("HloModule m\n\nENTRY %main () -> f32[] {\n  ROOT %r = f32[] constant(1)\n", r"computation 'main' has no closing"),
+        (module_text("  ROOT %r = f32[] constant(1) extra"), r"line 4: expected ', key=value', found ' extra'"),
+        (module_text("  what is this"), r"line 4: not an instruction"),
+        (module_text("  ROOT %r = q7[2]{0} iota()"), r"line 4: dtype 'q7' is unknown"),
+        (module_text("  ROOT %r = f32[2 iota()"), r"line 4: 'f32\[2' is no shape"),
+        (module_text("  ROOT %r = f32[] constant(1"), r"line 4: '\(' is never closed"),
+        (module_text("  ROOT %r = f32[] parameter(x)"), r"line 4: a parameter needs a number, found 'x'"),
+        (module_text("  ROOT %r = f32[] custom-call(), to_apply=%gone"), r"line 4: 'r' calls 'gone', which the module does not have"),
+    ],
+)
+def test_text_that_is_not_understood_is_an_error_that_names_the_line(text: str, message: str) -> None:
+    with pytest.raises(HloError, match=message):
+        parse_hlo(text)
+
+
+def test_reading_takes_tens_of_microseconds_a_line_at_most() -> None:
+    body = "\n".join(
+        f'  %a{k} = f32[8,128,256]{{2,1,0}} add(%p, %p), metadata={{op_name="jit(step)/jvp()/add" stack_frame_id={k}}}' for k in range(4000)
+    )
+    text = module_text(f"  %p = f32[8,128,256]{{2,1,0}} parameter(0)\n{body}\n  ROOT %r = f32[] constant(0)")
+    start = time.process_time()
+    module = parse_hlo(text)
+    assert len(module.entry.instructions) == 4002
+    assert time.process_time() - start < 0.4  # 0.04 s on the machine where it was written

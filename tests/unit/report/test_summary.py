@@ -1,0 +1,201 @@
+"""The summary leads with what to do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from tests.unit.sim.toy import Host, program, superstep
+from tilestep.plan.steps import Program
+from tilestep.report import Profile, findings, profile_between
+
+
+def profile_of(host: Host) -> Profile:
+    return profile_between(host.system, host.start, host.system.mark())
+
+
+def told(host: Host) -> dict[str, str]:
+    """Findings by kind, the first of each."""
+    found: dict[str, str] = {}
+    for finding in findings(profile_of(host)):
+        found.setdefault(finding.kind, finding.text)
+    return found
+
+
+def sized(called: Program, peak_bytes: int) -> Program:
+    memory = replace(called.memory, peak_bytes=peak_bytes, largest=(("weights", peak_bytes // 2), ("code", 10)))
+    return replace(called, memory=memory)
+
+
+def test_loads_that_dominate_come_with_the_way_out() -> None:
+    host = Host()
+    f, g = program(superstep(5), name="f"), program(superstep(5), name="g")
+    for _ in range(4):
+        host.run(f)
+        host.run(g)
+    assert re.fullmatch(
+        r"8 program loads took 9\d % of emulated time: an IPU keeps one program and switching reloads\. Most loads: f \(4\), g \(4\)\. "
+        r"Run short functions on cpu \(jax\.jit\(\.\.\., backend='cpu'\)\) or put them into the same jitted function\.",
+        told(host)["loads"],
+    )
+
+
+def test_many_programs_that_load_once_are_told_apart_from_switching() -> None:
+    host = Host()
+    for index in range(6):
+        host.run(program(superstep(5), name=f"op{index}"))
+    assert "Each function is a program of its own: run short functions on cpu" in told(host)["loads"]
+
+
+def test_the_one_load_of_a_short_program_is_explained() -> None:
+    host = Host()
+    host.run(program(superstep(5)))
+    assert told(host)["loads"].endswith("a program is loaded once and pays for it by running often; f ran once.")
+
+
+def test_loads_that_do_not_matter_are_not_mentioned() -> None:
+    host = Host()
+    host.run(program(superstep(100_000)))
+    assert "loads" not in told(host)
+
+
+def test_a_state_that_goes_round_should_be_donated() -> None:
+    host = Host()
+    step = program(superstep(5), name="step", takes=(2048,), gives=(2048,))
+    state = host.put(2048)
+    for _ in range(3):
+        [state] = host.run(step, state)
+    assert told(host)["donation"] == (
+        "step streams a0 u8[2048] in at every call (2.00 KiB each time) though it is its own earlier result: "
+        "donate it (donate_argnums) and it stays on the IPU."
+    )
+
+
+def test_weights_that_stream_at_each_call_can_stay() -> None:
+    host = Host()
+    predict = program(superstep(5), name="predict", takes=(2048, 1024, 8), gives=(4,))
+    weights, biases = host.put(2048), host.put(1024)
+    for _ in range(3):
+        host.run(predict, weights, biases, host.put(8))
+    assert told(host)["donation"] == (
+        "predict streams a0 u8[2048], a1 u8[1024] in at every call (3.00 KiB each time) with the same values: "
+        "return them unchanged and donate them, and they stay on the IPU."
+    )
+
+
+def test_donated_and_fresh_arguments_are_left_alone() -> None:
+    host = Host()
+    step = program(superstep(5), name="step", takes=(64, 8), gives=(64,), donates={0: 0})
+    state = host.put(64)
+    for _ in range(3):
+        [state] = host.run(step, state, host.put(8))
+    assert "donation" not in told(host)
+
+
+def test_the_limiting_family_of_the_slowest_program_is_named() -> None:
+    host = Host()
+    host.run(program(superstep(10), name="short"))
+    host.run(
+        program(
+            superstep(100, 700, 200, name="dot.3", family="matmul"),
+            superstep(10, 5, 10, name="add", family="elementwise"),
+            name="long",
+        )
+    )
+    text = told(host)["limit"]
+    assert re.match(
+        r"The supersteps of long, the slowest program, take \d+ % of emulated time; 98 % of that is matmul, limited by exchange \(70 %\)",
+        text,
+    )
+    assert text.endswith("Largest: dot.3 from jit(f)/dot.3 (98 %).")
+
+
+def test_sync_bound_operations_are_too_small() -> None:
+    host = Host()
+    host.run(program(superstep(1, 1, 200)))
+    assert "limited by sync (99 %): its operations are too small" in told(host)["limit"]
+
+
+def test_tiles_near_full_and_over_come_first() -> None:
+    host = Host()
+    host.run(sized(program(superstep(5), name="near"), 860))
+    host.run(sized(program(superstep(5), name="over"), 1200))
+    host.run(sized(program(superstep(5), name="half"), 500))
+    first, second, *_ = findings(profile_of(host))
+    assert first.text.startswith(
+        "program over does not fit: it needs 120 % of a tile (1.17 KiB of 1000 B), and ran only because running out of memory was "
+        "allowed. Largest: weights 600 B, code 10 B. Try more IPUs"
+    )
+    assert second.text == "program near nearly fills its tiles: 86 % of a tile (860 B of 1000 B). Largest: weights 430 B, code 10 B."
+    assert "half" not in first.text + second.text
+
+
+def test_a_full_group_is_named() -> None:
+    host = Host()
+    for name in ("f", "g"):
+        host.run(program(superstep(1), name=name, resident_bytes=900), group=("pipeline", 1))
+    assert any(
+        finding.text.startswith("program group 'pipeline' on IPU 0 nearly fills its tiles: 92 %") for finding in findings(profile_of(host))
+    )
+
+
+def test_a_machine_that_waits_for_its_host_is_told() -> None:
+    host = Host()
+    short = program(superstep(1))
+    for _ in range(100):
+        host.run(short)
+    assert "IPU 0, the busiest, waits 8" in told(host)["idle"]
+
+
+def test_fallbacks_are_found_and_listed() -> None:
+    host = Host()
+    host.run(replace(program(superstep(5)), fallback_ops=("cholesky",)))
+    assert told(host)["fallback"] == "1 operation without an estimator of its own, priced roughly: cholesky."
+    assert "- Priced roughly, without an estimator of its own (~): cholesky." in profile_of(host).summary()
+
+
+def busy_host() -> Host:
+    host = Host(2)
+    names = ("jit_train_step_with_a_very_long_name_that_goes_on", "jit_evaluate", "jit_[red]brackets[/red]")
+    for index, name in enumerate(names):
+        steps = [
+            superstep(10**6 * (index + 1), 10**5, 10**4, name=f"{family}.{k}", family=family) for k in range(4) for family in ("dot", "add")
+        ]
+        called = program(*steps, name=name, takes=(123_456,), gives=(1234,))
+        for _ in range(index + 1):
+            host.run(called, host.put(123_456))
+    return host
+
+
+def test_the_summary_reads_well_at_100_columns() -> None:
+    text = profile_of(busy_host()).summary()
+    lines = text.splitlines()
+    assert all(len(line) <= 100 for line in lines)
+    assert lines[0].startswith("tilestep: ")
+    assert lines[0].endswith(" s emulated on toy (2 IPUs of 4 tiles, 0.001 GHz), 6 program runs")
+    assert lines[2] == "What to do"
+    titles = ["What to do", "Time of IPU 0, the busiest", "Programs", "Largest supersteps", "Assumptions and fallbacks"]
+    assert [line for line in lines if line in titles] == titles
+    assert "…" in text  # the long name gives way
+    figures = next(line for line in lines if line.startswith("  jit_train"))
+    assert "121 KiB" in figures  # the figures do not
+    assert "1.21 KiB" in figures
+    assert "jit_[red]brackets[/red]" in text  # names are not markup
+    assert "\x1b" not in text
+    assert not text.endswith("\n")
+
+
+def test_wide_and_colored_for_a_terminal() -> None:
+    profile = profile_of(busy_host())
+    assert "jit_train_step_with_a_very_long_name_that_goes_on" in profile.summary(width=200)
+    assert "\x1b[1m" in profile.summary(color=True)
+
+
+def test_many_programs_are_cut_short_but_counted() -> None:
+    host = Host()
+    for index in range(20):
+        host.run(program(superstep(100 + index), name=f"op{index}"))
+    text = profile_of(host).summary()
+    assert "and 8 more programs" in text
+    assert "  op19 " in text
+    assert "  op0 " not in text

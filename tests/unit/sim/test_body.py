@@ -1,0 +1,129 @@
+"""The cost of a tree of supersteps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.sim.toy import collective, machine, program, superstep
+from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Node, Sequence
+from tilestep.sim.body import BodyCost, BodyCycles, Calls, body_cost
+from tilestep.sim.resources import gateway_of, link_of
+
+
+def cost(*nodes: Node, num_ipus: int = 1) -> BodyCost:
+    return body_cost(program(*nodes, num_ipus=num_ipus), machine(num_ipus), tuple(range(num_ipus)))
+
+
+def loop(*nodes: Node, trips: int | None = None, site: int | None = None) -> Loop:
+    return Loop(name="while", scope="", body=Sequence(nodes=nodes), trips=trips, site=site)
+
+
+def branch(*arms: Node, site: int | None = None) -> Branch:
+    return Branch(name="cond", scope="", arms=tuple(Sequence(nodes=(arm,)) for arm in arms), site=site)
+
+
+NOTHING = Counts()
+
+
+def test_kinds_of_supersteps_are_added() -> None:
+    assert cost(superstep(1, 2, 3), superstep(10, 20, 30)).cycles(NOTHING) == BodyCycles(compute=11, exchange=22, sync=33)
+
+
+def test_static_loops_multiply() -> None:
+    assert cost(loop(superstep(1), loop(superstep(5), trips=4), trips=3)).cycles(NOTHING).compute == 3 * (1 + 4 * 5)
+
+
+def test_a_loop_of_no_trips_costs_nothing() -> None:
+    assert cost(loop(superstep(1), trips=0)).cycles(NOTHING).total == 0
+
+
+def test_a_counted_loop_costs_its_count_which_nothing_multiplies() -> None:
+    tree = cost(loop(loop(superstep(5), site=0), superstep(1), trips=3))
+    assert tree.cycles(Counts(times={(0, 0): 7})).compute == 7 * 5 + 3
+
+
+def test_a_static_loop_inside_a_counted_one_multiplies_the_count() -> None:
+    assert cost(loop(loop(superstep(5), trips=2), site=0)).cycles(Counts(times={(0, 0): 7})).compute == 7 * 2 * 5
+
+
+def test_a_counted_branch_costs_each_arm_as_often_as_it_was_taken() -> None:
+    tree = cost(loop(branch(superstep(5), superstep(50), site=1), trips=10))
+    assert tree.cycles(Counts(times={(1, 0): 8, (1, 1): 2})).compute == 8 * 5 + 2 * 50
+
+
+def test_a_branch_that_is_not_counted_takes_its_dearest_arm() -> None:
+    tree = cost(loop(branch(superstep(5), superstep(30, 20), superstep(49)), trips=2))
+    assert tree.cycles(NOTHING) == BodyCycles(compute=60, exchange=40)
+
+
+def test_what_is_counted_inside_an_arm_counts_whichever_arm_is_dearest() -> None:
+    tree = cost(branch(superstep(100), loop(superstep(7), site=3)))
+    assert tree.cycles(Counts(times={(3, 0): 2})).compute == 100 + 14
+
+
+def test_a_loop_neither_static_nor_counted_runs_once() -> None:
+    assert cost(loop(superstep(9))).cycles(NOTHING).compute == 9
+
+
+def test_a_branch_without_arms_costs_nothing() -> None:
+    assert cost(branch()).cycles(NOTHING).total == 0
+
+
+def test_a_host_call_is_a_transfer_each_way() -> None:
+    assert cost(HostCall(name="callback", scope="", bytes_to_host=30, bytes_from_host=8)).fixed.host_call == 30 + 5 + 8 + 5
+
+
+def test_an_outfeed_is_one_transfer() -> None:
+    assert cost(HostCall(name="outfeed", scope="", bytes_to_host=30, bytes_from_host=0)).fixed.host_call == 30 + 5
+
+
+def test_a_host_call_without_bytes_still_takes_a_latency() -> None:
+    assert cost(HostCall(name="callback", scope="", bytes_to_host=0, bytes_from_host=0)).fixed.host_call == 5
+
+
+def test_ipus_of_one_machine_share_its_host_link_in_a_host_call() -> None:
+    call = HostCall(name="callback", scope="", bytes_to_host=30, bytes_from_host=0)
+    assert cost(call, num_ipus=4).fixed.host_call == 2 * 30 + 5  # two IPUs to a host link
+
+
+def test_a_collective_is_link_time_and_sync() -> None:
+    tree = cost(loop(collective("all-reduce", 1000), trips=3), num_ipus=2)
+    assert tree.fixed == BodyCycles(collective=300, sync=72)
+    assert tree.collective
+    assert tree.traffic(NOTHING) == {link_of(0, 1): 300, link_of(1, 0): 300}
+
+
+def test_gateways_are_busy_as_often_as_the_collective_runs() -> None:
+    tree = cost(loop(collective("all-reduce", 1000), trips=2), loop(collective("all-reduce", 1000), site=0), num_ipus=8)
+    traffic = tree.traffic(Counts(times={(0, 0): 3}))
+    assert [traffic[gateway_of(index)] for index in range(4)] == [5 * 250] * 4
+
+
+def test_host_calls_say_what_they_need_of_whom() -> None:
+    callback = HostCall(name="callback", scope="", bytes_to_host=30, bytes_from_host=8)
+    offload = HostCall(name="slice", scope="", bytes_to_host=0, bytes_from_host=40, in_memory=True)
+    body = program(loop(callback, trips=2), loop(offload, site=0))
+    with_memory = replace(machine(1), host=replace(machine(1).host, streaming_memory_bytes=1000, streaming_memory_bytes_per_second=4e6))
+    found = body_cost(body, with_memory, (0,)).calls(Counts(times={(0, 0): 3}))
+    assert found == Calls(waits=2 * 10 + 3 * 5, to_host=60, from_host=16, memory=3 * 10)
+    without = body_cost(body, machine(1), (0,)).calls(Counts(times={(0, 0): 3}))
+    assert without == Calls(waits=2 * 10 + 3 * 5, to_host=60, from_host=16 + 3 * 40)  # pinned_host is the host's memory
+
+
+def test_streaming_memory_is_shared_by_the_ipus_of_a_machine() -> None:
+    offload = HostCall(name="slice", scope="", bytes_to_host=0, bytes_from_host=40, in_memory=True)
+    with_memory = replace(machine(2), host=replace(machine(2).host, streaming_memory_bytes=1000, streaming_memory_bytes_per_second=4e6))
+    assert body_cost(program(offload, num_ipus=2), with_memory, (0, 1)).fixed.host_call == 5 + 2 * 10
+
+
+@pytest.mark.parametrize(("times", "message"), [({}, "site 4, arm 0 has no count"), ({(4, 0): -1}, "site 4, arm 0 was counted -1 times")])
+def test_a_missing_or_negative_count_is_refused(times: dict[tuple[int, int], int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cost(loop(superstep(1), site=4)).cycles(Counts(times=times))
+
+
+def test_every_leaf_is_listed_with_how_often_it_runs() -> None:
+    tree = cost(loop(superstep(1, name="inner"), trips=3), loop(superstep(1, name="counted"), site=2))
+    assert [(use.leaf.name, use.times, use.site) for use in tree.uses] == [("inner", 3, None), ("counted", 1, (2, 0))]

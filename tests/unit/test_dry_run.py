@@ -1,0 +1,115 @@
+"""Programs without values: same emulated time and memory as with them, on any size of model."""
+
+from __future__ import annotations
+
+import pytest
+
+import tilestep
+from tests.unit.test_profiling import lines
+
+IPU = 'import jax, numpy as np, tilestep\nimport jax.numpy as jnp\njax.config.update("jax_default_device", jax.devices("ipu")[0])\n'
+
+
+def test_time_and_memory_are_those_of_the_run_with_values() -> None:
+    out = lines(
+        IPU
+        + """
+import contextlib
+def train():
+    step = jax.jit(lambda w, x: (w - 0.1 * jax.grad(lambda w: (jnp.tanh(x @ w) ** 2).mean())(w), w.sum()), donate_argnums=0)
+    w = jax.random.normal(jax.random.key(0), (256, 64))
+    for _ in range(3): w, s = step(w, np.ones((32, 256), np.float32))
+    return w.block_until_ready()
+profiles = []
+for mode in (contextlib.nullcontext(), tilestep.dry_run()):
+    with tilestep.profile() as p, mode: w = train()
+    profiles.append(p)
+wet, dry = profiles
+peaks = [[program.peak_tile_bytes for program in p.programs] for p in profiles]
+print(w.shape, w.dtype, wet.emulated_cycles == dry.emulated_cycles, peaks[0] == peaks[1])
+"""
+    )
+    assert out == ["(256, 64) float32 True True"]
+
+
+def test_a_model_of_terabytes_needs_no_memory_and_is_told_not_to_fit() -> None:
+    out = lines(
+        IPU
+        + """
+with tilestep.profile() as p, tilestep.dry_run():
+    w = jnp.ones((1_000_000, 500_000))
+    (w + 1).block_until_ready()
+print(w.nbytes, "does not fit" in p.summary())
+"""
+    )
+    assert out == ["2000000000000 True"]
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("np.asarray(jnp.ones(3))", "computes no values, but the program reads one: float32[3]"),
+        ("float(jnp.ones(()))", "reads one: float32[]"),
+        ("real + jnp.ones(3)", "made before dry_run() began"),
+        ("jax.lax.while_loop(lambda v: v < 3, lambda v: v + 1, jnp.ones(()))", "<string>"),
+    ],
+)
+def test_what_needs_a_value_is_an_error_that_says_so(code: str, says: str) -> None:
+    out = lines(f"{IPU}\nreal = jnp.ones(3)\nwith tilestep.dry_run():\n  try: {code}\n  except jax.errors.JaxRuntimeError as e: print(e)")
+    assert says in " ".join(out)
+
+
+def test_values_of_a_dry_run_are_refused_outside() -> None:
+    out = lines(IPU + "with tilestep.dry_run(): x = jnp.ones(3)\ntry: x + 1\nexcept jax.errors.JaxRuntimeError as e: print(e)")
+    assert "argument 'x' comes from a dry run" in out[0]
+
+
+def test_zeros_and_a_trip_count_can_be_asked_for() -> None:
+    out = lines(
+        IPU
+        + """
+loop = jax.jit(lambda x: jax.lax.while_loop(lambda v: v < 3, lambda v: v + 1, x))
+cycles = []
+for n in (1, 2, 11):
+    with tilestep.profile() as p, tilestep.dry_run("zeros", trip_count=n): print(loop(np.float32(1)), end=" ")
+    cycles.append(p.programs[0].cycles.compute)
+print(cycles[2] - cycles[1] == 9 * (cycles[1] - cycles[0]) > 0, any("trip_count" in a for a in p.assumptions))
+"""
+    )
+    assert out == ["0.0 0.0 0.0 True True"]
+
+
+def test_a_function_that_was_compiled_dry_computes_values_afterwards() -> None:
+    out = lines(
+        IPU
+        + """
+f = jax.jit(lambda x: x * 2 + 1)
+with tilestep.dry_run(): f(np.ones(3, np.float32))
+print(f(np.ones(3, np.float32)))
+"""
+    )
+    assert out == ["[3. 3. 3.]"]
+
+
+def test_sharded_programs_run_dry_and_keep_their_shardings() -> None:
+    out = lines(
+        IPU
+        + """
+mesh = jax.sharding.Mesh(np.array(jax.devices("ipu")), ("x",))
+rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+f = jax.jit(lambda a: (a @ a.T, a.sum()))
+shardings = []
+import contextlib
+for mode in (tilestep.dry_run(), contextlib.nullcontext()):
+    jax.clear_caches()
+    with mode: shardings.append([b.sharding for b in f(jax.device_put(np.ones((8, 8), np.float32), rows))])
+print(shardings[0] == shardings[1], shardings[0][0].spec)
+"""
+    )
+    assert out[0].startswith("True ")
+
+
+@pytest.mark.parametrize(("arguments", "says"), [({"values": "ones"}, "'error' or 'zeros'"), ({"trip_count": -1}, "0 or more")])
+def test_bad_arguments_are_refused_before_anything_runs(arguments: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says), tilestep.dry_run(**arguments):  # type: ignore[arg-type]  # bad on purpose
+        raise AssertionError("it ran")

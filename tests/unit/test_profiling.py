@@ -1,0 +1,142 @@
+"""`tilestep.profile()` over the real platform, each case in a process of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.processes import run_python
+
+
+def lines(code: str, **environ: str) -> list[str]:
+    """Lines that a program prints; it must end well and say nothing on stderr."""
+    ended = run_python("-W", "error", "-W", "ignore:backend and device argument", "-c", code, environ=environ)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout.splitlines()
+
+
+def test_a_block_in_which_no_ipu_works_has_an_empty_profile() -> None:
+    out = lines("""
+import tilestep, jax
+with tilestep.profile() as before: pass
+with tilestep.profile() as on_cpu: jax.numpy.ones(3) + 1
+for p in (before, on_cpu): print(p.emulated_s, p.programs, p.timeline)
+print(p.summary())
+""")
+    assert out[:2] == ["0.0 () ()"] * 2
+    assert "nothing ran" in out[2]
+
+
+def test_profiles_nest_and_each_covers_its_own_block() -> None:
+    out = lines("""
+import tilestep, jax
+import numpy as np
+f, g = (jax.jit(h, backend="ipu") for h in (lambda x: x + 1, lambda x: x * 2))
+x = np.ones(4, np.float32)
+f(x)
+with tilestep.profile() as outer:
+    f(x)
+    with tilestep.profile() as inner: g(x)
+    f(x)
+print([(p.runs, p.loads) for p in outer.programs], [(p.runs, p.loads) for p in inner.programs])
+print(outer.emulated_s > inner.emulated_s > 0, len(outer.timeline) > len(inner.timeline) > 0)
+""")
+    assert out == ["[(2, 1), (1, 1)] [(1, 1)]", "True True"]  # f was loaded before the block, g took its place
+
+
+def test_a_profile_is_complete_only_when_its_block_has_ended_also_by_an_exception() -> None:
+    out = lines("""
+import tilestep, jax
+import numpy as np
+try:
+    with tilestep.profile() as p:
+        jax.jit(lambda x: x + 1, backend="ipu")(np.ones(4, np.float32))
+        try: p.emulated_s
+        except RuntimeError as error: print(error)
+        raise KeyError("mine")
+except KeyError as error: print(error, len(p.programs))
+""")
+    assert out == ["a profile is complete when its block has ended; read it after the `with`", "'mine' 1"]
+
+
+def test_a_directory_gets_the_profile_as_json_and_text(tmp_path: Path) -> None:
+    code = f"""
+import tilestep, jax
+import numpy as np
+with tilestep.profile({str(tmp_path / "new")!r}) as p: jax.jit(lambda x: x + 1, backend="ipu")(np.ones(4, np.float32))
+print(p.emulated_s)
+"""
+    (seconds,) = lines(code)
+    assert json.loads((tmp_path / "new/profile.json").read_text())["emulated_s"] == float(seconds)
+    assert "tilestep:" in (tmp_path / "new/summary.txt").read_text()
+
+
+def test_a_directory_that_cannot_be_made_is_an_error_before_the_block_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ended = run_python("-c", f"import tilestep\nwith tilestep.profile({str(tmp_path / 'file/below')!r}): print('ran')")
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert "NotADirectoryError" in ended.stderr
+
+
+def test_auto_report_writes_the_profile_of_the_whole_process(tmp_path: Path) -> None:
+    options = json.dumps({"autoReport.all": "true", "autoReport.directory": str(tmp_path)})
+    lines(
+        "import jax, numpy as np; jax.jit(lambda x: x + 1, backend='ipu')(np.ones(4, np.float32))",
+        POPLAR_ENGINE_OPTIONS=options,
+    )
+    (program,) = json.loads((tmp_path / "profile.json").read_text())["programs"]
+    assert (program["runs"], program["loads"], program["host_bytes_in"]) == (1, 1, 16)
+
+
+def test_a_program_that_does_not_fit_is_refused_with_the_largest_tensors_named() -> None:
+    out = lines("""
+import jax, numpy as np
+try: jax.jit(lambda weights: weights + 1, backend="ipu")(np.zeros((20000, 20000), np.float32))
+except jax.errors.JaxRuntimeError as error: print(error)
+""")
+    # 400,000,000 floats over 1,472 tiles: 271,740 on the fullest, 1,086,960 bytes, rounded up from 1,086,956.5
+    assert out[0].startswith("RESOURCE_EXHAUSTED: TileMemoryError: tile 0 needs 1,168,878 B")
+    assert "largest: weights 1,086,957 B, code and stacks 81,920 B" in out[1]
+
+
+def test_out_of_memory_can_be_allowed_and_is_then_reported() -> None:
+    code = """
+import jax, numpy as np, tilestep
+with tilestep.profile() as p: jax.jit(lambda x: x + 1, backend="ipu")(np.zeros((20000, 20000), np.float32))
+print(p.programs[0].peak_tile_bytes, "does not fit" in p.summary())
+"""
+    assert lines(code, POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory":"true"}') == ["1168878 True"]
+
+
+@pytest.mark.parametrize("option", ["jax_ipu_model_num_tiles", "jax_ipu_device_count"])
+def test_a_setting_changed_too_late_is_an_error_until_the_backends_are_cleared(option: str) -> None:
+    out = lines(f"""
+import jax, jax.extend, numpy as np, tilestep
+x = jax.device_put(1.0, jax.devices("ipu")[0])
+jax.config.update({option!r}, 8)
+try: x + 1
+except jax.errors.JaxRuntimeError as error: print("changed after JAX had started" in str(error))
+jax.extend.backend.clear_backends()
+first = jax.devices("ipu")[0]
+print(first.num_tiles, len(jax.devices("ipu")), jax.device_put(2.0, first) + 1, x)
+""")
+    assert out[0] == "True"
+    assert out[1] == ("8 4 3.0 1.0" if option.endswith("tiles") else "1472 8 3.0 1.0")
+
+
+def test_the_same_program_takes_the_same_emulated_time_in_every_process() -> None:
+    code = """
+import jax, numpy as np, tilestep
+step = jax.jit(lambda w, x: (w + x.sum(), jax.lax.while_loop(lambda v: v < 50, lambda v: v * 2, x[0])), backend="ipu", donate_argnums=0)
+with tilestep.profile() as p:
+    w = np.zeros(64, np.float32)
+    for k in range(5): w, y = step(w, np.full(8, k + 1, np.float32))
+    np.asarray(w)
+print(p.emulated_cycles, p.timeline)
+"""
+    first, second = lines(code), lines(code, MALLOC_ARENA_MAX="1")
+    assert first == second
+    assert "jit__lambda" in first[0]

@@ -1,0 +1,304 @@
+"""Settings: what each option and variable does, what is refused, and when."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import pytest
+
+from tests.processes import ROOT, run_python
+from tilestep import settings
+from tilestep.errors import SettingsError
+from tilestep.machine import load_machine
+from tilestep.machine.fields import QUANTITIES
+from tilestep.settings import define_jax_options, read_settings
+
+OPTIONS = ("jax_ipu_use_model", "jax_ipu_model_num_tiles", "jax_ipu_device_count", "jax_ipu_visible_devices")
+
+
+@pytest.fixture(autouse=True)
+def fresh_options(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Options as in a new process, without this one's variables, and put back afterwards."""
+    define_jax_options()
+    for variable in [name for name in os.environ if name.startswith(("JAX_IPU_", "TILESTEP_", "POPLAR_"))]:
+        monkeypatch.delenv(variable)
+    given = [option._given for option in settings._OPTIONS]
+    for option in settings._OPTIONS:
+        option._given = settings._UNSET
+    yield
+    for option, value in zip(settings._OPTIONS, given, strict=True):
+        option._given = value
+
+
+def engine(**options: object) -> dict[str, str]:
+    return {"POPLAR_ENGINE_OPTIONS": json.dumps({key.replace("_", ".", 1): value for key, value in options.items()})}
+
+
+def test_nothing_set_is_four_bow_ipus() -> None:
+    found = read_settings({})
+    assert found.machine == load_machine("bow-2000")
+    assert found.hardware_ids == (0, 1, 2, 3)
+    assert not found.allow_out_of_memory
+    assert found.report_directory is None
+
+
+def test_jax_shows_the_defaults() -> None:
+    assert [getattr(jax.config, name) for name in OPTIONS] == [True, None, None, None]
+
+
+def test_the_machine_is_chosen_by_name_or_file(tmp_path: Path) -> None:
+    assert read_settings({"TILESTEP_MACHINE": "c600"}).machine.name == "c600"
+    (tmp_path / "mine.toml").write_text('inherits = "c600"\nnum_ipus = 2\n', encoding="utf-8")
+    found = read_settings({"TILESTEP_MACHINE": str(tmp_path / "mine.toml")})
+    assert (found.machine.name, found.hardware_ids) == ("mine", (0, 1))
+
+
+def test_an_unknown_machine_names_the_variable_and_the_nearest() -> None:
+    with pytest.raises(SettingsError, match=r"TILESTEP_MACHINE: no machine is called 'bow2000' \(did you mean 'bow-2000'\?\)"):
+        read_settings({"TILESTEP_MACHINE": "bow2000"})
+
+
+def test_a_device_count_beyond_the_machine_is_several_of_it() -> None:
+    found = read_settings({"JAX_IPU_DEVICE_COUNT": "8"})
+    assert (found.machine.num_ipus, found.machine.num_machines, found.hardware_ids) == (8, 2, tuple(range(8)))
+    assert read_settings({"JAX_IPU_DEVICE_COUNT": "1"}).hardware_ids == (0,)
+
+
+@pytest.mark.parametrize("more", [{}, {"JAX_IPU_DEVICE_COUNT": "8"}, {"JAX_IPU_VISIBLE_DEVICES": "1,6"}])
+def test_a_sync_pattern_goes_before_the_machine_s_own(more: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('inherits = "bow-2000"\nsync_pattern = "replicaAndLadder"\n', encoding="utf-8")
+    environ = {"TILESTEP_MACHINE": str(tmp_path / "mine.toml"), **more}
+    assert read_settings(environ).machine.sync_pattern == "replicaAndLadder"
+    assert read_settings({**environ, "TILESTEP_SYNC_PATTERN": "singlePipeline"}).machine.sync_pattern == "singlePipeline"
+
+
+@pytest.mark.parametrize("text", ["Full", "single", "ReplicaAndLadder"])
+def test_an_unknown_sync_pattern_names_those_there_are(text: str) -> None:
+    with pytest.raises(
+        SettingsError, match=rf"TILESTEP_SYNC_PATTERN is '{text}': it must be one of full, singlePipeline, replicaAndLadder"
+    ):
+        read_settings({"TILESTEP_SYNC_PATTERN": text})
+
+
+def test_visible_devices_go_before_the_count_and_keep_their_numbers() -> None:
+    found = read_settings({"JAX_IPU_VISIBLE_DEVICES": "0,2,3", "JAX_IPU_DEVICE_COUNT": "8"})
+    assert found.hardware_ids == (0, 2, 3)
+    assert found.machine.num_ipus == 4
+    assert read_settings({"JAX_IPU_VISIBLE_DEVICES": " 3 , 1 "}).hardware_ids == (3, 1)
+
+
+def test_visible_devices_beyond_the_machine_are_on_several_of_it() -> None:
+    found = read_settings({"JAX_IPU_VISIBLE_DEVICES": "1,6"})
+    assert (found.hardware_ids, found.machine.num_ipus) == ((1, 6), 7)
+
+
+def test_a_count_of_tiles_also_allows_to_run_out_of_memory() -> None:
+    found = read_settings({"JAX_IPU_MODEL_NUM_TILES": "8"})
+    assert (found.machine.ipu.num_tiles, found.allow_out_of_memory) == (8, True)
+
+
+@pytest.mark.parametrize(
+    "variable", [name.upper() for name in OPTIONS] + ["TILESTEP_MACHINE", "TILESTEP_SYNC_PATTERN", "POPLAR_ENGINE_OPTIONS"]
+)
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_variable_is_an_unset_one(variable: str, empty: str) -> None:
+    assert read_settings({variable: empty}) == read_settings({})
+
+
+@pytest.mark.parametrize("text", ["yes", "true", "t", "1", "on", "TRUE", "On"])
+def test_accepted_forms_of_true(text: str) -> None:
+    assert read_settings({"JAX_IPU_USE_MODEL": text}) == read_settings({})
+
+
+@pytest.mark.parametrize("text", ["no", "false", "f", "0", "off", "FALSE", "Off"])
+def test_to_ask_for_hardware_is_an_error_that_says_there_is_none(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"jax_ipu_use_model is false, but no runtime for IPU hardware exists"):
+        read_settings({"JAX_IPU_USE_MODEL": text})
+
+
+BAD_VALUES = [
+    ("jax_ipu_use_model", "maybe", r"one of yes/true/t/1/on or no/false/f/0/off"),
+    ("jax_ipu_model_num_tiles", "abc", r"a whole number, 1 to 100,000"),
+    ("jax_ipu_model_num_tiles", "0", r"a whole number, 1 to 100,000"),
+    ("jax_ipu_model_num_tiles", "1.5", r"a whole number, 1 to 100,000"),
+    ("jax_ipu_device_count", "-1", r"a whole number, 1 to 256"),
+    ("jax_ipu_device_count", "257", r"a whole number, 1 to 256"),
+    ("jax_ipu_visible_devices", "0,x", r"different numbers of IPUs, each 0 to 255"),
+    ("jax_ipu_visible_devices", "0,0", r"different numbers of IPUs"),
+    ("jax_ipu_visible_devices", "0,,1", r"different numbers of IPUs"),
+    ("jax_ipu_visible_devices", "256", r"different numbers of IPUs, each 0 to 255"),
+    ("jax_ipu_visible_devices", "-1", r"different numbers of IPUs"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "allowed"), BAD_VALUES)
+def test_a_bad_variable_is_reported_when_the_settings_are_read(name: str, value: str, allowed: str) -> None:
+    with pytest.raises(SettingsError, match=rf"{name.upper()} is '{value}': it must be {allowed}"):
+        read_settings({name.upper(): value})
+
+
+@pytest.mark.parametrize(("name", "value", "allowed"), BAD_VALUES)
+def test_a_bad_option_is_refused_at_once_and_changes_nothing(name: str, value: str, allowed: str) -> None:
+    before = getattr(jax.config, name)
+    with pytest.raises(ValueError, match=rf"{name} is '{value}': it must be {allowed}"):
+        jax.config.update(name, value)
+    assert getattr(jax.config, name) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("jax_ipu_use_model", 2),
+        ("jax_ipu_use_model", None),
+        ("jax_ipu_model_num_tiles", True),
+        ("jax_ipu_device_count", 2.0),
+        ("jax_ipu_visible_devices", 3),
+    ],
+)
+def test_an_option_of_another_type_is_refused_at_once(name: str, value: object) -> None:
+    with pytest.raises(SettingsError, match=rf"{name} is {value!r}: it must be"):
+        jax.config.update(name, value)
+
+
+def test_an_option_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAX_IPU_MODEL_NUM_TILES", "16")
+    monkeypatch.setenv("JAX_IPU_DEVICE_COUNT", "3")
+    monkeypatch.setenv("JAX_IPU_VISIBLE_DEVICES", "1,2")
+    assert (jax.config.jax_ipu_model_num_tiles, jax.config.jax_ipu_device_count, jax.config.jax_ipu_visible_devices) == (16, 3, "1,2")
+    jax.config.update("jax_ipu_model_num_tiles", 8)
+    jax.config.update("jax_ipu_device_count", 2)
+    jax.config.update("jax_ipu_visible_devices", "")
+    assert (jax.config.jax_ipu_model_num_tiles, jax.config.jax_ipu_device_count, jax.config.jax_ipu_visible_devices) == (8, 2, None)
+    found = read_settings()
+    assert (found.machine.ipu.num_tiles, found.hardware_ids) == (8, (0, 1))
+
+
+def test_an_option_of_none_takes_the_machines_own_whatever_the_environment_says() -> None:
+    jax.config.update("jax_ipu_model_num_tiles", None)
+    found = read_settings({"JAX_IPU_MODEL_NUM_TILES": "16"})
+    assert (found.machine.ipu.num_tiles, found.allow_out_of_memory) == (1472, False)
+
+
+def test_an_option_hides_a_bad_variable() -> None:
+    jax.config.update("jax_ipu_model_num_tiles", 8)
+    assert read_settings({"JAX_IPU_MODEL_NUM_TILES": "abc"}).machine.ipu.num_tiles == 8
+
+
+def test_use_model_may_be_switched_off_and_on_again_before_ipu_is_used() -> None:
+    jax.config.update("jax_ipu_use_model", False)
+    with pytest.raises(SettingsError, match="no runtime for IPU hardware"):
+        read_settings({})
+    jax.config.update("jax_ipu_use_model", True)
+    assert read_settings({}) == read_settings({"JAX_IPU_USE_MODEL": "true"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("JAX_IPU_MODEL_TILES", "JAX_IPU_MODEL_NUM_TILES"),
+        ("JAX_IPU_DEVICES", "JAX_IPU_DEVICE_COUNT"),
+        ("JAX_IPU_USE_MODLE", "JAX_IPU_USE_MODEL"),
+    ],
+)
+def test_an_unknown_variable_warns_with_the_nearest(variable: str, nearest: str) -> None:
+    with pytest.warns(UserWarning, match=rf"{variable} does nothing; the nearest that exists is {nearest}$"):
+        read_settings({variable: "4"})
+
+
+def test_variables_of_others_do_not_warn() -> None:
+    read_settings({"JAX_PLATFORMS": "cpu", "JAX_IPUTILS": "1", "IPU": "2"})
+
+
+@pytest.mark.parametrize("value", ["true", True])
+def test_engine_options_turn_reports_and_out_of_memory_on(value: object) -> None:
+    assert read_settings(engine(autoReport_all=value)).report_directory == Path()
+    assert read_settings(engine(debug_allowOutOfMemory=value)).allow_out_of_memory
+    assert not read_settings(engine(autoReport_all=value)).allow_out_of_memory
+
+
+@pytest.mark.parametrize("value", ["false", False])
+def test_engine_options_turn_reports_and_out_of_memory_off(value: object) -> None:
+    assert read_settings(engine(autoReport_all=value, autoReport_directory="out")).report_directory is None
+    assert not read_settings(engine(debug_allowOutOfMemory=value)).allow_out_of_memory
+    assert read_settings(engine(debug_allowOutOfMemory=value) | {"JAX_IPU_MODEL_NUM_TILES": "4"}).allow_out_of_memory
+
+
+def test_the_directory_of_the_report() -> None:
+    assert read_settings(engine(autoReport_all="true", autoReport_directory="out/a")).report_directory == Path("out/a")
+    assert read_settings(engine(autoReport_directory="out")).report_directory == Path("out")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", r"POPLAR_ENGINE_OPTIONS is '\{': it must be a JSON object such as \{\"autoReport\.all\": \"true\"\}"),
+        ("[]", r"POPLAR_ENGINE_OPTIONS is '\[\]': it must be a JSON object"),
+        ("true", r"it must be a JSON object"),
+        ('{"autoReport.al": "true"}', r"has 'autoReport\.al': it may have .*; the nearest is autoReport\.all"),
+        ('{"debug.allowOutOfMemory": "yes"}', r'debug\.allowOutOfMemory is \'yes\': it must be "true" or "false"'),
+        ('{"autoReport.all": 1}', r"autoReport\.all is 1: it must be"),
+        ('{"autoReport.directory": ""}', r"autoReport\.directory is '': it must be the path of a directory"),
+        ('{"autoReport.directory": 3}', r"autoReport\.directory is 3: it must be"),
+    ],
+)
+def test_bad_engine_options_are_refused(text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        read_settings({"POPLAR_ENGINE_OPTIONS": text})
+
+
+def test_options_are_defined_once() -> None:
+    define_jax_options()
+    define_jax_options()
+    assert set(OPTIONS) <= set(jax.config.values)
+    with pytest.raises(AttributeError, match="jax_ipu_tiles"):
+        jax.config.update("jax_ipu_tiles", 4)
+
+
+def test_bounds_are_those_of_machines() -> None:
+    assert QUANTITIES["num_ipus"].highest == settings._MAX_IPUS
+    assert QUANTITIES["ipu.num_tiles"].highest == settings._MAX_TILES
+
+
+BAD_ENVIRONMENT = {
+    "JAX_IPU_USE_MODEL": "maybe",
+    "JAX_IPU_MODEL_NUM_TILES": "abc",
+    "JAX_IPU_DEVICE_COUNT": "many",
+    "JAX_IPU_VISIBLE_DEVICES": "all",
+    "JAX_IPU_NO_SUCH_THING": "1",
+    "TILESTEP_MACHINE": "none",
+    "TILESTEP_SYNC_PATTERN": "none",
+    "POPLAR_ENGINE_OPTIONS": "{",
+}
+
+
+def test_bad_variables_do_not_disturb_a_program_that_leaves_ipu_alone() -> None:
+    program = """
+import sys
+import jax
+import tilestep
+print(jax.config.jax_ipu_model_num_tiles, jax.config.jax_ipu_use_model, "tilestep.machine" in sys.modules)
+print(jax.numpy.ones(2).sum(), [device.platform for device in jax.devices()])
+"""
+    done = run_python("-W", "error", "-c", program, environ=BAD_ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "None True False\n2.0 ['cpu']\n"
+
+
+def environment_readers(path: Path) -> list[str]:
+    """Attributes of `os` and names imported from it that read the environment."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = [node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"]
+    names += [alias.name for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "os" for alias in node.names]
+    return [name for name in names if name in ("environ", "environb", "getenv", "getenvb")]
+
+
+def test_no_other_file_reads_the_environment() -> None:
+    source = ROOT / "src" / "tilestep"
+    readers = {str(path.relative_to(source)) for path in source.rglob("*.py") if environment_readers(path)}
+    assert "settings.py" in readers
+    assert readers <= {"settings.py", "cli/run.py"}  # the command sets variables for the program that it runs
