@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax._src.lax import parallel
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -70,6 +71,12 @@ def two_axes(devices: Devices, x: jax.Array) -> Any:
 
     over = mesh(devices, (2, 2), ("a", "b"))
     return jax.shard_map(body, mesh=over, in_specs=P("a", "b"), out_specs=(P(None, "b"), P(), P("a", None)), check_vma=False)(x)
+
+
+def local_and_global(devices: Devices, x: jax.Array) -> Any:
+    over = mesh(devices)
+    whole = multihost_utils.host_local_array_to_global_array(x, over, P("i"))
+    return whole * 2, multihost_utils.global_array_to_host_local_array(whole + 1, over, P("i"))
 
 
 def unreduced(x: jax.Array) -> Any:
@@ -135,6 +142,7 @@ CASES = (
     collective("psum under cond", lambda x: lax.cond(lax.psum(x, "i").sum() > 0, lambda v: v, lambda v: -v, x), grad=False),
     OpCase("two axes", two_axes, real(4, 6), ipus=4, grad=(0,)),
     OpCase("automatic partitioning", auto_matmul, real(8, 6), real(6, 4), ipus=4, grad=(0, 1), only="jit"),
+    OpCase("local and global arrays", local_and_global, real(8, 6), ipus=4, only="jit"),
     OpCase("explicit sharding", explicit, real(8, 6), real(6, 4), ipus=4, only="eager"),
     OpCase(
         "pmap",

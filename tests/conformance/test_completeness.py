@@ -19,6 +19,7 @@ MODULES = (
     "jax.experimental.custom_partitioning",
     "jax.experimental.fused",
     "jax.experimental.key_reuse",
+    "jax.experimental.multihost_utils",
     "jax.experimental.ode",
     "jax.experimental.rnn",
     "jax.experimental.scheduling_groups",
