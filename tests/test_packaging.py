@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import importlib.metadata
+import re
 import runpy
 import shutil
 import subprocess
@@ -40,6 +41,13 @@ def wheel(sources: Path) -> Path:
 
 def test_one_wheel_serves_every_python_from_3_11(wheel: Path) -> None:
     assert wheel.name.startswith(f"tilestep-{PROJECT['version']}-cp311-abi3-")
+
+
+def test_no_source_parses_a_length() -> None:
+    """Formats such as "y#" call another function by version of Python: built on 3.13, they fail on 3.11."""
+    sources = sorted((ROOT / "src" / "tilestep" / "pjrt" / "native").glob("*.c"))
+    assert sources
+    assert [source.name for source in sources if re.search(r'"[^"\n]*[sy]#', source.read_text(encoding="utf-8"))] == []
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:

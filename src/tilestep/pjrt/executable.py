@@ -113,6 +113,16 @@ class LoadedExecutable(_native.ExecutableBase):
         return compat.replicated_over(self._host_devices)
 
     @functools.cached_property
+    def _handlers(self) -> list[Any] | None:
+        """What makes an array of each result and counter; None where JAX has to take results apart: several devices, or a token."""
+        if len(self.devices) > 1 or any(dtype is None for _, dtype, _ in self.results):
+            return None
+        (device,) = self._host_devices
+        shapes = [(dims, dtype) for dims, dtype, _ in self.results if dtype is not None] + [((), np.dtype(np.int32))] * len(self.counted)
+        kinds = self.memory_kinds + ["device"] * len(self.counted)
+        return [compat.result_handler(dims, dtype, device, kind) for (dims, dtype), kind in zip(shapes, kinds, strict=True)]
+
+    @functools.cached_property
     def _execute(self) -> Any:
         return self.host_executable.execute_sharded
 
@@ -135,7 +145,10 @@ class LoadedExecutable(_native.ExecutableBase):
             token = results.consume_token()
         else:
             results = self._execute(columns)
-        arrays = results.disassemble_into_single_device_arrays()
+        if self._handlers is None:
+            arrays = results.disassemble_into_single_device_arrays()
+        else:
+            arrays = [[array] for array in results.consume_with_handlers(self._handlers)]
         self.client.journal.run(self._planned, values, first, arrays[self.num_outputs :], kept or ())
         return arrays, token
 

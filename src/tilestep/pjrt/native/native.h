@@ -5,7 +5,6 @@
  */
 #ifndef TILESTEP_NATIVE_H
 #define TILESTEP_NATIVE_H
-#define PY_SSIZE_T_CLEAN
 #ifndef Py_LIMITED_API
 #define Py_LIMITED_API 0x030B0000
 #endif

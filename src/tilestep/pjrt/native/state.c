@@ -52,9 +52,8 @@ void* ts_error_from_python(void) {
   PyObject* pair = describe_error && value ? PyObject_CallFunctionObjArgs(describe_error, value, NULL) : NULL;
   if (pair) {
     int code;
-    const char* text;
-    Py_ssize_t size;
-    if (PyArg_ParseTuple(pair, "iy#", &code, &text, &size)) error = ts_error(code, text, (size_t)size);
+    PyObject* text; /* a format with a length, built on 3.13, would fail on 3.11 */
+    if (PyArg_ParseTuple(pair, "iS", &code, &text)) error = ts_error(code, PyBytes_AsString(text), (size_t)PyBytes_Size(text));
     Py_DECREF(pair);
   }
   if (!error) {
