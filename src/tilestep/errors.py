@@ -5,7 +5,8 @@ TilestepError
 ├── SpecError (ValueError)         a machine description that cannot be
 ├── HloError (ValueError)          a program text that the reader does not understand
 ├── UnsupportedError               something this build or platform cannot do
-└── TileMemoryError (MemoryError)  a program that does not fit into the tiles
+├── TileMemoryError (MemoryError)  a program that does not fit into the tiles
+└── StreamingMemoryError (MemoryError)  a program whose values in pinned_host do not fit into streaming memory
 """
 
 from __future__ import annotations
@@ -65,4 +66,34 @@ class TileMemoryError(TilestepError, MemoryError):
             f"  largest: {parts}\n"
             "  try: more IPUs, a smaller batch, donated arguments (donate_argnums), rematerialisation (jax.checkpoint) or a\n"
             '  smaller dtype; POPLAR_ENGINE_OPTIONS=\'{"debug.allowOutOfMemory":"true"}\' runs it anyway and says so'
+        )
+
+
+class StreamingMemoryError(TilestepError, MemoryError):
+    """A program keeps more bytes in pinned_host than the streaming memory of an IPU-Machine holds.
+
+    Attributes:
+        ipu_machine: index of the IPU-Machine.
+        num_ipus: how many IPUs of the program are in it.
+        needed_bytes: bytes that they would need there.
+        available_bytes: bytes that the IPU-Machine has.
+        largest: (argument or result, bytes of all these IPUs), largest first.
+    """
+
+    def __init__(
+        self, *, ipu_machine: int, num_ipus: int, needed_bytes: int, available_bytes: int, largest: Sequence[tuple[str, int]]
+    ) -> None:
+        self.ipu_machine = ipu_machine
+        self.num_ipus = num_ipus
+        self.needed_bytes = needed_bytes
+        self.available_bytes = available_bytes
+        self.largest = tuple(largest)
+        parts = ", ".join(f"{what} {size:,} B" for what, size in self.largest)
+        ipus = "1 IPU keeps" if num_ipus == 1 else f"{num_ipus} IPUs keep"
+        super().__init__(
+            f"IPU-Machine {ipu_machine}, in which {ipus} {needed_bytes:,} B in pinned_host, has {available_bytes:,} B of streaming memory "
+            f"({needed_bytes - available_bytes:,} B over)\n"
+            f"  largest: {parts}\n"
+            "  try: more IPU-Machines, an array divided among the IPUs (jax.sharding) instead of a copy for each, or fewer arrays in\n"
+            '  pinned_host; POPLAR_ENGINE_OPTIONS=\'{"debug.allowOutOfMemory":"true"}\' runs it anyway and says so'
         )

@@ -23,6 +23,7 @@ from tilestep.pjrt.layouts import row_major
 from tilestep.pjrt.mlir import module_name
 from tilestep.plan.liveness import check_fits
 from tilestep.plan.steps import Program
+from tilestep.plan.streaming import check_streaming_memory
 from tilestep.sim.body import body_cost
 from tilestep.units import seconds_from_cycles
 
@@ -67,6 +68,7 @@ class LoadedExecutable(_native.ExecutableBase):
             if current_mode() is None:
                 if not client.settings.allow_out_of_memory:
                     check_fits(self.program, client.machine)
+                    check_streaming_memory(self.program, client.machine, self.ipus)
                 self._compile_values(module)
         self._set_outputs(hlo)
 

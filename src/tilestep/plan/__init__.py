@@ -16,3 +16,5 @@ from tilestep.plan.steps import Result as Result
 from tilestep.plan.steps import Sequence as Sequence
 from tilestep.plan.steps import Superstep as Superstep
 from tilestep.plan.steps import TileMemory as TileMemory
+from tilestep.plan.streaming import check_streaming_memory as check_streaming_memory
+from tilestep.plan.streaming import streaming_memory_bytes as streaming_memory_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as AbstractSequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from tilestep.errors import HloError, SettingsError
@@ -44,12 +45,13 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
     block = walk.block(module.entry, values)
     arguments = _arguments(module, spaces)
     results = _results(module)
+    walk.deliver(block, [_place(result, values, walk.host) for result in results])
     owned = {value[0].buffer for value in values}
     for result in results:
         buffer = block.root[result.index].buffer
         if result.argument is not None and buffer not in owned:
             walk.buffers.share(buffer, values[result.argument][0].buffer)
-    body = Sequence(nodes=block.nodes)
+    body = Sequence(nodes=tuple(block.nodes))
     memory = tile_memory(
         block.moments,
         walk.buffers,
@@ -83,6 +85,14 @@ def compute_tiles(ipu: IpuSpec, options: PlanOptions) -> IpuSpec:
     if left < 1:
         raise SettingsError(f"ipu_num_io_tiles is {options.num_io_tiles:,}: it must be less than the {ipu.num_tiles:,} tiles of an IPU")
     return replace(ipu, num_tiles=left)
+
+
+def _place(result: Result, arguments: AbstractSequence[Value], in_memory: AbstractSet[int]) -> int | None:
+    """The buffer in pinned_host that a result takes over. A new one is made in the tiles, and goes there when the run is over."""
+    if result.argument is None:
+        return None
+    (leaf,) = arguments[result.argument]
+    return leaf.buffer if leaf.buffer in in_memory else None
 
 
 def _argument_name(op_name: str, number: str) -> str:

@@ -34,12 +34,13 @@ _FINISHED = frozenset({"send-done", "recv-done"})  # what the host did was count
 SITE = "tilestep.site"  # frontend attribute of a loop or branch whose runs are counted
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Block:
     """One computation, walked."""
 
-    nodes: tuple[Node, ...]
-    moments: tuple[Moment, ...]
+    computation: Computation
+    nodes: list[Node]
+    moments: list[Moment]
     root: Value
 
 
@@ -87,7 +88,29 @@ class Walk:
                 scope.values[first.name] = parameters[int(first.literal)]
             else:
                 scope.values[first.name] = self._single(first, scope)
-        return Block(nodes=tuple(scope.nodes), moments=tuple(scope.moments), root=scope.values[computation.root.name])
+        return Block(computation=computation, nodes=scope.nodes, moments=scope.moments, root=scope.values[computation.root.name])
+
+    def deliver(self, block: Block, places: Sequence[int | None]) -> None:
+        """Ends a block by bringing its results to where they have to be.
+
+        Args: places: of each result, the buffer in pinned_host that it has to lie in; None if it has to lie in the tiles.
+        """
+        root = block.computation.root
+        makers = [root]
+        if root.opcode == "tuple" and len(root.operands) == len(block.root):
+            makers = [block.computation.by_name[operand] for operand in root.operands]
+        delivered: list[Leaf] = []
+        for index, (leaf, place) in enumerate(zip(block.root, places, strict=True)):
+            maker, size_bytes = makers[index % len(makers)], self.buffers.sizes[leaf.buffer]
+            if leaf.buffer in self.host and leaf.buffer != place:
+                arrived = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
+                self._emit_memory_access(maker, (), (arrived,), from_memory=size_bytes, scope=block)
+                leaf = arrived
+            if place is not None and leaf.buffer != place:
+                self._emit_memory_access(maker, (leaf,), (), to_memory=size_bytes, scope=block)
+                leaf = Leaf(place, ANYWHERE)
+            delivered.append(leaf)
+        block.root = tuple(delivered)
 
     def _single(self, instruction: Instruction, scope: _Scope) -> Value:
         """The value of an instruction that is not part of a fused pass; emits its step, if it has one."""
@@ -129,7 +152,7 @@ class Walk:
         table = scope.computation.by_name
         shapes = [table[operand].leaves for operand in instruction.operands]
         if instruction.opcode == "dynamic-update-slice" and operands[0][0].buffer in self.host:  # the update goes out, nothing else moves
-            self._emit_host_call(instruction, operands[1], (), to_host=shapes[1][0].size_bytes, from_host=0, scope=scope)
+            self._emit_memory_access(instruction, operands[1], (), to_memory=shapes[1][0].size_bytes, scope=scope)
             return operands[0]
         from_host = instruction.opcode in _PARTIAL_READS and operands[0][0].buffer in self.host
         operands = self._streamed(instruction, operands, shapes, scope)
@@ -264,6 +287,7 @@ class Walk:
         parameter = tuple(Leaf(leaf.buffer, homes.get(index, f"{instruction.name}.{index}")) for index, leaf in enumerate(carried))
         start = len(self.buffers)
         walked = self.block(body, [parameter])
+        self.deliver(walked, [leaf.buffer if leaf.buffer in self.host else None for leaf in carried])
         taken: set[int] = set()
         for before, after in zip(carried, walked.root, strict=True):  # XLA has put copies where the two could not share memory
             if (
@@ -277,10 +301,10 @@ class Walk:
         if trips is None:
             test = self.block(self.module.computations[instruction.called("condition")[0]], [parameter])
             nodes, moments = nodes + test.nodes, moments + test.moments
-        loop = Loop(name=instruction.name, scope=scope_of(instruction), body=steps.Sequence(nodes=nodes), trips=trips, site=site)
+        loop = Loop(name=instruction.name, scope=scope_of(instruction), body=steps.Sequence(nodes=tuple(nodes)), trips=trips, site=site)
         scope.nodes.append(loop)
         buffers = tuple(leaf.buffer for leaf in carried)
-        scope.moments.append(Moment(step=instruction.name, reads=buffers, writes=buffers, inner=(moments,)))
+        scope.moments.append(Moment(step=instruction.name, reads=buffers, writes=buffers, inner=(tuple(moments),)))
         return parameter
 
     def _branch(self, instruction: Instruction, operands: Sequence[Value], scope: _Scope) -> Value:
@@ -294,22 +318,27 @@ class Walk:
             self.assumptions.add(
                 f"branch '{instruction.name}' ({scope_of(instruction) or 'no name'}) is not counted: its dearest arm assumed"
             )
-        value = self._new(instruction, lambda index: f"{instruction.name}.{index}")
         walked: list[Block] = []
+        starts: list[int] = []
         for number, arm in enumerate(arms):
-            start = len(self.buffers)
-            block = self.block(self.module.computations[arm], [operands[number + 1]])
+            starts.append(len(self.buffers))
+            walked.append(self.block(self.module.computations[arm], [operands[number + 1]]))
+        places = [self._place_of(leaves) for leaves in zip(*(block.root for block in walked), strict=True)]
+        for block in walked:
+            self.deliver(block, places)
+        made = self._new(instruction, lambda index: f"{instruction.name}.{index}")
+        value = tuple(leaf if place is None else Leaf(place, ANYWHERE) for leaf, place in zip(made, places, strict=True))
+        for start, block in zip(starts, walked, strict=True):
             taken: set[int] = set()
             for result, leaf in zip(value, block.root, strict=True):
                 if leaf.buffer >= start and leaf.buffer not in taken:
                     taken.add(leaf.buffer)
                     self.buffers.share(leaf.buffer, result.buffer)
-            walked.append(block)
         scope.nodes.append(
             Branch(
                 name=instruction.name,
                 scope=scope_of(instruction),
-                arms=tuple(steps.Sequence(nodes=block.nodes) for block in walked),
+                arms=tuple(steps.Sequence(nodes=tuple(block.nodes)) for block in walked),
                 site=site,
             )
         )
@@ -318,10 +347,14 @@ class Walk:
                 step=instruction.name,
                 reads=tuple(leaf.buffer for operand in operands for leaf in operand),
                 writes=tuple(leaf.buffer for leaf in value),
-                inner=tuple(block.moments for block in walked),
+                inner=tuple(tuple(block.moments) for block in walked),
             )
         )
         return value
+
+    def _place_of(self, leaves: Sequence[Leaf]) -> int | None:
+        """The buffer in pinned_host that one result of a conditional lies in: what some arm passes on; None: it lies in the tiles."""
+        return next((leaf.buffer for leaf in leaves if leaf.buffer in self.host), None)
 
     def _site(self, instruction: Instruction) -> int | None:
         text = instruction.frontend(SITE)
@@ -383,7 +416,7 @@ class Walk:
                     continue
                 size_bytes = instruction.leaves[0].size_bytes if instruction.opcode in _PARTIAL_READS else shape.size_bytes
                 arrived = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
-                self._emit_host_call(instruction, (), (arrived,), to_host=0, from_host=size_bytes, scope=scope)
+                self._emit_memory_access(instruction, (), (arrived,), from_memory=size_bytes, scope=scope)
                 moved.append(arrived)
             result.append(tuple(moved))
         return result
@@ -394,12 +427,21 @@ class Walk:
         node = HostCall(name=instruction.name, scope=scope_of(instruction), bytes_to_host=to_host, bytes_from_host=from_host)
         self._emit(node, [reads], writes, scope)
 
+    def _emit_memory_access(
+        self, instruction: Instruction, reads: Value, writes: Value, *, to_memory: int = 0, from_memory: int = 0, scope: _Scope | Block
+    ) -> None:
+        """Bytes of a value in pinned_host that the program itself reads or writes: no host program answers."""
+        node = HostCall(
+            name=instruction.name, scope=scope_of(instruction), bytes_to_host=to_memory, bytes_from_host=from_memory, in_memory=True
+        )
+        self._emit(node, [reads], writes, scope)
+
     def _emit(
         self,
         node: Node,
         reads: Sequence[Value],
         writes: Value,
-        scope: _Scope,
+        scope: _Scope | Block,
         *,
         temporary_tile_bytes: int = 0,
         in_place: bool = False,

@@ -62,7 +62,7 @@ def _streaming_memory(profile: Profile) -> Iterator[Finding]:
             text = (
                 f"{profile.label(program.key)} does not fit into streaming memory: its values in pinned_host are "
                 f"{bytes_text(program.streaming_memory_bytes)} for the IPUs of one IPU-Machine, which has {bytes_text(available)}. "
-                "Use more IPU-Machines or keep less there."
+                "It ran only because running out of memory was allowed. Use more IPU-Machines or keep less there."
             )
             yield Finding(kind="memory", text=text)
 

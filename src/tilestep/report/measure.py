@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from tilestep.machine.assemble import describe
 from tilestep.machine.spec import MachineSpec
-from tilestep.machine.topology import machine_of
 from tilestep.plan.steps import Collective, HostCall, Program, Superstep
+from tilestep.plan.streaming import streaming_memory_bytes
 from tilestep.report.profile import (
     FamilyCycles,
     GroupProfile,
@@ -91,7 +91,7 @@ def _program(totals: ProgramTotals, steps: Sequence[StepProfile], start: Mark, e
         host_bytes_read=totals.bytes_read,
         peak_tile_bytes=program.memory.peak_bytes,
         largest_tile_bytes=program.memory.largest,
-        streaming_memory_bytes=_streaming_memory_bytes(totals, machine),
+        streaming_memory_bytes=streaming_memory_bytes(program, machine, tuple(totals.cycles)),
         donated=tuple(argument.name for argument in program.arguments if argument.result is not None and not argument.on_host),
         not_donated=could_be_donated(program),
         streamed_again=tuple(_streamed_again(totals)),
@@ -100,15 +100,6 @@ def _program(totals: ProgramTotals, steps: Sequence[StepProfile], start: Mark, e
         cycles=_cycles(totals.cycles[_slowest(totals)]) if totals.cycles else _cycles({}),
         families=_families(steps),
     )
-
-
-def _streaming_memory_bytes(totals: ProgramTotals, machine: MachineSpec) -> int:
-    """Bytes of all arguments and results in pinned_host, of all IPUs of the program in that IPU-Machine that has most of them."""
-    program = totals.program
-    of_one = sum(argument.size_bytes for argument in program.arguments if argument.on_host)
-    of_one += sum(result.size_bytes for result in program.results if result.on_host and result.argument is None)
-    ipus = Counter(machine_of(machine, ipu) for ipu in totals.cycles)
-    return of_one * max(ipus.values(), default=0)
 
 
 def _usual(runs_by_bytes: Mapping[int, int], first: int) -> int:

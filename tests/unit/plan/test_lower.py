@@ -199,7 +199,7 @@ def test_an_argument_in_the_hosts_memory_is_read_slice_by_slice() -> None:
     assert [(a.name, a.on_host) for a in program.arguments] == [("ws", True), ("x", False)]
     (loop,) = [node for node in program.body.nodes if isinstance(node, Loop)]
     calls = [node for node in loop.body.nodes if isinstance(node, HostCall)]
-    assert [(call.bytes_from_host, call.bytes_to_host) for call in calls] == [(16 * 16 * 4, 0)]
+    assert [(call.bytes_from_host, call.bytes_to_host, call.in_memory) for call in calls] == [(16 * 16 * 4, 0, True)]
     assert not any(isinstance(node, Superstep) and "dynamic_slice" in node.scope for node in loop.body.nodes)
 
 

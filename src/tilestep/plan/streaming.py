@@ -1,0 +1,45 @@
+"""How many bytes of a program's arguments and results lie in the streaming memory of an IPU-Machine, and whether they fit there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tilestep.errors import StreamingMemoryError
+from tilestep.machine.spec import MachineSpec
+from tilestep.machine.topology import machine_of
+from tilestep.plan.liveness import LARGEST
+from tilestep.plan.steps import Program
+
+
+def streaming_memory_bytes(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> int:
+    """Bytes of all arguments and results in pinned_host, of all of `ipus` in that IPU-Machine that has most of them."""
+    return sum(size for _, size in _parts(program)) * _most(machine, ipus)[1]
+
+
+def check_streaming_memory(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> None:
+    """Raises StreamingMemoryError if the values of a program on `ipus` that lie in pinned_host are more than an IPU-Machine holds.
+
+    A machine without streaming memory keeps them in the host's memory, which has no bound here.
+    """
+    available = machine.host.streaming_memory_bytes
+    needed = streaming_memory_bytes(program, machine, ipus)
+    if 0 < available < needed:
+        index, sharers = _most(machine, ipus)
+        largest = sorted(((name, size * sharers) for name, size in _parts(program)), key=lambda part: (-part[1], part[0]))
+        raise StreamingMemoryError(
+            ipu_machine=index, num_ipus=sharers, needed_bytes=needed, available_bytes=available, largest=largest[:LARGEST]
+        )
+
+
+def _parts(program: Program) -> list[tuple[str, int]]:
+    """(name, bytes on one IPU) of what lies in pinned_host; a result that takes over an argument's place is the argument."""
+    arguments = [(argument.name, argument.size_bytes) for argument in program.arguments if argument.on_host]
+    results = [(f"result {r.index}", r.size_bytes) for r in program.results if r.on_host and r.argument is None]
+    return arguments + results
+
+
+def _most(machine: MachineSpec, ipus: Sequence[int]) -> tuple[int, int]:
+    """(IPU-Machine, number of `ipus` in it) where most of them are; the first of equal ones."""
+    counts = Counter(machine_of(machine, ipu) for ipu in sorted(ipus))
+    return max(counts.items(), key=lambda entry: entry[1], default=(0, 0))
