@@ -56,7 +56,7 @@ class Settings:
     hardware_ids: tuple[int, ...]  # IPU of the machine behind each device, in the order of devices
     allow_out_of_memory: bool  # report a program that does not fit instead of refusing it
     plan_options: PlanOptions  # of programs that give none of their own
-    report_directory: Path | None  # where to write a profile when the process ends; None: nowhere
+    report_directory: Path | None  # where to write a profile when the process ends, absolute; None: nowhere
 
 
 def _bad(name: str, value: object, allowed: str) -> SettingsError:
@@ -123,6 +123,10 @@ class _Option(Generic[T]):
         except SettingsError:
             return self._default
 
+    def stated(self, environ: Mapping[str, str]) -> object:
+        """What `read` would look at, as it is."""
+        return self._given if self._given is not _UNSET else environ.get(self.variable, "")
+
     def _set(self, value: object) -> None:  # the name that jax.config.update calls
         self._given = self._parse(self.name, value)
 
@@ -158,10 +162,8 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
 
     Args: environ: environment variables, the process's own if None.
     Raises: SettingsError naming option or variable, value and what is allowed.
-    Warns: UserWarning for a JAX_IPU_* variable that does not exist.
     """
     environ = os.environ if environ is None else environ
-    _warn_of_unknown(environ)
     if not USE_MODEL.read(environ):
         raise SettingsError(
             "jax_ipu_use_model is false, but no runtime for IPU hardware exists here: platform 'ipu' is an emulator; "
@@ -179,12 +181,20 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     )
 
 
-def _warn_of_unknown(environ: Mapping[str, str]) -> None:
+def stated_settings(environ: Mapping[str, str] | None = None) -> tuple[object, ...]:
+    """All that `read_settings` looks at, unread: as long as this stays equal, nobody has changed a setting. Opens no file."""
+    environ = os.environ if environ is None else environ
+    variables = (_MACHINE, _SYNC_PATTERN, _ENGINE, *_PLAN_VARIABLES)
+    return (*(option.stated(environ) for option in _OPTIONS), *(environ.get(variable, "") for variable in variables))
+
+
+def warn_of_unknown_variables(environ: Mapping[str, str] | None = None) -> None:
+    """Warns: UserWarning for a JAX_IPU_* variable that does not exist, with the nearest that does."""
     known = [*(option.variable for option in _OPTIONS), *_PLAN_VARIABLES]
-    for variable in sorted(environ):
+    for variable in sorted(os.environ if environ is None else environ):
         if variable.startswith("JAX_IPU_") and variable not in known:
             nearest = difflib.get_close_matches(variable, known, n=1, cutoff=0)[0]
-            warnings.warn(f"environment variable {variable} does nothing; the nearest that exists is {nearest}", UserWarning, stacklevel=3)
+            warnings.warn(f"environment variable {variable} does nothing; the nearest that exists is {nearest}", UserWarning, stacklevel=2)
 
 
 def _machine(environ: Mapping[str, str], num_tiles: int | None) -> tuple[MachineSpec, tuple[int, ...]]:
@@ -241,7 +251,7 @@ def _engine_options(text: str) -> tuple[bool, Path | None]:
         raise _bad(f"{_ENGINE}: autoReport.directory", directory, "the path of a directory")
     # To name a directory is to want a report in it, unless the reports are turned off beside it.
     wanted = flag("autoReport.all") if "autoReport.all" in options else "autoReport.directory" in options
-    return flag("debug.allowOutOfMemory"), Path(directory) if wanted else None
+    return flag("debug.allowOutOfMemory"), Path(directory).absolute() if wanted else None  # wherever the program goes later
 
 
 def _engine_object(text: str) -> dict[str, object]:

@@ -24,7 +24,6 @@ BAD_SETTINGS = {
 
 
 def test_cpu_stays_the_default_and_ipu_is_there() -> None:
-    """JX-01, but that CPU stays the default."""
     python("""
         import jax
         assert jax.default_backend() == "cpu"
@@ -40,7 +39,6 @@ def test_a_cpu_program_never_notices_the_platform(settings: dict[str, str]) -> N
 
 
 def test_both_platforms_live_in_one_process() -> None:
-    """JX-02, first half."""
     python("""
         import warnings; warnings.filterwarnings("ignore", "backend and device argument")
         import jax, jax.numpy as jnp
@@ -57,7 +55,6 @@ def test_both_platforms_live_in_one_process() -> None:
 @pytest.mark.parametrize("name", ["cpu", "ipu"])
 @pytest.mark.parametrize("how", ["variable", "option"])
 def test_platform_name_sets_the_default_only(name: str, how: str) -> None:
-    """JX-02, second half."""
     settings = {"JAX_PLATFORM_NAME": name} if how == "variable" else {}
     option = f"jax.config.update('jax_platform_name', '{name}')" if how == "option" else ""
     python(
@@ -76,7 +73,7 @@ def test_platform_name_sets_the_default_only(name: str, how: str) -> None:
 
 @pytest.mark.parametrize(("platforms", "default", "count"), [("cpu,ipu", "cpu", 1), ("ipu,cpu", "ipu", 4), ("ipu", "ipu", 4)])
 def test_platforms_is_an_ordered_list(platforms: str, default: str, count: int) -> None:
-    """JX-03. With `ipu` alone, JAX's own CPU platform is not started."""
+    """With `ipu` alone, JAX's own CPU platform is not started."""
     python(
         f"""
         import jax
@@ -88,7 +85,6 @@ def test_platforms_is_an_ordered_list(platforms: str, default: str, count: int) 
 
 
 def test_a_platform_that_is_not_listed_is_not_there() -> None:
-    """JX-03."""
     result = attempt("import jax; jax.devices('ipu')", JAX_PLATFORMS="cpu")
     assert result.returncode == 1
     assert "Unknown backend: 'ipu' requested" in result.stderr or "Unknown backend ipu" in result.stderr

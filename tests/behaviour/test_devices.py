@@ -19,7 +19,7 @@ def on(device: jax.Device, kind: str) -> SingleDeviceSharding:
 
 
 def test_device_says_what_it_is(ipus: list[jax.Device]) -> None:
-    """JX-11. Figures of the Bow IPU: 1,472 tiles of 624 KiB and 6 workers at 1.85 GHz (Graphcore, Bow-2000 datasheet)."""
+    """Figures of the Bow IPU: 1,472 tiles of 624 KiB and 6 workers at 1.85 GHz (Graphcore, Bow-2000 datasheet)."""
     device = ipus[1]
     assert repr(device) == "IpuDevice(id=1, num_tiles=1472, version=ipu2)"
     assert (device.platform, device.device_kind, device.id) == ("ipu", "Graphcore-IPUModel", 1)
@@ -31,7 +31,7 @@ def test_device_says_what_it_is(ipus: list[jax.Device]) -> None:
 
 
 def test_result_shows_its_device(ipu: jax.Device) -> None:
-    """JX-11: the example of the original's README."""
+    """The example of the original's README."""
     result = jax.jit(lambda data: data**2 + 1)(jax.device_put(np.array([1.0, -2.0, 3.0], np.float32), ipu))
     assert str(result) == "[ 2.  5. 10.]"
     assert result.device == ipu
@@ -87,14 +87,13 @@ def test_arrays_move_between_ipus_and_cpu(ipus: list[jax.Device], cpu: jax.Devic
 
 @pytest.mark.parametrize("view", [lambda x: x, lambda x: x.T, lambda x: x[::-1, ::2], lambda x: x[1:1], np.asfortranarray])
 def test_any_numpy_layout_may_be_put(ipu: jax.Device, view: object) -> None:
-    """JX-37."""
     values = view(np.arange(24, dtype=np.float32).reshape(4, 6))
     np.testing.assert_array_equal(jax.device_put(values, ipu), values)
     np.testing.assert_array_equal(jax.jit(lambda x: x + 1)(jax.device_put(values, ipu)), values + 1)
 
 
 def test_a_program_takes_and_gives_other_layouts(ipu: jax.Device) -> None:
-    """JX-37: inputs with a layout that is not the default are accepted, the result is right."""
+    """Inputs with a layout that is not the default are accepted, the result is right."""
     from jax.experimental.layout import Format, Layout
 
     turned = Format(Layout(major_to_minor=(1, 0)), SingleDeviceSharding(ipu))
@@ -130,7 +129,7 @@ def test_sharded_arrays_lie_where_they_were_put(ipus: list[jax.Device]) -> None:
 
 
 def test_normalised_over_two_ipus(ipus: list[jax.Device]) -> None:
-    """JX-36: columns sum to one."""
+    """Columns sum to one."""
     x = np.arange(1.0, 9.0, dtype=np.float32).reshape(2, 4)
     result = jax.pmap(lambda v: v / jax.lax.psum(v, "i"), axis_name="i", devices=ipus[:2])(x)
     assert {shard.device for shard in result.addressable_shards} == set(ipus[:2])
@@ -138,7 +137,7 @@ def test_normalised_over_two_ipus(ipus: list[jax.Device]) -> None:
 
 
 def test_jit_runs_where_it_is_told(ipus: list[jax.Device]) -> None:
-    """JX-36: by argument, by sharding of the output, over a mesh of one."""
+    """By argument, by sharding of the output, over a mesh of one."""
     x = jax.device_put(jnp.ones(4), ipus[2])
     assert jax.jit(lambda v: v + 1)(x).device == ipus[2]
     one = NamedSharding(Mesh(np.array(ipus[1:2]), ("i",)), P("i"))

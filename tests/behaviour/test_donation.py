@@ -33,7 +33,7 @@ def train_step() -> Callable[..., Any]:
 
 
 def test_a_donated_value_stays_and_the_rest_streams() -> None:
-    """JX-23: the first call brings state and batch, every later one the batch; no state comes back."""
+    """The first call brings state and batch, every later one the batch; no state comes back."""
     step = jax.jit(train_step(), donate_argnums=0)
     state = values(64, 64)
     with tilestep.profile() as profile:
@@ -49,7 +49,6 @@ def test_a_donated_value_stays_and_the_rest_streams() -> None:
 
 
 def test_what_is_not_donated_streams_in_and_out_at_every_call() -> None:
-    """JX-23."""
     step = jax.jit(train_step())
     state = values(64, 64)
     with tilestep.profile() as profile:
@@ -86,7 +85,7 @@ DONATIONS: tuple[tuple[str, Callable[..., Any], tuple[int, ...]], ...] = (
 
 @pytest.mark.parametrize(("fn", "donated"), [case[1:] for case in DONATIONS], ids=[case[0] for case in DONATIONS])
 def test_donation_in_any_order(fn: Callable[..., Any], donated: tuple[int, ...]) -> None:
-    """JX-24: the six orders, those included that the reference system refused."""
+    """The six orders, those included that the reference system refused."""
     arguments = [values(8, 16, by=k + 1) for k in range(3)]
     expected = jax.tree.map(np.asarray, jax.jit(fn)(*arguments))
     placed = [jnp.asarray(a) for a in arguments]
@@ -99,7 +98,7 @@ def test_donation_in_any_order(fn: Callable[..., Any], donated: tuple[int, ...])
 
 
 def test_donation_across_functions() -> None:
-    """JX-25, where the reference system failed: with and without reading the value in between."""
+    """Where the reference system failed: with and without reading the value in between."""
     f = jax.jit(lambda x, y: (x + 1, y * 2), donate_argnums=1)
     g = jax.jit(lambda x, y: (x * 3, y + x), donate_argnums=1)
     x, y = f(values(8), values(8))
@@ -113,14 +112,13 @@ def test_donation_across_functions() -> None:
 
 
 def test_inputs_of_numpy_are_untouched() -> None:
-    """JX-26."""
     mine = values(16)
     jax.jit(lambda x: x * 5, donate_argnums=0)(mine).block_until_ready()
     np.testing.assert_array_equal(mine, values(16))
 
 
 def test_a_donated_array_is_deleted() -> None:
-    """JX-26: deletion follows JAX."""
+    """Deletion follows JAX."""
     x = jnp.asarray(values(16))
     y = jax.jit(lambda v: v + 1, donate_argnums=0)(x)
     assert x.is_deleted()
@@ -132,7 +130,7 @@ def test_a_donated_array_is_deleted() -> None:
 
 
 def test_what_was_read_outlives_donation() -> None:
-    """JX-26: a copy on the host stays what it was when its array is donated."""
+    """A copy on the host stays what it was when its array is donated."""
     x = jax.jit(lambda v: v + 1)(values(16))
     read = np.asarray(x)
     jax.jit(lambda v: v * 100, donate_argnums=0)(x).block_until_ready()
@@ -140,7 +138,7 @@ def test_what_was_read_outlives_donation() -> None:
 
 
 def test_a_donated_argument_that_is_returned_as_it_was_stays_resident() -> None:
-    """JX-26: weights at inference, passed again and again."""
+    """Weights at inference, passed again and again."""
     infer = jax.jit(lambda weights, x: (weights, x @ weights), donate_argnums=0)
     weights: Any = values(64, 64)
     with tilestep.profile() as profile:
@@ -160,7 +158,7 @@ def test_one_array_donated_and_used_beside_is_refused() -> None:
 
 
 def test_alternating_programs_are_loaded_each_time() -> None:
-    """JX-20: one program is resident per IPU."""
+    """One program is resident per IPU."""
     f, g = jax.jit(lambda x: x + 1), jax.jit(lambda x: x * 2)
     x = jnp.asarray(values(16))
     with tilestep.profile() as profile:
@@ -172,7 +170,6 @@ def test_alternating_programs_are_loaded_each_time() -> None:
 
 
 def test_new_shapes_types_and_functions_are_new_programs() -> None:
-    """JX-20."""
 
     def f(x: jax.Array) -> jax.Array:
         return x + 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from .process import attempt, python
@@ -9,13 +12,13 @@ from .process import attempt, python
 
 @pytest.mark.parametrize("text", ["yes", "TRUE", "t", "1"])
 def test_use_model_may_be_set(text: str) -> None:
-    """JX-04, but that the emulator is the default."""
+    """Unlike on the emulator of old it is the default."""
     python("import jax, tilestep; assert len(jax.devices('ipu')) == 4 and jax.config.jax_ipu_use_model", JAX_IPU_USE_MODEL=text)
 
 
 @pytest.mark.parametrize("text", ["no", "False", "f", "0"])
 def test_without_the_model_there_is_a_clear_error(text: str) -> None:
-    """JX-04: no runtime for hardware exists."""
+    """No runtime for hardware exists."""
     result = attempt("import jax; jax.devices('ipu')", JAX_IPU_USE_MODEL=text)
     assert result.returncode == 1
     assert "no runtime for IPU hardware exists" in result.stderr
@@ -50,7 +53,7 @@ def test_an_unknown_variable_warns_with_the_nearest_name() -> None:
 
 @pytest.mark.parametrize("how", ["variable", "option"])
 def test_number_of_tiles(how: str) -> None:
-    """JX-05, but that the default is the machine's."""
+    """Without it the machine has its own number, unlike the emulator of old with its four tiles."""
     settings = {"JAX_IPU_MODEL_NUM_TILES": "8"} if how == "variable" else {}
     option = "jax.config.update('jax_ipu_model_num_tiles', 8)" if how == "option" else ""
     python(
@@ -82,7 +85,7 @@ def test_few_tiles_report_that_memory_is_out_and_go_on() -> None:
 
 @pytest.mark.parametrize(("count", "ids"), [("1", [0]), ("2", [0, 1]), ("6", [0, 1, 2, 3, 4, 5])])
 def test_number_of_devices(count: str, ids: list[int]) -> None:
-    """JX-06, but that the default is the machine's four; more than it has means several machines."""
+    """Without it they are the machine's four; more than it has means several machines."""
     python(
         f"""
         import jax, jax.numpy as jnp
@@ -96,7 +99,7 @@ def test_number_of_devices(count: str, ids: list[int]) -> None:
 
 
 def test_visible_devices() -> None:
-    """JX-07: goes before the count; ids are renumbered, the hardware's are kept."""
+    """The list goes before the count; ids are renumbered, the hardware's are kept."""
     python(
         """
         import jax
@@ -110,7 +113,7 @@ def test_visible_devices() -> None:
 
 
 def test_no_visible_devices_means_all() -> None:
-    """JX-07: an empty variable is an unset one."""
+    """An empty variable is an unset one."""
     python("import jax; assert len(jax.devices('ipu')) == 4", JAX_IPU_VISIBLE_DEVICES="")
 
 
@@ -121,12 +124,62 @@ def test_a_machine_is_chosen_by_name() -> None:
     )
 
 
-def test_a_report_is_written_when_the_program_ends(tmp_path: object) -> None:
+ADDS = "import jax, jax.numpy as jnp; jax.device_put(jnp.ones(3), jax.devices('ipu')[0]) + 1"
+
+
+def test_a_machine_of_a_file_stays_when_the_program_goes_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('inherits = "bow-2000"\n[ipu]\nnum_tiles = 7\n')
     python(
-        """
-        import jax, jax.numpy as jnp, os, json
-        jax.device_put(jnp.ones(3), jax.devices("ipu")[0]) + 1
+        f"""
+        import os
+        os.chdir("{tmp_path}")
+        import jax
+        device = jax.devices("ipu")[0]
+        os.chdir("/")
+        assert device.num_tiles == 7 and jax.device_put(1.0, device) + 1 == 2
         """,
-        POPLAR_ENGINE_OPTIONS=f'{{"autoReport.all": "true", "autoReport.directory": "{tmp_path}"}}',
+        TILESTEP_MACHINE="mine.toml",
     )
-    python(f"import json, pathlib; assert json.loads(pathlib.Path('{tmp_path}/profile.json').read_text())")
+
+
+def auto_report(directory: object) -> str:
+    return json.dumps({"autoReport.all": "true", "autoReport.directory": str(directory)})
+
+
+def test_a_report_is_written_when_the_program_ends(tmp_path: Path) -> None:
+    python(ADDS, POPLAR_ENGINE_OPTIONS=auto_report(tmp_path / "new"))
+    assert json.loads((tmp_path / "new" / "profile.json").read_text())["programs"]
+    assert (tmp_path / "new" / "summary.txt").read_text().startswith("tilestep: ")
+
+
+def test_a_report_goes_where_it_was_meant_to_when_the_program_goes_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    python(f"import os; os.chdir('{tmp_path}'); {ADDS}; os.chdir('elsewhere')", POPLAR_ENGINE_OPTIONS=auto_report("report"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "report"]
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_program_that_leaves_ipu_alone_writes_no_report(tmp_path: Path) -> None:
+    python("import jax; jax.numpy.ones(3); assert jax.devices('ipu')", POPLAR_ENGINE_OPTIONS=auto_report(tmp_path / "report"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fork_writes_no_report(tmp_path: Path) -> None:
+    """JAX's CPU platform crashes at the end of a forked process; what matters is what ran at its exit before."""
+    code = f"""
+        import atexit, os, pathlib, shutil
+        atexit.register(lambda: os._exit(pathlib.Path("{tmp_path}/report/profile.json").exists()))
+        {ADDS}
+        child = os.fork()
+        if child == 0:
+            raise SystemExit
+        raise SystemExit(os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+    """
+    python(code, strict=False, POPLAR_ENGINE_OPTIONS=auto_report(tmp_path / "report"))
+
+
+def test_a_report_that_cannot_be_written_is_said_at_first_use(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = attempt(f"print('begins'); {ADDS}", POPLAR_ENGINE_OPTIONS=auto_report(tmp_path / "file" / "report"))
+    assert (result.returncode, result.stdout) == (1, "begins\n")
+    assert f"autoReport.directory is '{tmp_path}/file/report': it must be a directory that can be written to" in result.stderr

@@ -17,7 +17,6 @@ BITS = (np.uint8, np.uint16, np.uint32)
 
 
 def test_eager_operations_are_programs_of_their_own() -> None:
-    """JX-21."""
     python(
         """
         import jax.numpy as jnp, tilestep
@@ -31,7 +30,7 @@ def test_eager_operations_are_programs_of_their_own() -> None:
 
 
 def test_dispatch_returns_before_the_work_is_done(ipu: jax.Device) -> None:
-    """JX-22: ten chained calls are dispatched in a tenth of the time that they take (the best of some tries counts)."""
+    """Ten chained calls are dispatched in a tenth of the time that they take (the best of some tries counts)."""
     step = jax.jit(lambda x: jax.lax.fori_loop(0, 40, lambda _, v: jnp.tanh(v @ v), x))
     x = step(jax.device_put(np.eye(400, dtype=np.float32), ipu)).block_until_ready()
 
@@ -48,7 +47,7 @@ def test_dispatch_returns_before_the_work_is_done(ipu: jax.Device) -> None:
 
 
 def test_blocking_reading_and_going_on_elsewhere(ipu: jax.Device, cpu: jax.Device) -> None:
-    """JX-27: the pattern of the MNIST example, whose accuracy is computed on the CPU from donated parameters."""
+    """The pattern of the MNIST example, whose accuracy is computed on the CPU from donated parameters."""
     state = {"w": jax.device_put(np.ones((4, 2), np.float32), ipu), "n": jax.device_put(np.int32(0), ipu)}
     step = jax.jit(lambda s, x: {"w": s["w"] + x.T @ x[:, :2], "n": s["n"] + 1}, donate_argnums=0)
     for _ in range(3):
@@ -64,14 +63,14 @@ def test_blocking_reading_and_going_on_elsewhere(ipu: jax.Device, cpu: jax.Devic
 
 @pytest.mark.parametrize("size", [128, 1000, 65_537, 1_600_000])
 def test_random_bits_are_those_of_the_cpu(ipu: jax.Device, cpu: jax.Device, size: int) -> None:
-    """JX-31, uint16 included."""
+    """Uint16 included."""
     for dtype in BITS:
         drawn = [jax.jit(lambda key, t=dtype: jax.random.bits(key, (size,), t))(jax.device_put(jax.random.key(7), d)) for d in (ipu, cpu)]
         np.testing.assert_array_equal(*drawn)
 
 
 def test_random_numbers_of_the_original_documentation(ipu: jax.Device) -> None:
-    """JX-31: uniform(4) after PRNGKey(42) and split, as JAX drew before its threefry became partitionable."""
+    """Uniform(4) after PRNGKey(42) and split, as JAX drew before its threefry became partitionable."""
     with jax.default_device(ipu), jax.threefry_partitionable(False):
         key, _ = jax.random.split(jax.random.PRNGKey(42))
         np.testing.assert_allclose(jax.random.uniform(key, (4,)), [0.7367313, 0.92771065, 0.91349196, 0.3181516], rtol=1e-6)
@@ -79,7 +78,7 @@ def test_random_numbers_of_the_original_documentation(ipu: jax.Device) -> None:
 
 @pytest.mark.parametrize("name", ["cholesky", "eigh", "qr", "svd", "lu"])
 def test_linear_algebra_agrees_with_the_cpu(ipu: jax.Device, cpu: jax.Device, name: str) -> None:
-    """JX-32, lu included."""
+    """Lu included."""
     matrix = np.cov(np.random.default_rng(3).normal(size=(6, 30))).astype(np.float32)
     fn = {"cholesky": jnp.linalg.cholesky, "eigh": jnp.linalg.eigh, "qr": jnp.linalg.qr, "svd": jnp.linalg.svd, "lu": jax.scipy.linalg.lu}[
         name
@@ -90,14 +89,12 @@ def test_linear_algebra_agrees_with_the_cpu(ipu: jax.Device, cpu: jax.Device, na
 
 
 def test_argmin_and_argmax_take_the_first_of_equals_and_nan(ipu: jax.Device) -> None:
-    """JX-33."""
     x = jax.device_put(np.array([[3.0, 1, 1, 3], [np.nan, 0, 9, np.nan]], np.float32), ipu)
     assert jax.jit(lambda v: (v.argmin(1), v.argmax(1)))(x)[0].tolist() == [1, 0]
     assert jax.jit(lambda v: (v.argmin(1), v.argmax(1)))(x)[1].tolist() == [0, 0]
 
 
 def test_sort_orders_nan_and_signed_zeros_as_numpy_does(ipu: jax.Device) -> None:
-    """JX-33."""
     values = np.array([3.0, np.nan, -np.inf, 0.0, -0.0, np.inf, -1.0, np.nan], np.float32)
     np.testing.assert_array_equal(jnp.sort(jax.device_put(values, ipu)), np.sort(values))
     np.testing.assert_array_equal(jnp.argsort(jax.device_put(values, ipu)), np.argsort(values, kind="stable"))
@@ -105,7 +102,7 @@ def test_sort_orders_nan_and_signed_zeros_as_numpy_does(ipu: jax.Device) -> None
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.int32])
 def test_shifts_by_the_width_or_more_give_zero(ipu: jax.Device, dtype: type) -> None:
-    """JX-33, uint16 included; an arithmetic shift leaves the sign."""
+    """Uint16 included; an arithmetic shift leaves the sign."""
     width = np.dtype(dtype).itemsize * 8
     x = jax.device_put(np.array([1, 7, 100], dtype), ipu)
     by = jax.device_put(np.array([width, width + 1, 2 * width - 1], dtype), ipu)
@@ -116,7 +113,6 @@ def test_shifts_by_the_width_or_more_give_zero(ipu: jax.Device, dtype: type) -> 
 
 
 def test_debug_callbacks_arrive_in_order_as_numpy_arrays(ipu: jax.Device) -> None:
-    """JX-34."""
     seen: list[object] = []
     step = jax.jit(lambda x: (jax.debug.callback(lambda v: seen.append(np.asarray(v)), x, ordered=True), x + 1)[1])
     y = step(step(jax.device_put(np.arange(3.0, dtype=np.float32), ipu)))
@@ -126,7 +122,7 @@ def test_debug_callbacks_arrive_in_order_as_numpy_arrays(ipu: jax.Device) -> Non
 
 
 def test_a_callback_whose_result_nobody_wants_does_not_block(ipu: jax.Device) -> None:
-    """JX-34, where the reference system could hang."""
+    """Where the reference system could hang."""
     seen = []
     jax.jit(lambda x: (jax.debug.callback(lambda v: seen.append(1), x), x + 1)[1])(jax.device_put(np.float32(1), ipu))
     jax.effects_barrier()
@@ -134,7 +130,7 @@ def test_a_callback_whose_result_nobody_wants_does_not_block(ipu: jax.Device) ->
 
 
 def test_callbacks_may_have_results(ipu: jax.Device) -> None:
-    """JX-34, where the reference system had none."""
+    """Where the reference system had none."""
     double = jax.jit(lambda x: jax.pure_callback(lambda v: np.asarray(v) * 2, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + 1)
     assert double(jax.device_put(np.arange(3.0, dtype=np.float32), ipu)).tolist() == [1, 3, 5]
 
@@ -149,7 +145,6 @@ def test_a_callback_may_itself_use_both_platforms(ipu: jax.Device, cpu: jax.Devi
 
 
 def test_64_bit_inputs_follow_the_x64_option(ipu: jax.Device) -> None:
-    """JX-38."""
     wide = np.arange(3, dtype=np.float64)
     assert jax.device_put(wide, ipu).dtype == np.float32
     with jax.enable_x64(True):
@@ -161,7 +156,7 @@ def test_64_bit_inputs_follow_the_x64_option(ipu: jax.Device) -> None:
     "name", ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "bfloat16", "float32", "complex64"]
 )
 def test_every_type_goes_there_and_back(ipu: jax.Device, name: str) -> None:
-    """JX-38, uint16 and all the others included; conformance computes with each."""
+    """Uint16 and all the others included; conformance computes with each."""
     values = np.array([0, 1, 1, 0]).astype(jnp.dtype(name))
     there = jax.device_put(values, ipu)
     assert there.dtype == values.dtype

@@ -16,7 +16,7 @@ from tilestep import settings
 from tilestep.errors import SettingsError
 from tilestep.machine import load_machine
 from tilestep.machine.fields import QUANTITIES
-from tilestep.settings import define_jax_options, read_settings
+from tilestep.settings import define_jax_options, read_settings, stated_settings, warn_of_unknown_variables
 
 OPTIONS = ("jax_ipu_use_model", "jax_ipu_model_num_tiles", "jax_ipu_device_count", "jax_ipu_visible_devices")
 
@@ -207,16 +207,26 @@ def test_use_model_may_be_switched_off_and_on_again_before_ipu_is_used() -> None
 )
 def test_an_unknown_variable_warns_with_the_nearest(variable: str, nearest: str) -> None:
     with pytest.warns(UserWarning, match=rf"{variable} does nothing; the nearest that exists is {nearest}$"):
-        read_settings({variable: "4"})
+        warn_of_unknown_variables({variable: "4"})
 
 
 def test_variables_of_others_do_not_warn() -> None:
-    read_settings({"JAX_PLATFORMS": "cpu", "JAX_IPUTILS": "1", "IPU": "2"})
+    warn_of_unknown_variables({"JAX_PLATFORMS": "cpu", "JAX_IPUTILS": "1", "IPU": "2"})
+
+
+def test_what_is_stated_changes_with_every_setting() -> None:
+    variables = ["TILESTEP_MACHINE", "TILESTEP_SYNC_PATTERN", "POPLAR_ENGINE_OPTIONS", "JAX_IPU_PARTIALS_TYPE", "JAX_IPU_NUM_IO_TILES"]
+    variables += [option.upper() for option in OPTIONS]
+    stated = {stated_settings({}), *(stated_settings({variable: "4"}) for variable in variables)}
+    assert len(stated) == 1 + len(variables)
+    assert stated_settings({"PATH": "4"}) == stated_settings({})
+    jax.config.update("jax_ipu_device_count", 2)
+    assert stated_settings({}) not in stated
 
 
 @pytest.mark.parametrize("value", ["true", True])
 def test_engine_options_turn_reports_and_out_of_memory_on(value: object) -> None:
-    assert read_settings(engine(autoReport_all=value)).report_directory == Path()
+    assert read_settings(engine(autoReport_all=value)).report_directory == Path.cwd()
     assert read_settings(engine(debug_allowOutOfMemory=value)).allow_out_of_memory
     assert not read_settings(engine(autoReport_all=value)).allow_out_of_memory
 
@@ -229,8 +239,8 @@ def test_engine_options_turn_reports_and_out_of_memory_off(value: object) -> Non
 
 
 def test_the_directory_of_the_report() -> None:
-    assert read_settings(engine(autoReport_all="true", autoReport_directory="out/a")).report_directory == Path("out/a")
-    assert read_settings(engine(autoReport_directory="out")).report_directory == Path("out")
+    assert read_settings(engine(autoReport_all="true", autoReport_directory="out/a")).report_directory == Path.cwd() / "out/a"
+    assert read_settings(engine(autoReport_directory="out")).report_directory == Path.cwd() / "out"
 
 
 @pytest.mark.parametrize(

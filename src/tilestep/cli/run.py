@@ -9,7 +9,6 @@ import os
 import shutil
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -20,7 +19,7 @@ from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
 from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.machine.toml import load_machine
 from tilestep.profiling import dry_run, profile
-from tilestep.report.files import writable_directory, write_report
+from tilestep.report.files import require_report_directory, writable_directory, write_report
 from tilestep.settings import read_settings
 
 if TYPE_CHECKING:
@@ -212,9 +211,7 @@ def _environ(args: argparse.Namespace) -> dict[str, str]:
     if args.sync_pattern is not None:
         environ["TILESTEP_SYNC_PATTERN"] = args.sync_pattern
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the platform says it again when it starts
-            read_settings({**os.environ, **environ})
+        require_report_directory(read_settings({**os.environ, **environ}).report_directory)
     except SettingsError as error:
         raise _UsageError(str(error)) from error
     return environ

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import warnings
 from ctypes import addressof, c_int32
 from typing import Any
 
@@ -17,7 +16,8 @@ from tilestep.pjrt.entry import entry_point, immortal, int32s, named_values, poi
 from tilestep.pjrt.versions import warn_if_untested
 from tilestep.pjrt.waiting import WAITERS
 from tilestep.plan.cache import PlanCache
-from tilestep.settings import Settings, read_settings
+from tilestep.report.files import require_report_directory
+from tilestep.settings import Settings, read_settings, stated_settings, warn_of_unknown_variables
 
 PLATFORM_NAME = "ipu"
 
@@ -25,8 +25,9 @@ PLATFORM_NAME = "ipu"
 class Client:
     """One process's view of the emulated machine."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, stated: tuple[object, ...]) -> None:
         self.settings = settings
+        self._stated = stated
         self.machine = settings.machine
         self.journal = journal.Journal(settings)
         self.devices = make_devices(settings.machine, settings.hardware_ids, self.journal)
@@ -41,13 +42,20 @@ class Client:
     def host(self) -> compat.HostClient:
         """XLA:CPU, with one device for each IPU. Made at first use: a program that never uses an IPU doesn't pay for it."""
         self.require_same_settings()
+        require_report_directory(self.settings.report_directory)
+        warn_of_unknown_variables()
         warn_if_untested(jax.__version__)
         WAITERS.start()
         return compat.make_host_client(len(self.devices))
 
+    @property
+    def in_use(self) -> bool:
+        """Whether anything came to an IPU; JAX starts every platform, also for a program that leaves this one alone."""
+        return "host" in vars(self)
+
     def require_same_settings(self) -> None:
-        """Raises: SettingsError if a setting was changed after JAX had started the platform. Warns of variables that do nothing."""
-        if read_settings() != self.settings:
+        """Raises: SettingsError if a setting was changed after JAX had started the platform."""
+        if stated_settings() != self._stated and read_settings() != self.settings:
             raise SettingsError(
                 "a setting of the emulated machine was changed after JAX had started its platforms; "
                 "set JAX_IPU_*, jax_ipu_* and TILESTEP_MACHINE before the first use of JAX, or call jax.extend.backend.clear_backends()"
@@ -86,12 +94,10 @@ def started_client() -> Client | None:
 @entry_point("PJRT_Client_Create")
 def client_create(args: capi.PJRT_Client_Create_Args) -> None:
     global _client
-    with warnings.catch_warnings():  # JAX starts every platform, also for a program that uses none of this one: no word until it does
-        warnings.simplefilter("ignore", UserWarning)
-        settings = read_settings()
+    stated, settings = stated_settings(), read_settings()
     client = _client
     if client is None or client.settings != settings:  # JAX asks again after its backends were cleared
-        client = _client = immortal(Client(settings))
+        client = _client = immortal(Client(settings, stated))
         journal.use(client.journal)
     args.client = client.address
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib
+import os
 
 import jax
 
@@ -35,12 +36,16 @@ def initialize() -> None:
     _native.configure(describe, WAITERS.wait_later, FORGOTTEN)
     compat.lower_like_cpu(PLATFORM)
     compat.intercept_callbacks(PLATFORM, callbacks.keep)
+    compat.cache_like_cpu(PLATFORM)
     compat.register_platform(PLATFORM, _native.capsule(), _PRIORITY)
 
+    process = os.getpid()
+
     def leave() -> None:
-        WAITERS.finish(_LAST_WAIT_WALL_S)
         try:
-            _write_report()
+            if os.getpid() == process:  # a fork has neither the threads to wait for nor a report of its own
+                WAITERS.finish(_LAST_WAIT_WALL_S)
+                _write_report()
         finally:
             _native.close()
 
@@ -54,7 +59,7 @@ def _write_report() -> None:
     from tilestep.report.files import writable_directory, write_report
 
     client = started_client()
-    if client is None or client.settings.report_directory is None:
+    if client is None or not client.in_use or client.settings.report_directory is None:
         return
     end = client.journal.mark()
     write_report(profile_between(client.journal.system, client.journal.origin, end), writable_directory(client.settings.report_directory))
