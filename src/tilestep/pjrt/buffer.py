@@ -106,7 +106,7 @@ def _host_array(
             values[...] = _strided(args.data, dims, dtype, read_int64s(args.byte_strides, args.num_byte_strides))
         else:
             memmove(values.ctypes.data, args.data, values.nbytes)
-    return compat.put(values, the_client().host_devices[device.id], memory.kind.decode(), copy=False)
+    return compat.put(values, the_client().host_devices[device.id], memory.kind.decode())
 
 
 def _strided(data: int, dims: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -136,7 +136,7 @@ def _copy(source: _native.Buffer, device: Device, memory: _native.Memory) -> int
     if isinstance(array, DryArray):
         array = DryArray(array.shape, array.dtype, current_mode() or DryMode())
     else:
-        array = compat.put(array, the_client().host_devices[device.id], memory.kind.decode(), copy=True)
+        array = compat.copy(array, the_client().host_devices[device.id], memory.kind.decode())
     target = make_buffer(array, device, memory)
     source.device.journal.copy(source.value, target.value, device.id, _on_host(memory))
     return _native.own(target)

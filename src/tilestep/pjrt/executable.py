@@ -176,7 +176,7 @@ class LoadedExecutable(_native.ExecutableBase):
         if isinstance(column, list):
             return [self._copy(array) for array in column]
         (device,) = column.devices()
-        return compat.put(column, device, column.sharding.memory_kind, copy=True)
+        return compat.copy(column, device, column.sharding.memory_kind)
 
     # What JAX asks for once in a while
 
