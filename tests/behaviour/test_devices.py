@@ -116,6 +116,35 @@ def test_arrays_are_read_without_a_copy(ipu: jax.Device) -> None:
     assert np.asarray(view).ctypes.data == address
 
 
+def test_dlpack_hands_over_the_memory_itself(ipu: jax.Device, cpu: jax.Device) -> None:
+    for size in (3, 1000):
+        array = jax.device_put(np.arange(size, dtype=np.float32), ipu) * 2
+        address = array.unsafe_buffer_pointer()
+        taken = np.from_dlpack(array)
+        assert taken.ctypes.data == address
+        assert np.from_dlpack(array, copy=True).ctypes.data != address
+        there = jnp.from_dlpack(array)
+        assert (there.devices(), there.unsafe_buffer_pointer()) == ({cpu}, address)
+        del array  # the memory lives as long as somebody holds it
+        gc.collect()
+        np.testing.assert_array_equal(taken, np.arange(size) * 2)
+        np.testing.assert_array_equal(there, np.arange(size) * 2)
+        assert jnp.from_dlpack(np.arange(size), device=ipu).devices() == {ipu}
+
+
+def test_dlpack_takes_one_ipu_s_arrays_only(ipus: list[jax.Device]) -> None:
+    spread = jax.device_put(np.zeros(8, np.float32), NamedSharding(Mesh(np.array(ipus), ("i",)), P("i")))
+    with pytest.raises(BufferError, match="array with a Sharding over 4 devices"):
+        np.from_dlpack(spread)
+
+
+def test_a_donated_array_that_dlpack_shares_keeps_its_values(ipu: jax.Device) -> None:
+    array = jax.device_put(np.ones(1000, np.float32), ipu)
+    taken = np.from_dlpack(array)
+    result = jax.jit(lambda x: x + 1, donate_argnums=0)(array)
+    assert (taken.sum(), result.sum()) == (1000, 2000)
+
+
 def test_sharded_arrays_lie_where_they_were_put(ipus: list[jax.Device]) -> None:
     mesh = Mesh(np.array(ipus).reshape(2, 2), ("a", "b"))
     values = np.arange(32, dtype=np.float32).reshape(4, 8)

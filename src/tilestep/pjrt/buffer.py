@@ -117,6 +117,11 @@ def _strided(data: int, dims: tuple[int, ...], dtype: np.dtype[Any], strides: tu
     return np.ndarray(dims, dtype, memory, offset=-low, strides=strides)
 
 
+def on_host(values: np.ndarray[Any, Any]) -> Any:
+    """An array of XLA:CPU in the memory of a NumPy array, if that is aligned as XLA:CPU's own is; else a copy."""
+    return compat.put(values, the_client().host_devices[0], "device")
+
+
 @entry_point("PJRT_Buffer_Delete")
 def buffer_delete(args: capi.PJRT_Buffer_Delete_Args) -> None:
     buffer = _buffer(args.buffer)

@@ -15,6 +15,7 @@ import numpy as np
 from jax._src import callback as jax_callback
 from jax._src import core, sharding_impls, xla_bridge
 from jax._src.array import ArrayImpl
+from jax._src.dlpack import DLDeviceType
 from jax._src.interpreters import mlir
 from jax._src.lib import _jax, xla_client
 from jax._src.lib.mlir import ir
@@ -94,6 +95,32 @@ def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) ->
     jax.interpreters.mlir.emit_python_callback = emit  # imported there by name
 
 
+def share_like_cpu(name: str, on_host: Callable[[np.ndarray[Any, Any]], Any]) -> None:
+    """Lets DLPack hand over one-device arrays of platform `name` as what they are, host memory; JAX knows CPU and GPU only.
+
+    Args: on_host: makes an array of XLA:CPU that lies in the memory of a NumPy array.
+    """
+    device_of, capsule_of = ArrayImpl.__dlpack_device__, ArrayImpl.__dlpack__
+    cpu = (DLDeviceType.kDLCPU, 0)
+
+    def is_ours(array: Any) -> bool:
+        return {device.platform for device in array.sharding.device_set} == {name} and len(array.sharding.device_set) == 1
+
+    @functools.wraps(device_of)
+    def device(self: Any) -> Any:
+        return cpu if is_ours(self) else device_of(self)
+
+    @functools.wraps(capsule_of)
+    def capsule(self: Any, *, dl_device: Any = None, copy: bool | None = None, **options: Any) -> Any:
+        if not is_ours(self) or dl_device not in (None, cpu):
+            return capsule_of(self, dl_device=dl_device, copy=copy, **options)
+        values = np.asarray(self)
+        return capsule_of(on_host(values.copy() if copy else values), **options)
+
+    ArrayImpl.__dlpack_device__ = device
+    ArrayImpl.__dlpack__ = capsule
+
+
 class _Numbered(list[Any]):
     """Stands in for a program's list of callbacks: whatever is appended gets a number of its own, which the length then shows."""
 
@@ -130,19 +157,11 @@ def _aval(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return core.ShapedArray(shape, dtype)
 
 
-def put(value: np.ndarray[Any, Any], device: HostDevice, memory_kind: str) -> Any:
-    """A one-device array that takes the memory of a NumPy array over where XLA:CPU can use it, and its values where it cannot."""
+def put(value: Any, device: HostDevice, memory_kind: str, *, copy: bool) -> Any:
+    """A one-device array with the values of a NumPy or JAX array."""
     semantics = xla_client.HostBufferSemantics.ZERO_COPY
     aval = _aval(value.shape, value.dtype)
-    return _jax.batched_device_put(aval, single_device_sharding(device, memory_kind), [value], [device], True, False, semantics, True)
-
-
-def copy(array: Any, device: HostDevice, memory_kind: str) -> Any:
-    """A copy of a one-device array, on that or another device; made in the background."""
-    sharding = single_device_sharding(device, memory_kind)
-    always = _jax.ArrayCopySemantics.ALWAYS_COPY
-    (result,) = _jax.batched_copy_array_to_devices_with_sharding([array], [sharding._internal_device_list], [sharding], [always])
-    return result
+    return _jax.batched_device_put(aval, single_device_sharding(device, memory_kind), [value], [device], True, copy, semantics, True)
 
 
 def replicated_over(devices: Sequence[HostDevice]) -> Any:

@@ -29,6 +29,7 @@ def initialize() -> None:
     for module in ("buffer", "client", "device", "executable_entries", "layouts"):  # each fills in its entries of the table
         importlib.import_module(f"tilestep.pjrt.{module}")
     from tilestep.pjrt import callbacks
+    from tilestep.pjrt.buffer import on_host
     from tilestep.pjrt.failure import describe
     from tilestep.pjrt.journal import FORGOTTEN
     from tilestep.pjrt.waiting import WAITERS
@@ -37,6 +38,7 @@ def initialize() -> None:
     compat.lower_like_cpu(PLATFORM)
     compat.intercept_callbacks(PLATFORM, callbacks.keep)
     compat.cache_like_cpu(PLATFORM)
+    compat.share_like_cpu(PLATFORM, on_host)
     compat.register_platform(PLATFORM, _native.capsule(), _PRIORITY)
 
     process = os.getpid()
