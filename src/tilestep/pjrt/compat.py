@@ -157,11 +157,19 @@ def _aval(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return core.ShapedArray(shape, dtype)
 
 
-def put(value: Any, device: HostDevice, memory_kind: str, *, copy: bool) -> Any:
-    """A one-device array with the values of a NumPy or JAX array."""
+def put(value: np.ndarray[Any, Any], device: HostDevice, memory_kind: str) -> Any:
+    """A one-device array that takes the memory of a NumPy array over where XLA:CPU can use it, and its values where it cannot."""
     semantics = xla_client.HostBufferSemantics.ZERO_COPY
     aval = _aval(value.shape, value.dtype)
-    return _jax.batched_device_put(aval, single_device_sharding(device, memory_kind), [value], [device], True, copy, semantics, True)
+    return _jax.batched_device_put(aval, single_device_sharding(device, memory_kind), [value], [device], True, False, semantics, True)
+
+
+def copy(array: Any, device: HostDevice, memory_kind: str) -> Any:
+    """A copy of a one-device array, on that or another device; made in the background."""
+    sharding = single_device_sharding(device, memory_kind)
+    always = _jax.ArrayCopySemantics.ALWAYS_COPY
+    (result,) = _jax.batched_copy_array_to_devices_with_sharding([array], [sharding._internal_device_list], [sharding], [always])
+    return result
 
 
 def replicated_over(devices: Sequence[HostDevice]) -> Any:
