@@ -13,7 +13,10 @@ from benchmarks.measured.rows import Conditions, Row
 from tilestep.options import PlanOptions
 
 DTYPES = {"fp16": jnp.float16, "half": jnp.float16, "fp32": jnp.float32, "float": jnp.float32}
-_MACHINES = (("bow", "bow-2000"), ("gc2 ", "c2-card"), ("c600", "c600"), ("gc200", "m2000"), ("mk2", "m2000"))
+_MACHINES = (("bow", "bow-2000"), ("gc200", "m2000"), ("c600", "c600"), ("gc2", "c2-card"), ("mk1", "c2-card"), ("mk2", "m2000"))
+# Units of figures, as factors of operations or bytes per second, and of seconds.
+_RATES = {"TFLOPS": 1e-12, "TFLOP/s": 1e-12, "GFLOPS": 1e-9, "GFLOP/s": 1e-9, "TB/s": 1e-12, "GB/s": 1e-9, "MB/s": 1e-6}
+_TIMES = {"s": 1, "ms": 1e3, "us": 1e6, "µs": 1e6, "min": 1 / 60}
 
 
 class RowError(Exception):
@@ -59,11 +62,11 @@ def machine_of(row: Row) -> str:
 
     Raises: RowError if the generation is not known.
     """
-    generation = f"{row.generation.casefold()} "
+    generation = row.generation.casefold()
     for part, name in _MACHINES:
         if part in generation:
             return name
-    raise RowError(f"generation {row.generation!r} is none of {', '.join(part.strip() for part, _ in _MACHINES)}")
+    raise RowError(f"generation {row.generation!r} is none of {', '.join(part for part, _ in _MACHINES)}")
 
 
 def options_of(conditions: Conditions | None) -> PlanOptions:
@@ -107,13 +110,10 @@ def rate(row: Row, amount: float, seconds: float) -> float:
     Raises: RowError for a unit that is none of these.
     """
     unit = row.unit.strip()
-    scale = {"TFLOPS": 1e-12, "GB/s": 1e-9, "TB/s": 1e-12}.get(unit)
-    if scale is not None:
-        return amount / seconds * scale
-    if unit.endswith("/s"):
-        return amount / seconds
-    if unit in ("s", "ms"):
-        return seconds * (1 if unit == "s" else 1e3)
+    if unit in _TIMES:
+        return seconds * _TIMES[unit]
+    if unit in _RATES or unit.endswith("/s"):
+        return amount / seconds * _RATES.get(unit, 1)
     raise RowError(f"unit {row.unit!r} is not one that a run on the machine can be told in")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks.measured import feeding, footprints, kernels, networks, products
 from benchmarks.measured.answer import Answer, LeftOut, Recogniser, RowError, Verdict
 from benchmarks.measured.rows import DATA, Row
+from tilestep.errors import TilestepError
 
 # Bar of the judged rows.
 MEDIAN_AT_MOST = 0.06
@@ -27,7 +28,7 @@ RECOGNISERS: tuple[Recogniser, ...] = (
     networks.resnet50_throughput,
     networks.bert,
     networks.vit,
-    kernels.triad,
+    kernels.stream,
     kernels.blur,
     kernels.matrix_vector,
     feeding.transfer,
@@ -47,6 +48,7 @@ class Outcome:
     reason: str = ""  # why it is not judged
     measured: float | None = None
     answer: Answer = field(default_factory=Answer)
+    failed: bool = False  # it would be judged, but its program could not be run
 
     @property
     def ratio(self) -> float | None:
@@ -90,6 +92,7 @@ class Summary:
 
     families: tuple[FamilyErrors, ...]
     verdicts: tuple[tuple[str, Verdict], ...]  # (row, verdict)
+    failures: tuple[tuple[str, str], ...] = ()  # (row, why) of those that would be judged, but could not be run
 
     @property
     def errors(self) -> tuple[float, ...]:
@@ -115,6 +118,7 @@ class Summary:
     def shortfalls(self) -> tuple[str, ...]:
         """Sentences: how the bar is missed; empty if it is met."""
         found = [] if self.errors or self.verdicts else ["no row could be judged"]
+        found += [f"{row}: {why}" for row, why in self.failures]
         if self.errors and not self.median <= MEDIAN_AT_MOST:
             found.append(f"median absolute error {self.median:.1%}: at most {MEDIAN_AT_MOST:.0%} wanted")
         if self.errors and not self.p90 <= P90_AT_MOST:
@@ -131,11 +135,19 @@ class Summary:
 
 
 def judge(row: Row) -> Outcome:
-    """Asks every kind of workload whether the row is one of its own, and puts the answer beside the measurement."""
+    """Asks every kind of workload whether the row is one of its own, and puts the answer beside the measurement.
+
+    A row that nothing understands is left out with the reason; so is one whose program fails, which misses the bar if it counts.
+    """
     try:
+        if not row.n_ipus:
+            raise RowError("n_ipus is no whole number of 1 or more")
         answer = next((found for recognise in RECOGNISERS if (found := recognise(row)) is not None), None)
     except RowError as error:
         answer = LeftOut(reason=str(error))
+    except (ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError, TilestepError) as error:
+        why = f"its program failed: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return Outcome(row=row, status="left out", reason=why, failed=not row.not_judged)
     if answer is None:
         return Outcome(row=row, status="left out", reason=why_left_out(row))
     if isinstance(answer, LeftOut):
@@ -149,7 +161,7 @@ def judge(row: Row) -> Outcome:
     )
 
 
-def summarise(outcomes: Iterable[Outcome], *, status: Status = "judged") -> Summary:
+def summarise(outcomes: Sequence[Outcome], *, status: Status = "judged") -> Summary:
     """Errors by family and verdicts of all rows of one status."""
     chosen = [outcome for outcome in outcomes if outcome.status == status]
     errors: dict[str, list[float]] = {}
@@ -159,6 +171,7 @@ def summarise(outcomes: Iterable[Outcome], *, status: Status = "judged") -> Summ
     return Summary(
         families=tuple(FamilyErrors(family=family, errors=tuple(own)) for family, own in sorted(errors.items())),
         verdicts=tuple((outcome.row.id, verdict) for outcome in chosen for verdict in outcome.answer.verdicts),
+        failures=tuple((outcome.row.id, outcome.reason) for outcome in outcomes if outcome.failed and status == "judged"),
     )
 
 
@@ -188,6 +201,6 @@ def _fits(verdict: bool) -> str:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        return float(text.replace(",", ""))
     except ValueError:
         return None

@@ -1,8 +1,11 @@
-"""Single operations that others measured: STREAM's triad, a stencil, a matrix times a vector."""
+"""Single operations that others measured: STREAM's kernels, a stencil, a matrix times a vector."""
 
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -12,33 +15,45 @@ from benchmarks.measured.predict import Prediction, predict
 from benchmarks.measured.rows import Row
 from tilestep.machine import load_machine
 
-# Of a tile's memory that the triad's three arrays fill where a row does not say: 194.2 MB of 1,216 tiles of 256 KiB
+# Of a tile's memory that STREAM's arrays fill where a row does not say: 194.2 MB of 1,216 tiles of 256 KiB
 # (UoB-HPC/BabelStream@d0ddb25 results/v3.4/graphcore-c2-ipu). Its rate hardly depends on it.
-_TRIAD_FILLS = 0.6
-_TRIAD_FLOPS = 2
+_STREAM_FILLS = 0.6
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kernel:
+    compute: Callable[..., jax.Array]
+    reads: int  # arrays
+    flops: int  # per element
+
+
+_STREAM = {  # McCalpin 1995
+    "copy": _Kernel(compute=lambda b: jnp.copy(b), reads=1, flops=0),
+    "scale": _Kernel(compute=lambda b: 3 * b, reads=1, flops=1),
+    "add": _Kernel(compute=lambda b, c: b + c, reads=2, flops=1),
+    "triad": _Kernel(compute=lambda b, c: b + 3 * c, reads=2, flops=2),
+}
 _CHANNELS = 4
 _WEIGHTS = (1, 2, 1)  # of the blur, in each direction
 
 
-def triad(row: Row) -> Answer | LeftOut | None:
-    """a = b + x c: bytes read and written per second, or operations."""
-    if not row.workload.startswith("STREAM Triad"):
+def stream(row: Row) -> Answer | LeftOut | None:
+    """STREAM's kernels: bytes read and written per second, or operations."""
+    name = re.match(r"STREAM (\w+)", row.workload)
+    kernel = _STREAM.get(name[1].casefold()) if name else None
+    if kernel is None:
         return None
     machine = machine_of(row)
     ipu = load_machine(machine).ipu
     dtype = dtype_of(row)
     width = jnp.dtype(dtype).itemsize
     shape = numbers(r"(\d+)x(\d+) floats per tile", row.shape)
-    per_tile = shape[0] * shape[1] if shape else int(ipu.tile.sram_bytes * _TRIAD_FILLS / 3 / width)
+    arrays = kernel.reads + 1
+    per_tile = shape[0] * shape[1] if shape else int(ipu.tile.sram_bytes * _STREAM_FILLS / arrays / width)
     array = jax.ShapeDtypeStruct((per_tile * ipu.num_tiles,), dtype)
-    run = predict(_triad, (array, array), machine=machine)
-    amount = _TRIAD_FLOPS * array.size if row.unit == "TFLOPS" else 3 * array.size * width
+    run = predict(lambda operands: (operands, kernel.compute(*operands)), (array,) * kernel.reads, machine=machine)
+    amount = kernel.flops * array.size if row.unit.strip().endswith(("FLOPS", "FLOP/s")) else arrays * array.size * width
     return Answer(predicted=rate(row, amount, run.seconds), prediction=run)
-
-
-def _triad(state: tuple[jax.Array, jax.Array]) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-    b, c = state
-    return (b, c), b + jnp.asarray(3, b.dtype) * c
 
 
 def blur(row: Row) -> Answer | LeftOut | None:
@@ -68,16 +83,28 @@ def blur(row: Row) -> Answer | LeftOut | None:
 
 @functools.cache
 def _blurred(height: int, width: int, dtype: type, num_ipus: int, machine: str) -> Prediction:
-    """One pass; the image is cut by rows, padded to a whole number of them per IPU."""
-    rows = -(-height // num_ipus) * num_ipus
+    """One pass; the image is cut by rows, padded to a whole number of them per IPU, which swap the rows at their edges."""
+    rows = -(-height // num_ipus)
 
-    def one(image: jax.Array) -> tuple[jax.Array, tuple[()]]:
-        padded = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
+    def weighted(padded: jax.Array) -> jax.Array:
         taps = ((y, x, _WEIGHTS[y] * _WEIGHTS[x] / 16) for y in range(3) for x in range(3))
-        return sum(padded[y : y + rows, x : x + width] * jnp.asarray(weight, dtype) for y, x, weight in taps), ()  # type: ignore[return-value]  # a sum of arrays is one
+        return sum(padded[y : y + rows, x : x + width] * jnp.asarray(weight, dtype) for y, x, weight in taps)  # type: ignore[return-value]  # a sum of arrays is one
 
-    state = jax.ShapeDtypeStruct((rows, width, _CHANNELS), dtype)
-    return predict(one, state, machine=machine, num_ipus=num_ipus, sharding=jax.P("ipus"))
+    def alone(image: jax.Array) -> tuple[jax.Array, tuple[()]]:
+        return weighted(jnp.pad(image, ((1, 1), (1, 1), (0, 0)))), ()
+
+    def one_of_many(image: jax.Array) -> jax.Array:
+        above = jax.lax.ppermute(image[-1:], "ipus", [(ipu, ipu + 1) for ipu in range(num_ipus - 1)])
+        below = jax.lax.ppermute(image[:1], "ipus", [(ipu + 1, ipu) for ipu in range(num_ipus - 1)])
+        whole = jax.lax.optimization_barrier(jnp.concatenate([above, image, below]))  # else XLA joins them anew for each slice
+        return weighted(jnp.pad(whole, ((0, 0), (1, 1), (0, 0))))
+
+    def together(image: jax.Array) -> tuple[jax.Array, tuple[()]]:
+        return jax.shard_map(one_of_many, in_specs=jax.P("ipus"), out_specs=jax.P("ipus"))(image), ()
+
+    state = jax.ShapeDtypeStruct((rows * num_ipus, width, _CHANNELS), dtype)
+    step = alone if num_ipus == 1 else together
+    return predict(step, state, machine=machine, num_ipus=num_ipus, sharding=jax.P("ipus"))
 
 
 def matrix_vector(row: Row) -> Answer | LeftOut | None:

@@ -18,6 +18,7 @@ from benchmarks.measured.rows import Packing, Row
 from benchmarks.models import resnet50, transformer
 
 _DRAWN = 1000  # sequences of the published runs with packing
+_SEVERAL_IPUS = "a network on several IPUs, whose replicas or stages are not part of the row"
 _NO_EIGHT_BITS = "8-bit floats have no matrix unit in the machine's description"
 
 
@@ -28,7 +29,7 @@ def resnet50_throughput(row: Row) -> Answer | LeftOut | None:
         return None
     if row.dtype.startswith("fp8"):
         return LeftOut(reason=_NO_EIGHT_BITS)
-    return _throughput(row, batch[0], _resnet50(row, batch[0]))
+    return LeftOut(reason=_SEVERAL_IPUS) if row.n_ipus > 1 else _throughput(row, batch[0], _resnet50(row, batch[0]))
 
 
 def resnet50_largest(row: Row) -> Answer | LeftOut | None:
@@ -57,6 +58,8 @@ def bert(row: Row) -> Answer | LeftOut | None:
     packing = row.conditions.packed if row.conditions else None
     if packing is None and "pack" in row.workload.casefold():
         return LeftOut(reason="packed sequences whose lengths are not known")
+    if row.n_ipus > 1:
+        return LeftOut(reason=_SEVERAL_IPUS)
     model = _as_run(row, transformer.BERT_BASE if size[1] == "Base" else transformer.BERT_LARGE)
     words = jax.ShapeDtypeStruct((batch, tokens), jnp.int32)
     inference = _inference(functools.partial(transformer.bert, model))
@@ -82,6 +85,8 @@ def vit(row: Row) -> Answer | LeftOut | None:
     batch = numbers(r"\bbs (\d+)", row.shape)
     if not row.workload.startswith("ViT inference") or batch is None:
         return None
+    if row.n_ipus > 1:
+        return LeftOut(reason=_SEVERAL_IPUS)
     model, dtype = _as_run(row, transformer.VIT_BASE), dtype_of(row)
     images = jax.ShapeDtypeStruct((batch[0], transformer.IMAGE, transformer.IMAGE, 3), dtype)
     inference = _inference(functools.partial(transformer.vit, model))
@@ -104,7 +109,7 @@ def _resnet50(row: Row, batch: int) -> Prediction:
 
 
 def _run(row: Row, step: Step, params: Any, inputs: Sequence[Any]) -> Prediction:
-    return predict(step, params, inputs, machine=machine_of(row), num_ipus=row.n_ipus, options=options_of(row.conditions))
+    return predict(step, params, inputs, machine=machine_of(row), options=options_of(row.conditions))
 
 
 def _inference(forward: Any) -> Step:

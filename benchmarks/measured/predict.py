@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -73,16 +74,15 @@ def predict(
         inputs: shapes of what comes from the host at each call.
         machine: a name of the catalogue.
         num_ipus: that run the program; the machine is made to have as many.
-        sharding: of every array of the state over the mesh axis 'ipus'.
+        sharding: of every array of the state over the mesh axis 'ipus', which `step` may use, too.
     """
     use_machine(machine, num_ipus)
     devices = jax.devices("ipu")
-    placed = None
-    if num_ipus > 1:
-        placed = jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(devices[:num_ipus]), ("ipus",)), sharding or jax.P())
+    mesh = jax.sharding.Mesh(np.array(devices[:num_ipus]), ("ipus",))
+    placed = jax.sharding.NamedSharding(mesh, sharding or jax.P()) if num_ipus > 1 else None
     how = {f"ipu_{name}": value for name, value in vars(options or PlanOptions()).items()}
     jitted = jax.jit(step, donate_argnums=0, compiler_options=how)
-    with tilestep.dry_run(), jax.default_device(devices[0]):
+    with tilestep.dry_run(), jax.default_device(devices[0]), jax.set_mesh(mesh) if placed else contextlib.nullcontext():
         state = _made(state, placed)
         fresh = [np.zeros(shape.shape, shape.dtype) for shape in inputs]
         for _ in range(WARM_UP):

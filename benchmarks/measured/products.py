@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.measured.answer import (
@@ -28,13 +31,15 @@ def on_tile(row: Row) -> Answer | LeftOut | None:
     shape = numbers(r"\[(\d+),\s*(\d+)\]x\[(\d+),\s*(\d+)\] per tile", row.shape)
     if "on-tile matmul" not in row.workload or shape is None:
         return None
-    positions, inner, _, columns = shape
+    positions, inner, rows, columns = shape
+    if rows != inner:
+        return LeftOut(reason="operands of which one has not as many columns as the other has rows")
     options = options_of(row.conditions)
     ipu = load_machine(machine_of(row)).ipu
     unit = matrix_unit(
         ipu,
-        "half" if row.dtype.startswith("fp16") else "float",
-        "float" if row.dtype.startswith("fp32") or "fp32 out" in row.dtype else options.partials_type,
+        "half" if dtype_of(row) is jnp.float16 else "float",
+        "float" if dtype_of(row) is jnp.float32 or "fp32 out" in row.dtype else options.partials_type,
         options.weight_load_bits,
     )
     blocks = np.array([ceil_div(inner, unit.in_channels)]), np.array([ceil_div(columns, unit.units)])
@@ -45,22 +50,36 @@ def on_tile(row: Row) -> Answer | LeftOut | None:
 
 
 def dense(row: Row) -> Answer | LeftOut | None:
-    """[m, k] x [k, n] in a loop on the IPU, each product the right operand of the next."""
-    square = numbers(r"\bm=k=(\d+) n=(\d+)", row.shape)
-    if "dense matmul" not in row.workload or square is None:
+    """[m, k] x [k, n], as often per call as its conditions say; a square left operand is multiplied by each product anew."""
+    sizes = _sizes(row.shape)
+    if "dense matmul" not in row.workload or sizes is None:
         return None
-    size, columns = square
+    if row.n_ipus > 1:
+        return LeftOut(reason="a product on several IPUs, whose cut among them is not part of the row")
+    rows, inner, columns = sizes
     dtype, loop = dtype_of(row), loop_of(row)
 
     def step(weights: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        if rows != inner:
+            return weights, weights @ x
         return weights, jax.lax.fori_loop(0, loop, lambda _, product: weights @ product, x)
 
-    prediction = predict(
-        step,
-        jax.ShapeDtypeStruct((size, size), dtype),
-        (jax.ShapeDtypeStruct((size, columns), dtype),),
-        machine=machine_of(row),
-        options=options_of(row.conditions),
-    )
-    flops = 2 * size * size * columns * loop
-    return Answer(predicted=rate(row, flops, prediction.call_seconds), prediction=prediction, verdicts=measured_verdicts(row, prediction))
+    weights, x = jax.ShapeDtypeStruct((rows, inner), dtype), jax.ShapeDtypeStruct((inner, columns), dtype)
+    prediction = predict(step, weights, (x,), machine=machine_of(row), options=options_of(row.conditions))
+    times = loop if rows == inner else 1
+    # Between the products of a loop nobody waits for the host.
+    seconds = prediction.call_seconds if times == loop else prediction.seconds
+    flops = 2 * rows * inner * columns * times
+    return Answer(predicted=rate(row, flops, seconds), prediction=prediction, verdicts=measured_verdicts(row, prediction))
+
+
+def _sizes(shape: str) -> tuple[int, int, int] | None:
+    """m, k and n of 'm=k=4096 n=1024', '64x32x16' or '[64,32]x[32,16]'; None for any other shape."""
+    named = {name: int(size) for names, size in re.findall(r"\b([mkn](?:=[mkn])*)=(\d+)", shape) for name in names.split("=")}
+    if len(named) == 3:  # noqa: PLR2004  # m, k and n
+        return named["m"], named["k"], named["n"]
+    operands = numbers(r"\[(\d+),\s*(\d+)\]\s*x\s*\[(\d+),\s*(\d+)\]", shape)
+    if operands is not None and operands[1] == operands[2]:
+        return operands[0], operands[1], operands[3]
+    plain = numbers(r"\b(\d+)x(\d+)x(\d+)\b", shape)
+    return (plain[0], plain[1], plain[2]) if plain else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -70,7 +71,7 @@ class Row:
 
     id: str
     generation: str
-    n_ipus: int
+    n_ipus: int  # 0: the row does not say, or not with a number
     workload: str
     shape: str
     dtype: str
@@ -112,7 +113,7 @@ def read_rows(path: Path) -> tuple[Row, ...]:
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    with path.open(newline="", encoding="utf-8") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark before the first column
         reader = csv.DictReader(file)
         if missing := [column for column in MEASURED_COLUMNS if column not in (reader.fieldnames or ())]:
             raise ValueError(f"{path} has no column {missing[0]!r}; it needs {', '.join(MEASURED_COLUMNS)}")
@@ -122,21 +123,30 @@ def _rows(path: Path) -> Iterator[Row]:
             plain = {column: (fields[column] or "").strip() for column in MEASURED_COLUMNS}
             if not plain["id"] or plain["id"] in seen:
                 raise ValueError(f"{where}: id is {plain['id']!r}: every row needs an id of its own")
-            if not plain["n_ipus"].isdigit() or plain["n_ipus"] == "0":
-                raise ValueError(f"{where}: n_ipus is {plain['n_ipus']!r}: it must be a whole number of 1 or more")
             seen.add(plain["id"])
             own = {column: (fields.get(column) or "").strip() for column in CONDITION_COLUMNS}
             conditions = Conditions(**own) if any(own.values()) else conditions_of(plain)
             texts = {column: text for column, text in plain.items() if column != "n_ipus"}
-            yield Row(**texts, n_ipus=int(plain["n_ipus"]), conditions=conditions)
+            n_ipus = int(plain["n_ipus"]) if plain["n_ipus"].isdecimal() else 0
+            yield Row(**texts, n_ipus=n_ipus, conditions=conditions)
 
 
 def conditions_of(fields: Mapping[str, str]) -> Conditions | None:
-    """What `run_conditions.csv` says of a row: its first line all of whose keys occur in the row; None if there is none."""
+    """What `run_conditions.csv` says of a row: its first line all of whose keys occur in the row; None if there is none.
+
+    A row of that source whose own words name a type of its partial sums ('fp16.32', 'float partials') was run with that.
+    """
     for line in _known_conditions():
         if all(_occurs(line[key], fields[key]) for key in ("source", "workload", "shape", "dtype")):
-            return Conditions(**{column: line[column] for column in CONDITION_COLUMNS})
+            conditions = Conditions(**{column: line[column] for column in CONDITION_COLUMNS})
+            partials = _named_partials(" ".join(fields[key] for key in ("workload", "shape", "dtype")))
+            return replace(conditions, partials=partials) if partials else conditions
     return None
+
+
+def _named_partials(words: str) -> str:
+    found = re.search(r"\b(half|fp16|float|fp32) partials|\bfp16\.(16|32)\b", words.casefold())
+    return "" if found is None else {"half": "half", "fp16": "half", "16": "half"}.get(found[1] or found[2], "float")
 
 
 @cache

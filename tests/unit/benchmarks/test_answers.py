@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.measured import feeding, footprints, kernels, networks, products
 from benchmarks.measured.answer import RowError, machine_of, options_of, rate
-from benchmarks.measured.judge import judge
+from benchmarks.measured.judge import judge, summarise
 from benchmarks.measured.predict import Prediction
 from benchmarks.measured.rows import Conditions, Packing, Row
 from tilestep.options import PlanOptions
@@ -47,7 +47,9 @@ class Asked:
         self.how: dict[str, Any] = {}
 
     def __call__(self, step: Any, state: Any, inputs: Sequence[Any] = (), **how: Any) -> Prediction:
-        new_state, _ = jax.eval_shape(step, state, *inputs)
+        mesh = jax.sharding.AbstractMesh((how.get("num_ipus", 1),), ("ipus",))
+        with jax.sharding.use_abstract_mesh(mesh):
+            new_state, _ = jax.eval_shape(step, state, *inputs)
         assert jax.tree.map(lambda array: (array.shape, array.dtype), new_state) == jax.tree.map(lambda a: (a.shape, a.dtype), state)
         self.state, self.inputs, self.how = state, inputs, how
         return Prediction(
@@ -167,6 +169,20 @@ def test_a_dense_product_runs_in_a_loop(asked: Asked) -> None:
     assert outcome.answer.predicted == pytest.approx(2 * 256 * 256 * 64 * 10 / 5e-6 / 1e12)
 
 
+@pytest.mark.parametrize("shape", ["m=96 k=64 n=32", "96x64x32", "[96,64]x[64,32]", "k=64 m=96 n=32"])
+def test_a_dense_product_of_unequal_sizes_runs_once(asked: Asked, shape: str) -> None:
+    outcome = judge(row("dense matmul poptorch", shape, generation="Bow", unit="TFLOPS", conditions=replace(CONDITIONS, loop="10")))
+    assert (asked.state.shape, asked.inputs[0].shape) == ((96, 64), (64, 32))
+    assert outcome.answer.predicted == pytest.approx(2 * 96 * 64 * 32 / 3e-6 / 1e12)
+
+
+@pytest.mark.parametrize(("kernel", "arrays"), [("Copy", 2), ("Scale", 2), ("Add", 3), ("Triad", 3)])
+def test_streams_kernels_by_their_bytes(asked: Asked, kernel: str, arrays: int) -> None:
+    outcome = judge(row(f"STREAM {kernel} vendor ops", "6x500 floats per tile per array", "fp32", generation="Mk2 GC200", unit="GB/s"))
+    assert len(asked.state) == arrays - 1
+    assert outcome.answer.predicted == pytest.approx(arrays * 4 * 3000 * 1472 / 3e-6 / 1e9)
+
+
 def test_the_triad_reads_two_arrays_and_writes_one(asked: Asked) -> None:
     outcome = judge(row("STREAM Triad optimised C++/vendor ops", dtype="fp32", generation="Mk1 GC2", unit="GB/s"))
     assert outcome.answer.predicted == pytest.approx(3 * 4 * asked.state[0].size / 3e-6 / 1e9)
@@ -228,6 +244,27 @@ def test_a_row_that_nothing_expresses_is_left_out_with_a_reason(asked: Asked) ->
     assert judge(row("weather forecast")).reason == "nothing here expresses this workload"
 
 
+@pytest.mark.parametrize("workload", ["ResNet-50 inference", "BERT-Base inference", "ViT inference"])
+def test_networks_on_several_ipus_are_left_out(asked: Asked, workload: str) -> None:
+    outcome = judge(row(workload, "SL128 bs 4", n_ipus=4))
+    assert (outcome.status, "several IPUs" in outcome.reason, outcome.failed) == ("left out", True, False)
+
+
+@pytest.mark.parametrize(("conditions", "missed"), [(CONDITIONS, 1), (None, 0)])
+def test_a_row_whose_program_fails_is_left_out_and_misses_the_bar_if_it_counts(
+    monkeypatch: pytest.MonkeyPatch, conditions: Conditions | None, missed: int
+) -> None:
+    def failing_program(*_: Any, **__: Any) -> Prediction:
+        raise jax.errors.JaxRuntimeError("INTERNAL: it broke\nwith details")
+
+    monkeypatch.setattr(networks, "predict", failing_program)
+    failing = judge(row("ViT inference", "bs 4", conditions=conditions))
+    assert failing.reason == "its program failed: JaxRuntimeError: INTERNAL: it broke"
+    assert (failing.status, failing.failed) == ("left out", bool(missed))
+    assert len(summarise([failing]).failures) == missed
+    assert any("failed" in sentence for sentence in summarise([failing]).shortfalls) is bool(missed)
+
+
 def test_an_unknown_machine_is_an_error() -> None:
     with pytest.raises(RowError, match="'A100' is none of"):
         machine_of(row("x", generation="A100"))
@@ -235,7 +272,14 @@ def test_an_unknown_machine_is_an_error() -> None:
 
 @pytest.mark.parametrize(
     ("generation", "name"),
-    [("Mk1 GC2", "c2-card"), ("Mk2 GC200", "m2000"), ("Bow", "bow-2000"), ("C600-class Mk2", "c600"), ("C600 (IPU21)", "c600")],
+    [
+        ("Mk1 GC2", "c2-card"),
+        ("Mk2 GC200", "m2000"),
+        ("Bow", "bow-2000"),
+        ("Mk1 (IPU 1.0)", "c2-card"),
+        ("C600-class Mk2", "c600"),
+        ("C600 (IPU21)", "c600"),
+    ],
 )
 def test_generations_name_machines(generation: str, name: str) -> None:
     assert machine_of(row("x", generation=generation)) == name
@@ -246,7 +290,9 @@ def test_what_a_run_does_not_have_keeps_its_default() -> None:
     assert options_of(None) == PlanOptions()
 
 
-@pytest.mark.parametrize(("unit", "figure"), [("images/s", 4.0), ("s", 0.5), ("ms", 500.0), ("GB/s", 4e-9), ("TFLOPS", 2e-12 * 2)])
+@pytest.mark.parametrize(
+    ("unit", "figure"), [("images/s", 4.0), ("s", 0.5), ("ms", 500.0), ("us", 5e5), ("GB/s", 4e-9), ("TFLOPS", 4e-12), ("GFLOP/s", 4e-9)]
+)
 def test_units(unit: str, figure: float) -> None:
     assert rate(row("x", unit=unit), 2, 0.5) == pytest.approx(figure)
 

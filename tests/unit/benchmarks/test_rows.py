@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.measured.judge import judge
 from benchmarks.measured.rows import CONDITION_COLUMNS, MEASURED_COLUMNS, MEASUREMENTS, conditions_of, read_rows
 
 PUBLISHED = {
@@ -70,13 +71,58 @@ def test_packed_rows_have_conditions_of_their_own(workload: str, proportion: str
     assert (conditions.memory_proportion, conditions.packed is not None) == (proportion, True)
 
 
+def test_a_row_without_a_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="line 2: id is ''"):
+        read_rows(written(tmp_path, PUBLISHED | {"id": ""}))
+
+
+@pytest.mark.parametrize("count", ["two", "", "-", "0"])
+def test_a_row_of_an_unknown_number_of_ipus_is_left_out(tmp_path: Path, count: str) -> None:
+    (row,) = read_rows(written(tmp_path, PUBLISHED | {"n_ipus": count}))
+    outcome = judge(row)
+    assert (outcome.status, "n_ipus" in outcome.reason, outcome.failed) == ("left out", True, False)
+
+
 @pytest.mark.parametrize(
-    ("changed", "says"),
-    [({"id": ""}, "line 2: id is ''"), ({"n_ipus": "two"}, "n_ipus is 'two': it must be a whole number"), ({"n_ipus": "0"}, "1 or more")],
+    ("words", "partials"),
+    [
+        ({"dtype": "fp16"}, "half"),
+        ({"dtype": "fp16 float partials"}, "float"),
+        ({"dtype": "fp16.32"}, "float"),
+        ({"dtype": "fp16.16"}, "half"),
+        ({"shape": "3x224x224 bs 3, fp32 partials"}, "float"),
+        ({"dtype": "fp32 half partials"}, "half"),
+    ],
 )
-def test_a_bad_row_is_named(tmp_path: Path, changed: dict[str, str], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        read_rows(written(tmp_path, PUBLISHED | changed))
+def test_partials_that_a_row_names_itself_are_those_of_its_run(words: dict[str, str], partials: str) -> None:
+    conditions = conditions_of(PUBLISHED | words)
+    assert conditions is not None
+    assert conditions.partials == partials
+
+
+# Rows that others of the same sources could have: other sizes, machines and lengths under the same conditions.
+@pytest.mark.parametrize(
+    ("like", "changed"),
+    [
+        ("AMP01", {"shape": "[96,16]x[16,16] per tile", "generation": "Mk2 GC200"}),
+        ("MM02", {"shape": "m=k=2048 n=512", "dtype": "fp32"}),
+        ("ST02", {"workload": "STREAM Copy optimised C++/vendor ops", "dtype": "fp16"}),
+        ("RI01", {"shape": "3x224x224 bs 3"}),
+        ("RI06", {"shape": "3x224x224 bs 48"}),
+        ("RH01", {"shape": "3x224x224 bs 8", "dtype": "fp32"}),
+        ("RM01", {"dtype": "fp16", "value": "64 fits, 256 out of memory"}),
+        ("PI01", {"shape": "SL128 bs 64"}),
+        ("PI03", {"shape": "SL128 bs 4"}),
+        ("PI05", {"shape": "bs 4"}),
+        ("PI08", {"shape": "bs 16"}),
+    ],
+)
+def test_other_rows_of_a_judged_source_are_judged(tmp_path: Path, like: str, changed: dict[str, str]) -> None:
+    with MEASUREMENTS.open(newline="", encoding="utf-8") as file:
+        known = next(line for line in csv.DictReader(file) if line["id"] == like)
+    fields = {column: known[column] for column in MEASURED_COLUMNS} | {"id": like + "9"} | changed
+    (row,) = read_rows(written(tmp_path, fields))
+    assert (row.not_judged, row.family) == ("", like.rstrip("0123456789"))
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
