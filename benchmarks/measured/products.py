@@ -76,7 +76,7 @@ def dense(row: Row) -> Answer | LeftOut | None:
 def _sizes(shape: str) -> tuple[int, int, int] | None:
     """m, k and n of 'm=k=4096 n=1024', '64x32x16' or '[64,32]x[32,16]'; None for any other shape."""
     named = {name: int(size) for names, size in re.findall(r"\b([mkn](?:=[mkn])*)=(\d+)", shape) for name in names.split("=")}
-    if len(named) == 3:  # noqa: PLR2004  # m, k and n
+    if len(named) == 3:  # m, k and n
         return named["m"], named["k"], named["n"]
     operands = numbers(r"\[(\d+),\s*(\d+)\]\s*x\s*\[(\d+),\s*(\d+)\]", shape)
     if operands is not None and operands[1] == operands[2]:
