@@ -26,7 +26,7 @@ def count(function: Callable[..., Any], *arguments: Any, sites: Callable[[int], 
         keys = add_counters(module, sites(found))
         module.operation.verify()
         executable = compat.compile_module(client, module, devices, get_compile_options(1, 1, device_assignment=np.array([[0]])), [])
-    inputs = [compat.put(np.asarray(a), devices[0], "device", copy=True) for a in jax.tree.leaves(arguments)]
+    inputs = [compat.put(np.asarray(a), devices[0], "device") for a in jax.tree.leaves(arguments)]
     outputs = [np.asarray(column[0]) for column in executable.execute_sharded(inputs).disassemble_into_single_device_arrays()]
     plain = outputs[: len(outputs) - len(keys)]
     return plain, {key: int(value) for key, value in zip(keys, outputs[len(plain) :], strict=True)}
