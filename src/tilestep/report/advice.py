@@ -24,13 +24,13 @@ class Finding:
 
 
 def findings(profile: Profile) -> tuple[Finding, ...]:
-    """What to do first comes first: what does not fit, then what wastes time, then what limits."""
+    """What to do first comes first: what does not fit, then what wastes time (idleness, if most of it is that), then what limits."""
     return (
         *_memory(profile),
+        *_idle(profile),
         *_loads(profile),
         *_donation(profile),
         *_limit(profile),
-        *_idle(profile),
         *_fallbacks(profile),
     )
 
@@ -153,12 +153,19 @@ def _limited_by(family: FamilyCycles) -> str:
 def _idle(profile: Profile) -> Iterator[Finding]:
     if profile.idle_cycles * 2 <= profile.emulated_cycles or not profile.programs:
         return
-    share = share_text(profile.idle_cycles, profile.emulated_cycles)
-    yield Finding(
-        kind="idle",
-        text=f"IPU {profile.busiest_ipu}, the busiest, waits {share} of emulated time for the host or other IPUs: dispatch more before "
-        "reading, or do more per call (lax.scan, lax.fori_loop).",
-    )
+    waits = f"IPU {profile.busiest_ipu}, the busiest, waits {share_text(profile.idle_cycles, profile.emulated_cycles)}"
+    if profile.dispatch_cycles * 2 > profile.idle_cycles:
+        text = (
+            f"The host spends {share_text(profile.dispatch_cycles, profile.emulated_cycles)} of emulated time dispatching "
+            f"{count_text(profile.dispatches, 'run')}, and {waits}: do more in each run (lax.scan, lax.fori_loop), and read results "
+            "rarely, so that the host is ahead of the IPU."
+        )
+    else:
+        text = (
+            f"{waits} of emulated time for the host or other IPUs: dispatch more before reading, or do more per call (lax.scan, "
+            "lax.fori_loop)."
+        )
+    yield Finding(kind="idle", text=text)
 
 
 def _fallbacks(profile: Profile) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ from tilestep.sim.body import LeafUse
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.system import Mark, System
 from tilestep.sim.trace import BESIDE, KINDS, EventKind
+from tilestep.units import cycles_from_seconds
 
 NUM_LARGEST_STEPS = 100  # that a profile keeps
 
@@ -43,6 +44,8 @@ def profile_between(system: System, start: Mark, end: Mark) -> Profile:
     trace = system.trace_between(start, end)
     largest = sorted((step for of_program in steps.values() for step in of_program), key=lambda step: -step.total)
     spec = system.machine
+    grouped = {key for group in end.groups.values() for key in group.members}
+    dispatches = sum(totals.runs for totals in ran if totals.key not in grouped)
     return Profile(
         machine=MachineProfile(
             name=spec.name,
@@ -60,6 +63,8 @@ def profile_between(system: System, start: Mark, end: Mark) -> Profile:
         busiest_ipu=busiest,
         cycles_by_kind=by_kind,
         io_tiles_cycles=sum(beside.values()),
+        dispatches=dispatches,
+        dispatch_cycles=dispatches * cycles_from_seconds(spec.host.dispatch_seconds, spec.ipu.clock_hz),
         timeline=trace.events,
         assumptions=_assumptions(spec, ran, trace.dropped),
     )

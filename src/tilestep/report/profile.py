@@ -140,6 +140,8 @@ class Profile:
     busiest_ipu: int
     cycles_by_kind: Mapping[EventKind, int]  # of the busiest IPU
     io_tiles_cycles: int  # of its I/O tiles, beside all that
+    dispatches: int  # by the host, of programs outside of groups
+    dispatch_cycles: int  # of the host's own, for these
     timeline: tuple[Event, ...]
     assumptions: tuple[str, ...]  # sentences
 
@@ -184,6 +186,8 @@ class Profile:
             "busiest_ipu": self.busiest_ipu,
             "cycles_by_kind": {**self.cycles_by_kind, "idle": self.idle_cycles},
             "io_tiles_cycles": self.io_tiles_cycles,
+            "dispatches": self.dispatches,
+            "dispatch_cycles": self.dispatch_cycles,
             "findings": [finding.text for finding in findings(self)],
             "programs": [asdict(program) for program in self.programs],
             "groups": [asdict(group) for group in self.groups],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from tests.unit.sim.toy import Host, program, superstep
+from tests.unit.sim.toy import DISPATCH, Host, program, superstep
 from tilestep.plan.steps import Program
 from tilestep.report import Profile, findings, profile_between
 
@@ -144,7 +144,32 @@ def test_a_machine_that_waits_for_its_host_is_told() -> None:
     short = program(superstep(1))
     for _ in range(100):
         host.run(short)
-    assert "IPU 0, the busiest, waits 8" in told(host)["idle"]
+    assert profile_of(host).dispatches == 100
+    assert profile_of(host).dispatch_cycles == 100 * DISPATCH
+    assert re.fullmatch(
+        r"The host spends (9\d|100) % of emulated time dispatching 100 runs, and IPU 0, the busiest, waits 8\d %: do more in each run "
+        r"\(lax\.scan, lax\.fori_loop\), and read results rarely, so that the host is ahead of the IPU\.",
+        told(host)["idle"],
+    )
+    assert findings(profile_of(host))[0].kind == "idle"  # before what limits a program that hardly runs
+
+
+def test_a_wait_that_is_not_for_dispatches_is_told_apart() -> None:
+    host = Host(3)
+    called = program(superstep(10_000), gives=(1,))
+    for ipu in (0, 1, 2):  # one after the other: each waits for the two before it
+        host.system.wait(host.run(called, ipu=ipu)[0])
+    assert told(host)["idle"] == (
+        "IPU 0, the busiest, waits 67 % of emulated time for the host or other IPUs: dispatch more before reading, or do more per call "
+        "(lax.scan, lax.fori_loop)."
+    )
+
+
+def test_dispatches_inside_of_a_group_are_not_counted() -> None:
+    host = Host()
+    for entry in range(1, 6):
+        host.run(program(superstep(1)), group=("loop", entry))
+    assert (profile_of(host).dispatches, profile_of(host).dispatch_cycles) == (0, 0)
 
 
 def test_fallbacks_are_found_and_listed() -> None:
