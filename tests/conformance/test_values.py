@@ -1,4 +1,4 @@
-"""Value and gradient of every row, jit and eager: `ipu` gives what JAX's CPU platform gives."""
+"""Value and gradient of every row, jit and eager: `ipu` gives what JAX's CPU platform gives, and every operation is priced."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 import pytest
+
+import tilestep
 
 from .case import OpCase
 from .evaluate import Mode, run
@@ -29,7 +31,9 @@ def checks() -> Iterator[object]:
 @pytest.mark.parametrize(("case", "mode"), list(checks()))
 def test_ipu_gives_what_cpu_gives(case: OpCase, mode: Mode, ipus: list[jax.Device], cpus: list[jax.Device]) -> None:
     expected = run(case, mode, cpus)
-    actual = run(case, mode, ipus)
+    with tilestep.profile() as profile:
+        actual = run(case, mode, ipus)
+    assert sorted({operation for program in profile.programs for operation in program.fallback_ops}) == []
     assert len(actual) == len(expected) > 0
     for ours, theirs in zip(actual, expected, strict=True):
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)

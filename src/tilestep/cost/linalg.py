@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from tilestep.cost.dtypes import ARITHMETIC, dtype_assumptions
 from tilestep.cost.elementwise import worker_cycles
+from tilestep.cost.exchange import share
 from tilestep.cost.step import StepCost, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, Work
@@ -48,7 +49,7 @@ _ITERATIVE = "eigenvalues and singular values are found in the operations of the
 _SYMMETRIC = Routine(square=4.5, blocked=False, sweeps=2, assumption=_ITERATIVE)  # 4/3 n^3 to tridiagonal, and the vectors: 9 n^3 flops
 _GENERAL = Routine(square=12.5, blocked=False, sweeps=3, assumption=_ITERATIVE)  # 25 n^3 flops
 _SINGULAR = Routine(square=11, blocked=False, sweeps=2, assumption=_ITERATIVE)  # 22 n^3 flops with both sets of vectors
-_TRIDIAGONAL = "tridiagonal systems are eliminated row by row on one tile"
+_TRIDIAGONAL = "tridiagonal systems are eliminated row by row, each by one worker, or by cyclic reduction over all tiles"
 
 ROUTINES: Mapping[str, Routine] = MappingProxyType(
     {
@@ -93,24 +94,43 @@ def triangular_solve(work: Work, ipu: IpuSpec) -> StepCost:
 
 
 def tridiagonal(work: Work, ipu: IpuSpec) -> StepCost:
-    """Tridiagonal systems (LAPACK gtsv, and JAX's perturbed variant): one system per tile, eight operations per element."""
-    right = work.results[0] if not work.operands else max((*work.operands, *work.results), key=lambda array: array.size)
+    """Tridiagonal systems (LAPACK gtsv, and JAX's perturbed variant), by the cheaper of two ways.
+
+    Elimination: one system per worker, eight operations per element. Cyclic reduction (Hockney 1965), in parallel: in each of
+    log2 n rounds every row, wherever it lies, is combined with the two at twice the last distance, at the price of a row of the other.
+    """
+    right = max((*work.operands, *work.results), key=lambda array: (len(array.dims), array.size))  # diagonals have a dimension less
     if right.size == 0:
         return nothing(FAMILY)
     rows = right.dims[-2] if len(right.dims) > 1 else right.size
     how = ARITHMETIC[right.dtype]
     systems = ceil_div(ceil_div(right.size, rows), ipu.num_tiles)
+    workers = ipu.tile.worker_contexts
     divide = 10 * how.emulation * (_COMPLEX_MACS if how.is_complex else 1)  # bundles: poplibs' float division, and the rest beside it
-    received = systems * ceil_div(rows * DTYPE_BITS[right.dtype], 8) * 4
-    return step_cost(
+    row_bytes = 4 * DTYPE_BITS[right.dtype] // 8  # three diagonals and the right-hand side
+    assumptions = (_TRIDIAGONAL, *dtype_assumptions(right.dtype))
+    eliminated = step_cost(
         ipu,
         family=FAMILY,
-        compute_cycles=worker_cycles(2 * divide * rows * ceil_div(systems, ipu.tile.worker_contexts), ipu),
-        exchange_bytes=received,
-        temporary_tile_bytes=received,
+        compute_cycles=worker_cycles(2 * divide * rows * ceil_div(systems, workers), ipu),
+        exchange_bytes=systems * rows * row_bytes,
+        temporary_tile_bytes=systems * rows * row_bytes,
         flops=8 * right.size,
-        assumptions=(_TRIDIAGONAL, *dtype_assumptions(right.dtype)),
+        assumptions=assumptions,
     )
+    rounds, own = max(1, (rows - 1).bit_length()), share(right.size, ipu)
+    reduced = step_cost(
+        ipu,
+        family=FAMILY,
+        compute_cycles=rounds * worker_cycles(2 * divide * ceil_div(own, workers), ipu),
+        exchange_bytes=rounds * 2 * own * row_bytes,
+        supersteps=rounds,
+        syncs=rounds,
+        temporary_tile_bytes=2 * own * row_bytes,
+        flops=8 * right.size * rounds,
+        assumptions=assumptions,
+    )
+    return min(eliminated, reduced, key=lambda cost: cost.cycles)
 
 
 def _priced(work: Work, routine: Routine, ipu: IpuSpec) -> StepCost:

@@ -2,11 +2,13 @@
 
 A row of n keys lies on k tiles, a power of two, in chunks of ceil(n / k); `tiles // k` rows go at a time. A network of
 2^L keys has L stages; stage i has i steps of compare-and-swap, of which those between tiles exchange a chunk each.
+Top-k sorts runs of 2^r >= k keys so. Each further stage compares pairs of runs, key by key, drops the lower half, and
+sorts what is left of each pair, a bitonic sequence, in r steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from tilestep.cost.attributes import ints
@@ -32,57 +34,65 @@ def sort(work: Work, ipu: IpuSpec) -> StepCost:
 
 
 def top_k(work: Work, ipu: IpuSpec) -> StepCost:
-    """HLO `topk` and the custom call TopK: sorts runs of k keys, then merges pairs of runs and keeps the better half.
-
-    Keys and their positions go together; steps are those of a sort whose stages stop at 2k keys.
-    """
+    """HLO `topk` and the custom call TopK: keys and their positions go together."""
     operand, values = work.operands[0], work.results[0]
     if operand.size == 0 or values.size == 0:
         return nothing(FAMILY)
     length, kept = operand.dims[-1], values.dims[-1]
-    return _network(operand.size // length, length, min(length, 2 * kept), (operand.dtype, "s32"), ("compare",), ipu)
+    return _network(operand.size // length, length, kept, (operand.dtype, "s32"), ("compare",), ipu)
 
 
 @lru_cache(maxsize=1024)
-def _network(rows: int, length: int, deepest: int, dtypes: tuple[str, ...], comparison: tuple[str, ...], ipu: IpuSpec) -> StepCost:
-    """The cheapest number of tiles per row; no stage has more steps than a network of `deepest` keys needs."""
+def _network(rows: int, length: int, kept: int, dtypes: tuple[str, ...], comparison: tuple[str, ...], ipu: IpuSpec) -> StepCost:
+    """The cheapest number of tiles per row. Args: kept: keys of a row that are wanted, the highest ones in order."""
     found: list[StepCost] = []
     tiles_log = 0
     while tiles_log == 0 or (1 << tiles_log <= ipu.num_tiles and 1 << tiles_log < 2 * length):
-        found.append(_network_on(rows, length, deepest, dtypes, comparison, ipu, tiles_log=tiles_log))
+        found.append(_network_on(rows, length, kept, dtypes, comparison, ipu, tiles_log=tiles_log))
         tiles_log += 1
     return min(found, key=lambda cost: cost.cycles)
 
 
 def _network_on(
-    rows: int, length: int, deepest: int, dtypes: tuple[str, ...], comparison: tuple[str, ...], ipu: IpuSpec, *, tiles_log: int
+    rows: int, length: int, kept: int, dtypes: tuple[str, ...], comparison: tuple[str, ...], ipu: IpuSpec, *, tiles_log: int
 ) -> StepCost:
     chunk = ceil_div(length, 1 << tiles_log)
     own_rows = ceil_div(rows, ipu.num_tiles >> tiles_log)
-    limit = (deepest - 1).bit_length()
-    chunk_log = (chunk - 1).bit_length()
-    local = sum(min(stage, limit) for stage in range(1, chunk_log + 1))
-    between = 0
-    for stage in range(chunk_log + 1, chunk_log + tiles_log + 1):
-        steps = min(stage, limit)
-        across = min(steps, max(1, stage - chunk_log))
+    compute = sent = between = compared = 0
+    for keys, steps, across in _stages(chunk, tiles_log, kept):
+        elements = own_rows * keys
+        compute += steps * worker_cycles(_swap_bundles(ceil_div(elements, ipu.tile.worker_contexts), dtypes, comparison, ipu), ipu)
+        sent += across * sum(ceil_div(elements * DTYPE_BITS[dtype], 8) for dtype in dtypes)
         between += across
-        local += steps - across
-    elements = own_rows * chunk
-    chunk_bytes = sum(ceil_div(elements * DTYPE_BITS[dtype], 8) for dtype in dtypes)
-    step = worker_cycles(_swap_bundles(ceil_div(elements, ipu.tile.worker_contexts), dtypes, comparison, ipu), ipu)
-    arrays = rows * length
+        compared += rows * min(length, keys << tiles_log) * steps // 2
+    chunk_bytes = sum(ceil_div(own_rows * chunk * DTYPE_BITS[dtype], 8) for dtype in dtypes)
     return step_cost(
         ipu,
         family=FAMILY,
-        compute_cycles=(local + between) * step,
-        exchange_bytes=between * chunk_bytes,
+        compute_cycles=compute,
+        exchange_bytes=sent,
         supersteps=1 + between,
         syncs=between,
         temporary_tile_bytes=chunk_bytes if between else 0,
-        flops=arrays * (local + between) // 2 if DTYPE_BITS[dtypes[0]] and dtypes[0][0] in "fb" else 0,
+        flops=compared if DTYPE_BITS[dtypes[0]] and dtypes[0][0] in "fb" else 0,
         assumptions=("sort and top-k run as bitonic networks", *dtype_assumptions(*dtypes)),
     )
+
+
+def _stages(chunk: int, tiles_log: int, kept: int) -> Iterator[tuple[int, int, int]]:
+    """(keys on a tile, steps on that many keys, how many of the steps are between tiles), stage by stage."""
+    chunk_log = (chunk - 1).bit_length()
+    run_log = (kept - 1).bit_length()
+    for stage in range(1, chunk_log + tiles_log + 1):
+        if stage <= run_log:
+            yield chunk, stage, max(0, stage - chunk_log)
+            continue
+        keys = max(min(chunk, 1 << run_log), ceil_div(chunk, 1 << (stage - run_log - 1)))
+        if stage <= chunk_log:
+            yield keys, 1, 0
+            yield ceil_div(keys, 2), run_log, 0
+        else:  # the better halves of two tiles' runs lie on both
+            yield keys, 1 + run_log, 1 + max(0, run_log - chunk_log)
 
 
 def _swap_bundles(elements: int, dtypes: Sequence[str], comparison: Sequence[str], ipu: IpuSpec) -> int:

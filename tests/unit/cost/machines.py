@@ -31,7 +31,6 @@ TOY = IpuSpec(
     macs_per_cycle_float=16,
     sync_cycles=100,
     superstep_overhead_cycles=1_000,
-    code_allowance_bytes=1_000,
 )
 
 

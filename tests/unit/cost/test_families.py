@@ -103,6 +103,20 @@ def test_top_k_is_cheaper_than_a_sort() -> None:
     assert top.cycles < keys.cycles
 
 
+def test_top_k_on_one_tile_by_hand() -> None:
+    # 16 keys in runs of two: steps on 16, 16, 8, 8, 4, 4 and 2 keys, which are 3, 2, 1 and 1 a worker. On n of them: compare 3 and
+    # select 4 per pair, select 2 per position, one load and two stores per pair.
+    cost = estimate(work("topk", "f32[16]", "f32[2] s32[2]"), tiles(1, TOY))
+    assert parts(cost) == (7 * (11 + 6 * 20) + 6 * (2 * 26 + 2 * 14 + 3 * 12), 0, 1000)
+    assert cost.flops == (16 + 16 + 8 + 8 + 4 + 4 + 2) // 2
+
+
+def test_the_highest_few_of_many_keys_cost_little_more_than_reading_them() -> None:
+    few = estimate(work("topk", "f32[4000000]", "f32[8] s32[8]"), BOW)
+    all_ = estimate(work("sort", "f32[4000000] s32[4000000]", "f32[4000000] s32[4000000]", body="compare", dimensions="{0}"), BOW)
+    assert 20 * few.cycles < all_.cycles
+
+
 @pytest.mark.parametrize(("algorithm", "bundles"), [("rng_default", 4 * 50), ("rng_philox", 40 * 100), ("rng_three_fry", 58 * 100)])
 def test_random_bits_by_their_algorithm(algorithm: str, bundles: int) -> None:
     # 2,400 words on 24 workers: 100 words, or 50 times 64 bits, each.
@@ -142,6 +156,16 @@ def test_triangular_solve_counts_its_right_hand_sides() -> None:
     assert cost.flops == 5 * 30 * 30 * 7
     call = estimate(work("custom-call:lapack_strsm_ffi", "f32[5,30,30] f32[5,30,7] f32[]", "f32[5,30,7]"), BOW)
     assert call.flops == cost.flops
+
+
+def test_short_tridiagonal_systems_are_eliminated_and_one_long_one_is_reduced_by_all_tiles() -> None:
+    # 24 systems of 50 rows: one a worker, 20 bundles for each row.
+    short = estimate(work("custom-call:lapack_sgtsv_ffi", "f32[24,50] f32[24,50] f32[24,50] f32[24,50,1]", "f32[24,50,1]"), TOY)
+    assert parts(short) == (11 + 6 * (20 + 20 * 50), 6 * 50 * 4 * 4 // 4, 1100)
+    # 24,000 rows: 15 rounds, in each 1,000 rows a worker, and two rows of four numbers for every one.
+    long = estimate(work("custom-call:lapack_sgtsv_ffi", "f32[24000] f32[24000] f32[24000] f32[24000,1]", "f32[24000,1]"), TOY)
+    assert parts(long) == (15 * (11 + 6 * (20 + 20 * 1000)), 15 * 2 * 6000 * 16 // 4, 15 * 1100)
+    assert long.temporary_tile_bytes == 2 * 6000 * 16
 
 
 def test_small_matrices_are_factored_one_per_tile() -> None:
