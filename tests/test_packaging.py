@@ -17,6 +17,7 @@ import pytest
 
 import tilestep
 from tests.processes import ROOT, run_python
+from tilestep.pjrt import versions
 
 NOT_SOURCES = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.egg-info", "*.so", "__pycache__", ".*_cache", ".hypothesis")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -86,6 +87,23 @@ def test_a_compiler_that_fails_is_explained(sources: Path, tmp_path: Path) -> No
     )
     assert done.returncode == 1
     assert "needs a C11 compiler and Python's headers" in done.stderr
+
+
+def test_versions_of_jax_are_the_same_wherever_they_stand() -> None:
+    oldest = ".".join(map(str, versions.OLDEST))
+    assert f"jax>={oldest}" in PROJECT["dependencies"]
+    assert f"\njax {oldest} or newer." in (ROOT / "docs" / "build.md").read_text(encoding="utf-8")
+    newest = dict(line.split("<=") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if "<=" in line)
+    assert versions.parse(newest["jax"]) == versions.parse(newest["jaxlib"]) == versions.NEWEST_TESTED
+
+
+def test_what_is_declared_is_used() -> None:
+    extras = PROJECT["optional-dependencies"]
+    declared = [*PROJECT["dependencies"], *(one for name, extra in extras.items() if name != "dev" for one in extra)]
+    modules = {re.split(r"[\[<>=]", requirement)[0].replace("scikit-learn", "sklearn") for requirement in declared}
+    sources = [path.read_text(encoding="utf-8") for folder in ("src", "examples") for path in (ROOT / folder).rglob("*.py")]
+    used = {module for text in sources for module in re.findall(r"^ *(?:import|from) (\w+)", text, re.MULTILINE)}
+    assert modules - used == set()
 
 
 @pytest.mark.parametrize("version", [(3, 10), (3, 14)])
