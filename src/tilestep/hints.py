@@ -16,7 +16,8 @@ def program_group(name: str) -> Iterator[None]:
     """Says that the programs dispatched inside are one program per IPU.
 
     Between members of a group an emulated IPU neither reloads its program nor pays the host's cost of a dispatch;
-    together they need the resident values, the sum of their code and the largest of their transients. Groups of one
+    together they need the resident values, the sum of their code and the largest of their transients. What one member
+    makes and another takes in the same entry stays on the chip, and goes over IPU-Links to another IPU. Groups of one
     name are one group, also when entered again; the innermost group counts. Where no emulator listens nothing happens.
 
     Args: name: identifies the group; not empty.

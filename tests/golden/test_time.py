@@ -55,10 +55,29 @@ def stages(host: Host) -> None:
             host.run(called, host.put(500, ipu=ipu), ipu=ipu, group=("stages", 1))
 
 
+def pipeline(host: Host) -> None:
+    """Two microbatches forward and back through two stages of one group, which pass arrays on; the first stage keeps one of each."""
+    forward = coded(program(superstep(1000), name="forward", takes=(500,), gives=(600,)))
+    last = coded(program(superstep(1500), name="last", takes=(600,), gives=(600, 4)))
+    backward = coded(program(superstep(2000), name="backward", takes=(600, 600)))
+
+    def run(called: Program, *arguments: int, ipu: int) -> list[int]:
+        return host.run(called, *arguments, ipu=ipu, group=("pipeline", 1))
+
+    [kept_0] = run(forward, host.put(500), ipu=0)
+    gradient_0, _ = run(last, host.copy(kept_0, ipu=1), ipu=1)
+    [kept_1] = run(forward, host.put(500), ipu=0)
+    passed_1 = host.copy(kept_1, ipu=1)
+    run(backward, kept_0, host.copy(gradient_0, ipu=0), ipu=0)
+    gradient_1, _ = run(last, passed_1, ipu=1)
+    run(backward, kept_1, host.copy(gradient_1, ipu=0), ipu=0)
+
+
 CASES: dict[str, Callable[[Host], None]] = {
     "psum": psum,
     "train_loop": train_loop,
     "io_tiles": io_tiles,
+    "pipeline": pipeline,
     "sync_full": stages,
     "sync_single_pipeline": stages,
     "sync_replica_and_ladder": stages,

@@ -56,7 +56,7 @@ class Journal:
 
     def copy(self, source: int, target: int, ipu: int, on_host: bool) -> None:
         """`target` is a copy of `source` on another IPU or memory."""
-        self._add((self._copy, source, target, ipu, on_host))
+        self._add((self._copy, source, target, ipu, on_host, hints.current_group()))
 
     def read(self, value: int) -> None:
         """The host looked at the value."""
@@ -111,8 +111,8 @@ class Journal:
     def _put(self, value: int, ipu: int, size_bytes: int, on_host: bool) -> None:
         self.system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host)
 
-    def _copy(self, source: int, target: int, ipu: int, on_host: bool) -> None:
-        self.system.copy(source, target, ipu=ipu, on_host=on_host)
+    def _copy(self, source: int, target: int, ipu: int, on_host: bool, group: tuple[str, int] | None) -> None:
+        self.system.copy(source, target, ipu=ipu, on_host=on_host, group=group)
 
     def _read(self, value: int) -> None:
         self.system.read(value)

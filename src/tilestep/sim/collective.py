@@ -72,6 +72,11 @@ def collective_cost(machine: MachineSpec, collective: Collective, ipus: Sequence
     return _cost(machine, [*loads, *gateways], steps=_ROUNDS[collective.kind] * turns, farthest=farthest)
 
 
+def pass_cost(machine: MachineSpec, source: int, target: int, size_bytes: int) -> CollectiveCost:
+    """Cycles to pass bytes from IPU `source` to IPU `target`: one exchange step, as of a collective-permute of one pair."""
+    return _cost(machine, [loads_of(machine, [(source, target, size_bytes)])], steps=1, farthest=hops(machine, source, target))
+
+
 def _by_rack(machine: MachineSpec, group: Sequence[int]) -> list[tuple[int, ...]]:
     members: dict[int, list[int]] = {}
     for ipu in group:

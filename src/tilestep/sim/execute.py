@@ -16,9 +16,10 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Counts
 from tilestep.sim.body import NO_CALLS, BodyCycles, Calls
 from tilestep.sim.channel import Channel
+from tilestep.sim.collective import pass_cost
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.prepared import Prepared
-from tilestep.sim.residency import IpuState, Value
+from tilestep.sim.residency import Group, IpuState, Value
 from tilestep.sim.resources import Load, Resources, delay
 from tilestep.sim.trace import KINDS, Recorder
 from tilestep.units import ceil_div, cycles_from_bytes, cycles_from_seconds
@@ -32,7 +33,7 @@ Scope = Literal[
 ]
 
 _NO_BODY: Final = BodyCycles()
-_MAX_SIZES: Final = 4096  # whose cycles over the host link are remembered
+_MAX_SIZES: Final = 4096  # whose cycles over the host link, or from one IPU to another, are remembered
 
 
 @final
@@ -43,10 +44,14 @@ class Part:
         "awaits",
         "beside",
         "body",
+        "brought",
         "bytes_in",
+        "bytes_to_host",
+        "bytes_to_memory",
         "calls",
         "code_bytes",
         "end",
+        "group",
         "leaving",
         "ready",
         "reloads",
@@ -61,11 +66,15 @@ class Part:
         self.calls = calls
         self.beside = False  # arguments and results pass beside its compute, over I/O tiles
         self.reloads = False  # another program was loaded
+        self.brought = False  # its program has been loaded ahead of its other steps
+        self.group: Group | None = None  # whose member the program is
         self.code_bytes = 0  # that have to come
         self.saved: list[Value] = []  # of an evicted program, that go to the host first
         self.bytes_in = 0  # arguments that stream in
         self.ready = 0  # cycle at which all arguments can be had whose cycle is known
         self.awaits: list[Value] = []  # arguments whose cycle is not
+        self.bytes_to_host = 0  # of the results that leave
+        self.bytes_to_memory = 0
         self.staying: list[Value] = []  # results in SRAM
         self.leaving: list[Value] = []  # results that go to the host or to streaming memory
         self.end = 0  # cycle at which its results are there; 0: when it is free again
@@ -75,13 +84,21 @@ class Part:
 class Run:
     """One dispatch of a program."""
 
-    __slots__ = ("host", "loads", "parts", "prepared")
+    __slots__ = ("bytes_in", "bytes_saved", "host", "loads", "parts", "prepared", "reloads")
 
     def __init__(self, prepared: Prepared, host: int, loads: tuple[Load, ...]) -> None:
         self.prepared = prepared
+        self.bytes_in = 0  # all that its parts bring in
+        self.bytes_saved = 0
+        self.reloads = False  # some part does
         self.host = host  # cycle at which the host has dispatched it
         self.loads = loads  # of links and gateways
         self.parts: list[Part] = []
+
+    def note(self, mark: int) -> None:
+        """Adds it to the sums of its program; `mark` is the number of the latest mark before it."""
+        bytes_out = self.bytes_saved + sum(part.bytes_to_host + part.bytes_to_memory for part in self.parts)
+        self.prepared.ledger.ran(mark=mark, bytes_in=self.bytes_in, bytes_out=bytes_out, bytes_saved=self.bytes_saved, loaded=self.reloads)
 
 
 class Share(NamedTuple):
@@ -114,6 +131,8 @@ class Execution:
         self._latency = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)
         self._load_cycles = cycles_from_seconds(machine.host.load_seconds, machine.ipu.clock_hz)
         self._link_cycles: dict[int, int] = {}  # of so many bytes over a host link
+        # (from, to, bytes) -> cycles of sync and of exchange, and what is used for it
+        self._passes: dict[tuple[int, int, int], tuple[int, int, tuple[Load, ...]]] = {}
         self._superstep_sync = machine.ipu.sync_cycles + machine.ipu.superstep_overhead_cycles
 
     def loads(self, prepared: Prepared, counts: Seq[Counts]) -> tuple[Load, ...]:
@@ -144,12 +163,12 @@ class Execution:
         """The steps of a run, each IPU's in order."""
         prepared, parts = run.prepared, run.parts
         for part in parts:
-            if part.saved or part.code_bytes or part.reloads:
-                yield Step(partial(self._bring, run, part), [part], "own", gives=part.saved)
+            if not part.brought and (part.saved or part.code_bytes or part.reloads):
+                yield self.bring(run, part)
         for share in shares:
             if any(part.bytes_in and not part.beside for part in share.parts):
                 yield Step(partial(self._stream_in, run, share), share.parts, "host", takes_arguments=True)
-        leaves = prepared.bytes_out > 0
+        leaves = any(_leaves(part) for part in parts)
         ends_here = not (leaves or prepared.body.collective or prepared.calls_host)
         for together in [parts] if prepared.body.collective else [[part] for part in parts]:
             yield Step(partial(self._compute, run, together), together, "own", takes_arguments=True, last=ends_here)
@@ -158,11 +177,19 @@ class Execution:
         for share in shares:
             if prepared.calls_host:
                 yield Step(partial(self._call_host, run, share), share.parts, "host", last=not leaves)
-        for share in shares:
-            if leaves and share.parts[0].beside:
+        for share in shares if leaves else ():
+            if not any(_leaves(part) for part in share.parts):  # all that they have made stays
+                for part in share.parts:
+                    yield Step(_nothing, [part], "own", last=True)
+            elif share.parts[0].beside:
                 yield Step(partial(self._send, run, share.parts[0]), share.parts, "own", last=True)
-            elif leaves:
+            else:
                 yield Step(partial(self._stream_out, run, share), share.parts, "host", last=True)
+
+    def bring(self, run: Run, part: Part) -> Step:
+        """The first step of a part whose program is not loaded."""
+        part.brought = True
+        return Step(partial(self._bring, run, part), [part], "own", gives=part.saved)
 
     def finish(self, part: Part) -> None:
         """The results of a part are where they are to lie."""
@@ -181,6 +208,25 @@ class Execution:
         """Copies a value that lives in SRAM only to the host, between two runs of its IPU."""
         end = self._transfer(self.resources.to_host, part.state, start, value.size_bytes, _READ, ledger, 2 * sync)
         value.host_ready = part.state.free = end
+        self.horizon = max(self.horizon, end)
+        return end
+
+    def pass_on(self, size_bytes: int, giver: tuple[IpuState, ProgramLedger], taker: tuple[IpuState, ProgramLedger], start: int) -> int:
+        """Bytes from the SRAM of one IPU to that of another, over IPU-Links and gateways: one exchange, which both take part in."""
+        way = (giver[0].index, taker[0].index, size_bytes)
+        known = self._passes.get(way)
+        if known is None:
+            cost = pass_cost(self._machine, *way)
+            if len(self._passes) >= _MAX_SIZES:
+                self._passes.clear()
+            known = self._passes[way] = (cost.sync_cycles, cost.exchange_cycles, self.resources.loads(cost.traffic))
+        sync, exchange, loads = known
+        synced = start + sync
+        end = synced + exchange + delay(loads, synced)
+        for state, ledger in (giver, taker):
+            self._spend(state, start, synced, _SYNC, ledger)
+            self._spend(state, synced, end, _COLLECTIVE, ledger)
+            state.free = end
         self.horizon = max(self.horizon, end)
         return end
 
@@ -205,7 +251,7 @@ class Execution:
         if part.bytes_in:
             start = self._stream_in(run, share, start)
         start = self._compute(run, run.parts, start)
-        if run.prepared.bytes_out:
+        if _leaves(part):
             self._stream_out(run, share, start)
         self.finish(part)
 
@@ -262,7 +308,7 @@ class Execution:
             state, clock = part.state, starts.get(part, start)
             compute, exchange, sync, _, _ = part.body
             if prepared.num_io_tiles:
-                passed = [self._passed(prepared, size) for size in (part.bytes_in, prepared.bytes_out)]
+                passed = [self._passed(prepared, size) for size in (part.bytes_in, part.bytes_to_host + part.bytes_to_memory)]
                 state.inputs_from = clock + passed[0]
                 exchange += sum(passed)
                 sync += sum(cycles > 0 for cycles in passed) * self._superstep_sync
@@ -302,9 +348,10 @@ class Execution:
         """All results that go back, as one transfer from each IPU; those that wait for each other go on together."""
         prepared, end = run.prepared, start
         for part in share.parts:
-            sent = self._leave(prepared, part.state, start) + 2 * share.sync
-            self._spend(part.state, start, sent, _STREAM_OUT, prepared.ledger)
-            end = max(end, sent)
+            if _leaves(part):
+                sent = self._leave(part, start) + 2 * share.sync
+                self._spend(part.state, start, sent, _STREAM_OUT, prepared.ledger)
+                end = max(end, sent)
         return _release(share.parts, end)
 
     # Beside compute, over I/O tiles
@@ -323,16 +370,16 @@ class Execution:
 
     def _send(self, run: Run, part: Part, start: int) -> int:
         """Results leave from the I/O tiles, once these have sent those of the run before."""
-        prepared, state, ledger = run.prepared, part.state, run.prepared.ledger
+        state, ledger = part.state, run.prepared.ledger
         begin = max(start, state.io_end)
         self._spend(state, start, begin, _STREAM_OUT, ledger)
         state.free = begin
         sent = begin
-        if prepared.bytes_to_host:
-            cycles = self._from_bytes(prepared.bytes_to_host)
+        if part.bytes_to_host:
+            cycles = self._from_bytes(part.bytes_to_host)
             sent = self._beside(state, self.resources.to_host[state.machine], begin, cycles, _IO_OUT, ledger)
-        if prepared.bytes_to_memory:
-            cycles = self._from_bytes(prepared.bytes_to_memory, self._machine.host.streaming_memory_bytes_per_second)
+        if part.bytes_to_memory:
+            cycles = self._from_bytes(part.bytes_to_memory, self._machine.host.streaming_memory_bytes_per_second)
             sent = self._beside(state, self.resources.memories[state.machine], sent, cycles, _IO_OUT, ledger)
         part.end = state.io_end = sent + self._latency
         return begin
@@ -359,12 +406,13 @@ class Execution:
         self._spend(state, start, end, kind, ledger)
         return end
 
-    def _leave(self, prepared: Prepared, state: IpuState, start: int) -> int:
+    def _leave(self, part: Part, start: int) -> int:
         """Results to the host and to streaming memory at once."""
-        end = self.resources.to_host[state.machine].book(start, self._from_bytes(prepared.bytes_to_host))
-        if prepared.bytes_to_memory:
-            cycles = self._from_bytes(prepared.bytes_to_memory, self._machine.host.streaming_memory_bytes_per_second)
-            end = max(end, self.resources.memories[state.machine].book(start, cycles))
+        index = part.state.machine
+        end = self.resources.to_host[index].book(start, self._from_bytes(part.bytes_to_host))
+        if part.bytes_to_memory:
+            cycles = self._from_bytes(part.bytes_to_memory, self._machine.host.streaming_memory_bytes_per_second)
+            end = max(end, self.resources.memories[index].book(start, cycles))
         return end + self._latency
 
     def _spend(self, state: IpuState, start: int, end: int, kind: int, ledger: ProgramLedger) -> None:
@@ -384,6 +432,15 @@ class Execution:
         cycles = cycles_from_bytes(size_bytes, self._machine.host.link_bytes_per_second, self._machine.ipu.clock_hz)
         self._link_cycles[size_bytes] = cycles
         return cycles
+
+
+def _leaves(part: Part) -> bool:
+    """Whether bytes of its results leave the chip."""
+    return part.bytes_to_host > 0 or part.bytes_to_memory > 0
+
+
+def _nothing(start: int) -> int:
+    return start
 
 
 def _release(parts: Seq[Part], end: int) -> int:

@@ -114,7 +114,7 @@ class ProgramLedger:
             total[site] += counts.times[site]
 
     def ran(self, *, mark: int, bytes_in: int, bytes_out: int, bytes_saved: int, loaded: bool) -> None:
-        """Add one run on all its IPUs; `mark` is the number of the latest mark."""
+        """Add one run on all its IPUs; `mark` is the number of the latest mark before it."""
         if self.runs:
             self.runs_by_bytes_in[bytes_in] += 1
             self.runs_by_bytes_out[bytes_out] += 1

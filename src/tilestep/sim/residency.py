@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, final
 
 from tilestep.plan.steps import Program
 from tilestep.sim.channel import Channel
 from tilestep.sim.ledger import ProgramLedger
+from tilestep.units import ceil_div
 
 NOWHERE: Final = -1  # in place of a cycle: there is no copy
 
@@ -40,19 +41,21 @@ class TileUse:
     """Bytes on the fullest tile of one IPU that its loaded program, or group of programs, takes."""
 
     code_bytes: int = 0  # of all members
+    fixed_bytes: int = 0  # stacks and the like, which they share
     resident_bytes: int = 0  # of the member that keeps most between runs: members share what they keep
     transient_bytes: int = 0  # of the member that needs most while it runs
 
     @property
     def peak_bytes(self) -> int:
         """The most that is in use at once."""
-        return self.code_bytes + self.resident_bytes + self.transient_bytes
+        return self.code_bytes + self.fixed_bytes + self.resident_bytes + self.transient_bytes
 
     def with_member(self, program: Program) -> TileUse:
         """Also `program`, in one group with the others."""
         memory = program.memory
         return TileUse(
             code_bytes=self.code_bytes + memory.code_bytes,
+            fixed_bytes=max(self.fixed_bytes, memory.fixed_bytes),
             resident_bytes=max(self.resident_bytes, memory.resident_bytes),
             transient_bytes=max(self.transient_bytes, memory.transient_bytes),
         )
@@ -64,6 +67,11 @@ class Group:
 
     members: dict[int, str] = field(default_factory=dict[int, str])  # key -> name, in order of their first dispatch
     use: TileUse = TileUse()
+
+    def hold(self, program: Program, size_bytes: int, num_tiles: int) -> None:
+        """While `program` ran there were also `size_bytes` on the IPU that one member has made and another takes later."""
+        tile_bytes = ceil_div(size_bytes, num_tiles - program.num_io_tiles)
+        self.use = replace(self.use, transient_bytes=max(self.use.transient_bytes, program.memory.transient_bytes + tile_bytes))
 
     def add(self, key: int, program: Program) -> bool:
         """Returns: whether it is new."""

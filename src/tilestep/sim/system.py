@@ -147,10 +147,13 @@ class System:
         if on_host and self._in_memory:
             self._execution.to_memory(made, state.machine, self._host)
 
-    def copy(self, source: int, target: int, *, ipu: int, on_host: bool) -> None:
+    def copy(self, source: int, target: int, *, ipu: int, on_host: bool, group: tuple[str, int] | None = None) -> None:
         """`target` becomes a copy of `source` for another IPU or memory, by way of the host's memory.
 
-        A source that lives in SRAM only is downloaded first, while its IPU waits and the host goes on.
+        A source that lives in SRAM only is downloaded first, while its IPU waits and the host goes on. Between IPUs of a program group it
+        goes over IPU-Links, if a member takes it there in the same entry.
+
+        Args: group: name and entry of the program group around the call, or None.
 
         Raises: ValueError for an unknown or donated source, a target that exists, an IPU that does not.
         """
@@ -158,15 +161,19 @@ class System:
         self._require_new(target)
         state = self._ipu(ipu)
         to_memory = on_host and self._in_memory
-        if value.pending and (to_memory or value.host_ready < 0):
+        giver = self._ipus[value.ipu]
+        self._require_not_donated(source, value)
+        made = Value(state.index, value.size_bytes, ready=0, epoch=0, host_ready=0, made_by=value.made_by)
+        if group is not None and giver.partition is not None and giver.partition is self._partitions.get(group[0]):
+            self._lockstep.open(giver.partition, group[1])
+        if not to_memory and self._lockstep.knows(value, giver):
+            self._values[target] = made
+            self._lockstep.add_copy(value, made, giver, state, self._host)
+            return
+        if value.pending:
             self._lockstep.settle()
         self._download(source, value)
-        if value.pending and to_memory:
-            self._lockstep.settle()
-        made = self._values[target] = Value(state.index, value.size_bytes, ready=0, epoch=0, host_ready=0, made_by=value.made_by)
-        if value.pending:
-            self._lockstep.add_copy(value, made, self._host)
-            return
+        self._values[target] = made
         made.ready = made.host_ready = max(value.host_ready, self._host)
         if to_memory:
             self._execution.to_memory(made, state.machine, made.host_ready)
@@ -221,7 +228,8 @@ class System:
             arguments: per position, the values in the order of `program.arguments`.
             results: per position, new values in the order of `program.results`.
             counts: per position, how often data-dependent parts were taken; may be empty if there are none.
-            group: name and entry of the program group around the call, or None.
+            group: name and entry of the program group around the call, or None. What one member of it makes and another takes in the same
+                entry, on the same IPU or by `copy` on another, stays on the chip.
         Raises: ValueError for unknown, donated or misplaced values, wrong numbers of anything, missing counts.
         """
         prepared = self._prepared.get((key, ipus))
@@ -242,30 +250,31 @@ class System:
                 self._host += self._dispatch_cycles
                 self._paid_entries[identity] = entry
 
-        partition = prepared.partition if group is None else self._partitions.setdefault(group[0], Partition())
-        if self._lockstep.partition is not partition or self._lockstep.entry != entry:
+        if group is None:
+            partition = prepared.partition
             self._lockstep.settle()
+        else:
+            partition = self._partitions.setdefault(group[0], Partition())
+            self._lockstep.open(partition, entry)
         run = Run(prepared, self._host, loads)
-        bytes_in = bytes_saved = 0
-        loaded = False
         for position, (state, values) in enumerate(zip(prepared.states, taken, strict=True)):
             state.join(partition)
             part = Part(state, bodies[position], NO_CALLS if calls is None else calls[position])
             self._bring_in(part, prepared, key, identity, values)
-            bytes_in += part.bytes_in
-            bytes_saved += sum(value.size_bytes for value in part.saved)
-            loaded = loaded or part.reloads
+            run.bytes_in += part.bytes_in
+            if part.saved:
+                run.bytes_saved += sum(value.size_bytes for value in part.saved)
+            run.reloads = run.reloads or part.reloads
             self._bring_out(part, prepared, values, results[position])
             run.parts.append(part)
         if group is None:
             self._execution.at_once(run)
+            run.note(self._marks)
         else:
-            self._lockstep.add_run(run, partition, entry)
+            self._lockstep.add_run(run, taken, self._marks)
         if prepared.body.counted:
             for state, counted in zip(prepared.states, counts, strict=True):
                 prepared.ledger.count(state.index, counted)
-        bytes_out = bytes_saved + prepared.bytes_out * len(prepared.states)
-        prepared.ledger.ran(mark=self._marks, bytes_in=bytes_in, bytes_out=bytes_out, bytes_saved=bytes_saved, loaded=loaded)
         self._dispatches += 1
         if self._dispatches >= self._tidy_at and self._lockstep.partition is None:
             self._tidy()
@@ -275,7 +284,7 @@ class System:
     def _bring_in(self, part: Part, prepared: Prepared, key: int, identity: int | str, values: Seq[Value]) -> None:
         """What one IPU has to load, save and stream in for a run."""
         state, ledger = part.state, prepared.ledger
-        part.code_bytes, part.reloads = self._code_to_load(state, prepared, key, identity)
+        part.code_bytes, part.reloads = self._code_to_load(part, prepared, key, identity)
         if part.reloads:
             self._epochs += 1
             state.epoch = self._epochs
@@ -284,6 +293,8 @@ class System:
             if value.epoch == epoch:
                 continue  # lies in the SRAM of the loaded program
             if value.pending:
+                if not prepared.inputs[index][1] and self._lockstep.keep(value, part, ledger):
+                    continue
                 part.awaits.append(value)
             elif value.host_ready < 0 and value.memory_ready < 0:
                 part.saved.append(value)
@@ -300,8 +311,9 @@ class System:
                 ledger.repeated[index] += 1
             value.streamed_to = ledger
 
-    def _code_to_load(self, state: IpuState, prepared: Prepared, key: int, identity: int | str) -> tuple[int, bool]:
+    def _code_to_load(self, part: Part, prepared: Prepared, key: int, identity: int | str) -> tuple[int, bool]:
         """Bytes of code that must come to one IPU, and whether that replaces what was loaded."""
+        state = part.state
         program, num_tiles = prepared.ledger.program, self.machine.ipu.num_tiles
         reloaded = state.loaded != identity
         state.loaded = identity
@@ -309,7 +321,7 @@ class System:
             if reloaded:
                 state.use = TileUse().with_member(program)
             return (program.memory.code_bytes * num_tiles if reloaded else 0), reloaded
-        group = self._groups.setdefault((identity, state.index), Group())
+        group = part.group = self._groups.setdefault((identity, state.index), Group())
         is_new = group.add(key, program)
         state.use = group.use
         if reloaded:
@@ -319,6 +331,7 @@ class System:
     def _bring_out(self, part: Part, prepared: Prepared, values: Seq[Value], new: Seq[int]) -> None:
         """The results of a run on one IPU, and what becomes of the arguments that it took over."""
         state, known = part.state, self._values
+        part.bytes_to_host, part.bytes_to_memory = prepared.bytes_to_host, prepared.bytes_to_memory
         for index in prepared.donated:
             values[index].epoch = 0  # its memory is the result's now
         for index in prepared.vacated:
@@ -338,11 +351,11 @@ class System:
         state = self._ipus[value.ipu]
         if value.memory_ready >= 0:
             self._execution.from_memory(value, state.machine, self._host)
-        elif not value.epoch or value.made_by is None:
-            raise ValueError(donated_value(name))
-        elif self._lockstep.partition is not None and self._lockstep.partition is state.partition:
-            self._lockstep.add_download(value, state, value.made_by, self._host)
         else:
+            self._require_not_donated(name, value)
+            assert value.made_by is not None  # else the host would have it
+            if self._lockstep.partition is not None and self._lockstep.partition is state.partition:
+                self._lockstep.settle()
             waiting = state.waits_with()
             start = max(self._host, *(member.free for member in waiting))
             sync = sync_cycles(self.machine, tuple(member.index for member in waiting))
@@ -372,6 +385,10 @@ class System:
         if found is None:
             raise ValueError(unknown_value(value))
         return found
+
+    def _require_not_donated(self, name: int, value: Value) -> None:
+        if value.host_ready < 0 and value.memory_ready < 0 and (not value.epoch or value.made_by is None):
+            raise ValueError(donated_value(name))
 
     def _ipu(self, ipu: int) -> IpuState:
         if not 0 <= ipu < len(self._ipus):

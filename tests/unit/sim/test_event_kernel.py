@@ -13,7 +13,7 @@ import pytest
 from benchmarks import event_kernel
 from tilestep.machine import SyncPattern, load_machine
 from tilestep.sim import System
-from tilestep.sim import lockstep as lockstep_module
+from tilestep.sim.play import Play
 
 PATTERNS: tuple[SyncPattern, ...] = ("full", "singlePipeline", "replicaAndLadder")
 
@@ -21,10 +21,9 @@ PATTERNS: tuple[SyncPattern, ...] = ("full", "singlePipeline", "replicaAndLadder
 def work(pattern: SyncPattern, num_ipus: int, microbatches: int, monkeypatch: pytest.MonkeyPatch) -> float:
     """Events of the loop, and looks at whether a step can begin, per run of a pipeline."""
     seen: Counter[str] = Counter()
-    play = lockstep_module._Play
 
     def counted(name: str) -> Callable[..., Any]:
-        original = getattr(play, name)
+        original = getattr(Play, name)
 
         def call(self: Any, *arguments: Any, **more: Any) -> Any:
             seen[name] += 1
@@ -34,7 +33,7 @@ def work(pattern: SyncPattern, num_ipus: int, microbatches: int, monkeypatch: py
 
     with monkeypatch.context() as patch:
         for name in ("_push", "_blocking", "_fire", "_come"):
-            patch.setattr(play, name, counted(name))
+            patch.setattr(Play, name, counted(name))
         system = System(load_machine(event_kernel.MACHINE, num_ipus=num_ipus, sync_pattern=pattern))
         event_kernel.group(system, range(num_ipus))(num_ipus * microbatches)
         system.mark()

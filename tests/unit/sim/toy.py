@@ -38,7 +38,6 @@ MACHINE = MachineSpec(
         macs_per_cycle_float=16,
         sync_cycles=10,
         superstep_overhead_cycles=0,
-        code_allowance_bytes=CODE,
     ),
     link=LinkSpec(bytes_per_second=10e6, gateway_bytes_per_second=2e6, sync_seconds_per_hop=1e-6, ipus_per_rack=4),
     host=HostSpec(
@@ -101,7 +100,7 @@ def program(
             code_bytes=CODE,
             resident_bytes=resident_bytes,
             transient_bytes=transient_bytes,
-            largest=(("code", CODE),),
+            always=(("code", CODE),),
         ),
         num_io_tiles=num_io_tiles,
     )
@@ -124,9 +123,9 @@ class Host:
         self.system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host)
         return value
 
-    def copy(self, source: int, *, ipu: int = 0, on_host: bool = False) -> int:
+    def copy(self, source: int, *, ipu: int = 0, on_host: bool = False, group: tuple[str, int] | None = None) -> int:
         target = self._name()
-        self.system.copy(source, target, ipu=ipu, on_host=on_host)
+        self.system.copy(source, target, ipu=ipu, on_host=on_host, group=group)
         return target
 
     def run(self, called: Program, *arguments: int, ipu: int = 0, group: tuple[str, int] | None = None) -> list[int]:
