@@ -64,7 +64,7 @@ BUNDLES: Mapping[str, tuple[int, int, int]] = MappingProxyType(
         "popcnt": (2, 4, 1),
         "count-leading-zeros": (2, 4, 1),
         "mulhi": (8, 16, 4),
-        "convert": (2, 2, 2),
+        "convert": (1, 2, 2),  # a bundle per vector of floats, as poplibs' cast (lib/popops/PerformanceEstimation.cpp)
         "stochastic-convert": (4, 4, 4),
         "reduce-precision": (4, 4, 4),
         "bitcast-convert": (0, 0, 0),
