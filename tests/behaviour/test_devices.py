@@ -165,8 +165,47 @@ def test_normalised_over_two_ipus(ipus: list[jax.Device]) -> None:
     np.testing.assert_allclose(np.asarray(result).sum(0), np.ones(4), rtol=1e-6)
 
 
+def test_normalised_over_a_mesh_of_two_axes(ipus: list[jax.Device]) -> None:
+    """Nested axes: rows are one axis of IPUs, columns the other."""
+
+    def normalise(v: jax.Array) -> jax.Array:
+        rows = v / jax.lax.psum(v, "rows")
+        return jnp.stack([rows, v / jax.lax.pmean(v, "columns"), v / jax.lax.psum(v, ("rows", "columns"))])
+
+    x = np.arange(1.0, 5.0, dtype=np.float32).reshape(2, 2)
+    mesh = Mesh(np.array(ipus).reshape(2, 2), ("rows", "columns"))
+    over = jax.shard_map(normalise, mesh=mesh, in_specs=P("rows", "columns"), out_specs=P(None, "rows", "columns"))
+    by_rows, by_mean, by_all = jax.jit(over)(x)
+    np.testing.assert_allclose(by_rows.sum(0), [1, 1], rtol=1e-6)
+    np.testing.assert_allclose(by_mean.sum(1), [2, 2], rtol=1e-6)
+    np.testing.assert_allclose(by_all.sum(), 1, rtol=1e-6)
+
+
+def test_a_cellular_automaton_over_a_ring_of_ipus(ipus: list[jax.Device]) -> None:
+    """Rule 30 with an edge of one cell swapped at each step, against NumPy."""
+    ring = len(ipus)
+    right, left = [(i, (i + 1) % ring) for i in range(ring)], [(i, (i - 1) % ring) for i in range(ring)]
+
+    def step(cells: jax.Array) -> jax.Array:
+        before, after = jax.lax.ppermute(cells[-1:], "i", right), jax.lax.ppermute(cells[:1], "i", left)
+        whole = jnp.concatenate([before, cells, after])
+        return whole[:-2] ^ (whole[1:-1] | whole[2:])
+
+    cells = np.zeros(64, np.uint8)
+    cells[32] = 1
+    split = cells.reshape(ring, -1)
+    on_ring = jax.pmap(step, axis_name="i", devices=ipus)
+    for _ in range(40):
+        split = on_ring(split)
+        cells = np.roll(cells, 1) ^ (cells | np.roll(cells, -1))
+    np.testing.assert_array_equal(np.asarray(split).reshape(-1), cells)
+
+
+@pytest.mark.filterwarnings("ignore:backend and device argument on jit is deprecated:DeprecationWarning")
 def test_jit_runs_where_it_is_told(ipus: list[jax.Device]) -> None:
-    """By argument, by sharding of the output, over a mesh of one."""
+    """By the deprecated arguments, by argument, by sharding of the output, over a mesh of one."""
+    assert jax.jit(lambda v: v + 1, device=ipus[3])(np.ones(4)).device == ipus[3]
+    assert jax.jit(lambda v: v + 1, backend="ipu")(np.ones(4)).device == ipus[0]
     x = jax.device_put(jnp.ones(4), ipus[2])
     assert jax.jit(lambda v: v + 1)(x).device == ipus[2]
     one = NamedSharding(Mesh(np.array(ipus[1:2]), ("i",)), P("i"))

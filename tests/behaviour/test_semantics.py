@@ -61,11 +61,18 @@ def test_blocking_reading_and_going_on_elsewhere(ipu: jax.Device, cpu: jax.Devic
     assert step(state, np.zeros((5, 4), np.float32))["n"] == 4
 
 
-@pytest.mark.parametrize("size", [128, 1000, 65_537, 1_600_000])
+@pytest.mark.parametrize("size", [1, 128, 1000, 65_537, 1_600_000])
 def test_random_bits_are_those_of_the_cpu(ipu: jax.Device, cpu: jax.Device, size: int) -> None:
     """Uint16 included."""
     for dtype in BITS:
         drawn = [jax.jit(lambda key, t=dtype: jax.random.bits(key, (size,), t))(jax.device_put(jax.random.key(7), d)) for d in (ipu, cpu)]
+        np.testing.assert_array_equal(*drawn)
+
+
+def test_random_bits_of_64_are_those_of_the_cpu(ipu: jax.Device, cpu: jax.Device) -> None:
+    with jax.enable_x64(True):
+        drawn = [jax.jit(lambda key: jax.random.bits(key, (1000,), np.uint64))(jax.device_put(jax.random.key(7), d)) for d in (ipu, cpu)]
+        assert drawn[0].dtype == np.uint64
         np.testing.assert_array_equal(*drawn)
 
 
@@ -100,7 +107,8 @@ def test_sort_orders_nan_and_signed_zeros_as_numpy_does(ipu: jax.Device) -> None
     np.testing.assert_array_equal(jnp.argsort(jax.device_put(values, ipu)), np.argsort(values, kind="stable"))
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.int32])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.int32, np.uint64])
+@jax.enable_x64(True)
 def test_shifts_by_the_width_or_more_give_zero(ipu: jax.Device, dtype: type) -> None:
     """Uint16 included; an arithmetic shift leaves the sign."""
     width = np.dtype(dtype).itemsize * 8

@@ -1,0 +1,118 @@
+"""`hints.program_group`: programs that a runtime dispatches together are one program per IPU."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import tilestep
+from tilestep.hints import current_group, program_group
+
+STATE_BYTES, BATCH_BYTES = 4 * 100 * 100, 4 * 10
+Step = Callable[..., Any]
+
+
+@pytest.fixture
+def two_programs() -> tuple[Step, Step]:
+    """New functions, so new programs, for each test."""
+    forward = jax.jit(lambda state, batch: (state + batch.sum(), batch * 2), donate_argnums=0)
+    update = jax.jit(lambda state, batch: (state * 2, batch + 1), donate_argnums=0)
+    return forward, update
+
+
+# Groups of one name are one group in the whole process, so each test has a name of its own.
+
+
+def train(programs: tuple[Step, Step], device: jax.Device, name: str | None, *, steps: int = 5) -> tuple[Any, Any]:
+    """(profile, state) of some steps of two programs each."""
+    state = jax.device_put(np.zeros((100, 100), np.float32), device)
+    with tilestep.profile() as profile:
+        for _ in range(steps):
+            with contextlib.nullcontext() if name is None else program_group(name):
+                for program in programs:
+                    state, _ = program(state, np.ones(10, np.float32))
+        state.block_until_ready()
+    return profile, np.asarray(state)
+
+
+def test_members_are_loaded_once_and_leave_each_other_s_values_in_sram(ipu: jax.Device, two_programs: tuple[Step, Step]) -> None:
+    apart, values_apart = train(two_programs, ipu, None)
+    together, values = train(two_programs, ipu, "loaded once")
+    np.testing.assert_array_equal(values, values_apart)
+    assert [(p.runs, p.loads, p.host_bytes_in) for p in apart.programs] == [(5, 5, STATE_BYTES + BATCH_BYTES)] * 2
+    assert sum(p.loads for p in together.programs) == 1
+    assert [(p.runs, p.host_bytes_in) for p in together.programs] == [(5, BATCH_BYTES)] * 2
+    assert together.emulated_s < apart.emulated_s / 4
+
+
+def test_the_host_pays_one_dispatch_for_each_entry(ipu: jax.Device, two_programs: tuple[Step, Step]) -> None:
+    apart, _ = train(two_programs, ipu, None)
+    together, _ = train(two_programs, ipu, "one dispatch")
+    assert (apart.dispatches, together.dispatches) == (10, 0)
+    assert "dispatching" not in together.summary()
+
+
+def test_memory_of_a_group_is_what_is_resident_the_sum_of_code_and_the_largest_transient(
+    ipu: jax.Device, two_programs: tuple[Step, Step]
+) -> None:
+    profile, _ = train(two_programs, ipu, "memory")
+    (group,) = profile.groups
+    peaks = [program.peak_tile_bytes for program in profile.programs]
+    assert (group.name, group.ipu, len(group.programs)) == ("memory", 0, 2)
+    assert max(peaks) < group.peak_tile_bytes < sum(peaks)
+
+
+def test_groups_of_other_names_evict_each_other(ipu: jax.Device, two_programs: tuple[Step, Step]) -> None:
+    forward, update = two_programs
+    state = jax.device_put(np.zeros((100, 100), np.float32), ipu)
+    with tilestep.profile() as profile:
+        for _ in range(3):
+            with program_group("forward"):
+                state, _ = forward(state, np.ones(10, np.float32))
+            with program_group("update"):
+                state, _ = update(state, np.ones(10, np.float32))
+    assert [program.loads for program in profile.programs] == [3, 3]
+
+
+def test_the_innermost_group_counts() -> None:
+    assert current_group() is None
+    with program_group("outer"):
+        first = current_group()
+        with program_group("inner"):
+            assert (current_group() or ("",))[0] == "inner"
+        assert current_group() == first
+    with program_group("outer"):  # entered again: the same group, another entry
+        again = current_group()
+    assert first is not None
+    assert again is not None
+    assert first[0] == again[0]
+    assert first[1] < again[1]
+    assert current_group() is None
+
+
+def test_a_group_ends_with_an_exception_and_is_of_its_thread_alone() -> None:
+    seen = []
+    with contextlib.suppress(KeyError), program_group("mine"):
+        thread = threading.Thread(target=lambda: seen.append(current_group()))
+        thread.start()
+        thread.join()
+        raise KeyError
+    assert seen == [None]
+    assert current_group() is None
+
+
+def test_a_group_needs_a_name() -> None:
+    with pytest.raises(ValueError, match="needs a name that is not empty"), program_group(""):
+        pass
+
+
+def test_where_no_emulator_listens_nothing_happens(cpu: jax.Device, two_programs: tuple[Step, Step]) -> None:
+    profile, values = train(two_programs, cpu, "step")
+    assert (profile.programs, profile.groups, profile.emulated_s) == ((), (), 0)
+    assert values[0, 0] == 10 * (2**5 - 1) * 2
