@@ -76,14 +76,15 @@ def dry_run(values: Literal["error", "zeros"] = "error", *, trip_count: int | No
     Args:
         values: what reading an array gives: an error that says so, or zeros.
         trip_count: how often a loop runs whose end depends on data; None makes such a loop an error that names its source line.
-    Raises: ValueError for a `values` that is neither, or a negative `trip_count`. Inside: JaxRuntimeError for a read where `values`
-        is "error", such a loop without `trip_count`, and a program that mixes dry values with ones made before the block.
+    Raises: ValueError for a `values` that is neither, or a `trip_count` that is no whole number from 0. Inside: JaxRuntimeError for
+        a read where `values` is "error", such a loop without `trip_count`, and a program that mixes dry values with ones made
+        before the block.
     """
     from tilestep.pjrt.dry import DryMode, dry_mode
 
     if values not in ("error", "zeros"):
         raise ValueError(f"values is {values!r}: it must be 'error' or 'zeros'")
-    if trip_count is not None and trip_count < 0:
-        raise ValueError(f"trip_count is {trip_count}: it must be 0 or more")
+    if trip_count is not None and (isinstance(trip_count, bool) or not isinstance(trip_count, int) or trip_count < 0):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+        raise ValueError(f"trip_count is {trip_count!r}: it must be a whole number, 0 or more")
     with dry_mode(DryMode(values=values, trip_count=trip_count)):
         yield

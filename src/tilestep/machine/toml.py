@@ -33,7 +33,7 @@ def load_machine(
     Raises: SpecError for an unknown name, a file that cannot be read, or a field with a value that cannot be.
     """
     path = Path(name_or_path)
-    is_file = name_or_path not in machine_names() and (path.suffix == ".toml" or os.sep in name_or_path or path.is_file())
+    is_file = name_or_path not in machine_names() and (path.suffix == ".toml" or os.sep in name_or_path or _is_there(path))
     machine = _from_file(path) if is_file else named_machine(name_or_path)
     wanted = {"num_ipus": ("num_ipus", num_ipus), "num_tiles": ("ipu.num_tiles", num_tiles), "sync_pattern": ("sync_pattern", sync_pattern)}
     asked = [
@@ -52,8 +52,10 @@ def _with(machine: MachineSpec, changes: list[FieldSource], *, name: str = "", d
 def _from_file(path: Path) -> MachineSpec:
     tables = _read(path)
     for key in _WORDS:
-        if not isinstance(tables.get(key, ""), str):
+        if not isinstance(tables.get(key, "-"), str):
             raise SpecError(f"{path}: {key} is {tables[key]!r}: it must be a string")
+        if not tables.get(key, "-").strip():
+            raise SpecError(f"{path}: {key} is empty: leave it out, or say something")
     inherits = tables.get("inherits")
     if inherits is None:
         raise SpecError(
@@ -70,6 +72,13 @@ def _from_file(path: Path) -> MachineSpec:
         )
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from error
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # no file can have such a name
+        return False
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -244,9 +244,9 @@ def program_results(program_shape: bytes) -> Iterator[tuple[tuple[int, ...], np.
 
 
 def program_arguments(program_shape: bytes) -> Iterator[tuple[int, ...]]:
-    """Dimensions of each argument of a serialised ProgramShapeProto."""
+    """Dimensions of each argument of a serialised ProgramShapeProto; none of a token, which ends the process if it is asked for them."""
     for shape in xla_client.hlo.XlaComputation(bytes_field(4, program_shape)).program_shape().parameter_shapes():
-        yield tuple(shape.dimensions())
+        yield () if shape.is_token() else tuple(shape.dimensions())
 
 
 def stablehlo_version() -> list[int]:

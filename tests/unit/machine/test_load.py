@@ -170,6 +170,7 @@ def test_a_name_of_the_catalogue_goes_before_a_file_of_that_name(tmp_path: Path,
         ('inherits = "c600"\nnum_ipus = 257', r"num_ipus is 257: it must be 1 to 256 IPUs"),
         ('inherits = "c600"\nnum_ipus = [1]', r"num_ipus is \[1\]: it must be a whole number"),
         ("inherits = ", r"this is no TOML"),
+        ('inherits = "c600"\nname = ""', r"name is empty"),
     ],
 )
 def test_a_wrong_file_is_named_with_field_value_and_bound(tmp_path: Path, text: str, message: str) -> None:
@@ -187,6 +188,11 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(SpecError, match=r"bytes\.toml: this is no TOML"):
         load_machine(str(tmp_path / "bytes.toml"))
+
+
+def test_a_name_that_no_file_can_have_is_no_machine() -> None:
+    with pytest.raises(SpecError, match="no machine is called 'aaa"):
+        load_machine("a" * 5000)
 
 
 def test_the_example_of_the_documentation_is_the_machine_it_describes(tmp_path: Path) -> None:
