@@ -13,6 +13,7 @@ from tilestep import hints as hints
 from tilestep.errors import HloError as HloError
 from tilestep.errors import SettingsError as SettingsError
 from tilestep.errors import SpecError as SpecError
+from tilestep.errors import StoredError as StoredError
 from tilestep.errors import StreamingMemoryError as StreamingMemoryError
 from tilestep.errors import TileMemoryError as TileMemoryError
 from tilestep.errors import TilestepError as TilestepError

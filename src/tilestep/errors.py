@@ -4,6 +4,7 @@ TilestepError
 ├── SettingsError (ValueError)     a flag, environment variable or option with a bad value
 ├── SpecError (ValueError)         a machine description that cannot be
 ├── HloError (ValueError)          a program text that the reader does not understand
+├── StoredError (ValueError)       a serialised program that cannot be used here
 ├── UnsupportedError               something this build or platform cannot do
 ├── TileMemoryError (MemoryError)  a program that does not fit into the tiles
 └── StreamingMemoryError (MemoryError)  a program whose values in pinned_host do not fit into streaming memory
@@ -28,6 +29,10 @@ class SpecError(TilestepError, ValueError):
 
 class HloError(TilestepError, ValueError):
     """An HLO module could not be read; the message names the line."""
+
+
+class StoredError(TilestepError, ValueError):
+    """A serialised program is damaged, or was made for another machine or by another version; the message says which."""
 
 
 class UnsupportedError(TilestepError):

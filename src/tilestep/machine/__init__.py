@@ -13,4 +13,5 @@ from tilestep.machine.spec import IpuSpec as IpuSpec
 from tilestep.machine.spec import LinkSpec as LinkSpec
 from tilestep.machine.spec import MachineSpec as MachineSpec
 from tilestep.machine.spec import TileSpec as TileSpec
+from tilestep.machine.toml import changed_machine as changed_machine
 from tilestep.machine.toml import load_machine as load_machine

@@ -35,6 +35,13 @@ def load_machine(
     path = Path(name_or_path)
     is_file = name_or_path not in machine_names() and (path.suffix == ".toml" or os.sep in name_or_path or _is_there(path))
     machine = _from_file(path) if is_file else named_machine(name_or_path)
+    return changed_machine(machine, num_ipus=num_ipus, num_tiles=num_tiles, sync_pattern=sync_pattern)
+
+
+def changed_machine(
+    machine: MachineSpec, *, num_ipus: int | None = None, num_tiles: int | None = None, sync_pattern: str | None = None
+) -> MachineSpec:
+    """The machine with what is given in place of its own, as `load_machine` has it. Raises: SpecError for a value that cannot be."""
     wanted = {"num_ipus": ("num_ipus", num_ipus), "num_tiles": ("ipu.num_tiles", num_tiles), "sync_pattern": ("sync_pattern", sync_pattern)}
     asked = [
         _changed(field_path, value, where=f"{machine.name}, asked for with", source=f"asked for: {argument}={value}")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 import itertools
 from ctypes import addressof, c_int32
+from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
 import jax
 
 from tilestep.errors import SettingsError
+from tilestep.machine import changed_machine, load_machine
 from tilestep.pjrt import _native, capi, compat, journal
 from tilestep.pjrt.device import MEMORY_KINDS, Device, device_at, make_devices, nothing_to_delete
-from tilestep.pjrt.entry import entry_point, immortal, int32s, named_values, pointers, text
+from tilestep.pjrt.entry import entry_point, immortal, int32s, named_values, pointers, read_bytes, read_named_values, text
 from tilestep.pjrt.versions import warn_if_untested
 from tilestep.pjrt.waiting import WAITERS
 from tilestep.plan.cache import PlanCache
@@ -23,9 +26,9 @@ PLATFORM_NAME = "ipu"
 
 
 class Client:
-    """One process's view of the emulated machine."""
+    """One process's view of the emulated machine; or, stated by nobody, of one that isn't there, for which programs are only compiled."""
 
-    def __init__(self, settings: Settings, stated: tuple[object, ...]) -> None:
+    def __init__(self, settings: Settings, stated: tuple[object, ...] | None) -> None:
         self.settings = settings
         self._stated = stated
         self.machine = settings.machine
@@ -36,7 +39,9 @@ class Client:
         self.device_addresses = pointers([device.address for device in self.devices])
         self.memory_addresses = pointers([memory.address for device in self.devices for memory in device.memories])
         self.kind_ids = int32s(range(len(MEMORY_KINDS)))
-        self.version = f"tilestep, emulating {settings.machine.name}; values by XLA:CPU"
+        self.version = (  # a part of the keys of JAX's compilation cache: says all that a plan depends on beside program and topology
+            f"tilestep {version('tilestep')}, emulating {settings.machine.name}; values by XLA:CPU; {settings.plan_options}"
+        )
 
     @functools.cached_property
     def host(self) -> compat.HostClient:
@@ -55,7 +60,7 @@ class Client:
 
     def require_same_settings(self) -> None:
         """Raises: SettingsError if a setting was changed after JAX had started the platform."""
-        if stated_settings() != self._stated and read_settings() != self.settings:
+        if self._stated is not None and stated_settings() != self._stated and read_settings() != self.settings:
             raise SettingsError(
                 "a setting of the emulated machine was changed after JAX had started its platforms; "
                 "set JAX_IPU_*, jax_ipu_* and TILESTEP_MACHINE before the first use of JAX, or call jax.extend.backend.clear_backends()"
@@ -168,6 +173,29 @@ def client_default_assignment(args: capi.PJRT_Client_DefaultDeviceAssignment_Arg
             f"{client.machine.name} has {len(client.devices)}"
         )
     (c_int32 * wanted).from_address(args.default_assignment)[:] = range(wanted)  # type: ignore[index]  # a C array of that length
+
+
+_TOPOLOGY_OPTIONS = ("num_ipus", "num_tiles", "sync_pattern")
+
+
+@functools.cache
+def _absent(settings: Settings) -> Client:
+    return immortal(Client(settings, None))
+
+
+@entry_point("PJRT_TopologyDescription_Create")
+def topology_create(args: capi.PJRT_TopologyDescription_Create_Args) -> None:
+    """A machine by the name that TILESTEP_MACHINE takes ('': the process's own), changed by `num_ipus`, `num_tiles`, `sync_pattern`."""
+    name = read_bytes(args.topology_name, args.topology_name_size).decode()
+    given = read_named_values(args.create_options, args.num_options)
+    for key in given:
+        if key not in _TOPOLOGY_OPTIONS:
+            raise SettingsError(f"option {key!r} of a topology does not exist: it may have {', '.join(_TOPOLOGY_OPTIONS)}")
+    settings = read_settings()
+    if name or given:
+        machine = load_machine(name, **given) if name else changed_machine(settings.machine, **given)
+        settings = replace(settings, machine=machine, hardware_ids=tuple(range(machine.num_ipus)))
+    args.topology = _absent(settings).address
 
 
 @entry_point("PJRT_TopologyDescription_PlatformName")

@@ -6,6 +6,7 @@ Tested with jax 0.10.2 (Python 3.11) and 0.12.0 (Python 3.13).
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import jax
 import jax.interpreters.mlir
 import numpy as np
 from jax._src import callback as jax_callback
-from jax._src import core, sharding_impls, xla_bridge
+from jax._src import compilation_cache, compiler, core, sharding_impls, xla_bridge
 from jax._src.array import ArrayImpl
 from jax._src.dlpack import DLDeviceType
 from jax._src.interpreters import mlir
@@ -95,6 +96,29 @@ def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) ->
     jax.interpreters.mlir.emit_python_callback = emit  # imported there by name
 
 
+def cache_like_cpu(name: str) -> None:
+    """Lets JAX's persistent compilation cache take programs of platform `name`: it has a list of platforms by name.
+
+    A program that cannot be serialised, since it calls Python functions, is left out without a word, as on CPU.
+    """
+    used, put_executable = compilation_cache.is_cache_used, compilation_cache.put_executable_and_time
+
+    @functools.wraps(used)
+    def is_cache_used(backend: Any) -> bool:
+        return used(types.SimpleNamespace(platform="cpu") if backend.platform == name else backend)
+
+    @functools.wraps(put_executable)
+    def put_executable_and_time(cache_key: str, module_name: str, executable: Any, backend: Any, compile_time: int) -> None:
+        try:
+            put_executable(cache_key, module_name, executable, backend, compile_time)
+        except jax.errors.JaxRuntimeError as error:
+            if backend.platform != name or not str(error).startswith("UNIMPLEMENTED"):
+                raise
+
+    compilation_cache.is_cache_used = is_cache_used
+    compilation_cache.put_executable_and_time = put_executable_and_time
+
+
 def share_like_cpu(name: str, on_host: Callable[[np.ndarray[Any, Any]], Any]) -> None:
     """Lets DLPack hand over one-device arrays of platform `name` as what they are, host memory; JAX knows CPU and GPU only.
 
@@ -119,6 +143,20 @@ def share_like_cpu(name: str, on_host: Callable[[np.ndarray[Any, Any]], Any]) ->
 
     ArrayImpl.__dlpack_device__ = device
     ArrayImpl.__dlpack__ = capsule
+
+
+def compile_ahead_alone(name: str) -> None:
+    """Has programs for a topology of platform `name` compiled without the help of the platform's client in this process.
+
+    With it, JAX waits for another thread without letting go of the interpreter, and that thread never gets to compile.
+    """
+    original = compiler._get_cross_compile_backend
+
+    @functools.wraps(original)
+    def helper(backend: Any) -> Any:
+        return None if backend.platform == name else original(backend)
+
+    compiler._get_cross_compile_backend = helper
 
 
 class _Numbered(list[Any]):
@@ -178,9 +216,14 @@ def replicated_over(devices: Sequence[HostDevice]) -> Any:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
 
+# jaxlib before 0.12 checks what it made itself, and finds fault with a device list that it did not make.
+_UNCHECKED = {"_skip_checks": True} if "_skip_checks" in (_jax.array_result_handler.__doc__ or "") else {}
+
+
 def result_handler(dims: tuple[int, ...], dtype: np.dtype[Any], device: HostDevice, memory_kind: str) -> Any:
     """What makes a one-device array of a program's result; half the price of taking the results apart."""
-    return _jax.array_result_handler(_aval(dims, dtype), single_device_sharding(device, memory_kind), committed=True, _skip_checks=True)
+    sharding = single_device_sharding(device, memory_kind)
+    return _jax.array_result_handler(_aval(dims, dtype), sharding, committed=True, **_UNCHECKED)
 
 
 def join(arrays: Sequence[Any], sharding: Any) -> Any:
@@ -218,6 +261,16 @@ def compile_module(
         if callbacks
         else client.compile_and_load(module, device_list, options)
     )
+
+
+def serialize(client: HostClient, executable: Any) -> bytes:
+    """A program that XLA:CPU compiled, as bytes."""
+    return client.serialize_executable(executable)
+
+
+def deserialize(client: HostClient, data: bytes, devices: Sequence[HostDevice], options: CompileOptions) -> Any:
+    """What `serialize` gave, ready to run on `devices`."""
+    return client.deserialize_executable(data, _jax.DeviceList(tuple(devices)), options)
 
 
 def on_every_compile(name: str, hook: Callable[[bytes], Any]) -> None:

@@ -109,6 +109,27 @@ def named_values(values: dict[str, int | float | str | Sequence[int]]) -> tuple[
     return array, keep
 
 
+def read_named_values(address: int | None, count: int) -> dict[str, Any]:
+    """The `count` PJRT_NamedValue that lie at `address`: whole numbers, floats, bools and strings."""
+    if not count or not address:
+        return {}
+    found: dict[str, Any] = {}
+    for slot in (capi.PJRT_NamedValue * count).from_address(address):
+        match slot.type:
+            case capi.PJRT_NamedValue_kString:
+                value: Any = read_bytes(slot.string_value, slot.value_size).decode()
+            case capi.PJRT_NamedValue_kInt64:
+                value = slot.int64_value
+            case capi.PJRT_NamedValue_kFloat:
+                value = slot.float_value
+            case capi.PJRT_NamedValue_kBool:
+                value = slot.bool_value
+            case _:
+                value = list(read_int64s(slot.int64_array_value, slot.value_size))
+        found[read_bytes(slot.name, slot.name_size).decode()] = value
+    return found
+
+
 def function_address(function: Any) -> int | None:
     """Address of a ctypes function."""
     return cast(function, c_void_p).value

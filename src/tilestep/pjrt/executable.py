@@ -21,6 +21,7 @@ from tilestep.pjrt.entry import int32s, int64s, named_values, pointers, sizes, t
 from tilestep.pjrt.journal import PlannedRun
 from tilestep.pjrt.layouts import row_major
 from tilestep.pjrt.mlir import module_name
+from tilestep.pjrt.stored import Stored
 from tilestep.plan.liveness import check_fits
 from tilestep.plan.steps import Program
 from tilestep.plan.streaming import check_streaming_memory
@@ -31,7 +32,13 @@ from tilestep.units import seconds_from_cycles
 class LoadedExecutable(_native.ExecutableBase):
     """A program on its IPUs."""
 
-    def __init__(self, client: Client, code: bytes, options: bytes) -> None:
+    def __init__(self, client: Client, code: bytes, options: bytes, stored: Stored | None = None) -> None:
+        """Compiles, or takes what was compiled before.
+
+        Args: code: StableHLO. options: a CompileOptionsProto. stored: what another process compiled from both.
+        Raises: TileMemoryError, StreamingMemoryError if the program does not fit; StoredError if it was stored for another machine;
+        whatever XLA raises for a program that it cannot compile.
+        """
         client.require_same_settings()
         self.client = client
         self.options = options
@@ -39,7 +46,7 @@ class LoadedExecutable(_native.ExecutableBase):
         parsed = compat.parse_options(options)
         own = [(key, value) for key, value in parsed.env_option_overrides if key.startswith(PREFIX)]
         parsed.env_option_overrides = [pair for pair in parsed.env_option_overrides if pair not in own]  # XLA knows none of ours
-        plan_options = client.settings.plan_options.changed(dict(own))
+        self.plan_options = client.settings.plan_options.changed(dict(own))
         build = parsed.executable_build_options
         assignment = _device_assignment(build.device_assignment)
         self.num_replicas = max(build.num_replicas, 1)
@@ -51,30 +58,52 @@ class LoadedExecutable(_native.ExecutableBase):
         wanted = [int(index) for index in assignment.reshape(-1)]
         if unknown := [index for index in wanted if not 0 <= index < len(client.devices)]:
             raise ValueError(f"the program wants IPU {unknown[0]}; {client.machine.name} has IPUs 0 to {len(client.devices) - 1}")
-        self._code, self._parsed = code, parsed
+        self.code, self._parsed = code, parsed
         self._host_devices = [client.host_devices[index] for index in wanted]
         self.devices = tuple(client.devices[index] for index in wanted)
         self.ipus = tuple(wanted)
         self._host_executable: Any = None
         self.counted: tuple[tuple[int, int], ...] = ()
         self._dry_runs: dict[DryMode, PlannedRun] = {}
+        if stored is None:
+            self._plan_and_compile()
+        else:
+            self._restore(stored)
+        self._set_outputs(self.planned_hlo)
+
+    def _plan_and_compile(self) -> None:
+        client = self.client
         with compat.make_context() as context:
             module = self._parse(context)
-            hlo = partitioned_hlo(client.host, module, self._host_devices, parsed.SerializeAsString(), self.callbacks)
+            hlo = partitioned_hlo(client.host, module, self._host_devices, self._parsed.SerializeAsString(), self.callbacks)
             self.program = client.plans.plan(
-                compat.hlo_text(hlo), client.machine, name=self.name, num_ipus=len(wanted), options=plan_options
+                compat.hlo_text(hlo), client.machine, name=self.name, num_ipus=len(self.ipus), options=self.plan_options
             )
             self.planned_hlo = hlo
             if current_mode() is None:
-                if not client.settings.allow_out_of_memory:
-                    check_fits(self.program, client.machine)
-                    check_streaming_memory(self.program, client.machine, self.ipus)
+                self._check_fits()
                 self._compile_values(module)
-        self._set_outputs(hlo)
+
+    def _restore(self, stored: Stored) -> None:
+        stored.require_fits(self.client.machine, self.plan_options)
+        self.name, self.places, self.callbacks = stored.name, list(stored.places), []
+        self.program, self.planned_hlo = stored.program, stored.hlo
+        if current_mode() is not None:
+            return
+        self._check_fits()
+        if stored.values:
+            self.counted = stored.counted
+            _allow_more_outputs(self._parsed.executable_build_options, len(self.counted))
+            self._host_executable = compat.deserialize(self.client.host, stored.values, self._host_devices, self._parsed)
+
+    def _check_fits(self) -> None:
+        if not self.client.settings.allow_out_of_memory:
+            check_fits(self.program, self.client.machine)
+            check_streaming_memory(self.program, self.client.machine, self.ipus)
 
     def _parse(self, context: Any) -> Any:
         context.allow_unregistered_dialects = True
-        module = compat.parse_program(self._code, context)
+        module = compat.parse_program(self.code, context)
         self.name = module_name(module)
         self.callbacks = callbacks.renumber(module)
         self.places = mark_sites(module)
@@ -84,6 +113,11 @@ class LoadedExecutable(_native.ExecutableBase):
         self.counted = add_counters(module, frozenset(self.program.sites))
         _allow_more_outputs(self._parsed.executable_build_options, len(self.counted))
         self._host_executable = compat.compile_module(self.client.host, module, self._host_devices, self._parsed, self.callbacks)
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether nothing computes its values yet."""
+        return self._host_executable is None
 
     @property
     def host_executable(self) -> Any:

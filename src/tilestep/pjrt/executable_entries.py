@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ctypes import addressof, memmove
+from ctypes import addressof, c_char_p, c_void_p, cast, memmove
 
 from tilestep.pjrt import _native, capi
-from tilestep.pjrt.client import the_client
+from tilestep.pjrt.client import Client, the_client
 from tilestep.pjrt.device import nothing_to_delete
 from tilestep.pjrt.entry import entry_point, read_bytes, text
 from tilestep.pjrt.executable import LoadedExecutable
+from tilestep.pjrt.stored import pack, unpack
 
 _FORMAT = "hlo_with_config"  # without the configuration JAX loses the output shardings
 
@@ -17,29 +18,47 @@ def _executable(address: int | None) -> LoadedExecutable:
     return _native.object_at(address)
 
 
-def _compile(program_address: int | None, options: bytes) -> int:
+def _compile(client: Client, program_address: int | None, options: bytes) -> int:
     if program_address is None:
         raise ValueError("there is no program to compile")
     program = capi.PJRT_Program.from_address(program_address)
     form = read_bytes(program.format, program.format_size).decode()
     if form != "mlir":
         raise NotImplementedError(f"programs of format {form!r} are not understood; JAX sends 'mlir'")
-    return _native.own(LoadedExecutable(the_client(), read_bytes(program.code, program.code_size), options))
+    return _native.own(LoadedExecutable(client, read_bytes(program.code, program.code_size), options))
 
 
 @entry_point("PJRT_Client_Compile")
 def client_compile(args: capi.PJRT_Client_Compile_Args) -> None:
-    args.executable = _compile(args.program, read_bytes(args.compile_options, args.compile_options_size))
+    args.executable = _compile(the_client(), args.program, read_bytes(args.compile_options, args.compile_options_size))
 
 
 @entry_point("PJRT_Compile")
 def compile_ahead(args: capi.PJRT_Compile_Args) -> None:
-    args.executable = _compile(args.program, read_bytes(args.compile_options, args.compile_options_size))
+    args.executable = _compile(_native.object_at(args.topology), args.program, read_bytes(args.compile_options, args.compile_options_size))
 
 
 @entry_point("PJRT_Client_Load")
 def client_load(args: capi.PJRT_Client_Load_Args) -> None:
-    args.loaded_executable = _native.own(_executable(args.executable))
+    executable, client = _executable(args.executable), the_client()
+    if executable.client is not client:  # compiled ahead of time
+        stored = unpack(pack(executable))
+        executable = LoadedExecutable(client, stored.code, stored.options, stored)
+    args.loaded_executable = _native.own(executable)
+
+
+@entry_point("PJRT_Executable_Serialize")
+def executable_serialize(args: capi.PJRT_Executable_Serialize_Args) -> None:
+    data = pack(_executable(args.executable))
+    args.serialized_bytes, args.serialized_bytes_size = cast(c_char_p(data), c_void_p).value, len(data)
+    args.serialized_executable, args.serialized_executable_deleter = _native.own(data), _native.releaser()
+
+
+@entry_point("PJRT_Executable_DeserializeAndLoad")
+def executable_deserialize(args: capi.PJRT_Executable_DeserializeAndLoad_Args) -> None:
+    stored = unpack(read_bytes(args.serialized_executable, args.serialized_executable_size))
+    options = read_bytes(args.overridden_serialized_compile_options, args.overridden_serialized_compile_options_size) or stored.options
+    args.loaded_executable = _native.own(LoadedExecutable(the_client(), stored.code, options, stored))
 
 
 @entry_point("PJRT_LoadedExecutable_GetExecutable")

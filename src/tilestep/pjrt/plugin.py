@@ -37,6 +37,8 @@ def initialize() -> None:
     _native.configure(describe, WAITERS.wait_later, FORGOTTEN)
     compat.lower_like_cpu(PLATFORM)
     compat.intercept_callbacks(PLATFORM, callbacks.keep)
+    compat.cache_like_cpu(PLATFORM)
+    compat.compile_ahead_alone(PLATFORM)
     compat.share_like_cpu(PLATFORM, on_host)
     compat.register_platform(PLATFORM, _native.capsule(), _PRIORITY)
 

@@ -114,6 +114,10 @@ static PyObject* capsule(PyObject* module, PyObject* unused) {
   (void)module, (void)unused;
   return PyCapsule_New(&api, "pjrt_c_api", NULL);
 }
+static PyObject* releaser(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  return PyLong_FromVoidPtr((void*)let_go);
+}
 static PyObject* own(PyObject* module, PyObject* object) {
   (void)module;
   Py_INCREF(object);
@@ -161,6 +165,7 @@ static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_
                                 {"configure", ts_configure, METH_VARARGS, "configure(describe_error, wait_later, forgotten)"},
                                 {"capsule", capsule, METH_NOARGS, "the table as a capsule"},
                                 {"own", own, METH_O, "address of an object, with a reference for whoever holds it"},
+                                {"releaser", releaser, METH_NOARGS, "address of a C function that gives back what own() took"},
                                 {"object_at", object_at, METH_O, "the object at an address"},
                                 {"memory_at", memory_at, METH_O, "the Memory behind a PJRT_Memory*"},
                                 {"done_event", done_event, METH_NOARGS, "address of the event that has happened"},

@@ -1,0 +1,94 @@
+"""Planned programs as JSON, so that another process need not plan them again.
+
+What is read may come from anywhere, so nothing in it names code: the first item of a record picks one of the classes below, and every
+field is checked against the type that its class declares.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import types
+import typing
+from typing import Any
+
+from tilestep.errors import StoredError
+from tilestep.plan import steps
+
+_CLASSES = {name: kind for name, kind in vars(steps).items() if isinstance(kind, type) and dataclasses.is_dataclass(kind)}
+
+
+def dump_program(program: steps.Program) -> str:
+    """The program as JSON text; equal programs give equal text."""
+    return json.dumps(_plain(program), separators=(",", ":"))
+
+
+def load_program(text: str | bytes) -> steps.Program:
+    """The program that `dump_program` wrote.
+
+    Raises: StoredError if the text is no JSON, or is not what this version of the package writes.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StoredError(f"a stored plan is no JSON: {error}") from None
+    return _checked(found, steps.Program, "program")
+
+
+def _plain(value: Any) -> Any:
+    """A record is [class, field, field, ...]."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [type(value).__name__, *(_plain(getattr(value, name)) for name, _ in _fields(type(value)))]
+    if isinstance(value, tuple):
+        return [_plain(item) for item in typing.cast("tuple[Any, ...]", value)]
+    return value
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[tuple[str, Any], ...]:
+    """(name, type) of each field."""
+    hints = typing.get_type_hints(kind)
+    return tuple((field.name, hints[field.name]) for field in dataclasses.fields(kind))
+
+
+def _checked(value: Any, kind: Any, where: str) -> Any:
+    """`value` as the type `kind` has it. Raises: StoredError naming the place."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(kind, type) and kind.__name__ in _CLASSES:
+        return _record(value, (kind,), where)
+    if origin in (types.UnionType, typing.Union):
+        classes = tuple(choice for choice in arguments if isinstance(choice, type) and choice.__name__ in _CLASSES)
+        if classes:
+            return _record(value, classes, where)
+        if value is None and types.NoneType in arguments:
+            return None
+        (only,) = (choice for choice in arguments if choice is not types.NoneType)
+        return _checked(value, only, where)
+    items = _items(value)
+    if origin is tuple and items is not None:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(_checked(item, arguments[0], f"{where}[{i}]") for i, item in enumerate(items))
+        if len(items) == len(arguments):
+            return tuple(_checked(item, choice, f"{where}[{i}]") for i, (item, choice) in enumerate(zip(items, arguments, strict=True)))
+    if origin is typing.Literal and value in arguments:
+        return value
+    if kind in (int, str, bool) and type(value) is kind:
+        return value
+    raise StoredError(f"a stored plan has {value!r:.60} as {where}: it must be {getattr(kind, '__name__', kind)}")
+
+
+def _items(value: Any) -> list[Any] | None:
+    return typing.cast("list[Any]", value) if isinstance(value, list) else None
+
+
+def _record(value: Any, classes: tuple[type, ...], where: str) -> Any:
+    names = [kind.__name__ for kind in classes]
+    record = _items(value)
+    if not record or record[0] not in names:
+        raise StoredError(f"a stored plan has {value!r:.60} as {where}: it must be a record of {' or '.join(names)}")
+    name, *items = record
+    fields = _fields(_CLASSES[name])
+    if len(items) != len(fields):
+        raise StoredError(f"a stored plan has {len(items)} fields in {where}: {name} has {len(fields)}")
+    return _CLASSES[name](**{field: _checked(item, kind, f"{where}.{field}") for (field, kind), item in zip(fields, items, strict=True)})

@@ -1,0 +1,175 @@
+"""Compiled programs outlive their process: serialised, in JAX's compilation cache, compiled for a machine that isn't there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.experimental import serialize_executable, topologies
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import tilestep
+from tilestep.errors import StoredError
+from tilestep.pjrt.stored import unpack
+
+from .process import python
+
+X = np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)
+
+
+def halvings(x: jax.Array) -> jax.Array:
+    """A loop whose length depends on data: counted as it runs."""
+    return lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2, x @ x)
+
+
+def compiled(fn: Any, devices: list[jax.Device]) -> Any:
+    mesh = jax.sharding.Mesh(np.array(devices), ("x",))
+    split = NamedSharding(mesh, P("x"))
+    return jax.jit(fn, in_shardings=split, out_shardings=split).lower(jax.ShapeDtypeStruct(X.shape, X.dtype)).compile()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_serialised_program_runs_and_costs_the_same(ipus: list[jax.Device], count: int) -> None:
+    made = compiled(halvings, ipus[:count])
+    stored = serialize_executable.serialize(made)
+    again = serialize_executable.deserialize_and_load(*stored, backend="ipu", execution_devices=ipus[:count])
+    profiles: list[tilestep.Profile] = []
+    values: list[np.ndarray] = []
+    for program in (made, again):
+        with tilestep.profile() as profile:
+            values.append(np.asarray(program(X)))
+        profiles.append(profile)
+    np.testing.assert_array_equal(values[0], values[1])
+    assert profiles[0].programs[0].cycles == profiles[1].programs[0].cycles
+    assert profiles[0].emulated_s == profiles[1].emulated_s > 0
+    assert again.cost_analysis() == made.cost_analysis()
+
+
+def test_a_program_that_calls_python_is_not_serialised(ipus: list[jax.Device]) -> None:
+    made = compiled(lambda x: jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x), ipus[:1])
+    with pytest.raises(jax.errors.JaxRuntimeError, match="calls Python functions of this process"):
+        serialize_executable.serialize(made)
+
+
+def raw(made: Any) -> bytes:
+    """What the platform itself wrote: jaxlib puts a head of its own before it."""
+    data: bytes = made.runtime_executable().serialize()
+    return data[data.index(b"tilestep executable") :]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: b"", "no stored program of platform ipu begins with b''"),
+        (lambda data: b"x" + data, "no stored program of platform ipu"),
+        (lambda data: data[:-1], "damaged"),
+        (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "damaged"),
+        (lambda data: data[:30], "damaged"),
+    ],
+)
+def test_a_damaged_program_is_refused(ipu: jax.Device, change: Any, message: str) -> None:
+    with jax.default_device(ipu):
+        data = raw(jax.jit(lambda x: x + 1).lower(X).compile())
+    assert unpack(data).name == "jit__lambda"
+    with pytest.raises(StoredError, match=message):
+        unpack(change(data))
+
+
+CACHED = """
+    import sys
+    import jax, numpy as np
+    import tilestep.plan.cache as cache, tilestep.pjrt.executable as executable
+
+    hits = []
+    jax.monitoring.register_event_listener(lambda name, **_: hits.append(name) if name.endswith(("cache_hits", "cache_misses")) else None)
+    jax.config.update("jax_compilation_cache_dir", sys.argv[1] if len(sys.argv) > 1 else DIRECTORY)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    jax.config.update("jax_raise_persistent_cache_errors", True)
+    if FORBIDDEN:
+        def forbidden(*args, **options):
+            raise AssertionError("compiled, analysed or planned again")
+        cache.lower = executable.partitioned_hlo = executable.compat.compile_module = forbidden
+    import tilestep
+    x = np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)
+    with tilestep.profile() as profile:
+        y = jax.jit(lambda x: jax.lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2, x @ x))(x)
+    print(float(y.sum()), profile.emulated_s, [name.rsplit("/")[-1] for name in hits])
+"""
+
+
+def test_a_second_process_skips_compile_and_analysis(tmp_path: Path) -> None:
+    def run(forbidden: bool, **settings: str) -> list[str]:
+        code = CACHED.replace("DIRECTORY", repr(str(tmp_path))).replace("FORBIDDEN", str(forbidden))
+        return python(code, JAX_PLATFORMS="ipu,cpu", **settings).stdout.split(maxsplit=2)
+
+    first, second = run(forbidden=False), run(forbidden=True)
+    assert second[:2] == first[:2]
+    assert "cache_misses" in first[2]
+    assert "cache_misses" not in second[2]
+    assert "cache_hits" in second[2]
+    other_machine = run(forbidden=False, TILESTEP_MACHINE="c600")
+    other_options = run(forbidden=False, JAX_IPU_AVAILABLE_MEMORY_PROPORTION="0.5")
+    assert "cache_hits" not in other_machine[2] + other_options[2]
+
+
+def test_the_cache_leaves_programs_out_that_call_python(tmp_path: Path) -> None:
+    code = f"""
+    import jax, numpy as np
+    jax.config.update("jax_compilation_cache_dir", {str(tmp_path)!r})
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_raise_persistent_cache_errors", True)
+    def shown(x):
+        jax.debug.print("x is {{}}", x)
+        return x + 1
+    print(jax.jit(shown)(1.0))
+    """
+    assert python(code, JAX_PLATFORMS="ipu,cpu").stdout.split("\n")[:2] == ["x is 1.0", "2.0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "ipus"), [("bow-pod16", {}, 16), ("", {"num_ipus": 8}, 8), ("c600", {"num_tiles": 100}, 1), ("bow-2000", {}, 4)]
+)
+def test_a_machine_that_is_not_there_compiles(name: str, options: dict[str, Any], ipus: int) -> None:
+    topology = topologies.get_topology_desc(name, platform="ipu", **options)
+    assert len(topology.devices) == ipus
+    mesh = jax.sharding.Mesh(np.array(topology.devices), ("x",))
+    argument = jax.ShapeDtypeStruct((64, 8), np.float32, sharding=NamedSharding(mesh, P("x")))
+    made = jax.jit(lambda x: jnp.tanh(x).sum()).lower(argument).compile()
+    assert made.cost_analysis()["ipu cycles"] > 0
+    assert made.memory_analysis().argument_size_in_bytes == 64 * 8 * 4 // ipus
+    assert f"f32[{64 // ipus},8]" in made.as_text()
+
+
+def test_a_program_compiled_ahead_runs_on_its_machine_only(ipus: list[jax.Device]) -> None:
+    def ahead(name: str) -> Any:
+        topology = topologies.get_topology_desc(name, platform="ipu")
+        place = jax.sharding.SingleDeviceSharding(topology.devices[0])
+        return serialize_executable.serialize(
+            jax.jit(lambda x: x * 2).lower(jax.ShapeDtypeStruct((8, 8), np.float32, sharding=place)).compile()
+        )
+
+    program = serialize_executable.deserialize_and_load(*ahead("bow-2000"), backend="ipu", execution_devices=ipus[:1])
+    np.testing.assert_array_equal(program(X), X * 2)
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"planned for machine c600 .*; here it is bow-2000"):
+        serialize_executable.deserialize_and_load(*ahead("c600"), backend="ipu", execution_devices=ipus[:1])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("bow-9000", {}, "no machine is called 'bow-9000'"),
+        ("bow-2000", {"num_ipus": 0}, "num_ipus is 0"),
+        ("bow-2000", {"num_ipus": "many"}, "num_ipus is 'many'"),
+        ("bow-2000", {"ipus": 3}, "option 'ipus' of a topology does not exist: it may have num_ipus, num_tiles, sync_pattern"),
+    ],
+)
+def test_a_topology_that_cannot_be_is_refused(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(jax.errors.JaxRuntimeError, match=message):
+        topologies.get_topology_desc(name, platform="ipu", **options)

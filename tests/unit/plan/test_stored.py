@@ -1,0 +1,89 @@
+"""Plans survive being written and read, and nothing but a plan is read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilestep.errors import StoredError
+from tilestep.machine import load_machine
+from tilestep.plan.lower import lower
+from tilestep.plan.steps import Branch, HostCall, Loop, Program, Sequence, Superstep, TileMemory
+from tilestep.plan.stored import dump_program, load_program
+from tilestep.program.hlo import parse_hlo
+
+HLO = Path(__file__).parents[2] / "golden" / "hlo"
+STEP = Superstep(name="a", scope="", family="copy", compute_cycles=1, exchange_cycles=2, sync_cycles=3, fallback=True)
+MEMORY = TileMemory(peak_bytes=9, peak_step="a", code_bytes=4, resident_bytes=3, transient_bytes=2, alive=(("x", 5),))
+CALL = HostCall(name="c", scope="s", bytes_to_host=4, bytes_from_host=8, in_memory=True)
+BODY = Sequence(nodes=(Loop(name="l", scope="", body=Sequence(nodes=(STEP,)), trips=None, site=0), CALL))
+TREE = Program(
+    name="tree",
+    num_ipus=2,
+    body=Sequence(nodes=(BODY, Branch(name="b", scope="", arms=(BODY, Sequence()), site=None))),
+    arguments=(),
+    results=(),
+    memory=MEMORY,
+    assumptions=("one",),
+)
+TEXT = dump_program(TREE)
+
+
+@pytest.mark.parametrize("path", sorted(HLO.glob("*.hlo")), ids=lambda path: path.stem)
+def test_a_planned_program_comes_back(path: Path) -> None:
+    program = lower(parse_hlo(path.read_text(encoding="utf-8")), load_machine("bow-2000"), name=path.stem, num_ipus=4)
+    assert load_program(dump_program(program)) == program
+
+
+def test_every_kind_of_node_comes_back() -> None:
+    assert load_program(TEXT) == TREE
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("{}", "program: it must be a record of Program"),
+        ('["Path", "/etc/passwd"]', "program: it must be a record of Program"),
+        ('["Program"]', "0 fields in program: Program has"),
+        (TEXT.replace('"tree",2', '"tree","2"'), "'2' as program.num_ipus: it must be int"),
+        (TEXT.replace('"tree",2', '"tree",true'), "True as program.num_ipus: it must be int"),
+        (
+            TEXT.replace('["HostCall"', '["Program"'),
+            "must be a record of Superstep or Collective or HostCall or Loop or Branch or Sequence",
+        ),
+    ],
+)
+def test_what_is_no_plan_is_refused(text: str, message: str) -> None:
+    with pytest.raises(StoredError, match=message):
+        load_program(text)
+
+
+def places(value: Any, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    """Every place in a nested list."""
+    inner = [place for i, item in enumerate(value) for place in places(item, (*path, i))] if isinstance(value, list) else []
+    return [path, *inner]
+
+
+@given(st.data())
+def test_a_changed_place_is_refused_or_read_as_another_plan(data: st.DataObject) -> None:
+    """Never another exception, whatever stands in the file."""
+    found = json.loads(TEXT)
+    place = data.draw(st.sampled_from(places(found)[1:]))
+    holder = found
+    for index in place[:-1]:
+        holder = holder[index]
+    anything = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=4)
+    holder[place[-1]] = data.draw(anything)
+    try:
+        program = load_program(json.dumps(found))
+    except StoredError:
+        return
+    assert isinstance(program, Program)
+    assert json.loads(dump_program(program)) == found
