@@ -219,8 +219,8 @@ def _environ(args: argparse.Namespace) -> dict[str, str]:
 
 def _outputs(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
     """Where to write, as absolute paths that can be written to."""
-    json_path: Path | None = None if args.json is None else args.json.resolve()
-    report_path: Path | None = None if args.report is None else args.report.resolve()
+    json_path: Path | None = None if args.json is None else args.json.absolute()
+    report_path: Path | None = None if args.report is None else args.report.absolute()
     if json_path is not None:
         existed = json_path.exists()
         try:

@@ -168,6 +168,12 @@ def test_options_choose_the_machine_and_where_the_profile_goes(tmp_path: Path) -
     assert profile["machine"]["num_ipus"] == 2
 
 
+def test_the_profile_may_go_to_a_pipe_behind_what_the_program_prints() -> None:
+    done = tilestep_run("--json", "/dev/stdout", "-c", "print('mine')")
+    mine, profile = done.stdout.splitlines()
+    assert (done.returncode, mine, json.loads(profile)["schema"]) == (0, "mine", "tilestep-profile"), done.stderr
+
+
 ON_TWO = """
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
