@@ -15,7 +15,10 @@ from jaxlib import _jax, _xla, xla_client
 from jaxlib.mlir import ir
 
 # With 'fusion-wrapper' off too, XLA:CPU loses transposes.
-DISABLED_PASSES = "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter"
+DISABLED_PASSES = (
+    "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter,"
+    "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer"
+)
 SITE = "tilestep.site"
 
 _LOCATIONS = re.compile(r"\n(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d+ .*\n)*")

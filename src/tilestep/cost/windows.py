@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import gcd, prod
+
 from tilestep.cost.applied import applied
-from tilestep.cost.attributes import taps, window
+from tilestep.cost.attributes import WindowDimension, taps, window
 from tilestep.cost.elementwise import worker_cycles
 from tilestep.cost.exchange import share
 from tilestep.cost.reduce import RESULT_BUNDLES
@@ -29,7 +31,7 @@ def reduce_window(work: Work, ipu: IpuSpec) -> StepCost:
     if result.size == 0:
         return nothing(FAMILY)
     dimensions = window(work.attributes, len(result.dims))
-    applications = taps(dimensions)
+    applications = prod(_meeting(dimension) for dimension in dimensions)
     if all(dimension.stride == 1 for dimension in dimensions):
         wide = sum(dimension.size > 1 for dimension in dimensions)
         applications = min(applications, max(1, RUNNING_APPLICATIONS * wide))
@@ -73,6 +75,11 @@ def select_and_scatter(work: Work, ipu: IpuSpec) -> StepCost:
         flops=source.size * (width * select.flops + add.flops),
         assumptions=tuple(sorted({*select.assumptions, *add.assumptions})),
     )
+
+
+def _meeting(dimension: WindowDimension) -> int:
+    """Elements of a window that meet an element and not a gap, at most, where the array is dilated."""
+    return ceil_div(dimension.size * gcd(dimension.base_dilation, dimension.dilation), dimension.base_dilation)
 
 
 def _worker_vectors(size: int, elements: int, ipu: IpuSpec) -> int:

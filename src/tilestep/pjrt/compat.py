@@ -30,7 +30,11 @@ HostDevice = Any
 CompileOptions = Any
 Module = Any
 
-ANALYSIS_PASSES_OFF = "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter"
+# What XLA:CPU has no code for it expands into other operations; an IPU has libraries for them.
+ANALYSIS_PASSES_OFF = (
+    "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter,"
+    "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer"
+)
 
 
 # ---------------------------------------------------------------------------------------------------------- registration

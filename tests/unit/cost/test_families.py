@@ -53,6 +53,14 @@ def test_strided_window_reads_all_its_elements() -> None:
     assert pool.compute_cycles == 11 + 6 * (20 + 100 * (22 + 8 * 3))
 
 
+def test_window_over_a_dilated_array_meets_elements_and_not_gaps() -> None:
+    # 3 x 3 on every other element: two of three in each dimension, four applications of three bundles.
+    mean = estimate(
+        work("reduce-window", "f32[30,40] f32[]", "f32[60,80]", body="add", window="{size=3x3 pad=1_1x1_1 lhs_dilate=2x2}"), TOY
+    )
+    assert mean.compute_cycles == 11 + 6 * (20 + 100 * (22 + 4 * 3))
+
+
 def test_dynamic_slice_sends_indices_only() -> None:
     cost = estimate(work("dynamic-slice", "f32[10,4000] s32[] s32[]", "f32[1,4000]"), TOY)
     assert parts(cost) == (288 + 500, 2, 1100)
