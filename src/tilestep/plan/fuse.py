@@ -41,7 +41,7 @@ class Units:
 
     order: tuple[Unit, ...]
     fusible: frozenset[str]  # names of elementwise instructions
-    absorbed: frozenset[str]  # broadcasts, slices and pads that elementwise operations read through, so that nobody stores them
+    absorbed: frozenset[str]  # what nobody stores: broadcasts, slices and pads that are read through, iotas that reductions count themselves
 
 
 def fuse(computation: Computation, *, elementwise: AbstractSet[str]) -> Units:
@@ -51,8 +51,9 @@ def fuse(computation: Computation, *, elementwise: AbstractSet[str]) -> Units:
     """
     users = users_of(computation.instructions)
     table = computation.by_name
-    fusible = {i.name for i in computation.instructions if is_fusible(i, table, elementwise)}
-    absorbed = frozenset(_absorbed(computation, users, fusible))
+    counted = {i.name for i in computation.instructions if i.opcode == "iota" and _only_reduced(i, computation, users)}
+    fusible = {i.name for i in computation.instructions if is_fusible(i, table, elementwise)} - counted
+    absorbed = frozenset(_absorbed(computation, users, fusible) | counted)
     leader = _leaders(computation, fusible, absorbed, users)
     members: dict[str, list[Instruction]] = defaultdict(list)
     for instruction in computation.instructions:
@@ -73,6 +74,11 @@ def is_fusible(instruction: Instruction, table: Mapping[str, Instruction], eleme
         return True
     source = table[instruction.operands[0]]
     return not source.is_tuple and source.leaves[0].minor_to_major == instruction.leaves[0].minor_to_major
+
+
+def _only_reduced(iota: Instruction, computation: Computation, users: Mapping[str, list[Instruction]]) -> bool:
+    """Whether only reductions read an iota, as an argmax does: they know where they are."""
+    return iota is not computation.root and bool(users[iota.name]) and all(user.opcode == "reduce" for user in users[iota.name])
 
 
 def _absorbed(computation: Computation, users: Mapping[str, list[Instruction]], fusible: AbstractSet[str]) -> set[str]:

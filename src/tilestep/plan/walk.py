@@ -116,6 +116,8 @@ class Walk:
         """The value of an instruction that is not part of a fused pass; emits its step, if it has one."""
         opcode = instruction.opcode
         operands = [scope.values[operand] for operand in instruction.operands]
+        if opcode == "iota":  # absorbed: nobody stores it
+            return (Leaf(self.buffers.new(instruction.name, 0), ANYWHERE),)
         if opcode in VIEWS or instruction.name in scope.units.absorbed:
             return operands[0]
         if opcode == "tuple":

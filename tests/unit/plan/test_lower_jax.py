@@ -205,6 +205,13 @@ def test_what_an_ipu_has_a_library_for_stays_whole(name: str) -> None:
     assert {step.family for step in steps}.isdisjoint({"scatter", "rearrange"})
 
 
+def test_an_argmax_counts_by_itself() -> None:
+    text = clean_hlo(jax.jit(lambda x: x.argmax(-1)).lower(f32(1472, 1000)))
+    program = lower(parse_hlo(text), MACHINE, name="argmax", num_ipus=1)
+    assert "iota" in text
+    assert [step.family for step in supersteps(program.body)] == ["reduce"]
+
+
 def supersteps(node: Node) -> list[Superstep]:
     match node:
         case Superstep():
