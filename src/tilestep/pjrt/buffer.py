@@ -7,6 +7,7 @@ answered in C (native/buffer.c).
 from __future__ import annotations
 
 import functools
+import math
 from ctypes import c_char, memmove
 from typing import Any
 
@@ -31,6 +32,11 @@ _DTYPES: dict[str, Any] = {
 }  # fmt: skip
 DTYPE_OF_CODE = {getattr(capi, f"PJRT_Buffer_Type_{name}"): np.dtype(dtype) for name, dtype in _DTYPES.items() if dtype is not None}
 CODE_OF_DTYPE = {dtype: code for code, dtype in DTYPE_OF_CODE.items()}
+_DLPACK_TYPES = {
+    0: "S8 S16 S32 S64", 1: "U8 U16 U32 U64", 2: "F16 F32 F64", 4: "BF16", 5: "C64 C128", 6: "PRED", 7: "F8E3M4", 8: "F8E4M3",
+    9: "F8E4M3B11FNUZ", 10: "F8E4M3FN", 11: "F8E4M3FNUZ", 12: "F8E5M2", 13: "F8E5M2FNUZ", 14: "F8E8M0FNU",
+}  # fmt: skip
+_DLPACK_CODES = {np.dtype(_DTYPES[name]): code for code, names in _DLPACK_TYPES.items() for name in names.split()}
 _ALIGNMENT_BYTES = 64  # XLA:CPU takes over host memory as it is only from this alignment on
 
 
@@ -100,13 +106,27 @@ def _host_array(
     mode = current_mode()
     if mode is not None:
         return DryArray(dims, dtype, mode)
-    values = _aligned(dims, dtype)
-    if args.data and values.nbytes:
-        if args.num_byte_strides:
-            values[...] = _strided(args.data, dims, dtype, read_int64s(args.byte_strides, args.num_byte_strides))
-        else:
-            memmove(values.ctypes.data, args.data, values.nbytes)
-    return compat.put(values, the_client().host_devices[device.id], memory.kind.decode())
+    host_device, kind = the_client().host_devices[device.id], memory.kind.decode()
+    code = _DLPACK_CODES.get(dtype)
+    if code is None or kind != "device":  # elements that DLPack has no code for, or memory that it doesn't know
+        values = _aligned(dims, dtype)
+        _fill(values.ctypes.data, values.nbytes, args, dims, dtype)
+        return compat.put(values, host_device, kind)
+    size = math.prod(dims) * dtype.itemsize
+    tensor, address = _native.host_tensor(code, dtype.itemsize * 8, dims, size)
+    _fill(address, size, args, dims, dtype)
+    return compat.take_over(tensor, host_device)
+
+
+def _fill(address: int, size: int, args: capi.PJRT_Client_BufferFromHostBuffer_Args, dims: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Copies what JAX handed over to `address`, row-major."""
+    if not args.data or not size:
+        return
+    if args.num_byte_strides:
+        memory: Any = (c_char * size).from_address(address)
+        np.ndarray(dims, dtype, memory)[...] = _strided(args.data, dims, dtype, read_int64s(args.byte_strides, args.num_byte_strides))
+    else:
+        memmove(address, args.data, size)
 
 
 def _strided(data: int, dims: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -206,6 +206,11 @@ def put(value: np.ndarray[Any, Any], device: HostDevice, memory_kind: str) -> An
     return _jax.batched_device_put(aval, single_device_sharding(device, memory_kind), [value], [device], True, False, semantics, True)
 
 
+def take_over(tensor: object, device: HostDevice) -> Any:
+    """A one-device array in the memory of a DLPack tensor, in place if that is aligned as XLA:CPU's own is."""
+    return _jax.dlpack_managed_tensor_to_buffer(tensor, device, None)
+
+
 def copy(array: Any, device: HostDevice, memory_kind: str) -> Any:
     """A copy of a one-device array, on that or another device; made in the background."""
     sharding = single_device_sharding(device, memory_kind)

@@ -10,6 +10,7 @@
 
 PyObject* ts_configure(PyObject* module, PyObject* args);
 PyObject* ts_close(PyObject* module, PyObject* unused);
+PyObject* ts_host_tensor(PyObject* module, PyObject* args);
 
 enum { TABLES = 2, ENTRIES = 160 };
 static PyObject* handlers[TABLES][ENTRIES];
@@ -170,6 +171,7 @@ static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_
                                 {"memory_at", memory_at, METH_O, "the Memory behind a PJRT_Memory*"},
                                 {"done_event", done_event, METH_NOARGS, "address of the event that has happened"},
                                 {"close", ts_close, METH_NOARGS, "from here on only this thread may call in"},
+                                {"host_tensor", ts_host_tensor, METH_VARARGS, "host_tensor(type code, bits, dims, bytes) -> (capsule, address)"},
                                 {"layout_facts", layout_facts, METH_NOARGS, "(struct, field, offset; '' = size) as the C compiler sees them"},
                                 {NULL, NULL, 0, NULL}};
 
