@@ -97,7 +97,9 @@ class Run:
 
     def note(self, mark: int) -> None:
         """Adds it to the sums of its program; `mark` is the number of the latest mark before it."""
-        bytes_out = self.bytes_saved + sum(part.bytes_to_host + part.bytes_to_memory for part in self.parts)
+        bytes_out = self.bytes_saved
+        for part in self.parts:
+            bytes_out += part.bytes_to_host + part.bytes_to_memory
         self.prepared.ledger.ran(mark=mark, bytes_in=self.bytes_in, bytes_out=bytes_out, bytes_saved=self.bytes_saved, loaded=self.reloads)
 
 

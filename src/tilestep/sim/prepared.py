@@ -94,30 +94,33 @@ class Prepared:
         """
         num_ipus = len(self.states)
         if len(arguments) != num_ipus or len(results) != num_ipus:
-            found = f"arguments for {len(arguments)} and results for {len(results)}"
-            raise ValueError(f"program '{self.name}' runs on {num_ipus} IPUs, but was given {found}")
-        taken: list[list[Value]] = []
+            given = f"arguments for {len(arguments)} and results for {len(results)}"
+            raise ValueError(f"program '{self.name}' runs on {num_ipus} IPUs, but was given {given}")
+        taken: list[list[Value]] = []  # no call for each argument: this is on the way of every dispatch
         made: set[int] = set()
         for state, ids, new in zip(self.states, arguments, results, strict=True):
             if len(ids) != len(self.inputs) or len(new) != len(self.outputs):
                 wanted = f"{len(self.inputs)} arguments and {len(self.outputs)} results per IPU"
                 raise ValueError(f"program '{self.name}' has {wanted}, but was given {len(ids)} and {len(new)}")
-            taken.append([self._argument(known, value, state) for value in ids])
+            row: list[Value] = []
+            for value in ids:
+                found = known.get(value)
+                if found is None or found.ipu != state.index or (found.host_ready < 0 and not found.epoch and found.memory_ready < 0):
+                    raise self._refusal(value, found, state)
+                row.append(found)
+            taken.append(row)
             for value in new:
                 if value in known or value in made:
                     raise ValueError(existing_value(value))
                 made.add(value)
         return taken
 
-    def _argument(self, known: Mapping[int, Value], value: int, state: IpuState) -> Value:
-        found = known.get(value)
+    def _refusal(self, value: int, found: Value | None, state: IpuState) -> ValueError:
         if found is None:
-            raise ValueError(f"program '{self.name}': {unknown_value(value)}")
+            return ValueError(f"program '{self.name}': {unknown_value(value)}")
         if found.ipu != state.index:
-            raise ValueError(f"program '{self.name}' takes value {value} on IPU {state.index}, but it is for IPU {found.ipu}: copy it")
-        if found.host_ready < 0 and not found.epoch and found.memory_ready < 0:
-            raise ValueError(f"program '{self.name}': {donated_value(value)}")
-        return found
+            return ValueError(f"program '{self.name}' takes value {value} on IPU {state.index}, but it is for IPU {found.ipu}: copy it")
+        return ValueError(f"program '{self.name}': {donated_value(value)}")
 
 
 def _shares(states: Seq[IpuState], machine: MachineSpec) -> tuple[tuple[tuple[int, ...], int], ...]:

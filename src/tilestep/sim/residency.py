@@ -101,8 +101,6 @@ class IpuState:
 
     def join(self, partition: Partition) -> None:
         """From now on it runs the program, or group of programs, of `partition`."""
-        if self.partition is partition:
-            return
         if self.partition is not None:
             del self.partition.members[self.index]
         partition.members[self.index] = self

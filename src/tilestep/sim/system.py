@@ -252,13 +252,15 @@ class System:
 
         if group is None:
             partition = prepared.partition
-            self._lockstep.settle()
+            if self._lockstep.partition is not None:
+                self._lockstep.settle()
         else:
             partition = self._partitions.setdefault(group[0], Partition())
             self._lockstep.open(partition, entry)
         run = Run(prepared, self._host, loads)
         for position, (state, values) in enumerate(zip(prepared.states, taken, strict=True)):
-            state.join(partition)
+            if state.partition is not partition:
+                state.join(partition)
             part = Part(state, bodies[position], NO_CALLS if calls is None else calls[position])
             self._bring_in(part, prepared, key, identity, values)
             run.bytes_in += part.bytes_in
