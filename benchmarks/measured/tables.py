@@ -27,11 +27,11 @@ def judged_families(record: Mapping[str, Any]) -> dict[str, list[Mapping[str, An
 
 
 def with_tables(page: str, record: Mapping[str, Any]) -> str:
-    """The page with today's tables between its markers, `<!-- families -->` and `<!-- rows -->`, and the next `<!-- end -->`.
+    """The page with today's tables between its markers, `<!-- families -->`, `<!-- rows -->` and `<!-- left out -->`, and the next `<!-- end -->`.
 
     Raises: ValueError if a marker is missing.
     """
-    for name, lines in (("families", _family_table(record)), ("rows", _row_table(record))):
+    for name, lines in (("families", _family_table(record)), ("rows", _row_table(record)), ("left out", _left_out_table(record))):
         start, end = f"<!-- {name} -->\n", "<!-- end -->"
         before, found, rest = page.partition(start)
         _, closed, after = rest.partition(end)
@@ -67,6 +67,17 @@ def _row_table(record: Mapping[str, Any]) -> Iterator[str]:
         ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
         figures = f"{_figure(row['predicted'])} | {_figure(row['measured'])} {row['unit']}"
         yield f"| {row['id']} | {row['workload']} | {figures} | {ratio} | {'; '.join(notes)} |"
+
+
+def _left_out_table(record: Mapping[str, Any]) -> Iterator[str]:
+    reasons: dict[str, list[str]] = {}
+    for row in record["rows"]:
+        if row["status"] == "left out":
+            reasons.setdefault(row["reason"], []).append(row["id"])
+    yield "| rows | why |"
+    yield "|---|---|"
+    for reason, ids in reasons.items():
+        yield f"| {' '.join(ids)} | {reason} |"
 
 
 def _figure(value: float | None) -> str:

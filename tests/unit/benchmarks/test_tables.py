@@ -14,7 +14,7 @@ from benchmarks.measured.tables import with_tables
 from benchmarks.plot import main, parity
 
 ROOT = Path(__file__).parents[3]
-PAGE = "# Accuracy\n<!-- families -->\nold\n<!-- end -->\nbetween\n<!-- rows -->\n<!-- end -->\nlast\n"
+PAGE = "# Accuracy\n<!-- families -->\nold\n<!-- end -->\nbetween\n<!-- rows -->\n<!-- end -->\n<!-- left out -->\n<!-- end -->\nlast\n"
 
 
 def entry(name: str, ratio: float, **more: Any) -> dict[str, Any]:
@@ -30,7 +30,9 @@ RECORD: dict[str, Any] = {
         entry("AB1", 1.1, verdicts=[{"what": "bs 1", "measured": True, "predicted": False}]),
         entry("AB2", 0.96),
         entry("CD1", 3.0, status="reported", reason="nobody knows"),
-        entry("EF1", 3.0, status="left out"),
+        entry("EF1", 3.0, status="left out", reason="too long"),
+        entry("GH1", 3.0, status="left out", reason="no such machine"),
+        entry("EF2", 3.0, status="left out", reason="too long"),
     ],
 }
 
@@ -42,7 +44,8 @@ def test_tables_stand_between_their_markers() -> None:
     assert "fits or not: 2 of 3 right" in text
     assert "| AB1 | a < b | 2,200 | 2,000 s | 1.10 | verdict of bs 1 is wrong |" in text
     assert "nobody knows" in text
-    assert "EF1" not in text
+    assert "| EF1 EF2 | too long |\n| GH1 | no such machine |" in text
+    assert text.count("EF1") == 1
     assert with_tables(text, RECORD) == text
 
 
