@@ -27,7 +27,7 @@ def judged_families(record: Mapping[str, Any]) -> dict[str, list[Mapping[str, An
 
 
 def with_tables(page: str, record: Mapping[str, Any]) -> str:
-    """The page with today's tables between its markers, `<!-- families -->`, `<!-- rows -->` and `<!-- left out -->`, and the next `<!-- end -->`.
+    """The page with today's tables, each between its marker, such as `<!-- rows -->`, and the next `<!-- end -->`.
 
     Raises: ValueError if a marker is missing.
     """
