@@ -95,6 +95,23 @@ def test_choosing_ipu_prints_nothing() -> None:
     assert (result.stdout, result.stderr) == ("[2. 2. 2.]\n", "")
 
 
+def test_a_jax_newer_than_tested_is_said_at_first_use_of_ipu_and_not_before() -> None:
+    newest = (
+        "import tilestep.pjrt.versions as versions; versions.NEWEST_TESTED = versions.OLDEST = (0, 10, 0); import jax, jax.numpy as jnp"
+    )
+    quiet = python(f"{newest}; jnp.ones(3); jax.devices('ipu')")
+    assert quiet.stderr == ""
+    told = python(f"{newest}; jax.device_put(1.0, jax.devices('ipu')[0])", strict=False)
+    assert "is newer than any that the ipu platform was tested with (0.10.0 to 0.10.0)" in told.stderr
+
+
+def test_a_jax_too_old_leaves_the_cpu_alone_and_says_why_there_is_no_ipu() -> None:
+    oldest = "import tilestep.pjrt.versions as versions; versions.OLDEST = (99, 0, 0); import jax, jax.numpy as jnp"
+    result = attempt(f"{oldest}; print(jnp.ones(3).sum()); jax.devices('ipu')")
+    assert (result.returncode, result.stdout) == (1, "3.0\n")
+    assert "is too old for the ipu platform: it needs jax 99.0.0 or newer (pip install -U jax)" in result.stderr
+
+
 def test_importing_tilestep_starts_no_device() -> None:
     python("""
         import tilestep, jax
