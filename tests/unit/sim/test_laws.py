@@ -139,6 +139,52 @@ def test_time_never_falls_when_more_ipus_share_a_link(pattern: SyncPattern) -> N
     assert times[-1] > times[0]
 
 
+def pipeline_time(on: MachineSpec, computes: list[int], passed: int, fed: int) -> int:
+    """Cycles of three microbatches through stages of one group, which pass arrays on over IPU-Links."""
+    host = Host(on=on)
+    last = len(computes) - 1
+    stages = [
+        program(superstep(compute), name=f"stage {k}", takes=(passed if k else fed,), gives=(4 if k == last else passed,))
+        for k, compute in enumerate(computes)
+    ]
+    for _ in range(3):
+        value = host.put(fed)
+        for ipu, stage in enumerate(stages):
+            value = host.copy(value, ipu=ipu) if ipu else value
+            [value] = host.run(stage, value, ipu=ipu, group=("pipeline", 1))
+    return host.system.end_cycle
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 400), min_size=2, max_size=4),
+    st.integers(0, 4000),
+    st.integers(0, 3000),
+    st.sampled_from(["compute", "passed", "fed", "link", "host"]),
+    st.integers(1, 500),
+)
+def test_time_of_a_pipeline_never_falls_when_anything_grows_or_slows(
+    computes: list[int], passed: int, fed: int, which: str, more: int
+) -> None:
+    """Under `full`; where IPUs go ahead by themselves, one that takes longer may come behind another that it would have held up."""
+    on = rack(4)
+    before = pipeline_time(on, computes, passed, fed)
+    match which:
+        case "compute":
+            after = pipeline_time(on, [computes[0] + more, *computes[1:]], passed, fed)
+        case "passed":
+            after = pipeline_time(on, computes, passed + more, fed)
+        case "fed":
+            after = pipeline_time(on, computes, passed, fed + more)
+        case "link":
+            slower = replace(on.link, bytes_per_second=on.link.bytes_per_second / 2)
+            after = pipeline_time(replace(on, link=slower), computes, passed, fed)
+        case _:
+            slow_host = replace(on.host, link_bytes_per_second=on.host.link_bytes_per_second / 2)
+            after = pipeline_time(replace(on, host=slow_host), computes, passed, fed)
+    assert after >= before
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 50), st.integers(0, 300), st.integers(0, 3000), st.integers(0, 100))
 def test_twice_the_iterations_is_twice_the_loop(trips: int, compute: int, reduced: int, called: int) -> None:
