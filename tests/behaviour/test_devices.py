@@ -62,6 +62,31 @@ def test_programs_use_host_memory(ipu: jax.Device) -> None:
     assert jax.jit(through_host)(jax.device_put(parked, on(ipu, "device"))).tolist() == [7.0] * 4
 
 
+@pytest.mark.parametrize("kind", ["pinned_host", "unpinned_host"])
+def test_programs_of_several_ipus_use_host_memory(ipus: list[jax.Device], kind: str) -> None:
+    on_chip = NamedSharding(Mesh(np.array(ipus), ("i",)), P("i"))
+    parked = jax.device_put(np.arange(8, dtype=np.float32), on_chip.with_memory_kind(kind))
+    beside = jax.device_put(np.ones(8, np.float32), on_chip)
+    result = jax.jit(lambda x, y: jax.device_put(x, on_chip) * 2 + y)(parked, beside)
+    assert result.sharding.memory_kind == "device"
+    np.testing.assert_array_equal(result, np.arange(8) * 2 + 1)
+
+
+def test_donated_host_memory_of_several_ipus_is_taken_over(ipus: list[jax.Device]) -> None:
+    on_chip = NamedSharding(Mesh(np.array(ipus), ("i",)), P("i"))
+    on_host = on_chip.with_memory_kind("pinned_host")
+
+    def step(x: jax.Array) -> jax.Array:
+        return jax.device_put(jax.device_put(x, on_chip) * 2, on_host)
+
+    state = jax.device_put(np.ones(8, np.float32), on_host)
+    stepping = jax.jit(step, donate_argnums=0, out_shardings=on_host)
+    for _ in range(3):
+        state = stepping(state)
+    assert state.sharding.memory_kind == "pinned_host"
+    np.testing.assert_array_equal(state, np.full(8, 8.0))
+
+
 def test_memory_stats_follow_the_arrays(ipus: list[jax.Device]) -> None:
     device = ipus[3]
     gc.collect()

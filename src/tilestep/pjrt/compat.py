@@ -219,10 +219,10 @@ def copy(array: Any, device: HostDevice, memory_kind: str) -> Any:
     return result
 
 
-def replicated_over(devices: Sequence[HostDevice]) -> Any:
-    """A sharding under which any list of equal one-device arrays is one array."""
+def replicated_over(devices: Sequence[HostDevice], memory_kind: str) -> Any:
+    """A sharding under which any list of equal one-device arrays in memories of one kind is one array."""
     mesh = jax.sharding.Mesh(np.array(devices, dtype=object), ("device",))
-    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(), memory_kind=memory_kind)
 
 
 # jaxlib before 0.12 checks what it made itself, and finds fault with a device list that it did not make.

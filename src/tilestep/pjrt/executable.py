@@ -16,6 +16,7 @@ from tilestep.pjrt.analysis import partitioned_hlo
 from tilestep.pjrt.buffer import TOKEN_SHAPE, shape_of
 from tilestep.pjrt.client import Client
 from tilestep.pjrt.counters import add_counters, mark_sites
+from tilestep.pjrt.device import MEMORY_KINDS
 from tilestep.pjrt.dry import DryArray, DryMode, current_mode, require_one_kind, settled
 from tilestep.pjrt.entry import int32s, int64s, named_values, pointers, sizes, text
 from tilestep.pjrt.journal import PlannedRun
@@ -145,8 +146,8 @@ class LoadedExecutable(_native.ExecutableBase):
         return PlannedRun(self.program, self.key, self.ipus, self.num_outputs, self.counted)
 
     @functools.cached_property
-    def _sharding(self) -> Any:
-        return compat.replicated_over(self._host_devices)
+    def _shardings(self) -> dict[str, Any]:
+        return {kind: compat.replicated_over(self._host_devices, kind) for kind in MEMORY_KINDS}
 
     @functools.cached_property
     def _handlers(self) -> list[Any] | None:
@@ -174,7 +175,7 @@ class LoadedExecutable(_native.ExecutableBase):
         for index in kept or ():
             columns[index] = self._copy(columns[index])
         if len(self.devices) > 1:
-            columns = [compat.join(column, self._sharding) for column in columns]
+            columns = [compat.join(column, self._shardings[column[0].sharding.memory_kind]) for column in columns]
         token = None
         if not self.num_outputs or self.callbacks:
             results = self._execute(columns, with_tokens=True)
