@@ -69,7 +69,7 @@ def program(name: str, *nodes: Node, takes: Sequence[int], gives: Sequence[int],
         results=tuple(
             Result(index=k, shape=f"u8[{size}]", size_bytes=size, argument=k if k < donated else None) for k, size in enumerate(gives)
         ),
-        memory=TileMemory(peak_bytes=0, peak_step="", code_bytes=80 * 1024, resident_bytes=0, transient_bytes=0, largest=()),
+        memory=TileMemory(peak_bytes=0, peak_step="", code_bytes=80 * 1024, resident_bytes=0, transient_bytes=0),
     )
 
 

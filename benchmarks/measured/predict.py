@@ -36,7 +36,7 @@ class Prediction:
     clock_hz: float
     num_tiles: int
     peak_tile_bytes: int
-    code_bytes: int  # of the peak: code and stacks
+    code_bytes: int  # of the peak: all kinds of code
     tile_bytes: int  # that a tile has
     families: tuple[FamilyCycles, ...]  # of one call, largest first
 
@@ -133,7 +133,7 @@ def _of(profile: tilestep.Profile) -> Prediction:
         clock_hz=profile.machine.clock_hz,
         num_tiles=profile.machine.num_tiles,
         peak_tile_bytes=program.peak_tile_bytes,
-        code_bytes=dict(program.largest_tile_bytes).get("code and stacks", 0),
+        code_bytes=sum(size for kind, size in program.tile_bytes_by_kind if kind.endswith("code")),
         tile_bytes=profile.machine.tile_sram_bytes,
         families=families,
     )

@@ -46,9 +46,9 @@ _OVERHEAD_FIT = (
     "one number fitted to 18 published throughputs (ResNet-50, BERT, ViT inference of graphcore/PopRT, dense matmul of poptorch) for all "
     "of them together: rms log error 0.046 with it, 0.133 without; leaving families out gives 500 to 700"
 )
-_CODE_FIT = (
-    "ResNet-50 inference fits at batch 16 in fp32 and 90 in fp16 and does not at 32 in fp32 (graphcore/PopRT examples/resnet50/README.md): "
-    "with the modelled data an allowance of 68 to 95 KiB satisfies all three"
+_STACKS = (
+    "graphcore/tensorflow tensorflow/compiler/plugin/poplar/docs, reading the Poplar summary report: a tile's stack is 3,168 B, and 1,216 "
+    "tiles of another program have 3,852,288 B"
 )
 _HOST_LATENCY = (
     "ResNet-50 in fp16 at batch 1 on a C600 takes 283.4 us per batch with overlapped host data and 273.7 us without (3,529 and 3,653 "
@@ -125,6 +125,13 @@ _MK2_TILE = figures(
         "documented",
         f"{_IPU_STACK} crates/ipu-codegen/src/cost.rs (Target::getExchangeBytesPerCycle)",
     ),
+    ("ipu.tile.stack_bytes", 3_168, "assumed", f"as Mk1, which has as many workers: {_STACKS}"),
+    (
+        "ipu.tile.reserved_bytes",
+        0x450,
+        "documented",
+        f"{_IPU_STACK} crates/ipu-target/src/memory.rs: the loader does not reach the last 0x450 bytes of a tile",
+    ),
 )
 
 _MK2_IPU = figures(
@@ -143,7 +150,6 @@ _MK2_IPU = figures(
     ("ipu.macs_per_cycle_float", 16, "derived", f"{_M2000_SHEET}: 0.2497 PFLOP/s in fp32 against 0.999 in fp16, a quarter of 64"),
     ("ipu.sync_cycles", 126, "documented", "osmarks/ipu-stack@3bb5530 crates/ipu-codegen/src/cost.rs (Target::getMaxIPUSyncDelay)"),
     ("ipu.superstep_overhead_cycles", 500, "derived", _OVERHEAD_FIT),
-    ("ipu.code_allowance_bytes", 80 * KIB, "derived", _CODE_FIT),
 )
 
 _MACHINE_2000 = figures(
@@ -288,6 +294,8 @@ GC2: Figures = MappingProxyType(
                 "derived",
                 f"{_LOUW}: 8 TB/s / 1,216 tiles / 1.6 GHz = 4.1, and {_POPLIBS} lib/popnn, lib/popops plan pooling with 4",
             ),
+            ("ipu.tile.stack_bytes", 3_168, "documented", _STACKS),
+            ("ipu.tile.reserved_bytes", 0, "assumed", "no figure is published for Mk1"),
             (
                 "ipu.macs_per_cycle_half",
                 32,
@@ -313,7 +321,6 @@ GC2: Figures = MappingProxyType(
                 _GC2_SYNC,
             ),
             ("ipu.superstep_overhead_cycles", 500, "assumed", f"as Mk2, where it is {_OVERHEAD_FIT}"),
-            ("ipu.code_allowance_bytes", 80 * KIB, "assumed", f"as Mk2, where it is derived: {_CODE_FIT}"),
             (
                 "link.bytes_per_second",
                 _LADDER_BYTES_PER_SECOND,

@@ -38,9 +38,11 @@ class TileSpec:
     load_store_bytes_per_cycle: int
     copy_bytes_per_cycle: int  # on-tile copies
     exchange_bytes_per_cycle: int  # received by one tile
+    stack_bytes: int = 0  # of the supervisor and all workers
+    reserved_bytes: int = 0  # that no program can use
 
     def __post_init__(self) -> None:
-        _require_positive(self)
+        _require_positive(self, zero_allowed=("stack_bytes", "reserved_bytes"))
         if self.executable_bytes > self.sram_bytes:
             raise SpecError(f"TileSpec.executable_bytes is {self.executable_bytes:,}: it must be at most sram_bytes ({self.sram_bytes:,})")
 
@@ -59,10 +61,9 @@ class IpuSpec:
     macs_per_cycle_float: int
     sync_cycles: int  # of all tiles of one IPU, per exchange
     superstep_overhead_cycles: int  # control code, exchange set-up and supervisor launch, per superstep
-    code_allowance_bytes: int  # per tile: code, exchange code, vertex state and stacks of a whole program
 
     def __post_init__(self) -> None:
-        _require_positive(self, zero_allowed=("sync_cycles", "superstep_overhead_cycles", "code_allowance_bytes"))
+        _require_positive(self, zero_allowed=("sync_cycles", "superstep_overhead_cycles"))
 
     @property
     def sram_bytes(self) -> int:

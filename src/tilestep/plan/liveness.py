@@ -1,21 +1,23 @@
-"""How many bytes the fullest tile holds, and when: buffers from birth to last use over the whole program.
+"""How many bytes each tile holds, and when: buffers from birth to last use over the whole program, tile by tile.
 
-Every array is spread evenly over all tiles, rounded up. `docs/memory.md` says what is counted and what is not.
+`docs/memory.md` says what is counted and what is not.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tilestep.errors import TileMemoryError
-from tilestep.machine.spec import IpuSpec, MachineSpec
+from tilestep.machine.spec import MachineSpec
+from tilestep.plan.spread import Spread, aligned, spread_evenly, spread_in_blocks
 from tilestep.plan.steps import Program, TileMemory
-from tilestep.units import ceil_div
 
-LARGEST = 8  # parts that a report names
+LARGEST = 8  # parts that an error names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,17 +33,28 @@ class Moment:
 
 
 class Buffers:
-    """Gives out numbers for arrays, and knows which of them share memory."""
+    """Gives out numbers for arrays, and knows where each lies and which of them share memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_tiles: int) -> None:
+        self.num_tiles = num_tiles
         self.names: list[str] = []
         self.sizes: list[int] = []
+        self.spreads: list[Spread] = []
         self._same: list[int] = []
+        self._next_tile = 0  # where the next array begins that does not cover all tiles
 
-    def new(self, name: str, size_bytes: int) -> int:
-        """A buffer of its own."""
+    def new(self, name: str, size_bytes: int, block_bytes: int = 0) -> int:
+        """A buffer of its own.
+
+        Args: block_bytes: of it on the fullest tile, where a plan laid it out in blocks; 0: spread evenly.
+        """
+        lies = spread_in_blocks(size_bytes, block_bytes, self.num_tiles) if block_bytes else spread_evenly(size_bytes, self.num_tiles)
+        if lies.tiles < self.num_tiles:
+            lies = replace(lies, start=self._next_tile)
+            self._next_tile = (self._next_tile + lies.tiles) % self.num_tiles
         self.names.append(name)
         self.sizes.append(size_bytes)
+        self.spreads.append(lies)
         self._same.append(len(self._same))
         return len(self._same) - 1
 
@@ -66,20 +79,23 @@ def tile_memory(
     moments: Sequence[Moment],
     buffers: Buffers,
     *,
+    code: Mapping[str, int],
+    fixed: Mapping[str, int],
     resident: Sequence[int],
     arguments: Sequence[int],
     constants: Sequence[int],
     results: Sequence[int],
     on_host: Sequence[int],
-    ipu: IpuSpec,
 ) -> TileMemory:
-    """The peak over all steps.
+    """The fullest tile at the step at which it is fullest.
 
     Args:
         moments: the steps in order.
+        code: bytes per tile of what is loaded with the program, by kind.
+        fixed: bytes per tile that no program can use otherwise, by kind.
         resident: buffers of donated arguments; they stay between runs.
         arguments: buffers of the other arguments; they live from the start to their last use.
-        constants: buffers that live all the time.
+        constants: buffers that live all the time; they are loaded with the program.
         results: buffers of the results; they live to the end.
         on_host: buffers that lie in the host's memory and need no tile.
     """
@@ -89,47 +105,102 @@ def tile_memory(
         timeline.touch(buffer, start)
     timeline.run(moments)
     end = timeline.tick("program end", 0)
-    for buffer in (*results, *constants):
+    for buffer in (*results, *constants, *resident):
         timeline.touch(buffer, end)
-    stays = {buffers.find(buffer) for buffer in resident}
     absent = {buffers.find(buffer) for buffer in on_host}
-    tile_bytes = {
-        buffer: ceil_div(buffers.sizes[buffer], ipu.num_tiles) for buffer in timeline.first if buffer not in absent and buffer not in stays
-    }
-    total = timeline.totals(tile_bytes)
-    peak = max(range(len(total)), key=total.__getitem__)  # the first of equal ones
-    resident_bytes = sum(ceil_div(buffers.sizes[buffer], ipu.num_tiles) for buffer in stays - absent)
-    parts: dict[str, int] = defaultdict(int)
-    parts["code and stacks"] = ipu.code_allowance_bytes
-    for buffer in stays - absent:
-        parts[buffers.names[buffer]] += ceil_div(buffers.sizes[buffer], ipu.num_tiles)
-    for buffer, size in tile_bytes.items():
-        if timeline.first[buffer] <= peak <= timeline.last[buffer]:
-            parts[buffers.names[buffer]] += size
-    parts[f"temporaries of {timeline.steps[peak]}"] = timeline.temporary[peak]
-    largest = sorted(((what, size) for what, size in parts.items() if size), key=lambda part: (-part[1], part[0]))
+    stays = {buffers.find(buffer) for buffer in resident} - absent
+    loaded = {buffers.find(buffer) for buffer in constants} - absent - stays
+    lives = timeline.lives(absent)
+    peak, tile, live_bytes = _fullest(lives, timeline.temporary, buffers)
+    here = {life.buffer: _on_tile(buffers.spreads[life.buffer], tile, buffers.num_tiles) for life in lives if life.covers(peak)}
+    resident_bytes = sum(size for buffer, size in here.items() if buffer in stays)
+    constant_bytes = sum(size for buffer, size in here.items() if buffer in loaded)
+    alive: dict[str, int] = defaultdict(int)
+    for buffer, size in here.items():
+        if size and buffer not in loaded:
+            alive[buffers.names[buffer]] += size
+    if timeline.temporary[peak]:
+        alive[f"temporaries of {timeline.steps[peak]}"] = timeline.temporary[peak]
+    kinds = {**code, **({"constants": constant_bytes} if constant_bytes else {}), **fixed}
+    code_bytes, fixed_bytes = sum(code.values()) + constant_bytes, sum(fixed.values())
     return TileMemory(
-        peak_bytes=ipu.code_allowance_bytes + resident_bytes + total[peak],
+        peak_bytes=code_bytes + fixed_bytes + live_bytes - constant_bytes,
         peak_step=timeline.steps[peak],
-        code_bytes=ipu.code_allowance_bytes,
+        tile=tile,
+        code_bytes=code_bytes,
+        fixed_bytes=fixed_bytes,
         resident_bytes=resident_bytes,
-        transient_bytes=total[peak],
-        largest=tuple(largest[:LARGEST]),
+        transient_bytes=live_bytes - constant_bytes - resident_bytes,
+        always=_by_size(kinds),
+        alive=_by_size(alive),
     )
 
 
 def check_fits(program: Program, machine: MachineSpec) -> None:
     """Raises TileMemoryError if the program needs more bytes on a tile than the tile has."""
-    memory = program.memory
-    available = machine.ipu.tile.sram_bytes
-    if memory.peak_bytes > available:
+    memory, tile = program.memory, machine.ipu.tile
+    if memory.peak_bytes > tile.sram_bytes:
         raise TileMemoryError(
             tile=memory.tile,
             superstep=memory.peak_step,
             needed_bytes=memory.peak_bytes,
-            available_bytes=available,
-            largest=memory.largest,
+            available_bytes=tile.sram_bytes,
+            largest=memory.largest[:LARGEST],
         )
+
+
+@dataclass(frozen=True)
+class _Life:
+    """One buffer from the first to the last time at which it is there."""
+
+    buffer: int
+    first: int
+    last: int
+
+    def covers(self, time: int) -> bool:
+        return self.first <= time <= self.last
+
+
+def _by_size(parts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(((what, size) for what, size in parts.items() if size), key=lambda part: (-part[1], part[0])))
+
+
+def _on_tile(lies: Spread, tile: int, num_tiles: int) -> int:
+    return lies.tile_bytes if (tile - lies.start) % num_tiles < lies.tiles else 0
+
+
+def _fullest(lives: Sequence[_Life], temporary: Sequence[int], buffers: Buffers) -> tuple[int, int, int]:
+    """(time, tile, bytes) of the most that one tile holds at once; the first of equal ones."""
+    everywhere = [0] * (len(temporary) + 1)  # change of what lies on all tiles
+    events: list[list[tuple[Spread, int]]] = [[] for _ in range(len(temporary) + 1)]  # of what lies on some
+    for life in lives:
+        lies = buffers.spreads[life.buffer]
+        if lies.tiles == buffers.num_tiles:
+            everywhere[life.first] += lies.tile_bytes
+            everywhere[life.last + 1] -= lies.tile_bytes
+        elif lies.tiles:
+            events[life.first].append((lies, lies.tile_bytes))
+            events[life.last + 1].append((lies, -lies.tile_bytes))
+    held = np.zeros(buffers.num_tiles, dtype=np.int64)
+    common = most_here = fullest_tile = 0
+    best = (0, 0, -1)
+    for time, extra in enumerate(temporary):
+        common += everywhere[time]
+        for lies, change in events[time]:
+            _add(held, lies, change)
+        if events[time]:
+            fullest_tile = int(held.argmax())
+            most_here = int(held[fullest_tile])
+        if common + most_here + extra > best[2]:
+            best = (time, fullest_tile, common + most_here + extra)
+    return best
+
+
+def _add(held: NDArray[np.int64], lies: Spread, size_bytes: int) -> None:
+    end = lies.start + lies.tiles
+    held[lies.start : end] += size_bytes
+    if end > len(held):
+        held[: end - len(held)] += size_bytes
 
 
 class _Timeline:
@@ -145,7 +216,7 @@ class _Timeline:
 
     def tick(self, step: str, temporary_tile_bytes: int) -> int:
         self.steps.append(step)
-        self.temporary.append(temporary_tile_bytes)
+        self.temporary.append(aligned(temporary_tile_bytes))
         return len(self.steps) - 1
 
     def touch(self, buffer: int, time: int) -> None:
@@ -169,27 +240,31 @@ class _Timeline:
             if moment.in_place:
                 self._in_place.append((time, moment))
 
-    def totals(self, tile_bytes: dict[int, int]) -> list[int]:
-        """Bytes on a tile at each time: what lives, and the step's own temporaries."""
-        change = [0] * (len(self.steps) + 1)
-        for buffer, size in tile_bytes.items():
-            change[self.first[buffer]] += size
-            change[self.last[buffer] + 1] -= size
-        live = list(accumulate(change))[:-1]
-        for time, saved in self._reused(tile_bytes):
-            live[time] -= saved
-        return [size + temporary for size, temporary in zip(live, self.temporary, strict=True)]
+    def lives(self, absent: set[int]) -> list[_Life]:
+        """Of all buffers but those that need no tile. What takes over an operand's memory begins to count when the operand is gone."""
+        taken_over = dict(self._taken_over(absent))
+        found = [_Life(buffer, taken_over.get(buffer, first), self.last[buffer]) for buffer, first in self.first.items()]
+        return [life for life in found if life.buffer not in absent and life.first <= life.last]
 
-    def _reused(self, tile_bytes: dict[int, int]) -> Iterator[tuple[int, int]]:
-        """For each step in place: bytes of results that take over an operand read there for the last time."""
+    def _taken_over(self, absent: set[int]) -> Iterator[tuple[int, int]]:
+        """(buffer, time) of results of steps in place that lie in the memory of an operand read there for the last time."""
+        spreads = self.buffers.spreads
         for time, moment in self._in_place:
-            reads = {self.buffers.find(buffer) for buffer in moment.reads}
-            writes = {self.buffers.find(buffer) for buffer in moment.writes}
-            dying = sorted((tile_bytes[b] for b in reads - writes if b in tile_bytes and self.last[b] == time), reverse=True)
-            born = sorted((tile_bytes[b] for b in writes - reads if b in tile_bytes and self.first[b] == time), reverse=True)
-            saved = 0
-            for size in born:
-                if dying and dying[0] >= size:
-                    saved += size
-                    dying.pop(0)
-            yield time, saved
+            reads = {self.buffers.find(buffer) for buffer in moment.reads} - absent
+            writes = {self.buffers.find(buffer) for buffer in moment.writes} - absent
+            dying = sorted((spreads[b] for b in reads - writes if self.last[b] == time), key=_room, reverse=True)
+            born = sorted((b for b in writes - reads if self.first[b] == time), key=lambda b: (_room(spreads[b]), b), reverse=True)
+            for buffer in born:
+                place = next((lies for lies in dying if _fits(spreads[buffer], lies)), None)
+                if place is not None:
+                    dying.remove(place)
+                    yield buffer, time + 1
+
+
+def _room(lies: Spread) -> tuple[int, int, int]:
+    return lies.tile_bytes, lies.tiles, lies.start
+
+
+def _fits(lies: Spread, place: Spread) -> bool:
+    """Whether an array laid out over so many tiles can take the place of another."""
+    return lies.tile_bytes <= place.tile_bytes and lies.tiles <= place.tiles

@@ -9,6 +9,7 @@ from dataclasses import replace
 from tilestep.errors import HloError, SettingsError
 from tilestep.machine.spec import IpuSpec, MachineSpec
 from tilestep.options import PlanOptions
+from tilestep.plan.code import code_bytes, fixed_bytes
 from tilestep.plan.liveness import tile_memory
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value
 from tilestep.plan.steps import Argument, Branch, Loop, Node, Program, Result, Sequence, Superstep
@@ -52,15 +53,18 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
         if result.argument is not None and buffer not in owned:
             walk.buffers.share(buffer, values[result.argument][0].buffer)
     body = Sequence(nodes=tuple(block.nodes))
+    streams = sum(not argument.on_host for argument in arguments)  # resident ones come once
+    streams += sum(result.argument is None and not result.on_host for result in results)
     memory = tile_memory(
         block.moments,
         walk.buffers,
+        code=code_bytes(block.nodes, streams=streams),
+        fixed=fixed_bytes(ipu),
         resident=[values[argument.index][0].buffer for argument in arguments if argument.result is not None],
         arguments=[values[argument.index][0].buffer for argument in arguments if argument.result is None],
         constants=walk.constants,
         results=[leaf.buffer for leaf in block.root],
         on_host=sorted(walk.host),
-        ipu=ipu,
     )
     return Program(
         name=name,

@@ -8,6 +8,7 @@ from tilestep import cost
 from tilestep.cost import StepCost
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
+from tilestep.plan.code import StepCode
 from tilestep.plan.conv import plan_convolution
 from tilestep.plan.matmul import plan_dot
 from tilestep.plan.steps import Superstep
@@ -63,7 +64,7 @@ def price(work: Work, ipu: IpuSpec, options: PlanOptions) -> StepCost:
     return cost.estimate(work, ipu, options.available_memory_proportion)
 
 
-def superstep(name: str, scope: str, step: StepCost) -> Superstep:
+def superstep(name: str, scope: str, step: StepCost, code: StepCode) -> Superstep:
     """A node of the program's tree."""
     return Superstep(
         name=name,
@@ -76,6 +77,10 @@ def superstep(name: str, scope: str, step: StepCost) -> Superstep:
         exchange_bytes=step.exchange_bytes,
         temporary_tile_bytes=step.temporary_tile_bytes,
         fallback=step.fallback,
+        codelet=code.codelet,
+        codelet_bytes=code.codelet_bytes,
+        exchange_code_bytes=code.exchange_bytes,
+        vertex_state_bytes=code.state_bytes,
     )
 
 

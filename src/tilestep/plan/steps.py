@@ -26,6 +26,10 @@ class Superstep:
     exchange_bytes: int = 0  # received by the busiest tile
     temporary_tile_bytes: int = 0  # on the fullest tile, only while the step runs
     fallback: bool = False  # priced without an estimator of its own
+    codelet: str = ""  # equal for steps that run the same code on the tiles
+    codelet_bytes: int = 0
+    exchange_code_bytes: int = 0  # instructions of its exchanges, on the busiest tile
+    vertex_state_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,15 +112,28 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class TileMemory:
-    """Bytes on the fullest tile. Peak = always_live + the most that lives at one superstep."""
+    """Bytes on the fullest tile at the step at which it is fullest: code, fixed, resident and transient ones."""
 
-    peak_bytes: int
+    peak_bytes: int  # the sum of the four
     peak_step: str
-    code_bytes: int  # code, exchange code, vertex state, stacks
+    code_bytes: int  # loaded with the program: code of all kinds, vertex state, constants
+    fixed_bytes: int = 0  # stacks, and what is reserved
     resident_bytes: int  # donated arguments: stay between runs
-    transient_bytes: int  # peak - code - resident
-    largest: tuple[tuple[str, int], ...]  # (what, bytes per tile) at the peak, largest first
+    transient_bytes: int  # everything else that lives at the peak
+    always: tuple[tuple[str, int], ...] = ()  # (kind, bytes) of code and fixed ones, largest first
+    alive: tuple[tuple[str, int], ...] = ()  # (name, bytes) of resident and transient ones at the peak, largest first
     tile: int = 0
+
+    @property
+    def by_kind(self) -> tuple[tuple[str, int], ...]:
+        """(kind, bytes) that add up to the peak: code and fixed ones, resident values, other values and temporaries."""
+        values = (("resident values", self.resident_bytes), ("other values and temporaries", self.transient_bytes))
+        return (*self.always, *(value for value in values if value[1]))
+
+    @property
+    def largest(self) -> tuple[tuple[str, int], ...]:
+        """(what, bytes) of all parts, largest first."""
+        return tuple(sorted((*self.always, *self.alive), key=lambda part: (-part[1], part[0])))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from tilestep.errors import HloError
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan import steps
+from tilestep.plan.code import code_of, code_of_pass
 from tilestep.plan.collectives import groups_of, kind_of, pairs_of
 from tilestep.plan.counters import without_counters
 from tilestep.plan.fuse import VIEWS, Unit, Units, fuse
@@ -25,7 +26,7 @@ from tilestep.plan.stencil import halo, starts
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node
 from tilestep.program.cleanup import users_of
 from tilestep.program.hlo import Computation, HloModule, Instruction
-from tilestep.program.work import ArrayShape
+from tilestep.program.work import DTYPE_BITS, ArrayShape
 
 _UPDATES = frozenset({"dynamic-update-slice", "scatter"})  # write into their first operands
 _PARTIAL_READS = frozenset({"dynamic-slice", "slice", "gather"})
@@ -67,7 +68,7 @@ class Walk:
         self.ipu = ipu
         self.options = options
         self.num_ipus = num_ipus
-        self.buffers = Buffers()
+        self.buffers = Buffers(ipu.num_tiles)
         self.host: set[int] = set()  # buffers in the host's memory
         self.constants: list[int] = []
         self.assumptions: set[str] = set()
@@ -144,10 +145,16 @@ class Walk:
             return self._new(instruction, lambda _: instruction.name)
         return self._priced(instruction, operands, scope)
 
-    def _new(self, instruction: Instruction, home: Callable[[int], str]) -> Value:
-        """Fresh buffers for a result; `home` says where each leaf lies."""
+    def _new(self, instruction: Instruction, home: Callable[[int], str], tile_elements: int = 0) -> Value:
+        """Fresh buffers for a result.
+
+        Args: home: where each leaf lies; tile_elements: of it on the fullest tile, 0 if it is spread evenly.
+        """
         label = scope_of(instruction) or instruction.name
-        return tuple(Leaf(self.buffers.new(label, leaf.size_bytes), home(index)) for index, leaf in enumerate(instruction.leaves))
+        return tuple(
+            Leaf(self.buffers.new(label, leaf.size_bytes, tile_elements * DTYPE_BITS[leaf.dtype] // 8), home(index))
+            for index, leaf in enumerate(instruction.leaves)
+        )
 
     def _priced(self, instruction: Instruction, operands: Sequence[Value], scope: _Scope) -> Value:
         """An operation with an estimator of its own, or the fallback."""
@@ -166,13 +173,13 @@ class Walk:
         if step.fallback:
             self.fallbacks.add(work.opcode)
         self.assumptions.update(step.assumptions)
-        node = superstep(instruction.name, scope_of(instruction), step)
+        node = superstep(instruction.name, scope_of(instruction), step, code_of(work, step, self.ipu))
         if instruction.opcode in cost.PLANNED:
             scope.products[instruction.name] = step.result_tile_elements
         if instruction.opcode in _UPDATES:
             value = tuple(operands[index][0] for index in range(len(instruction.leaves)))
         else:
-            value = self._new(instruction, lambda index: home_of(instruction, operands, index))
+            value = self._new(instruction, lambda index: home_of(instruction, operands, index), step.result_tile_elements)
         self._emit(node, operands, value, scope, temporary_tile_bytes=step.temporary_tile_bytes)
         return value
 
@@ -185,29 +192,32 @@ class Walk:
         reads, halo_bytes, copied_bytes = self._reads(operations, inside, size, scope)
         placed = place_pass(last.name, reads, size, scope.products.keys())
         outputs = [member for member in operations if self._escapes(member, inside, scope)]
+        tile_elements = scope.products.get(placed.home, 0)
         for member in unit.members:
             if member in outputs:
-                scope.values[member.name] = self._new(member, lambda _: placed.home)
+                blocks = tile_elements if member.leaves[0].size == size else 0
+                scope.values[member.name] = self._new(member, lambda _: placed.home, blocks)
             elif member.name in scope.units.fusible:
                 scope.values[member.name] = (Leaf(self.buffers.new(member.name, 0), placed.home),)
             else:  # a view between two operations
                 scope.values[member.name] = scope.values[member.operands[0]]
         if not size:
             return
+        named = [self._operation(member, scope) for member in operations]
         step = cost.elementwise_pass(
-            [self._operation(member, scope) for member in operations],
+            named,
             size=size,
             inputs=[shape for _, shape in reads],
             outputs=[member.leaves[0] for member in outputs],
             moved_bytes=placed.moved_bytes,
-            tile_elements=scope.products.get(placed.home, 0),
+            tile_elements=tile_elements,
             halo_bytes=halo_bytes,
             copied_bytes=copied_bytes,
             ipu=self.ipu,
         )
         self.assumptions.update(step.assumptions)
         written = tuple(leaf for member in outputs for leaf in scope.values[member.name])
-        node = superstep(last.name, scope_of(last), step)
+        node = superstep(last.name, scope_of(last), step, code_of_pass(named, step))
         self._emit(node, [tuple(leaf for leaf, _ in reads)], written, scope, temporary_tile_bytes=step.temporary_tile_bytes, in_place=True)
 
     def _reads(

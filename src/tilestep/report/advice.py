@@ -37,13 +37,17 @@ def findings(profile: Profile) -> tuple[Finding, ...]:
 
 def _memory(profile: Profile) -> Iterator[Finding]:
     tile_bytes = profile.machine.tile_sram_bytes
-    users = [(f"program {profile.label(p.key)}", p.peak_tile_bytes, p.largest_tile_bytes) for p in profile.programs if p.runs]
-    users += [(f"program group '{group.name}' on IPU {group.ipu}", group.peak_tile_bytes, ()) for group in profile.groups]
-    for what, peak, largest in sorted(users, key=lambda user: -user[1]):
+    users: list[tuple[str, int, tuple[tuple[str, int], ...], str]] = []
+    for p in profile.programs:
+        if p.runs:
+            where = f", on tile {p.peak_tile:,} in superstep '{p.peak_step}'"
+            users.append((f"program {profile.label(p.key)}", p.peak_tile_bytes, p.largest_tile_bytes, where))
+    users += [(f"program group '{group.name}' on IPU {group.ipu}", group.peak_tile_bytes, (), "") for group in profile.groups]
+    for what, peak, largest, where in sorted(users, key=lambda user: -user[1]):
         if peak <= NEARLY_FULL * tile_bytes:
             continue
         parts = f" Largest: {', '.join(f'{name} {bytes_text(size)}' for name, size in largest[:3])}." if largest else ""
-        amount = f"{share_text(peak, tile_bytes)} of a tile ({bytes_text(peak)} of {bytes_text(tile_bytes)})"
+        amount = f"{share_text(peak, tile_bytes)} of a tile ({bytes_text(peak)} of {bytes_text(tile_bytes)}{where})"
         if peak > tile_bytes:
             text = (
                 f"{what} does not fit: it needs {amount}, and ran only because running out of memory was allowed.{parts} "

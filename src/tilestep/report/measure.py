@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tilestep.machine.assemble import describe
 from tilestep.machine.spec import MachineSpec
+from tilestep.plan.liveness import LARGEST
 from tilestep.plan.steps import Collective, HostCall, Program, Superstep
 from tilestep.plan.streaming import streaming_memory_bytes
 from tilestep.report.profile import (
@@ -27,6 +28,7 @@ from tilestep.sim.trace import BESIDE, KINDS, EventKind
 from tilestep.units import cycles_from_seconds
 
 NUM_LARGEST_STEPS = 100  # that a profile keeps
+NUM_ALIVE = 100  # values at the peak of a program's memory that a profile names
 
 
 def profile_between(system: System, start: Mark, end: Mark) -> Profile:
@@ -95,7 +97,12 @@ def _program(totals: ProgramTotals, steps: Sequence[StepProfile], start: Mark, e
         first_run_host_bytes_in=first[0],
         host_bytes_read=totals.bytes_read,
         peak_tile_bytes=program.memory.peak_bytes,
-        largest_tile_bytes=program.memory.largest,
+        peak_tile=program.memory.tile,
+        peak_step=program.memory.peak_step,
+        tile_bytes_by_kind=program.memory.by_kind,
+        alive_tile_bytes=program.memory.alive[:NUM_ALIVE],
+        largest_tile_bytes=program.memory.largest[:LARGEST],
+        out_of_memory=program.memory.peak_bytes > machine.ipu.tile.sram_bytes,
         streaming_memory_bytes=streaming_memory_bytes(program, machine, tuple(totals.cycles)),
         donated=tuple(argument.name for argument in program.arguments if argument.result is not None and not argument.on_host),
         not_donated=could_be_donated(program),

@@ -72,7 +72,12 @@ class ProgramProfile:
     first_run_host_bytes_in: int  # of the first run that this profile covers
     host_bytes_read: int  # results in SRAM that the host asked for, all together
     peak_tile_bytes: int
-    largest_tile_bytes: tuple[tuple[str, int], ...]  # (what, bytes) on the fullest tile at its peak
+    peak_tile: int  # the fullest tile
+    peak_step: str  # the superstep at which it is fullest
+    tile_bytes_by_kind: tuple[tuple[str, int], ...]  # (kind, bytes) there: kinds of code, stacks, resident values, ...; they add up
+    alive_tile_bytes: tuple[tuple[str, int], ...]  # (name, bytes) of values and temporaries there, the largest first, at most 100
+    largest_tile_bytes: tuple[tuple[str, int], ...]  # (what, bytes) of both kinds of parts, the 8 largest
+    out_of_memory: bool  # it needs more than a tile has, and ran because that was allowed
     streaming_memory_bytes: int  # of arguments and results in pinned_host, in the IPU-Machine that has most of them
     donated: tuple[str, ...]  # arguments that become a result and stay in SRAM
     not_donated: tuple[str, ...]  # that stream in at each call, though a result of their shape could take their memory

@@ -19,6 +19,7 @@ from tilestep.units import seconds_from_cycles
 
 MOST_PROGRAMS: Final = 12
 MOST_STEPS: Final = 8
+MOST_ALIVE: Final = 8  # values at the peak of a program's memory
 LEAST_WIDTH: Final = 90  # columns that the tables need; a narrower terminal wraps
 
 _KIND_TEXTS: Final[dict[EventKind | str, str]] = {
@@ -72,6 +73,10 @@ def _parts(profile: Profile) -> list[RenderableType]:
     parts += _section("Programs", _programs_table(profile))
     if len(profile.programs) > MOST_PROGRAMS:
         parts.append(Text(f"  and {len(profile.programs) - MOST_PROGRAMS:,} more programs; the JSON profile has all\n"))
+    fullest = max((program for program in profile.programs if program.runs), key=lambda program: program.peak_tile_bytes, default=None)
+    if fullest is not None and fullest.peak_tile_bytes > NEARLY_FULL * machine.tile_sram_bytes:
+        where = f"tile {fullest.peak_tile:,} in superstep '{fullest.peak_step}'"
+        parts += _section(f"Memory of {profile.label(fullest.key)}, the fullest: {where}", _memory_table(fullest))
     if profile.supersteps:
         parts += _section("Largest supersteps", _steps_table(profile, profile.supersteps[:MOST_STEPS]))
     sentences = [*profile.assumptions]
@@ -142,6 +147,13 @@ def _program_row(profile: Profile, program: ProgramProfile) -> list[str]:
         bytes_text(program.host_bytes_out),
         f"{share_text(program.peak_tile_bytes, tile_bytes)}{full}",
     ]
+
+
+def _memory_table(program: ProgramProfile) -> Table:
+    parts = [*program.tile_bytes_by_kind, *((f"  {name}", size) for name, size in program.alive_tile_bytes[:MOST_ALIVE])]
+    return _table(
+        ["what"], ["bytes", "share"], [(what, bytes_text(size), share_text(size, program.peak_tile_bytes)) for what, size in parts]
+    )
 
 
 def _steps_table(profile: Profile, steps: Sequence[StepProfile]) -> Table:

@@ -41,19 +41,21 @@ class TileUse:
     """Bytes on the fullest tile of one IPU that its loaded program, or group of programs, takes."""
 
     code_bytes: int = 0  # of all members
+    fixed_bytes: int = 0  # stacks and the like, which they share
     resident_bytes: int = 0  # of the member that keeps most between runs: members share what they keep
     transient_bytes: int = 0  # of the member that needs most while it runs
 
     @property
     def peak_bytes(self) -> int:
         """The most that is in use at once."""
-        return self.code_bytes + self.resident_bytes + self.transient_bytes
+        return self.code_bytes + self.fixed_bytes + self.resident_bytes + self.transient_bytes
 
     def with_member(self, program: Program) -> TileUse:
         """Also `program`, in one group with the others."""
         memory = program.memory
         return TileUse(
             code_bytes=self.code_bytes + memory.code_bytes,
+            fixed_bytes=max(self.fixed_bytes, memory.fixed_bytes),
             resident_bytes=max(self.resident_bytes, memory.resident_bytes),
             transient_bytes=max(self.transient_bytes, memory.transient_bytes),
         )

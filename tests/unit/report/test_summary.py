@@ -23,7 +23,7 @@ def told(host: Host) -> dict[str, str]:
 
 
 def sized(called: Program, peak_bytes: int) -> Program:
-    memory = replace(called.memory, peak_bytes=peak_bytes, largest=(("weights", peak_bytes // 2), ("code", 10)))
+    memory = replace(called.memory, peak_bytes=peak_bytes, alive=(("weights", peak_bytes // 2),), always=(("code", 10),))
     return replace(called, memory=memory)
 
 
@@ -123,10 +123,13 @@ def test_tiles_near_full_and_over_come_first() -> None:
     host.run(sized(program(superstep(5), name="half"), 500))
     first, second, *_ = findings(profile_of(host))
     assert first.text.startswith(
-        "program over does not fit: it needs 120 % of a tile (1.17 KiB of 1000 B), and ran only because running out of memory was "
-        "allowed. Largest: weights 600 B, code 10 B. Try more IPUs"
+        "program over does not fit: it needs 120 % of a tile (1.17 KiB of 1000 B, on tile 0 in superstep 'step'), and ran only because "
+        "running out of memory was allowed. Largest: weights 600 B, code 10 B. Try more IPUs"
     )
-    assert second.text == "program near nearly fills its tiles: 86 % of a tile (860 B of 1000 B). Largest: weights 430 B, code 10 B."
+    assert second.text == (
+        "program near nearly fills its tiles: 86 % of a tile (860 B of 1000 B, on tile 0 in superstep 'step'). "
+        "Largest: weights 430 B, code 10 B."
+    )
     assert "half" not in first.text + second.text
 
 

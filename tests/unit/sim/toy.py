@@ -38,7 +38,6 @@ MACHINE = MachineSpec(
         macs_per_cycle_float=16,
         sync_cycles=10,
         superstep_overhead_cycles=0,
-        code_allowance_bytes=CODE,
     ),
     link=LinkSpec(bytes_per_second=10e6, gateway_bytes_per_second=2e6, sync_seconds_per_hop=1e-6, ipus_per_rack=4),
     host=HostSpec(
@@ -101,7 +100,7 @@ def program(
             code_bytes=CODE,
             resident_bytes=resident_bytes,
             transient_bytes=transient_bytes,
-            largest=(("code", CODE),),
+            always=(("code", CODE),),
         ),
         num_io_tiles=num_io_tiles,
     )

@@ -1,0 +1,203 @@
+"""How much memory a program's code takes on a tile: the kinds of code that Poplar's own report lists.
+
+Steps that are equal but for their names share one compute set and one exchange (poplibs caches plans, and the frameworks
+outline repeated parts); a repetition costs only a call. Codelets are shared by all steps that run them. Figures and
+what they were compared with: docs/memory.md, section Code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from tilestep.cost import PLANNED, StepCost
+from tilestep.cost.dtypes import VECTOR_BYTES
+from tilestep.machine.spec import IpuSpec
+from tilestep.plan.conv import convolution_of
+from tilestep.plan.spread import spread_evenly
+from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Superstep
+from tilestep.plan.steps import Sequence as Steps
+from tilestep.program.work import DTYPE_BITS, Work
+from tilestep.units import ceil_div
+
+# Bytes of the codelets of a family of steps: instructions in the assembly of graphcore/poplibs@7eac0f26, 4 bytes each.
+CODELET_BYTES = MappingProxyType(
+    {
+        "matmul": 920 + 664 + 1_148,  # conv_partial_1x1_supervisor.S, conv_partial_1x1_float_float_16.S (of halves 420 bytes), ReduceAdd.S
+        "convolution": 2_324 + 848 + 72 + 1_148,  # conv_partial_nx1_supervisor.S, ..._float_float_16.S, ..._zero_output.S, ReduceAdd.S
+        "reduce": 368 + 672,  # ContinuousReductionNoAcc.S, ReductionSpecial01NoAcc.S
+        "window": 840,  # Pooling.S
+        "gather": 504,  # MultiSlice.S
+        "scatter": 980,  # MultiUpdateOp.S
+        "dynamic-slice": 832,  # dynamicSlice1D.S
+        "sort": 280,  # CompareAndSwapAtDistanceKeyVal_float_unsigned.S
+    }
+)
+OTHER_CODELET_BYTES = 530  # mean of the 95 files of assembly there that hold code
+# A fused expression is a codelet of its own: loop and ends as of one that computes next to nothing (unaryOps1DNonLinearity.S
+# has 412 bytes), and of each operation a pair of instructions in the vector loop and in the loop over what is left. Assumed.
+EXPRESSION_BYTES = 256
+OPERATION_BYTES = 32
+# What brings operands into the order that a codelet wants: the strided copies of Poplar's runtime. Their code is not published;
+# the mean above is taken for all of them together.
+COPY_CODELETS_BYTES = OTHER_CODELET_BYTES
+
+# Poplar's report of a program that adds two numbers, of 1,216 tiles (graphcore/tensorflow docs, "Reading the Poplar textual
+# summary report"): control code 851,272 B, host exchange code 351,328 B and packet headers 10,512 B.
+PROGRAM_CONTROL_BYTES = 700
+HOST_EXCHANGE_BYTES = 298
+# A dense layer has 100 KiB of control code of its own and 178 KiB of vertex state, 48 KiB of which any program has, on
+# 1,472 tiles (graphcore/tensorflow-addons auto_pipeline tests, profiler_test.py): here two steps, a product and a pass.
+STEP_CONTROL_BYTES = 36
+STEP_STATE_BYTES = 45
+# A convolution's workers go over lists: of each kernel element, for each row of results, three half words (poplibs
+# ConvVertices.cpp, AMPWorkListEntry).
+WORK_LIST_BYTES = 6
+CALL_BYTES = 8  # two instructions: of a repeated step, and of an arm or a body
+STREAM_BYTES = 16  # of an argument or result that is streamed: a packet's header and two instructions. Assumed
+
+# Exchange code is written per tile, an instruction for each message that it receives (poplibs DynamicSlice.cpp counts 4 bytes
+# for each; ConvReducePlan.cpp counts messages) and, of what it sends, an address and an instruction for every 64 words.
+ENTRY_BYTES = 32  # sync, set-up and return: eight instructions. Assumed
+RECEIVED_BYTES = 4
+SENT_BYTES = 8
+LONGEST_SEND_BYTES = 256  # 64 words: osmarks/ipu-stack docs/EXCHANGE_INSTRUCTION_REFERENCE.md, 6-bit count
+REARRANGES = frozenset({"copy", "rearrange"})  # families that change the order of elements
+VECTORS_PER_GROUP = 4  # a group of channels of the matrix unit: 16 halves or 8 floats
+GROUP_ELEMENTS = 16  # of a group of channels of a result; of a rearrangement a message carries one group
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepCode:
+    """What one step adds to a program's code."""
+
+    codelet: str  # equal for steps that run the same codelet
+    codelet_bytes: int
+    exchange_bytes: int  # of instructions for its exchanges, on the busiest tile
+    state_bytes: int = STEP_STATE_BYTES  # of its vertices, on one tile
+
+
+def code_of(work: Work, step: StepCost, ipu: IpuSpec) -> StepCode:
+    """Of an operation with an estimator of its own."""
+    shapes = work.operands or work.results
+    dtype = shapes[0].dtype if shapes else ""
+    variant = "+".join(work.body_opcodes)
+    if work.opcode in PLANNED:
+        held = max(spread_evenly(shape.size_bytes, ipu.num_tiles).tile_bytes for shape in shapes)
+        exchange = _entered(step, RECEIVED_BYTES * _blocks_messages(work, step.exchange_bytes, held) + _sends_bytes(held))
+    elif step.family in REARRANGES:
+        pieces = ceil_div(step.exchange_bytes, max(1, GROUP_ELEMENTS * DTYPE_BITS[dtype] // 8 if dtype else 0))
+        exchange = _entered(step, (RECEIVED_BYTES + SENT_BYTES) * pieces)
+    else:
+        exchange = _by_longest(step)
+    return StepCode(
+        codelet=f"{step.family} {work.opcode} {dtype} {variant}",
+        codelet_bytes=CODELET_BYTES.get(step.family, OTHER_CODELET_BYTES),
+        exchange_bytes=exchange,
+        state_bytes=STEP_STATE_BYTES + (_work_list_bytes(work, step, ipu) if work.opcode == "convolution" else 0),
+    )
+
+
+def code_of_pass(operations: Sequence[tuple[str, str]], step: StepCost) -> StepCode:
+    """Of a fused elementwise pass. Args: operations: opcode and dtype of each."""
+    return StepCode(
+        codelet=" ".join(f"{opcode}<{dtype}>" for opcode, dtype in operations),
+        codelet_bytes=EXPRESSION_BYTES + OPERATION_BYTES * len(operations),
+        exchange_bytes=_by_longest(step),
+    )
+
+
+def _blocks_messages(work: Work, received_bytes: int, held_bytes: int) -> int:
+    """Messages in which a tile receives its blocks of the operands of a product: one from each tile that holds a part and, where a
+    window moves over rows, one for each row of a group of channels."""
+    piece_bytes = held_bytes
+    if work.opcode == "convolution":
+        problem = convolution_of(work)
+        if problem.taps > 1:
+            piece_bytes = min(held_bytes, problem.field[-1].inputs * VECTORS_PER_GROUP * VECTOR_BYTES)
+    return ceil_div(received_bytes, max(1, piece_bytes))
+
+
+def _work_list_bytes(work: Work, step: StepCost, ipu: IpuSpec) -> int:
+    """Lists of a convolution that goes kernel element by kernel element over the rows of a tile's results. Windows that do not overlap
+    are rows of a product and need none."""
+    problem = convolution_of(work)
+    if all(axis.window.stride >= axis.window.size for axis in problem.field):
+        return 0
+    rows = ceil_div(step.result_tile_elements, GROUP_ELEMENTS * problem.field[-1].outputs)
+    return WORK_LIST_BYTES * problem.taps * max(rows, ipu.tile.worker_contexts)
+
+
+def _by_longest(step: StepCost) -> int:
+    """Pieces as long as one instruction can send."""
+    return _entered(step, (RECEIVED_BYTES + SENT_BYTES) * ceil_div(step.exchange_bytes, LONGEST_SEND_BYTES))
+
+
+def _sends_bytes(held_bytes: int) -> int:
+    """To send, once to all who want it, what one tile holds of an operand."""
+    return SENT_BYTES + RECEIVED_BYTES * (ceil_div(held_bytes, LONGEST_SEND_BYTES) - 1)
+
+
+def _entered(step: StepCost, instructions_bytes: int) -> int:
+    return ENTRY_BYTES + instructions_bytes if step.exchange_bytes else 0
+
+
+def code_bytes(nodes: Sequence[Node], *, streams: int) -> dict[str, int]:
+    """Bytes per tile of everything that is loaded with a program but its constants, by kind.
+
+    Args: streams: arguments and results that come from the host or go there.
+    """
+    codelets: dict[str, int] = {}
+    seen: set[Superstep] = set()
+    control, exchange, calls = PROGRAM_CONTROL_BYTES, 0, 0
+    for node in _all(nodes):
+        match node:
+            case Superstep():
+                alike = replace(node, name="", scope="")
+                if alike in seen:
+                    control += CALL_BYTES
+                    continue
+                seen.add(alike)
+                control += STEP_CONTROL_BYTES
+                exchange += node.exchange_code_bytes
+                codelets[node.codelet] = node.codelet_bytes
+            case Collective(groups=groups):
+                control += STEP_CONTROL_BYTES
+                exchange += ENTRY_BYTES + (RECEIVED_BYTES + SENT_BYTES) * max(map(len, groups))
+            case HostCall():
+                control += STEP_CONTROL_BYTES
+                calls += 1
+            case _:
+                control += CALL_BYTES
+    vertices = sum(codelets.values()) + (COPY_CODELETS_BYTES if exchange else 0)
+    host = HOST_EXCHANGE_BYTES + STREAM_BYTES * (streams + calls) if streams + calls else 0
+    return {
+        "vertex code": vertices,
+        "exchange code": exchange,
+        "control code": control,
+        "vertex state": sum(step.vertex_state_bytes for step in seen),
+        "host exchange code": host,
+    }
+
+
+def fixed_bytes(ipu: IpuSpec) -> dict[str, int]:
+    """Bytes per tile that a program finds taken, by kind."""
+    return {"stacks": ipu.tile.stack_bytes, "reserved": ipu.tile.reserved_bytes}
+
+
+def _all(nodes: Sequence[Node]) -> Iterator[Node]:
+    """Every node of a tree but its sequences."""
+    for node in nodes:
+        match node:
+            case Steps(nodes=inner):
+                yield from _all(inner)
+            case Loop(body=body):
+                yield node
+                yield from _all(body.nodes)
+            case Branch(arms=arms):
+                yield node
+                for arm in arms:
+                    yield from _all(arm.nodes)
+            case _:
+                yield node

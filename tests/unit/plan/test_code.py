@@ -1,0 +1,117 @@
+"""Bytes of code on a tile, by hand from the table in docs/memory.md."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.cost.machines import BOW, tiles, work
+from tilestep.cost import elementwise_pass
+from tilestep.options import PlanOptions
+from tilestep.plan.code import code_bytes, code_of, code_of_pass, fixed_bytes
+from tilestep.plan.price import price, superstep
+from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Sequence, Superstep
+from tilestep.program.work import ArrayShape, Work
+
+DEFAULTS = PlanOptions()
+
+
+def step_of(asked: Work, name: str = "step") -> Superstep:
+    cost = price(asked, BOW, DEFAULTS)
+    return superstep(name, "", cost, code_of(asked, cost, BOW))
+
+
+def pass_of(*operations: str, size: int = 8192, name: str = "pass") -> Superstep:
+    named = [(operation, "f32") for operation in operations]
+    array = ArrayShape("f32", (size,))
+    cost = elementwise_pass(named, size=size, inputs=[array, array], outputs=[array], moved_bytes=0, ipu=BOW)
+    return superstep(name, "", cost, code_of_pass(named, cost))
+
+
+DOT = step_of(work("dot", "f32[16,4096] f32[4096,1024]", "f32[16,1024]", lhs_contracting_dims="{1}", rhs_contracting_dims="{0}"))
+
+
+def kinds(*nodes: Node, streams: int = 0) -> dict[str, int]:
+    return code_bytes(nodes, streams=streams)
+
+
+def test_a_program_of_one_pass() -> None:
+    assert kinds(pass_of("add", "tanh"), streams=2) == {
+        "vertex code": 256 + 2 * 32,
+        "exchange code": 0,
+        "control code": 700 + 36,
+        "vertex state": 45,
+        "host exchange code": 298 + 2 * 16,
+    }
+
+
+def test_a_step_that_is_there_again_costs_a_call() -> None:
+    once, again = kinds(DOT), kinds(DOT, replace(DOT, name="other", scope="layer2"))
+    assert again == {**once, "control code": once["control code"] + 8}
+
+
+def test_steps_of_another_size_share_their_codelet_only() -> None:
+    small, both = kinds(pass_of("add")), kinds(pass_of("add"), pass_of("add", size=65536))
+    assert both["vertex code"] == small["vertex code"]
+    assert both["vertex state"] == 2 * small["vertex state"]
+    assert both["control code"] == small["control code"] + 36
+    assert kinds(pass_of("add"), pass_of("multiply"))["vertex code"] == 2 * small["vertex code"]
+
+
+def test_exchange_code_grows_with_messages() -> None:
+    """Beside 32 bytes of entry: 4 for each part that is received, 8 and 4 for every further 256 bytes of what is sent."""
+    messages = -(-DOT.exchange_bytes // 11_400)  # the right operand's 16 MiB on 1,472 tiles: 11,398 bytes, in a region of 11,400
+    assert DOT.exchange_code_bytes == 32 + 4 * messages + 8 + 4 * (-(-11_400 // 256) - 1)
+    wide = step_of(work("transpose", "f16[1472,1600]", "f16[1600,1472]", dimensions="{1,0}"))
+    assert wide.exchange_code_bytes == 32 + 12 * -(-wide.exchange_bytes // 32)
+
+
+def test_what_exchanges_nothing_has_no_exchange_code() -> None:
+    assert pass_of("add").exchange_code_bytes == 0
+    assert kinds(pass_of("add"))["exchange code"] == 0
+
+
+def test_loops_and_arms_are_there_once() -> None:
+    step = pass_of("add")
+    loop = Loop(name="loop", scope="", body=Sequence(nodes=(step, step)), trips=1000)
+    branch = Branch(name="branch", scope="", arms=(Sequence(nodes=(step,)), Sequence(nodes=(step,))), site=None)
+    assert kinds(loop, branch) == {**kinds(step), "control code": 700 + 36 + 3 * 8 + 2 * 8}
+
+
+def test_collectives_and_host_calls() -> None:
+    ring = Collective(name="sum", scope="", kind="all-reduce", size_bytes=4096, groups=((0, 1, 2, 3),))
+    call = HostCall(name="callback", scope="", bytes_to_host=4, bytes_from_host=4)
+    assert kinds(ring, call) == {
+        "vertex code": 530,
+        "exchange code": 32 + 4 * 12,
+        "control code": 700 + 36 + 36,
+        "vertex state": 0,
+        "host exchange code": 298 + 16,
+    }
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+def test_a_convolution_with_overlapping_windows_has_lists_for_its_workers(stride: int) -> None:
+    out = 56 // stride + (1 if stride == 3 else 0) - (0 if stride == 1 else 1)
+    asked = work(
+        "convolution",
+        "f16[4,56,56,64] f16[3,3,64,64]",
+        f"f16[4,{out},{out},64]",
+        dim_labels="b01f_01io->b01f",
+        window=f"{{size=3x3 stride={stride}x{stride}" + (" pad=1_1x1_1}" if stride == 1 else "}"),
+    )
+    step = step_of(asked)
+    lists = 6 * 9 * 6 if stride == 1 else 0  # three half words, nine elements of the kernel (at the edge they meet padding), six workers
+    assert step.vertex_state_bytes == 45 + lists
+
+
+def test_stacks_and_what_is_reserved_are_the_machine_s() -> None:
+    assert fixed_bytes(tiles(4)) == {"stacks": 3168, "reserved": 1104}
+
+
+def test_a_dense_layer_is_near_what_poplar_reported_of_one() -> None:
+    """graphcore/tensorflow-addons auto_pipeline profiler_test.py: 3.4 MiB of vertex code, 360 KiB of exchange code on 1,472 tiles."""
+    found = kinds(DOT, pass_of("add", size=16 * 1024))
+    assert found["vertex code"] == pytest.approx(3.4 * 2**20 / 1472, rel=0.5)
+    assert found["exchange code"] == pytest.approx(360 * 2**10 / 1472, rel=0.25)
