@@ -90,17 +90,22 @@ class LoadError(Exception):
 def setups(platform: str, named: Sequence[str], cases: int, x64: bool) -> tuple[Setup, tuple[Setup, ...]]:
     """(the CPU's, the platform's under each name)."""
     common = {"JAX_NUM_GENERATED_CASES": str(cases), "JAX_ENABLE_X64": str(x64).lower()}
-    on_cpu = Setup(platform="cpu", named="cpu", environ=common | {"JAX_PLATFORMS": "cpu"}, arguments=())
+    # JAX asks the backend where no name is given, some files while they are imported: too early to ask for devices after that.
+    on_cpu = Setup(platform="cpu", named="cpu", environ=common | {"JAX_PLATFORMS": "cpu"}, arguments=(_dut("cpu"),))
     count = f"--count-variable=JAX_{platform.upper()}_DEVICE_COUNT"
     return on_cpu, tuple(
         Setup(
             platform=platform,
             named=name,
             environ=common | {"JAX_PLATFORMS": f"{platform},cpu"},
-            arguments=(count, *((f"--flag=--jax_test_dut={name}",) if name != platform else ())),
+            arguments=(count, _dut(name)),
         )
         for name in named
     )
+
+
+def _dut(name: str) -> str:
+    return f"--flag=--jax_test_dut={name}"
 
 
 def events(log: Path, start: int) -> tuple[list[dict[str, str]], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 
 import jax
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
+
+import tilestep
 
 MEMORIES = ("device", "pinned_host", "unpinned_host")
 
@@ -250,3 +253,30 @@ def test_jit_over_a_mesh_with_either_partitioner(ipus: list[jax.Device], shardy:
         np.testing.assert_allclose(result, np.asarray(x) @ np.asarray(x).T)
     finally:
         jax.config.update("jax_use_shardy_partitioner", before)
+
+
+def test_loops_in_a_shard_map_inside_of_another_are_counted_on_each_device(ipus: list[jax.Device]) -> None:
+    """Device k makes n (k + 1) trips; the slowest one's count, so that n adds 4 trips each time."""
+    mesh = Mesh(np.array(ipus[:4]).reshape(2, 2), ("x", "y"))
+
+    @jax.jit
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(P("x"), P()), out_specs=P("x"), axis_names={"x"}, check_vma=False)
+    def outer(x: jax.Array, n: jax.Array) -> jax.Array:
+        @functools.partial(jax.shard_map, in_specs=(P("y"), P()), out_specs=P("y"), axis_names={"y"}, check_vma=False)
+        def inner(x: jax.Array, n: jax.Array) -> jax.Array:
+            place = 2 * jax.lax.axis_index("x") + jax.lax.axis_index("y")
+            return jax.lax.fori_loop(0, n * (place + 1), lambda _, v: v + 1, x)
+
+        return inner(x, n)
+
+    def compute_cycles(n: int) -> int:
+        with tilestep.profile() as profile:
+            values = outer(jnp.zeros(8), jnp.int32(n))
+            assert values.tolist() == [n, n, 2 * n, 2 * n, 3 * n, 3 * n, 4 * n, 4 * n]
+        (program,) = (p for p in profile.programs if p.name == "jit_outer")
+        return program.cycles.compute
+
+    none, one, two, four = (compute_cycles(n) for n in (0, 1, 2, 4))
+    assert none < one
+    assert (one - none) * 2 == two - none
+    assert (one - none) * 4 == four - none

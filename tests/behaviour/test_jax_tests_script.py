@@ -18,6 +18,7 @@ from jax._src import config
 from jax._src import test_util as jtu
 
 config.parse_flags_with_absl()
+jtu.device_under_test()  # as some of JAX's helpers ask while they are imported
 jtu.request_cpu_devices(2)
 
 

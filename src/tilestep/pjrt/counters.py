@@ -313,17 +313,19 @@ def _instrument_manual(manual: Any, functions: _Functions, sites: frozenset[int]
     mesh = sdy.TensorShardingAttr([*shardings, *inputs][0]).mesh_or_ref
     sizes = _axis_sizes(manual, mesh)
     devices = int(np.prod([sizes[axis] for axis in axes], dtype=np.int64))
-    one_each = sdy.TensorShardingAttr.get(
-        mesh, [sdy.DimensionShardingAttr.get([sdy.AxisRefAttr.get(axis) for axis in axes], is_closed=True)]
-    )
-    i32 = ir.IntegerType.get_signless(32)
-    local, whole = ir.RankedTensorType.get([1], i32), ir.RankedTensorType.get([devices], i32)
+    own = [sdy.AxisRefAttr.get(axis) for axis in axes]
+    one_each: list[Any] = []  # by counter; one from a manual computation inside of this one has that one's axes behind this one's
+    for counter in inner:
+        deeper = [] if counter.sharding is None else _axes(counter.sharding)
+        one_each.append(sdy.TensorShardingAttr.get(mesh, [sdy.DimensionShardingAttr.get([*own, *deeper], is_closed=True)]))
+    local = [_vector(_length(counter.value)) for counter in inner]
+    whole = [_vector(_length(counter.value) * devices) for counter in inner]
     with ir.InsertionPoint(manual), manual.location:
         attributes = entries(manual.attributes)
-        attributes["out_shardings"] = sdy.TensorShardingPerValueAttr.get([*shardings, *[one_each] * len(inner)])
+        attributes["out_shardings"] = sdy.TensorShardingPerValueAttr.get([*shardings, *one_each])
         new = ir.Operation.create(
             manual.name,
-            results=[*[result.type for result in manual.results], *[whole] * len(inner)],
+            results=[*[result.type for result in manual.results], *whole],
             operands=list(manual.operands),
             attributes=attributes,
             regions=1,
@@ -331,10 +333,26 @@ def _instrument_manual(manual: Any, functions: _Functions, sites: frozenset[int]
     block.append_to(new.regions[0])
     end = _terminator(block)
     with ir.InsertionPoint(end), end.location:
-        values = [hlo.reshape(local, counter.value) for counter in inner]
+        values = [hlo.reshape(kind, counter.value) for kind, counter in zip(local, inner, strict=True)]
         ir.Operation.create("sdy.return", operands=[*end.operands, *values])
     end.erase()
-    return [_Counter(counter.key, value, one_each) for counter, value in zip(inner, _replace(manual, new), strict=True)]
+    added = zip(inner, _replace(manual, new), one_each, strict=True)
+    return [_Counter(counter.key, value, sharding) for counter, value, sharding in added]
+
+
+def _axes(sharding: Any) -> list[Any]:
+    """Over which a counter that is one integer per device is spread."""
+    (dimension,) = sdy.TensorShardingAttr(sharding).dimension_shardings
+    return list(sdy.DimensionShardingAttr(dimension).axes)
+
+
+def _length(value: Any) -> int:
+    """Of a counter: 1 for a scalar."""
+    return int(np.prod(ir.RankedTensorType(value.type).shape, dtype=np.int64))
+
+
+def _vector(length: int) -> Any:
+    return ir.RankedTensorType.get([length], ir.IntegerType.get_signless(32))
 
 
 def _axis_sizes(operation: Any, mesh: Any) -> dict[str, int]:
