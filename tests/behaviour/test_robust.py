@@ -223,6 +223,37 @@ def test_ctrl_c_interrupts_a_program_that_dispatches() -> None:
     assert (process.returncode, output, errors) == (0, "interrupted True\n", "")
 
 
+def test_ctrl_c_interrupts_a_compilation_and_the_process_ends_well() -> None:
+    """JAX compiles on a thread of its own, which goes on: the end of the process waits for it."""
+    code = """
+        import jax, jax.numpy as jnp
+        place = jax.sharding.SingleDeviceSharding(jax.devices("ipu")[0])
+        def long(x):
+            for k in range(100):
+                x = jnp.tanh(x @ x + k) * jnp.sin(x)[::-1]
+            return x
+        lowered = jax.jit(long).lower(jax.ShapeDtypeStruct((64, 64), jnp.float32, sharding=place))
+        print("compiling", flush=True)
+        try:
+            lowered.compile()
+            print("was done before")
+        except KeyboardInterrupt:
+            print("interrupted", jax.device_put(1.0, place) + 1)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "compiling\n"
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert (process.returncode, output, errors) == (0, "interrupted 2.0\n", "")
+
+
 def resident_bytes() -> int:
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

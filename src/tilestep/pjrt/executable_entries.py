@@ -10,6 +10,7 @@ from tilestep.pjrt.device import nothing_to_delete
 from tilestep.pjrt.entry import entry_point, read_bytes, text
 from tilestep.pjrt.executable import LoadedExecutable
 from tilestep.pjrt.stored import pack, unpack
+from tilestep.pjrt.waiting import WAITERS
 
 _FORMAT = "hlo_with_config"  # without the configuration JAX loses the output shardings
 
@@ -25,7 +26,8 @@ def _compile(client: Client, program_address: int | None, options: bytes) -> int
     form = read_bytes(program.format, program.format_size).decode()
     if form != "mlir":
         raise NotImplementedError(f"programs of format {form!r} are not understood; JAX sends 'mlir'")
-    return _native.own(LoadedExecutable(client, read_bytes(program.code, program.code_size), options))
+    with WAITERS.busy():  # Ctrl-C frees the thread that asked, not this one
+        return _native.own(LoadedExecutable(client, read_bytes(program.code, program.code_size), options))
 
 
 @entry_point("PJRT_Client_Compile")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tilestep.pjrt._native import Event
 
@@ -27,6 +28,7 @@ class Waiters:
         self._lock = threading.Lock()
         self._threads = 0
         self._waiting = 0
+        self._busy = 0  # threads of JAX that are in the midst of something long
 
     def start(self) -> None:
         """Starts the first thread, if there is none."""
@@ -34,10 +36,21 @@ class Waiters:
             if not self._threads:
                 self._grow()
 
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """Lets `finish` wait for the block too: a thread that Python's end meets in the midst of C++ takes the process down."""
+        with self._lock:
+            self._busy += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy -= 1
+
     def finish(self, timeout_wall_s: float) -> bool:
         """Waits until nothing is left to wait for; False if the time ran out first."""
         end = time.monotonic() + timeout_wall_s
-        while self._threads and not (self._work.empty() and not self._waiting):
+        while self._busy or (self._threads and not (self._work.empty() and not self._waiting)):
             if time.monotonic() > end:
                 return False
             time.sleep(_LOOK_EVERY_WALL_S)
