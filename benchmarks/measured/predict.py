@@ -36,7 +36,7 @@ class Prediction:
     clock_hz: float
     num_tiles: int
     peak_tile_bytes: int
-    code_bytes: int  # of the peak: all kinds of code
+    values_bytes: int  # of values and temporaries at the peak, on all tiles of one IPU together
     tile_bytes: int  # that a tile has
     families: tuple[FamilyCycles, ...]  # of one call, largest first
 
@@ -133,7 +133,7 @@ def _of(profile: tilestep.Profile) -> Prediction:
         clock_hz=profile.machine.clock_hz,
         num_tiles=profile.machine.num_tiles,
         peak_tile_bytes=program.peak_tile_bytes,
-        code_bytes=sum(size for kind, size in program.tile_bytes_by_kind if kind.endswith("code")),
+        values_bytes=program.values_bytes,
         tile_bytes=profile.machine.tile_sram_bytes,
         families=families,
     )

@@ -125,8 +125,11 @@ def _work_list_bytes(work: Work, step: StepCost, ipu: IpuSpec) -> int:
     problem = convolution_of(work)
     if all(axis.window.stride >= axis.window.size for axis in problem.field):
         return 0
-    rows = ceil_div(step.result_tile_elements, GROUP_ELEMENTS * problem.field[-1].outputs)
-    return WORK_LIST_BYTES * problem.taps * max(rows, ipu.tile.worker_contexts)
+    row, workers = max(1, problem.field[-1].outputs), ipu.tile.worker_contexts
+    entries = problem.taps * max(workers, ceil_div(step.result_tile_elements, GROUP_ELEMENTS * row))
+    # Where the kernel is large and cut over the tiles, as for the gradient of weights: rows of all products of two groups of channels.
+    on_tile = ceil_div(step.flops, 2 * ipu.num_tiles * GROUP_ELEMENTS * GROUP_ELEMENTS * row)
+    return WORK_LIST_BYTES * min(entries, max(workers, on_tile))
 
 
 def _by_longest(step: StepCost) -> int:

@@ -113,6 +113,7 @@ def tile_memory(
     lives = timeline.lives(absent)
     peak, tile, live_bytes = _fullest(lives, timeline.temporary, buffers)
     here = {life.buffer: _on_tile(buffers.spreads[life.buffer], tile, buffers.num_tiles) for life in lives if life.covers(peak)}
+    spreads = [buffers.spreads[buffer] for buffer in here if buffer not in loaded]
     resident_bytes = sum(size for buffer, size in here.items() if buffer in stays)
     constant_bytes = sum(size for buffer, size in here.items() if buffer in loaded)
     alive: dict[str, int] = defaultdict(int)
@@ -131,6 +132,7 @@ def tile_memory(
         fixed_bytes=fixed_bytes,
         resident_bytes=resident_bytes,
         transient_bytes=live_bytes - constant_bytes - resident_bytes,
+        values_bytes=sum(lies.tile_bytes * lies.tiles for lies in spreads) + timeline.temporary[peak] * buffers.num_tiles,
         always=_by_size(kinds),
         alive=_by_size(alive),
     )

@@ -123,6 +123,7 @@ class TileMemory:
     always: tuple[tuple[str, int], ...] = ()  # (kind, bytes) of code and fixed ones, largest first
     alive: tuple[tuple[str, int], ...] = ()  # (name, bytes) of resident and transient ones at the peak, largest first
     tile: int = 0
+    values_bytes: int = 0  # resident and transient ones at that step, of all tiles together
 
     @property
     def by_kind(self) -> tuple[tuple[str, int], ...]:

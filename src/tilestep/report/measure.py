@@ -102,6 +102,7 @@ def _program(totals: ProgramTotals, steps: Sequence[StepProfile], start: Mark, e
         tile_bytes_by_kind=program.memory.by_kind,
         alive_tile_bytes=program.memory.alive[:NUM_ALIVE],
         largest_tile_bytes=program.memory.largest[:LARGEST],
+        values_bytes=program.memory.values_bytes,
         out_of_memory=program.memory.peak_bytes > machine.ipu.tile.sram_bytes,
         streaming_memory_bytes=streaming_memory_bytes(program, machine, tuple(totals.cycles)),
         donated=tuple(argument.name for argument in program.arguments if argument.result is not None and not argument.on_host),

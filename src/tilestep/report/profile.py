@@ -77,6 +77,7 @@ class ProgramProfile:
     tile_bytes_by_kind: tuple[tuple[str, int], ...]  # (kind, bytes) there: kinds of code, stacks, resident values, ...; they add up
     alive_tile_bytes: tuple[tuple[str, int], ...]  # (name, bytes) of values and temporaries there, the largest first, at most 100
     largest_tile_bytes: tuple[tuple[str, int], ...]  # (what, bytes) of both kinds of parts, the 8 largest
+    values_bytes: int  # of values and temporaries at that step on all tiles of an IPU together
     out_of_memory: bool  # it needs more than a tile has, and ran because that was allowed
     streaming_memory_bytes: int  # of arguments and results in pinned_host, in the IPU-Machine that has most of them
     donated: tuple[str, ...]  # arguments that become a result and stay in SRAM

@@ -60,7 +60,7 @@ class Asked:
             clock_hz=1e9,
             num_tiles=1000,
             peak_tile_bytes=500_000,
-            code_bytes=80_000,
+            values_bytes=420_000 * 1000,
             tile_bytes=600_000,
             families=(FamilyCycles(family="copy", compute=300, exchange=0, sync=0, host=0),),
         )

@@ -96,7 +96,7 @@ def test_an_array_in_blocks_counts_what_its_fullest_tile_has() -> None:
     found = tile_memory(
         [Moment(step="dot", writes=(product,))], buffers, code={}, fixed={}, resident=(), arguments=(), constants=(), results=(), on_host=()
     )
-    assert (found.peak_bytes, found.tile) == (400, 0)
+    assert (found.peak_bytes, found.tile, found.values_bytes) == (400, 0, 800)
 
 
 def test_an_argument_lives_from_the_start_to_its_last_use_and_a_result_to_the_end() -> None:
