@@ -21,6 +21,7 @@ class PlanOptions:
     available_memory_proportion: float = 0.6  # of a tile's memory that the temporaries of one matmul, convolution or look-up may take
     num_io_tiles: int = 0  # set aside for transfers, which then overlap with compute on the others
     weight_load_bits: Literal[64, 128] = 64  # per cycle, into the matrix unit
+    allow_out_of_memory: bool = False  # a program that does not fit is compiled all the same, and its profile says so
 
     def __post_init__(self) -> None:
         if self.partials_type not in ("float", "half"):
@@ -52,6 +53,8 @@ class PlanOptions:
 
 
 def _value(name: str, value: object) -> object:
+    if name == "ipu_allow_out_of_memory":
+        return _flag(name, value)
     kind = {"ipu_partials_type": str, "ipu_available_memory_proportion": float}.get(name, int)
     what = {str: "'float' or 'half'", float: "a number", int: "a whole number"}[kind]
     if isinstance(value, bool):
@@ -62,3 +65,12 @@ def _value(name: str, value: object) -> object:
         return kind(value)  # type: ignore[call-overload]  # a value of another type is what the except is for
     except (TypeError, ValueError):
         raise SettingsError(f"{name} is {value!r}: it must be {what}") from None
+
+
+def _flag(name: str, value: object) -> bool:
+    text = value.strip().lower() if isinstance(value, str) else value
+    if text in (True, "true", "1"):
+        return True
+    if text in (False, "false", "0"):
+        return False
+    raise SettingsError(f"{name} is {value!r}: it must be true or false")

@@ -35,3 +35,13 @@ def test_a_bad_option_names_itself_its_value_and_what_is_allowed(name: str, valu
     with pytest.raises(SettingsError, match=says) as caught:
         PlanOptions().changed({name: value})
     assert name in str(caught.value)
+
+
+@pytest.mark.parametrize(("value", "allowed"), [(True, True), ("true", True), (1, True), (False, False), ("False", False), ("0", False)])
+def test_running_out_of_memory_is_allowed_by_a_truth_value_or_its_name(value: object, allowed: bool) -> None:
+    assert PlanOptions().changed({"ipu_allow_out_of_memory": value}).allow_out_of_memory is allowed
+
+
+def test_another_value_does_not_say_whether_it_is_allowed() -> None:
+    with pytest.raises(SettingsError, match="ipu_allow_out_of_memory is 'perhaps': it must be true or false"):
+        PlanOptions().changed({"ipu_allow_out_of_memory": "perhaps"})

@@ -112,6 +112,31 @@ print(p.programs[0].peak_tile_bytes, "does not fit" in p.summary())
     assert lines(code, POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory":"true"}') == ["1092639 True"]
 
 
+def test_out_of_memory_can_be_allowed_for_one_program() -> None:
+    out = lines("""
+import jax, numpy as np, tilestep
+large = np.zeros((20000, 20000), np.float32)
+with tilestep.profile() as p:
+    jax.jit(lambda x: x + 1, backend="ipu", compiler_options={"ipu_allow_out_of_memory": True})(large)
+print(p.programs[0].out_of_memory, p.programs[0].alive_tile_bytes[0], "does not fit" in p.summary())
+try: jax.jit(lambda x: x + 2, backend="ipu")(large)
+except jax.errors.JaxRuntimeError as error: print("TileMemoryError" in str(error))
+""")
+    assert out == ["True ('x', 1086960) True", "True"]
+
+
+def test_an_explicit_number_of_tiles_reports_and_does_not_raise() -> None:
+    out = lines(
+        """
+import jax, numpy as np, tilestep
+with tilestep.profile() as p: jax.jit(lambda x: x + 1, backend="ipu")(np.zeros(1_000_000, np.float32))
+print(p.programs[0].out_of_memory, p.programs[0].peak_tile_bytes > 1_000_000)
+""",
+        JAX_IPU_MODEL_NUM_TILES="4",
+    )
+    assert out == ["True True"]
+
+
 @pytest.mark.parametrize("option", ["jax_ipu_model_num_tiles", "jax_ipu_device_count"])
 def test_a_setting_changed_too_late_is_an_error_until_the_backends_are_cleared(option: str) -> None:
     out = lines(f"""

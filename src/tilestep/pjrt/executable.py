@@ -98,7 +98,7 @@ class LoadedExecutable(_native.ExecutableBase):
             self._host_executable = compat.deserialize(self.client.host, stored.values, self._host_devices, self._parsed)
 
     def _check_fits(self) -> None:
-        if not self.client.settings.allow_out_of_memory:
+        if not (self.client.settings.allow_out_of_memory or self.plan_options.allow_out_of_memory):
             check_fits(self.program, self.client.machine)
             check_streaming_memory(self.program, self.client.machine, self.ipus)
 
