@@ -1,4 +1,4 @@
-"""Products and convolutions on one tile: the matrix unit (AMP), and vectors of multiply-adds.
+"""Products and convolutions on one tile's matrix unit (AMP).
 
 All functions take whole numbers or arrays of them and return cycles, candidates side by side. The formulas are those of
 poplibs@7eac0f26 lib/poplin/PerformanceEstimation.hpp in other words. Where a published piece falls by some cycles from
@@ -113,7 +113,14 @@ def amp_nx1_at_least(positions: Ints, blocks: Ints, unit: MatrixUnit) -> Ints:
 
 
 def amp_nx1(
-    rows: Ints, row_length: Ints, kernel_rows: int, taps: int, in_blocks: Ints, out_blocks: Ints, groups: Ints, unit: MatrixUnit
+    rows: Ints,
+    row_length: Ints,
+    kernel_rows: int | Ints,
+    taps: int | Ints,
+    in_blocks: Ints,
+    out_blocks: Ints,
+    groups: Ints,
+    unit: MatrixUnit,
 ) -> Ints:
     """Cycles of a kernel of `taps` elements: weights are loaded and the rows walked through once per tap.
 
@@ -136,12 +143,3 @@ def _worker_nx1(elements: Ints, pieces: Ints, unit: MatrixUnit) -> Ints:
     start, short = (39, 9) if unit.operands == "float" else (28, 4)
     over = elements - 3 * pieces
     return 18 - int(unit.partials == "float") + start * pieces + np.where(over > 0, unit.position_cycles, short) * over
-
-
-def vector_macs(outputs: Ints, macs_per_output: Ints, *, per_vector: int, bundles: int, workers: int) -> Ints:
-    """Cycles of dot products on the vector unit: `bundles` for each vector of multiply-adds, and a start per output.
-
-    Source: getDenseDotProductCycles there: 7 bundles per output beside its vectors, 51 per worker.
-    """
-    per_output = 7 + bundles * ceil_divide(macs_per_output, per_vector)
-    return 90 + workers * (51 + ceil_divide(outputs, workers) * per_output)

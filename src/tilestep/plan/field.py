@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import gcd
 
 import numpy as np
@@ -20,7 +21,7 @@ class Axis:
     outputs: int
     window: WindowDimension
 
-    @property
+    @cached_property
     def products(self) -> int:
         """Kernel elements that meet an input, over all outputs: neither padding nor the gaps of a dilated input."""
         w = self.window
@@ -35,15 +36,15 @@ class Axis:
             count += int(np.where(hits, np.maximum(inside, 0), 0).sum())
         return count
 
-    @property
+    @cached_property
     def taps(self) -> int:
         """Kernel elements that meet an input of an average output, rounded up."""
         return ceil_div(self.products, max(1, self.outputs))
 
-    def reach(self, outputs: Ints) -> Ints:
-        """Inputs that a run of outputs reads, margins included."""
+    def reach(self, outputs: Ints, elements: Ints | None = None) -> Ints:
+        """Inputs that a run of outputs reads, margins included, with so many neighbouring elements of the window (None: all)."""
         w = self.window
-        span = (outputs - 1) * w.stride + (w.size - 1) * w.dilation + 1
+        span = (outputs - 1) * w.stride + ((w.size if elements is None else elements) - 1) * w.dilation + 1
         return np.minimum(self.inputs, -(-span // w.base_dilation))
 
 

@@ -1,22 +1,24 @@
 """How a product of matrices is split over the tiles: the cheapest of all splits, found by a pruned search.
 
-[g, m, k] x [g, k, n] is cut along all four dimensions; a tile holds one block, computes on its matrix unit (or, for
-dtypes that have none and for thin products, its vector unit), and tiles that share a k add up their partial results.
-Either operand may take the place of the weights. Follows poplibs@7eac0f26 lib/poplin/ConvPlan.cpp and ConvModel.cpp.
+[g, m, k] x [g, k, n] is cut along all four dimensions; a tile holds one block, computes on its matrix unit (AMP), by dot products
+on its vector unit (HMAC), or by outer products where k is 1, and tiles that share a k add up their partial results. Either operand
+may take the place of the weights. Follows poplibs@7eac0f26 lib/poplin/ConvPlan.cpp and ConvModel.cpp.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 import numpy as np
 
-from tilestep.cost.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, matrix_unit, vector_macs
+from tilestep.cost.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, matrix_unit
 from tilestep.cost.attributes import ints
 from tilestep.cost.dtypes import ARITHMETIC, Unit
 from tilestep.cost.exchange import TILES_PER_BUS
+from tilestep.cost.mac import VectorUnit, horizontal_mac, horizontal_mac_at_least, outer_product, vector_unit
 from tilestep.cost.splits import Ints, ceil_divide, cuts
 from tilestep.cost.step import StepCost, nothing
 from tilestep.machine.spec import IpuSpec
@@ -26,9 +28,7 @@ from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
 from tilestep.units import ceil_div
 
 FAMILY = "matmul"
-# Below this many rows or columns the matrix unit's blocks are mostly padding, and vectors are tried too.
-THIN = 16
-_COMPLEX_PRODUCTS = 4
+COMPLEX_PRODUCTS = 4
 DEFAULTS = PlanOptions()
 
 
@@ -49,7 +49,7 @@ class Matmul:
     @property
     def flops(self) -> int:
         """Two per multiply-add; complex ones count as four real ones."""
-        real = _COMPLEX_PRODUCTS if ARITHMETIC[self.result].is_complex else 1
+        real = COMPLEX_PRODUCTS if ARITHMETIC[self.result].is_complex else 1
         return 2 * real * self.groups * self.rows * self.inner * self.columns
 
     @property
@@ -98,24 +98,88 @@ def matmul_of(work: Work) -> Matmul:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One way to compute on a tile; the functions are of (groups, rows, inner, columns) on a tile, in its grains, and give cycles."""
+
+    name: str
+    compute: Callable[[Ints, Ints, Ints, Ints], Ints]
+    compute_at_least: Callable[[Ints, Ints, Ints, Ints], Ints]  # at most proportional to each
+    partial_bytes: int
+    in_grain: int = 1
+    out_grain: int = 1
+    regrouped: bool = False
+
+    def at_least_on(self, tiles: int, problem: Matmul) -> int:
+        """Cycles that no cut of the product over so many tiles can be below."""
+        whole = (problem.groups, problem.rows, ceil_div(problem.inner, self.in_grain), ceil_div(problem.columns, self.out_grain))
+        return int(self.compute_at_least(*(np.array([size]) for size in whole))[0]) // tiles
+
+
 @lru_cache(maxsize=8192)
 def matmul_plan(problem: Matmul, ipu: IpuSpec, options: PlanOptions = DEFAULTS) -> Plan:
-    """The cheapest plan of all splits, both orders of the operands, matrix and vector unit."""
+    """The cheapest plan of all splits, both orders of the operands, all methods."""
+    plan = best_plan(problem, ipu, options)
+    assert plan is not None  # the first search has no bound
+    return plan
+
+
+def best_plan(problem: Matmul, ipu: IpuSpec, options: PlanOptions = DEFAULTS, *, at_most: int | None = None) -> Plan | None:
+    """As `matmul_plan`; None where every plan takes more than `at_most` cycles."""
     if problem.flops == 0:
         raise ValueError(f"{problem} has no products to plan")
-    how = ARITHMETIC[computes_in(problem.left, problem.right)]
-    units: list[MatrixUnit | None] = []
-    if how.matrix_unit:
-        units.append(unit_of(ipu, how.unit, options))
-    if not how.matrix_unit or min(problem.rows, problem.columns, problem.inner) < THIN:
-        units.append(None)
     best: Plan | None = None
-    for unit in units:
+    for method in methods(problem, ipu, options):
         for order in (problem,) if problem.swapped == problem else (problem, problem.swapped):
-            found = _search(order, unit, ipu, options, at_most=best.cost.cycles if best else None)
+            bound = at_most if best is None else best.cost.cycles
+            if bound is not None and method.at_least_on(ipu.num_tiles, order) > bound:
+                continue
+            found = search(order, method, ipu, options, at_most=bound)
             best = found if best is None else best if found is None else min(best, found, key=lambda plan: (plan.cost.cycles, plan.tiles))
-    assert best is not None  # the first search has no bound
     return best
+
+
+def methods(problem: Matmul, ipu: IpuSpec, options: PlanOptions) -> Iterator[Method]:
+    """All that can compute a product, the most likely best first."""
+    dtype = computes_in(problem.left, problem.right)
+    how = ARITHMETIC[dtype]
+    if how.matrix_unit:
+        yield _blocks(unit_of(ipu, how.unit, options), dtype)
+    unit = vectors_of(ipu, dtype, options)
+    yield _dot_products(unit, dtype)
+    if problem.inner == 1:
+        yield _outer_products(unit, dtype)
+
+
+def _blocks(unit: MatrixUnit, dtype: str) -> Method:
+    real = COMPLEX_PRODUCTS if ARITHMETIC[dtype].is_complex else 1
+    return Method(
+        name="matrix unit",
+        compute=lambda g, p, i, o: real * amp_1x1(p, i, o, g, unit),
+        compute_at_least=lambda g, p, i, o: real * amp_1x1_at_least(p, g * i * o, unit),
+        partial_bytes=partial_bytes(unit.partials == "half", dtype),
+        in_grain=unit.in_channels,
+        out_grain=unit.units,
+        regrouped=unit.units != unit.in_channels,
+    )
+
+
+def _dot_products(unit: VectorUnit, dtype: str) -> Method:
+    return Method(
+        name="dot products",
+        compute=lambda g, p, i, o: horizontal_mac(np.ones_like(p), p, 1, i, o, g, unit),
+        compute_at_least=lambda g, p, i, o: horizontal_mac_at_least(p, 1, i, g * o, unit),
+        partial_bytes=partial_bytes(unit.half_partials, dtype),
+    )
+
+
+def _outer_products(unit: VectorUnit, dtype: str) -> Method:
+    return Method(
+        name="outer products",
+        compute=lambda g, p, _, o: outer_product(p, o, g, unit),
+        compute_at_least=lambda g, p, _, o: 2 * g * p * o,
+        partial_bytes=partial_bytes(unit.half_partials, dtype),
+    )
 
 
 def unit_of(ipu: IpuSpec, unit: Unit, options: PlanOptions) -> MatrixUnit:
@@ -125,23 +189,29 @@ def unit_of(ipu: IpuSpec, unit: Unit, options: PlanOptions) -> MatrixUnit:
     return matrix_unit(ipu, "float", "float", options.weight_load_bits)
 
 
+def vectors_of(ipu: IpuSpec, dtype: str, options: PlanOptions) -> VectorUnit:
+    """The vector unit for operands of a dtype."""
+    return vector_unit(ARITHMETIC[dtype], ipu.tile.worker_contexts, half_partials=options.partials_type == "half")
+
+
+def partial_bytes(half_partials: bool, dtype: str) -> int:
+    """Bytes of a partial sum of products that are computed in a dtype."""
+    return 2 if half_partials else max(4, DTYPE_BITS[dtype] // 8)
+
+
 def computes_in(left: str, right: str) -> str:
     """Dtype of the products of two operands: the one that takes more bundles, or bits, a product."""
     return max((left, right), key=lambda dtype: (ARITHMETIC[dtype].emulation, ARITHMETIC[dtype].unit == "float", DTYPE_BITS[dtype]))
 
 
-def _search(problem: Matmul, unit: MatrixUnit | None, ipu: IpuSpec, options: PlanOptions, *, at_most: int | None) -> Plan | None:
-    """The cheapest split of one order of the operands, or None; `unit` None for the vector unit."""
-    dtype = computes_in(problem.left, problem.right)
-    how = ARITHMETIC[dtype]
-    real = _COMPLEX_PRODUCTS if how.is_complex else 1
-    in_grain, out_grain = (unit.in_channels, unit.units) if unit else (how.per_vector, 1)
-    sizes = (problem.groups, problem.rows, ceil_div(problem.inner, in_grain), ceil_div(problem.columns, out_grain))
+def search(problem: Matmul, method: Method, ipu: IpuSpec, options: PlanOptions, *, at_most: int | None) -> Plan | None:
+    """The cheapest split of one order of the operands, or None if all take more than `at_most` cycles."""
+    sizes = (problem.groups, problem.rows, ceil_div(problem.inner, method.in_grain), ceil_div(problem.columns, method.out_grain))
     # More parts of the columns only add to what is sent of a resident left operand, more rows to that of a right one.
     greedy = 3 if not problem.left_resident else 1 if not problem.right_resident else None
     cut = cuts(sizes, ipu.num_tiles, even=3, greedy=greedy)
     splits, (g, p, i, o) = cut.splits, cut.parts
-    inner, columns = np.minimum(i * in_grain, problem.inner), np.minimum(o * out_grain, problem.columns)
+    inner, columns = np.minimum(i * method.in_grain, problem.inner), np.minimum(o * method.out_grain, problem.columns)
     left_elements, right_elements = g * p * inner, g * inner * columns
     blocks = Blocks(
         left_elements=left_elements,
@@ -154,42 +224,26 @@ def _search(problem: Matmul, unit: MatrixUnit | None, ipu: IpuSpec, options: Pla
         tiles=cut.tiles,
         splits=splits,
     )
-    bundles = mac_bundles(dtype)
-
-    def compute(chosen: Ints) -> Ints:
-        if unit is not None:
-            return real * amp_1x1(p[chosen], i[chosen], o[chosen], g[chosen], unit)
-        return vector_macs(
-            blocks.outputs[chosen], inner[chosen], per_vector=how.per_vector, bundles=bundles, workers=ipu.tile.worker_contexts
-        )
-
     return cheapest(
         blocks,
-        compute_at_least=real * amp_1x1_at_least(p, g * i * o, unit) if unit else blocks.outputs * (7 + i * bundles),
-        compute=compute,
+        compute_at_least=method.compute_at_least(g, p, i, o),
+        compute=lambda chosen: method.compute(g[chosen], p[chosen], i[chosen], o[chosen]),
         types=Types(
             left=problem.left,
             right=problem.right,
             result=problem.result,
-            partial_bytes=2 if unit is not None and unit.partials == "half" else max(4, DTYPE_BITS[dtype] // 8),
-            padded=unit is not None and problem.inner % unit.in_channels > 0,
-            regrouped=unit is not None and unit.units != unit.in_channels,
+            partial_bytes=method.partial_bytes,
+            padded=problem.inner % method.in_grain > 0,
+            regrouped=method.regrouped,
         ),
         family=FAMILY,
-        method="matrix unit" if unit else "vector unit",
+        method=method.name,
         names=("groups", "rows", "inner", "columns"),
         flops=problem.flops,
         ipu=ipu,
         options=options,
         at_most=at_most,
     )
-
-
-def mac_bundles(dtype: str) -> int:
-    """Bundles of one vector of multiply-adds: one where the unit has it, a product and a sum with a load for integers."""
-    how = ARITHMETIC[dtype]
-    real = _COMPLEX_PRODUCTS if how.is_complex else 1
-    return (3 if how.unit == "integer" else 1) * how.emulation * real
 
 
 def sent_bytes(elements: Ints, dtype: str, resident: bool, sharers: Ints) -> Ints:

@@ -121,7 +121,7 @@ def cheapest(
         supersteps=int(costs.supersteps[best]),
         syncs=int(costs.syncs[best]),
         temporary_tile_bytes=int(costs.temporary_bytes[best]),
-        result_tile_elements=-(-int(block.outputs[best]) // int(block.depth[best])),
+        result_tile_elements=int(costs.results[best]),
         flops=flops,
         assumptions=dtype_assumptions(types.left, types.right, types.result),
     )
@@ -144,45 +144,53 @@ class _Costs:
     supersteps: Ints
     syncs: Ints
     temporary_bytes: Ints
+    results: Ints  # elements on the fullest tile
     passes: Ints
     total: Ints
 
 
+def _room(block: Blocks, ipu: IpuSpec) -> Ints:
+    """Tiles that may take a share of the sums of one block of outputs: those that hold a part of them, and idle ones."""
+    return ipu.num_tiles // (block.tiles // block.depth)
+
+
 def _others_at_least(block: Blocks, types: Types, ipu: IpuSpec) -> Ints:
-    """A lower bound of the cycles of all but the products: half of the partial results are exchanged, and all are added."""
+    """A lower bound of the cycles of all but the products: partial results are exchanged and added, if by all tiles that there are."""
     shared = np.where(block.left_shared, block.left_bytes // TILES_PER_BUS, block.left_bytes)
     exchange = (shared + block.right_bytes) // ipu.tile.exchange_bytes_per_cycle
     partial_bytes = block.outputs * types.partial_bytes
     stage = ipu.superstep_overhead_cycles + ipu.sync_cycles
-    return exchange + np.where(
-        block.depth > 1, stage + partial_bytes // (2 * ipu.tile.exchange_bytes_per_cycle) + 3 * partial_bytes // 16, 0
-    )
+    room = _room(block, ipu)
+    moved = partial_bytes * (block.depth - 1) // (room * ipu.tile.exchange_bytes_per_cycle)
+    return exchange + np.where(block.depth > 1, stage + moved + 3 * partial_bytes * block.depth // (16 * room), 0)
 
 
 def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options: PlanOptions) -> _Costs:
-    partial = reduce_partials(block.outputs, block.depth, types.partial_bytes, ipu)
+    partial = reduce_partials(block.outputs, block.depth, _room(block, ipu), types.partial_bytes, ipu)
     left = block.left_bytes + _converted_bytes(block.left_elements, types.left)
     right = block.right_bytes + _converted_bytes(block.right_elements, types.right)
     narrower = DTYPE_BITS[types.result] < 8 * types.partial_bytes
     sums = np.where((block.depth > 1) | narrower, block.outputs * types.partial_bytes, 0)
-    kept = np.maximum(sums, sums + partial.largest_bytes - left - right)  # operands are gone when partial results arrive
+    arriving = sums + partial.largest_bytes
     # Serial passes over the block's rows bound what the left operand takes, over its columns the rest: half of the bound each.
     bound = max(2, int(options.available_memory_proportion * ipu.tile.sram_bytes))
-    fits = left + right + kept <= bound
+    needed = np.maximum(left + right + sums, arriving)  # operands are gone when partial results arrive
+    rest = np.maximum(right + sums, arriving)
+    fits = needed <= bound
     row_passes = np.where(fits, 1, np.maximum(1, ceil_divide(left, bound // 2)))
-    passes = np.where(fits, 1, row_passes * np.maximum(1, ceil_divide(right + kept, bound // 2)))
-    temporary = np.where(fits, left + right + kept, np.minimum(left, bound // 2) + np.minimum(right + kept, bound // 2))
+    passes = np.where(fits, 1, row_passes * np.maximum(1, ceil_divide(rest, bound // 2)))
+    temporary = np.where(fits, needed, np.minimum(left, bound // 2) + np.minimum(rest, bound // 2))
     compute = products + partial.compute_cycles + (passes - 1) * _PASS_CYCLES
     for elements, dtype in ((block.left_elements, types.left), (block.right_elements * row_passes, types.right)):
         if ARITHMETIC[dtype].converts:
             compute = compute + ceil_divide(elements, ARITHMETIC[dtype].per_vector)
     if narrower:  # results leave in their own dtype: a cast of what each tile has of the sums
-        pairs = ceil_divide(ceil_divide(ceil_divide(block.outputs, block.depth), 4), ipu.tile.worker_contexts)
+        pairs = ceil_divide(ceil_divide(partial.results, 4), ipu.tile.worker_contexts)
         compute = compute + SUPERVISOR_CYCLES + ipu.tile.worker_contexts * (WORKER_BUNDLES + 3 * pairs)
     if types.padded:
         compute = compute + (PADDING_CYCLES * block.left_elements).astype(np.int64)
     if types.regrouped:
-        results = ceil_divide(block.outputs, block.depth) * DTYPE_BITS[types.result] // 8
+        results = partial.results * DTYPE_BITS[types.result] // 8
         compute = compute + np.ceil(REARRANGE_CYCLES + results * rearranged_per_byte(VECTOR_BYTES, ipu)).astype(np.int64)
     received = block.left_bytes + block.right_bytes * row_passes
     shared = np.where(block.left_shared, block.left_bytes, 0)
@@ -197,6 +205,7 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
         supersteps=supersteps,
         syncs=syncs,
         temporary_bytes=temporary,
+        results=partial.results,
         passes=passes,
         total=compute
         + ceil_divide((exchange - shared) * TILES_PER_BUS + shared, ipu.tile.exchange_bytes_per_cycle * TILES_PER_BUS)

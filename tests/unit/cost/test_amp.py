@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.unit.cost.machines import BOW, GC2
-from tilestep.cost.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, amp_nx1, amp_nx1_at_least, matrix_unit, vector_macs
+from tilestep.cost.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, amp_nx1, amp_nx1_at_least, matrix_unit
 from tilestep.cost.splits import Ints
 
 ONE = np.array(1)
@@ -76,8 +76,3 @@ def test_lower_bounds_bound(unit: MatrixUnit) -> None:
     assert (amp_1x1_at_least(positions, groups * in_blocks * out_blocks, unit) <= exact).all()
     exact = amp_nx1(positions, in_blocks, 3, 9, out_blocks, out_blocks, groups, unit)
     assert (amp_nx1_at_least(positions * in_blocks, 9 * groups * out_blocks * out_blocks, unit) <= exact).all()
-
-
-def test_vector_dot_products_by_hand() -> None:
-    # 12 outputs on 6 workers: two each; 10 products in vectors of 2: 5 bundles, and 7 to start.
-    assert int(vector_macs(np.array(12), np.array(10), per_vector=2, bundles=1, workers=6)) == 90 + 6 * (51 + 2 * (7 + 5))

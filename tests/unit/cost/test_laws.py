@@ -1,7 +1,8 @@
 """Laws that hold for every estimator and planner: whole numbers, more work never takes less time, more tiles never more.
 
 `cases` grows one operation with a number n; where an operation has several dimensions, several rows grow one each.
-Channels that products are added over grow in whole groups of the matrix unit: filling up a group spares its padding.
+Channels that products are added over grow in whole groups of the matrix unit: a plan that pads its operand is another plan than one
+that does not, and filling up a group spares the padding.
 """
 
 from __future__ import annotations
@@ -88,6 +89,18 @@ CASES: dict[str, Callable[[int], Work]] = {
                                            window="{size=3x3 pad=1_1x1_1}", **LAX),
     "convolution field": lambda n: work("convolution", f"f32[1,{n},8,3] f32[5,5,3,8]", f"f32[1,{n},8,8]",
                                         window="{size=5x5 pad=2_2x2_2}", **LAX),
+    "convolution out": lambda n: work("convolution", f"f16[2,9,9,24] f16[3,3,24,{n}]", f"f16[2,9,9,{n}]",
+                                      window="{size=3x3 pad=1_1x1_1}", **LAX),
+    "convolution dilated": lambda n: work("convolution", f"f16[{n},9,9,16] f16[3,3,16,24]", f"f16[{n},9,9,24]",
+                                          window="{size=3x3 pad=2_2x2_2 rhs_dilate=2x2}", **LAX),
+    "gradient by the input": lambda n: work("convolution", f"f16[{n},4,4,24] f16[3,3,24,16]", f"f16[{n},8,8,16]",
+                                            window="{size=3x3 pad=2_1x2_1 lhs_dilate=2x2}", **LAX),
+    "gradient by the weights": lambda n: work("convolution", f"f16[{16 * n},9,9,16] f16[{16 * n},9,9,24]", "f16[3,3,16,24]",
+                                              window="{size=9x9 pad=1_1x1_1}", dim_labels="f01b_i01o->01bf"),
+    "grouped": lambda n: work("convolution", f"f16[2,9,9,{4 * n}] f16[3,3,4,{4 * n}]", f"f16[2,9,9,{4 * n}]",
+                              window="{size=3x3 pad=1_1x1_1}", feature_group_count=str(n), **LAX),
+    "depthwise f16": lambda n: work("convolution", f"f16[2,9,9,{n}] f16[3,3,1,{n}]", f"f16[2,9,9,{n}]",
+                                    window="{size=3x3 pad=1_1x1_1}", feature_group_count=str(n), **LAX),
     "depthwise": lambda n: work("convolution", f"f32[2,9,9,{n}] f32[3,3,1,{n}]", f"f32[2,9,9,{n}]",
                                 window="{size=3x3 pad=1_1x1_1}", feature_group_count=str(n), **LAX),
 }  # fmt: skip
@@ -113,9 +126,7 @@ def test_every_family_has_a_case() -> None:
 @pytest.mark.parametrize("ipu", [TOY, BOW], ids=["toy", "bow"])
 def test_more_work_never_takes_fewer_cycles(case: Callable[[int], Work], ipu: IpuSpec) -> None:
     cycles = [price(case(n), ipu).cycles for n in SIZES]
-    # Of planned ones 2 % less is allowed: partial sums of 26 tiles divide more evenly among them than those of 25.
-    least = 0.98 if case(1).opcode in PLANNED else 1
-    falls = [(SIZES[i], SIZES[i + 1], a, b) for i, (a, b) in enumerate(pairwise(cycles)) if b < least * a]
+    falls = [(SIZES[i], SIZES[i + 1], a, b) for i, (a, b) in enumerate(pairwise(cycles)) if b < a]
     assert falls == []
 
 

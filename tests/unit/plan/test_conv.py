@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 from tests.unit.cost.machines import BOW, TOY, tiles, work
+from tests.unit.plan.brute_force import one_cut, without_pruning
 from tilestep.cost import StepCost
 from tilestep.cost.attributes import WindowDimension
 from tilestep.errors import HloError
-from tilestep.plan.conv import convolution_of, plan_convolution
+from tilestep.machine.spec import IpuSpec
+from tilestep.options import PlanOptions
+from tilestep.plan import conv_methods
+from tilestep.plan.conv import convolution_of, convolution_plan, plan_convolution
+from tilestep.plan.conv_methods import Convolution, Method, methods, search
 from tilestep.plan.field import Axis
 from tilestep.plan.matmul import Matmul, matmul_plan
 from tilestep.program.work import Work
@@ -153,3 +159,161 @@ def test_windows_that_do_not_fit_are_laid_out_in_serial_parts() -> None:
     cost = plan_convolution(job, BOW)
     assert cost.temporary_tile_bytes <= 0.6 * BOW.tile.sram_bytes
     assert cost.result_tile_elements >= 256 * 112 * 112 * 64 // BOW.num_tiles
+
+
+HALF = PlanOptions(partials_type="half")
+
+
+def axis(inputs: int, size: int, *, stride: int = 1, dilation: int = 1, base: int = 1, pad: int = 0) -> Axis:
+    """One dimension of a field, padded by the same on both sides."""
+    outputs = ((inputs - 1) * base + 1 + 2 * pad - (size - 1) * dilation - 1) // stride + 1
+    window = WindowDimension(size=size, stride=stride, pad_low=pad, pad_high=pad, dilation=dilation, base_dilation=base)
+    return Axis(inputs=inputs, outputs=outputs, window=window)
+
+
+def problem(
+    *field: Axis, channels: tuple[int, int], groups: int = 1, batch: int = 2, dtype: str = "f16", resident: bool = True
+) -> Convolution:
+    return Convolution(
+        groups=groups, batch=batch, field=field, in_channels=channels[0], out_channels=channels[1],
+        left=dtype, right=dtype, result=dtype, right_resident=resident,
+    )  # fmt: skip
+
+
+KINDS = {
+    "forward": problem(axis(9, 3, pad=1), axis(7, 3, pad=1), channels=(20, 33)),
+    "forward, strided, f32": problem(axis(14, 7, stride=2, pad=3), axis(14, 7, stride=2, pad=3), channels=(3, 16), dtype="f32"),
+    "forward, wide": problem(axis(4, 3, pad=1), axis(4, 3, pad=1), channels=(130, 70), resident=False),
+    "forward, one dimension": problem(axis(40, 5), channels=(8, 20), dtype="f32"),
+    "forward, three dimensions": problem(axis(4, 3), axis(5, 3), axis(6, 3), channels=(4, 6)),
+    "input-gradient": problem(axis(9, 3, pad=1), axis(9, 3, pad=1), channels=(33, 20)),
+    "input-gradient, strided": problem(axis(7, 3, base=2, pad=2), axis(7, 3, base=2, pad=2), channels=(24, 16), dtype="f32"),
+    "weight-gradient": problem(axis(12, 12, pad=1), axis(12, 12, pad=1), channels=(4, 16), batch=16, resident=False),
+    "weight-gradient, strided": problem(axis(13, 6, dilation=2, pad=1), axis(9, 4, dilation=2, pad=1), channels=(5, 9), dtype="f32"),
+    "grouped": problem(axis(8, 3, pad=1), axis(8, 3, pad=1), channels=(4, 8), groups=6),
+    "depthwise": problem(axis(10, 3, pad=1), axis(10, 3, pad=1), channels=(1, 1), groups=24),
+    "depthwise, strided, f32": problem(axis(11, 5, stride=2, pad=2), axis(11, 5, stride=2, pad=2), channels=(1, 1), groups=24, dtype="f32"),
+    "depthwise, multiplied": problem(axis(8, 3), axis(8, 3), channels=(1, 3), groups=10),
+    "dilated": problem(axis(12, 3, dilation=2, pad=2), axis(12, 3, dilation=3, pad=3), channels=(16, 16)),
+    "integers": problem(axis(6, 3), axis(6, 3), channels=(3, 4), dtype="s32"),
+    "complex": problem(axis(6, 3), axis(6, 3), channels=(8, 8), dtype="c64"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options", [PlanOptions(), HALF, PlanOptions(available_memory_proportion=0.02)], ids=["float", "half", "little memory"]
+)
+@pytest.mark.parametrize("ipu", [TOY, tiles(4)], ids=["toy", "4 tiles"])
+def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, options: PlanOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    pruned = {name: convolution_plan.__wrapped__(kind, ipu, options).cycles for name, kind in KINDS.items()}
+    without_pruning(monkeypatch)
+    every = {name: convolution_plan.__wrapped__(kind, ipu, options).cycles for name, kind in KINDS.items()}
+    assert pruned == every
+
+
+def test_no_cut_of_any_method_is_cheaper_than_the_plan() -> None:
+    """Each cut of each method by itself, without the search's own comparison."""
+    for name, kind in KINDS.items():
+        best = plan_of(kind, TOY)
+        seen = 0
+        for method in methods(kind, TOY, HALF):
+            for splits in product(*(range(1, min(size, 4) + 1) for size in method.sizes)):
+                if np.prod(splits) > TOY.num_tiles or (method.one_block and splits[5:] != method.sizes[5:]):
+                    continue
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(conv_methods, "cuts", one_cut(splits))
+                    found = search(method, TOY, HALF, flops=kind.flops, at_most=None)
+                assert found is not None
+                assert best <= found.cost.cycles, (name, method.name, splits)
+                seen += 1
+        assert seen > 20
+
+
+def plan_of(kind: Convolution, ipu: IpuSpec, options: PlanOptions = HALF) -> int:
+    return convolution_plan(kind, ipu, options).cycles
+
+
+def test_what_a_convolution_can_be_computed_by() -> None:
+    def names(kind: str, options: PlanOptions = HALF) -> list[str]:
+        return [method.name for method in methods(KINDS[kind], BOW, options)]
+
+    sliding = [f"sliding window, {side} x {channels}" for side, channels in ((1, 4), (2, 2), (4, 1), (8, 1), (16, 1))]
+    assert names("forward") == ["matrix unit", *sliding, "dot products"]
+    assert names("forward, strided, f32") == ["matrix unit", "dot products"]
+    assert names("dilated") == names("input-gradient, strided") == ["matrix unit", "dot products"]
+    assert names("grouped") == ["matrix unit", *sliding, "dot products"]
+    assert names("grouped", PlanOptions()) == ["matrix unit", *sliding[:3], "dot products"]
+    side_by_side = [f"multiply-adds side by side, {side}" for side in (4, 8, 16)]
+    assert names("depthwise") == ["matrix unit", "matrix unit, groups combined", *sliding, "dot products", *side_by_side]
+    assert names("depthwise", PlanOptions())[-1] == side_by_side[0]
+    assert names("depthwise, strided, f32") == ["matrix unit", "matrix unit, groups combined", "dot products"]
+    assert names("integers") == ["dot products"]
+
+
+def cheapest_method(kind: Convolution, ipu: IpuSpec = BOW, options: PlanOptions = HALF) -> str:
+    plans = [(plan.cost.cycles, plan.method) for method in methods(kind, ipu, options)
+             if (plan := search(method, ipu, options, flops=kind.flops, at_most=None)) is not None]  # fmt: skip
+    return min(plans)[1]
+
+
+def test_each_method_is_the_cheapest_of_some_convolution() -> None:
+    def same(channels: tuple[int, int], groups: int, dtype: str = "f16", size: int = 56) -> Convolution:
+        return problem(axis(size, 3, pad=1), axis(size, 3, pad=1), channels=channels, groups=groups, batch=16, dtype=dtype)
+
+    assert cheapest_method(same((64, 64), 1)) == "matrix unit"
+    assert cheapest_method(same((4, 4), 32)) == "sliding window, 1 x 4"
+    assert cheapest_method(same((1, 1), 144)).startswith("sliding window")
+    assert cheapest_method(same((1, 1), 144, "f32")) == "matrix unit, groups combined"
+    assert cheapest_method(same((3, 4), 1, "s32")) == "dot products"
+    dilated = problem(axis(14, 3, dilation=2, pad=2), axis(14, 3, dilation=2, pad=2), channels=(1, 1), groups=96, batch=1)
+    assert cheapest_method(dilated).startswith("multiply-adds side by side")
+
+
+def test_the_kernel_is_cut_over_tiles_where_the_field_is_small() -> None:
+    # A gradient by the weights: few outputs, a kernel as large as the field.
+    gradient = problem(axis(56, 56, pad=1), axis(56, 56, pad=1), channels=(64, 64), batch=16, resident=False)
+    plan = next(methods(gradient, BOW, HALF))
+    found = search(plan, BOW, HALF, flops=gradient.flops, at_most=None)
+    assert found is not None
+    assert dict(found.splits)["kernel"] > 1
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_fixed_plan_never_gets_quicker_when_the_convolution_grows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Input channels grow by whole groups of the matrix unit: a plan that pads its operand is another one."""
+    kind = KINDS[name]
+    for number, method in enumerate(methods(kind, BOW, HALF)):
+        splits = (1, 2, 1, 2, 2, 1, 1)
+        if method.one_block:
+            splits = (1, 2, 1, 1, 1, *method.sizes[5:])
+            if np.prod(splits) > BOW.num_tiles:
+                continue
+        monkeypatch.setattr(conv_methods, "cuts", one_cut(splits))
+        for field, step in (("batch", 1), ("groups", 1), ("out_channels", 1), ("in_channels", 16)):
+            if method.one_block and field.endswith("channels"):
+                continue
+            before = 0
+            for times in range(12):
+                grown = replace(kind, **{field: getattr(kind, field) + times * step})
+                if grown.groups > 1 and field.endswith("channels"):
+                    break
+                same = [each for each in methods(grown, BOW, HALF) if each.name == method.name]
+                cycles = cycles_at(same[0])
+                assert cycles >= before, (number, method.name, field, times)
+                before = cycles
+
+
+def cycles_at(method: Method) -> int:
+    found = search(method, BOW, HALF, flops=method.problem.flops, at_most=None)
+    assert found is not None
+    return found.cost.cycles
+
+
+@pytest.mark.parametrize("name", ["forward", "weight-gradient", "depthwise"])
+def test_a_fixed_plan_never_gets_quicker_on_fewer_tiles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    method = next(methods(KINDS[name], BOW, HALF))
+    monkeypatch.setattr(conv_methods, "cuts", one_cut((1, 2, 1, 1, 3, 1, 1)))
+    plans = [search(method, tiles(count), HALF, flops=KINDS[name].flops, at_most=None) for count in (1472, 100, 13, 7, 6)]
+    cycles = [plan.cost.cycles for plan in plans if plan is not None]
+    assert cycles == sorted(cycles)
+    assert len(cycles) == len(plans)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from itertools import product
+from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from tests.unit.cost.machines import BOW, GC2, TOY, tiles, work
-from tilestep.cost.splits import Cuts, useful_splits
+from tests.unit.plan.brute_force import one_cut, without_pruning
+from tilestep.cost.splits import useful_splits
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
-from tilestep.plan import matmul, partition
-from tilestep.plan.matmul import Matmul, matmul_of, matmul_plan, plan_dot
+from tilestep.plan import matmul
+from tilestep.plan.matmul import DEFAULTS, Matmul, matmul_of, matmul_plan, plan_dot
 
 HALF = PlanOptions(partials_type="half")
 DTYPES = ("f32", "f16", "bf16", "s32", "c64")
@@ -23,34 +22,6 @@ DTYPES = ("f32", "f16", "bf16", "s32", "c64")
 def dense(rows: int, inner: int, columns: int, dtype: str = "f32", *, groups: int = 1, resident: bool = True) -> Matmul:
     """[groups, rows, inner] x [groups, inner, columns], weights on the right."""
     return Matmul(groups=groups, rows=rows, inner=inner, columns=columns, left=dtype, right=dtype, result=dtype, right_resident=resident)
-
-
-def every_cut(
-    sizes: Sequence[int],
-    limit: int,
-    *,
-    tried: Mapping[int, Sequence[int]] | None = None,
-    even: int | None = None,
-    greedy: int | None = None,
-) -> Cuts:
-    """All tuples of splits whose product is at most `limit`, useful or not; an even number may leave one part empty."""
-    del tried, even, greedy
-    rows = [row for row in product(*(range(1, min(size + size % 2, limit) + 1) for size in sizes)) if np.prod(row) <= limit]
-    splits = tuple(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
-    parts = tuple(-(-size // split) for size, split in zip(sizes, splits, strict=True))
-    return Cuts(splits=splits, parts=parts, tiles=np.prod(splits, axis=0))
-
-
-@pytest.fixture
-def brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search without pruning: every split is evaluated."""
-
-    def no_bound(*_: object) -> int:
-        return 0
-
-    monkeypatch.setattr(matmul, "cuts", every_cut)
-    monkeypatch.setattr(matmul, "amp_1x1_at_least", no_bound)
-    monkeypatch.setattr(partition, "_PROBES", 1 << 30)
 
 
 def problems() -> list[Matmul]:
@@ -74,9 +45,9 @@ def problems() -> list[Matmul]:
 
 
 @pytest.mark.parametrize("ipu", [TOY, tiles(13)], ids=["4 tiles", "13 tiles"])
-def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, request: pytest.FixtureRequest) -> None:
+def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     pruned = {problem: matmul_plan.__wrapped__(problem, ipu) for problem in problems()}
-    request.getfixturevalue("brute_force")
+    without_pruning(monkeypatch)
     for problem, plan in pruned.items():
         assert plan.cost.cycles == matmul_plan.__wrapped__(problem, ipu).cost.cycles, problem
 
@@ -131,7 +102,7 @@ def test_what_moves_fits_into_the_memory_for_temporary_data() -> None:
 
 def test_integers_are_multiplied_on_the_vector_unit() -> None:
     whole, real = matmul_plan(dense(500, 500, 500, "s32"), BOW), matmul_plan(dense(500, 500, 500), BOW)
-    assert (whole.method, real.method) == ("vector unit", "matrix unit")
+    assert (whole.method, real.method) == ("dot products", "matrix unit")
     assert whole.cost.compute_cycles > 10 * real.cost.compute_cycles
 
 
@@ -206,3 +177,50 @@ def test_empty_products_cost_nothing() -> None:
 def test_mk1_has_half_the_rate() -> None:
     problem = dense(2048, 2048, 2048, "f16")
     assert matmul_plan(problem, GC2, HALF).cost.compute_cycles > 1.5 * matmul_plan(problem, BOW, HALF).cost.compute_cycles
+
+
+def methods_of(problem: Matmul) -> list[str]:
+    return [method.name for method in matmul.methods(problem, BOW, HALF)]
+
+
+def test_what_a_product_can_be_computed_by() -> None:
+    assert methods_of(dense(5, 6, 7)) == ["matrix unit", "dot products"]
+    assert methods_of(dense(5, 6, 7, "s32")) == ["dot products"]
+    assert methods_of(dense(5, 1, 7)) == ["matrix unit", "dot products", "outer products"]
+
+
+def test_each_method_is_the_cheapest_of_some_product() -> None:
+    assert matmul_plan(dense(512, 512, 512), BOW).method == "matrix unit"
+    assert matmul_plan(dense(1, 512, 512), BOW).method == "dot products"
+    assert matmul_plan(dense(60, 1, 100), BOW).method == "outer products"
+
+
+@pytest.mark.parametrize("splits", [(1, 1, 1, 1), (2, 3, 1, 2), (1, 2, 5, 1), (1, 1, 12, 1)])
+@pytest.mark.parametrize("options", [DEFAULTS, HALF], ids=["float", "half"])
+def test_a_fixed_plan_never_gets_quicker_when_the_product_grows(
+    splits: tuple[int, ...], options: PlanOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inner sizes grow by whole groups of the matrix unit: a plan that pads its operand is another one than a plan that does not."""
+    monkeypatch.setattr(matmul, "cuts", one_cut(splits))
+    chosen = random.Random(1)
+    for dtype in ("f32", "f16", "s32"):
+        problem = Matmul(groups=2, rows=9, inner=64, columns=20, left=dtype, right=dtype, result=dtype, right_resident=True)
+        for method in matmul.methods(problem, BOW, options):
+            grown, before = problem, 0
+            for _ in range(60):
+                plan = matmul.search(grown, method, BOW, options, at_most=None)
+                assert plan is not None
+                assert plan.cost.cycles >= before, (method.name, grown)
+                before = plan.cost.cycles
+                field, step = chosen.choice([("groups", 1), ("rows", chosen.choice((1, 5, 40))), ("inner", 16), ("columns", 3)])
+                grown = replace(grown, **{field: getattr(grown, field) + step})
+
+
+def test_a_fixed_plan_never_gets_quicker_on_fewer_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul, "cuts", one_cut((1, 2, 12, 1)))
+    problem = dense(30, 500, 70, "f16")
+    for method in matmul.methods(problem, BOW, HALF):
+        plans = [matmul.search(problem, method, tiles(count), HALF, at_most=None) for count in (1472, 400, 100, 47, 30, 24)]
+        cycles = [plan.cost.cycles for plan in plans if plan is not None]
+        assert cycles == sorted(cycles)
+        assert len(cycles) == len(plans)
