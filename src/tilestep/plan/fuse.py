@@ -41,7 +41,7 @@ class Units:
 
     order: tuple[Unit, ...]
     fusible: frozenset[str]  # names of elementwise instructions
-    absorbed: frozenset[str]  # what nobody stores: broadcasts, slices and pads that are read through, iotas that reductions count themselves
+    absorbed: frozenset[str]  # what nobody stores: broadcasts, slices, pads that are read through, iotas that reductions count
 
 
 def fuse(computation: Computation, *, elementwise: AbstractSet[str]) -> Units:
