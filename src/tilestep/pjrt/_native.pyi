@@ -3,10 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+class Layout:
+    form: bytes
+    def __init__(self, form: bytes, /) -> None: ...
+
 class Shape:
     type: int
     size_bytes: int
-    def __init__(self, type: int, dims: tuple[int, ...], minor_to_major: tuple[int, ...], size_bytes: int, /) -> None: ...
+    def __init__(self, type: int, dims: tuple[int, ...], minor_to_major: tuple[int, ...], size_bytes: int, layout: Layout, /) -> None: ...
 
 class Memory:
     id: int
@@ -39,11 +43,13 @@ class ExecutableBase:
     num_partitions: int
     num_outputs: int
     deleted: int
+    direct: tuple[Any, ...] | None
     devices: tuple[Any, ...]
     shapes: tuple[Shape, ...]
     memories: tuple[tuple[Memory, ...], ...]
 
 def set_handler(table: int, index: int, handler: Callable[[int], None], /) -> None: ...
+def expect_dry_values() -> None: ...
 def configure(
     describe_error: Callable[[BaseException], tuple[int, bytes]],
     wait_later: Callable[[tuple[Event, int, int]], None],

@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tilestep.pjrt import _native, capi, compat
+from tilestep.pjrt import _native, capi, compat, layouts
 from tilestep.pjrt.client import the_client
 from tilestep.pjrt.device import Device, device_at, device_of_memory
 from tilestep.pjrt.dry import DryArray, DryMode, current_mode
@@ -47,15 +47,15 @@ def shape_of(dims: tuple[int, ...], dtype: np.dtype[Any], minor_to_major: tuple[
         raise NotImplementedError(f"dtype {dtype} has no PJRT type; known are {', '.join(str(d) for d in CODE_OF_DTYPE)}")
     size_bytes = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
     order = tuple(reversed(range(len(dims)))) if minor_to_major is None else minor_to_major
-    return _native.Shape(CODE_OF_DTYPE[dtype], dims, order, size_bytes)
+    return _native.Shape(CODE_OF_DTYPE[dtype], dims, order, size_bytes, layouts.layout(layouts.layout_text(order)))
 
 
-TOKEN_SHAPE = _native.Shape(capi.PJRT_Buffer_Type_TOKEN, (), (), 0)
+TOKEN_SHAPE = _native.Shape(capi.PJRT_Buffer_Type_TOKEN, (), (), 0, layouts.layout("{}"))
 
 
-def make_buffer(array: Any, device: Device, memory: _native.Memory) -> _native.Buffer:
-    """A buffer for a one-device array of the host client."""
-    return _native.Buffer(array, device, memory, shape_of(array.shape, array.dtype))
+def make_buffer(array: Any, device: Device, memory: _native.Memory, minor_to_major: tuple[int, ...] | None = None) -> _native.Buffer:
+    """A buffer for a one-device array of the host client, row-major if nothing else is said."""
+    return _native.Buffer(array, device, memory, shape_of(array.shape, array.dtype, minor_to_major))
 
 
 def _on_host(memory: _native.Memory) -> bool:
@@ -159,10 +159,10 @@ def buffer_is_deleted(args: capi.PJRT_Buffer_IsDeleted_Args) -> None:
 def _copy(source: _native.Buffer, device: Device, memory: _native.Memory) -> int:
     array = _live_array(source)
     if isinstance(array, DryArray):
-        array = DryArray(array.shape, array.dtype, current_mode() or DryMode())
+        target = make_buffer(DryArray(array.shape, array.dtype, current_mode() or DryMode()), device, memory)
     else:
         array = compat.copy(array, the_client().host_devices[device.id], memory.kind.decode())
-    target = make_buffer(array, device, memory)
+        target = make_buffer(array, device, memory, compat.minor_to_major(array))
     source.device.journal.copy(source.value, target.value, device.id, _on_host(memory))
     return _native.own(target)
 

@@ -219,6 +219,12 @@ def copy(array: Any, device: HostDevice, memory_kind: str) -> Any:
     return result
 
 
+def minor_to_major(array: Any) -> tuple[int, ...] | None:
+    """The order in which an array's dimensions lie in memory; None if it doesn't say, which is row-major."""
+    layout = array.format.layout
+    return None if layout is None else tuple(reversed(layout.major_to_minor))
+
+
 def replicated_over(devices: Sequence[HostDevice], memory_kind: str) -> Any:
     """A sharding under which any list of equal one-device arrays in memories of one kind is one array."""
     mesh = jax.sharding.Mesh(np.array(devices, dtype=object), ("device",))

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tilestep.errors import UnsupportedError
+from tilestep.pjrt import _native
 from tilestep.plan.steps import Branch, Loop, Node, Program
 from tilestep.plan.steps import Sequence as Nodes
 
@@ -36,6 +37,7 @@ def current_mode() -> DryMode | None:
 def dry_mode(mode: DryMode) -> Iterator[None]:
     """Makes every program in the block, whatever thread it comes from, run dry."""
     global _mode
+    _native.expect_dry_values()
     outer, _mode = _mode, mode
     try:
         yield

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilestep.hints import current_group
 from tilestep.machine.spec import MachineSpec
 from tilestep.options import PREFIX
 from tilestep.pjrt import _native, callbacks, capi, compat, proto
@@ -20,7 +21,7 @@ from tilestep.pjrt.device import MEMORY_KINDS
 from tilestep.pjrt.dry import DryArray, DryMode, current_mode, require_one_kind, settled
 from tilestep.pjrt.entry import int32s, int64s, named_values, pointers, sizes, text
 from tilestep.pjrt.journal import PlannedRun
-from tilestep.pjrt.layouts import row_major
+from tilestep.pjrt.layouts import order_in, row_major
 from tilestep.pjrt.mlir import module_name
 from tilestep.pjrt.stored import Stored
 from tilestep.plan.liveness import check_fits
@@ -138,7 +139,12 @@ class LoadedExecutable(_native.ExecutableBase):
             kinds = list(self._host_executable.get_output_memory_kinds()[0])[: len(results)]
             if len(kinds) == len(results):
                 self.memory_kinds = kinds
-        self.shapes = tuple(TOKEN_SHAPE if dtype is None else shape_of(dims, dtype, order) for dims, dtype, order in results)
+        orders = [order for _, _, order in results]
+        if self._host_executable is not None and all(dtype is not None for _, dtype, _ in results):  # XLA tells none beside a token
+            orders = [order_in(form) for form in self.output_layouts()]  # the program may leave a layout open
+        self.shapes = tuple(
+            TOKEN_SHAPE if dtype is None else shape_of(dims, dtype, order) for (dims, dtype, _), order in zip(results, orders, strict=True)
+        )
         self.memories = tuple(tuple(device.memory(kind) for kind in self.memory_kinds) for device in self.devices)
 
     @functools.cached_property
@@ -186,6 +192,8 @@ class LoadedExecutable(_native.ExecutableBase):
             arrays = results.disassemble_into_single_device_arrays()
         else:
             arrays = [[array] for array in results.consume_with_handlers(self._handlers)]
+            if self.direct is None and self.num_outputs and not (self.counted or self.callbacks):
+                self.direct = (self._execute, self._handlers, *self.client.journal.note_run, self._planned, current_group)
         self.client.journal.run(self._planned, values, first, arrays[self.num_outputs :], kept or ())
         return arrays, token
 

@@ -46,6 +46,8 @@ class Journal:
         self._lock = threading.RLock()
         self._working = False
         self.note_wait = (self._wait, self._entries.append)  # how C notes that the host waited for a value
+        self.note_read = (self._read, self._entries.append)  # and that it read one
+        self.note_run = (self._entries.append, self._run)  # and a run that needs nothing else
         self._next_copy = -1  # numbers of copies that no buffer stands for
 
     # ------------------------------------------------------------------------------------------------ what happens

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from ctypes import addressof
 from typing import Any
 
 from tilestep.pjrt import _native, capi
-from tilestep.pjrt.device import nothing_to_delete
-from tilestep.pjrt.dry import DryArray
-from tilestep.pjrt.entry import entry_point, immortal, pointers, text
-
-
-class MemoryLayout:
-    """One layout; equal ones are one object that stays."""
-
-    def __init__(self, form: str) -> None:
-        self.form = form
+from tilestep.pjrt.entry import entry_point, immortal, pointers
 
 
 @functools.cache
-def layout(form: str) -> MemoryLayout:
-    """The layout with this text."""
-    return immortal(MemoryLayout(form))
+def layout(form: str) -> _native.Layout:
+    """The layout with this text. Equal ones are one object that stays."""
+    return immortal(_native.Layout(form.encode()))
+
+
+def layout_text(minor_to_major: Sequence[int]) -> str:
+    """'{1,0}' for (1, 0)."""
+    return "{" + ",".join(map(str, minor_to_major)) + "}"
+
+
+def order_in(form: str) -> tuple[int, ...]:
+    """(1, 0) of '{1,0}'; what XLA says behind a colon of tiles and of bits an element is left out."""
+    dims = form.removeprefix("{").partition("}")[0].partition(":")[0]
+    return tuple(int(dim) for dim in dims.split(",") if dim)
 
 
 def row_major(rank: int) -> str:
     """The layout whose last dimension is the minor one."""
-    return "{" + ",".join(str(dim) for dim in reversed(range(rank))) + "}"
-
-
-@entry_point("PJRT_Layouts_MemoryLayout_Serialize")
-def layout_serialize(args: capi.PJRT_Layouts_MemoryLayout_Serialize_Args) -> None:
-    args.serialized_bytes, args.serialized_bytes_size = text(_native.object_at(args.layout).form)
-    args.serialized_layout, args.serialized_layout_deleter = 1, nothing_to_delete()
+    return layout_text(range(rank)[::-1])
 
 
 @entry_point("PJRT_Layouts_PJRT_Client_GetDefaultLayout")
@@ -44,23 +41,6 @@ def client_default_layout(args: capi.PJRT_Layouts_PJRT_Client_GetDefaultLayout_A
 @entry_point("PJRT_Layouts_PJRT_Topology_GetDefaultLayout")
 def topology_default_layout(args: capi.PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args) -> None:
     args.layout = id(layout(row_major(args.num_dims)))
-
-
-@entry_point("PJRT_Layouts_PJRT_Buffer_MemoryLayout")
-def buffer_layout(args: capi.PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args) -> None:
-    buffer: _native.Buffer = _native.object_at(args.buffer)
-    args.layout = id(layout(buffer_layout_text(buffer)))
-
-
-def buffer_layout_text(buffer: _native.Buffer) -> str:
-    """A buffer's layout: the one its array has."""
-    if buffer.array is None or buffer.array.is_deleted():
-        raise RuntimeError("INVALID_ARGUMENT: the array has been deleted or donated")
-    own = None if isinstance(buffer.array, DryArray) else buffer.array.format.layout
-    if own is None:
-        return row_major(buffer.array.ndim)
-    order = tuple(reversed(own.major_to_minor))
-    return "{" + ",".join(str(dim) for dim in order) + "}"
 
 
 def _give(args: Any, what: str, executable: Any, forms: list[str]) -> None:

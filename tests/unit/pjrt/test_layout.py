@@ -54,7 +54,17 @@ def test_an_entry_that_nobody_wrote_is_an_error_that_names_it() -> None:
     assert "PJRT_Client_DmaMap is not implemented" in text
 
 
-@pytest.mark.parametrize(("arguments", "message"), [((1, (2, 3), (0,), 24), "another rank"), ((1, [2], (0,), 8), "must be tuple")])
+ROWS = _native.Layout(b"{0}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((1, (2, 3), (0,), 24, ROWS), "another rank"),
+        ((1, [2], (0,), 8, ROWS), "must be tuple"),
+        ((1, (2,), (0,), 8, "{0}"), "must be tilestep.pjrt._native.Layout"),
+    ],
+)
 def test_a_shape_refuses_what_is_no_shape(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         _native.Shape(*arguments)  # type: ignore[arg-type]  # bad on purpose

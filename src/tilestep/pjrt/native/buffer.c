@@ -15,10 +15,10 @@ uint64_t ts_take_values(uint64_t count) {
 
 static PyObject* shape_make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   int code;
-  PyObject *dims, *minor;
+  PyObject *dims, *minor, *layout;
   long long size_bytes;
   if (ts_no_keywords(kwargs, "Shape") < 0 ||
-      !PyArg_ParseTuple(args, "iO!O!L", &code, &PyTuple_Type, &dims, &PyTuple_Type, &minor, &size_bytes))
+      !PyArg_ParseTuple(args, "iO!O!LO!", &code, &PyTuple_Type, &dims, &PyTuple_Type, &minor, &size_bytes, ts_layout_type, &layout))
     return NULL;
   Py_ssize_t rank = PyTuple_Size(dims);
   if (PyTuple_Size(minor) != rank) return PyErr_Format(PyExc_ValueError, "minor_to_major has another rank than dims");
@@ -27,6 +27,8 @@ static PyObject* shape_make(PyTypeObject* type, PyObject* args, PyObject* kwargs
   self->type = code;
   self->rank = (size_t)rank;
   self->size_bytes = size_bytes;
+  Py_INCREF(layout);
+  self->layout = layout;
   self->dims = calloc((size_t)(2 * rank + 1), sizeof(int64_t));
   if (!self->dims) {
     Py_DECREF((PyObject*)self);
@@ -45,6 +47,7 @@ static PyObject* shape_make(PyTypeObject* type, PyObject* args, PyObject* kwargs
 }
 static void shape_dealloc(PyObject* self) {
   free(((Shape*)self)->dims);
+  Py_XDECREF(((Shape*)self)->layout);
   ts_plain_dealloc(self);
 }
 static PyMemberDef shape_members[] = {{"type", T_INT, offsetof(Shape, type), READONLY, "PJRT_Buffer_Type"},

@@ -9,6 +9,7 @@
 #include <string.h>
 
 PyObject* ts_configure(PyObject* module, PyObject* args);
+PyObject* ts_expect_dry_values(PyObject* module, PyObject* unused);
 PyObject* ts_close(PyObject* module, PyObject* unused);
 PyObject* ts_host_tensor(PyObject* module, PyObject* args);
 
@@ -97,6 +98,7 @@ static void fill_tables(void) {
   ts_fill_event_entries(&api);
   ts_fill_buffer_entries(&api);
   ts_fill_executable_entries(&api);
+  ts_fill_read_entries(&api, &layouts);
 }
 
 static PyObject* set_handler(PyObject* module, PyObject* args) {
@@ -163,6 +165,7 @@ static PyObject* layout_facts(PyObject* module, PyObject* unused) {
 static void finalized(void) { ts_closing = 2; }
 
 static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_handler(table, index, function of the arguments' address)"},
+                                {"expect_dry_values", ts_expect_dry_values, METH_NOARGS, "from now on Python looks at every value"},
                                 {"configure", ts_configure, METH_VARARGS, "configure(describe_error, wait_later, forgotten)"},
                                 {"capsule", capsule, METH_NOARGS, "the table as a capsule"},
                                 {"own", own, METH_O, "address of an object, with a reference for whoever holds it"},
@@ -187,7 +190,7 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__native(void) {
   PyObject* module = PyModule_Create(&definition);
   if (!module) return NULL;
-  if (!(ts_shape_type = add_type(module, "Shape", &ts_shape_spec)) || !(ts_memory_type = add_type(module, "Memory", &ts_memory_spec)) ||
+  if (!(ts_layout_type = add_type(module, "Layout", &ts_layout_spec)) || !(ts_shape_type = add_type(module, "Shape", &ts_shape_spec)) || !(ts_memory_type = add_type(module, "Memory", &ts_memory_spec)) ||
       !(ts_event_type = add_type(module, "Event", &ts_event_spec)) || !(ts_buffer_type = add_type(module, "Buffer", &ts_buffer_spec)) ||
       !add_type(module, "ExecutableBase", &ts_executable_spec) || !(ts_event_done = ts_event_make(NULL))) {
     Py_DECREF(module);

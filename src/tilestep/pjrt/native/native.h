@@ -29,7 +29,13 @@ typedef struct {
   int64_t* dims; /* rank entries, then minor_to_major's */
   int64_t* minor_to_major;
   long long size_bytes;
+  PyObject* layout; /* Layout with the same order */
 } Shape;
+
+typedef struct {
+  PyObject_HEAD
+  PyObject* form; /* bytes: the order as text */
+} Layout;
 
 typedef struct MemoryEntry MemoryEntry;
 typedef struct {
@@ -77,12 +83,15 @@ typedef struct {
   int num_partitions;
   int num_outputs;
   int deleted;
+  unsigned runs;      /* that took the short way */
+  PyObject* direct;   /* what the short way calls, see execute.c; NULL: the program goes through Python */
   PyObject* devices;  /* tuple */
   PyObject* shapes;   /* tuple of Shape, one an output */
   PyObject* memories; /* tuple over devices of tuples of Memory, one an output */
 } Executable;
 
 /* state.c */
+extern volatile int ts_no_dry_values; /* 0 once there may be values of a dry run, which only Python tells from others */
 extern PyObject* ts_wait_later; /* C function that takes (event, callback address, user address): another thread waits, then fires */
 extern PyObject* ts_forgotten;  /* list that takes the numbers of values whose buffer is gone */
 extern volatile int ts_closing; /* 1: only the thread that closed may enter Python; 2: nobody may */
@@ -95,9 +104,9 @@ void ts_error_read(const void* error, const char** message, size_t* size);
 void ts_plain_dealloc(PyObject* self);
 int ts_no_keywords(PyObject* kwargs, const char* what); /* -1 and an exception if there are any */
 
-/* memory.c, event.c, buffer.c, execute.c: their types, and their entries of the table */
-extern PyTypeObject *ts_memory_type, *ts_event_type, *ts_shape_type, *ts_buffer_type;
-extern PyType_Spec ts_memory_spec, ts_event_spec, ts_shape_spec, ts_buffer_spec, ts_executable_spec;
+/* memory.c, event.c, buffer.c, execute.c, read.c: their types, and their entries of the table */
+extern PyTypeObject *ts_memory_type, *ts_event_type, *ts_shape_type, *ts_layout_type, *ts_buffer_type;
+extern PyType_Spec ts_memory_spec, ts_event_spec, ts_shape_spec, ts_layout_spec, ts_buffer_spec, ts_executable_spec;
 extern Event* ts_event_done; /* the event that has happened; its handles are not counted */
 Event* ts_event_make(PyObject* waitables);
 int ts_event_poll(Event* self);
@@ -109,5 +118,6 @@ void ts_fill_memory_entries(PJRT_Api* api);
 void ts_fill_event_entries(PJRT_Api* api);
 void ts_fill_buffer_entries(PJRT_Api* api);
 void ts_fill_executable_entries(PJRT_Api* api);
+void ts_fill_read_entries(PJRT_Api* api, PJRT_Layouts_Extension* layouts);
 
 #endif

@@ -7,6 +7,7 @@
 PyObject* ts_wait_later;
 PyObject* ts_forgotten;
 volatile int ts_closing;
+volatile int ts_no_dry_values = 1;
 static PyObject* describe_error; /* exception -> (code, bytes) */
 static unsigned long closing_thread;
 
@@ -118,5 +119,11 @@ PyObject* ts_close(PyObject* module, PyObject* unused) {
   (void)module, (void)unused;
   closing_thread = PyThread_get_thread_ident();
   ts_closing = 1;
+  Py_RETURN_NONE;
+}
+
+PyObject* ts_expect_dry_values(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  ts_no_dry_values = 0;
   Py_RETURN_NONE;
 }

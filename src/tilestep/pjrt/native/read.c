@@ -1,0 +1,145 @@
+/* What JAX asks of a value that the host looks at: np.asarray and the buffer protocol without a copy.
+ *
+ * Python answers the same questions (buffer.py), for values of a dry run and for elements that the buffer protocol has no letter for.
+ * Methods of jaxlib's arrays are no bytecode, so a Ctrl-C waits until the answer is given.
+ */
+#include "native.h"
+
+PyTypeObject* ts_layout_type;
+
+static PyObject* layout_make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  PyObject* form;
+  if (ts_no_keywords(kwargs, "Layout") < 0 || !PyArg_ParseTuple(args, "S", &form)) return NULL;
+  Layout* self = (Layout*)PyType_GenericAlloc(type, 0);
+  if (!self) return NULL;
+  Py_INCREF(form);
+  self->form = form;
+  return (PyObject*)self;
+}
+static void layout_dealloc(PyObject* self) {
+  Py_XDECREF(((Layout*)self)->form);
+  ts_plain_dealloc(self);
+}
+static PyMemberDef layout_members[] = {{"form", T_OBJECT, offsetof(Layout, form), READONLY, "as text: b'{1,0}'"}, {NULL, 0, 0, 0, NULL}};
+static PyType_Slot layout_slots[] = {{Py_tp_new, layout_make}, {Py_tp_dealloc, layout_dealloc}, {Py_tp_members, layout_members}, {0, NULL}};
+PyType_Spec ts_layout_spec = {"tilestep.pjrt._native.Layout", sizeof(Layout), 0, Py_TPFLAGS_DEFAULT, layout_slots};
+
+static void* (*slow_is_deleted)(PJRT_Buffer_IsDeleted_Args*);
+static void* (*slow_pointer)(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args*);
+static void* (*slow_pin)(PJRT_Buffer_IncreaseExternalReferenceCount_Args*);
+
+/* 1, 0, or -1 and an exception */
+static int is_deleted(PyObject* array) {
+  if (array == Py_None) return 1;
+  PyObject* answer = PyObject_CallMethod(array, "is_deleted", NULL);
+  if (!answer) return -1;
+  int yes = PyObject_IsTrue(answer);
+  Py_DECREF(answer);
+  return yes;
+}
+
+static void* api_is_deleted(PJRT_Buffer_IsDeleted_Args* a) {
+  Buffer* buffer = a->buffer;
+  if (!ts_may_enter() || !ts_no_dry_values) return slow_is_deleted(a);
+  TS_ENTER;
+  int deleted = is_deleted(buffer->array);
+  if (deleted < 0) PyErr_Clear();
+  TS_LEAVE;
+  if (deleted < 0) return slow_is_deleted(a);
+  a->is_deleted = deleted != 0;
+  return NULL;
+}
+
+/* Whether the value is there to be looked at; 0 leaves it to Python to say what is wrong. Needs the GIL. */
+static int is_live(PyObject* array) {
+  int deleted = is_deleted(array);
+  if (deleted < 0) PyErr_Clear();
+  return !deleted;
+}
+
+static void* api_pointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* a) {
+  Buffer* buffer = a->buffer;
+  if (!ts_may_enter() || !ts_no_dry_values) return slow_pointer(a);
+  void* address = NULL;
+  TS_ENTER;
+  PyObject* array = buffer->array;
+  Py_INCREF(array);
+  PyObject* ready = is_live(array) ? PyObject_CallMethod(array, "block_until_ready", NULL) : NULL;
+  PyObject* pointer = ready ? PyObject_CallMethod(array, "unsafe_buffer_pointer", NULL) : NULL;
+  if (pointer) address = PyLong_AsVoidPtr(pointer);
+  int failed = !pointer || PyErr_Occurred();
+  PyErr_Clear();
+  Py_XDECREF(ready), Py_XDECREF(pointer);
+  Py_DECREF(array);
+  TS_LEAVE;
+  if (failed) return slow_pointer(a);
+  a->device_memory_ptr = address;
+  return NULL;
+}
+
+/* Keeps the memory where it is, and notes that the host reads the value. -1: Python has to. Needs the GIL. */
+static int pin(Buffer* buffer) {
+  if (!buffer->pins) {
+    PyObject* view = is_live(buffer->array) ? PyMemoryView_FromObject(buffer->array) : NULL;
+    PyObject* note = view ? PyObject_GetAttrString(buffer->device, "note_read") : NULL; /* as note_wait (buffer.c) */
+    PyObject* entry = note ? PyTuple_Pack(2, PyTuple_GetItem(note, 0), buffer->value) : NULL;
+    PyObject* noted = entry ? PyObject_CallFunctionObjArgs(PyTuple_GetItem(note, 1), entry, NULL) : NULL;
+    Py_XDECREF(note), Py_XDECREF(entry);
+    if (!noted) {
+      PyErr_Clear();
+      Py_XDECREF(view);
+      return -1;
+    }
+    Py_DECREF(noted);
+    PyObject* before = buffer->pinned;
+    buffer->pinned = view;
+    Py_XDECREF(before);
+  }
+  buffer->pins++;
+  return 0;
+}
+static void* api_pin(PJRT_Buffer_IncreaseExternalReferenceCount_Args* a) {
+  if (!ts_may_enter() || !ts_no_dry_values) return slow_pin(a);
+  TS_ENTER;
+  int failed = pin(a->buffer) < 0;
+  TS_LEAVE;
+  return failed ? slow_pin(a) : NULL;
+}
+static void* api_unpin(PJRT_Buffer_DecreaseExternalReferenceCount_Args* a) {
+  Buffer* buffer = a->buffer;
+  if (!ts_may_enter()) return NULL;
+  TS_ENTER;
+  if (!--buffer->pins) {
+    PyObject* pinned = buffer->pinned;
+    buffer->pinned = NULL;
+    Py_XDECREF(pinned);
+  }
+  TS_LEAVE;
+  return NULL;
+}
+
+static void* api_layout(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args* a) {
+  a->layout = ((Buffer*)a->buffer)->shape->layout;
+  return NULL;
+}
+static void delete_nothing(void* text) { (void)text; /* layouts stay */ }
+static void* api_layout_text(PJRT_Layouts_MemoryLayout_Serialize_Args* a) {
+  PyObject* form = ((Layout*)a->layout)->form; /* bytes never move: their address may be taken without the GIL */
+  a->serialized_bytes = PyBytes_AsString(form);
+  a->serialized_bytes_size = (size_t)PyBytes_Size(form);
+  a->serialized_layout = a->layout;
+  a->serialized_layout_deleter = (void*)delete_nothing;
+  return NULL;
+}
+
+void ts_fill_read_entries(PJRT_Api* api, PJRT_Layouts_Extension* layouts) {
+  slow_is_deleted = (void*)api->PJRT_Buffer_IsDeleted;
+  slow_pointer = (void*)api->PJRT_Buffer_OpaqueDeviceMemoryDataPointer;
+  slow_pin = (void*)api->PJRT_Buffer_IncreaseExternalReferenceCount;
+  api->PJRT_Buffer_IsDeleted = api_is_deleted;
+  api->PJRT_Buffer_OpaqueDeviceMemoryDataPointer = api_pointer;
+  api->PJRT_Buffer_IncreaseExternalReferenceCount = api_pin;
+  api->PJRT_Buffer_DecreaseExternalReferenceCount = api_unpin;
+  layouts->PJRT_Layouts_PJRT_Buffer_MemoryLayout = api_layout;
+  layouts->PJRT_Layouts_MemoryLayout_Serialize = api_layout_text;
+}
