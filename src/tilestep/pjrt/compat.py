@@ -17,7 +17,7 @@ from jax._src import callback as jax_callback
 from jax._src import compilation_cache, compiler, core, sharding_impls, xla_bridge
 from jax._src.array import ArrayImpl
 from jax._src.dlpack import DLDeviceType
-from jax._src.interpreters import mlir
+from jax._src.interpreters import mlir, pxla
 from jax._src.lib import _jax, xla_client
 from jax._src.lib.mlir import ir
 from jaxlib import _xla  # pyright: ignore[reportAttributeAccessIssue]  # a C extension without stubs
@@ -121,6 +121,19 @@ def cache_like_cpu(name: str) -> None:
 
     compilation_cache.is_cache_used = is_cache_used
     compilation_cache.put_executable_and_time = put_executable_and_time
+
+
+def analyse_like_cpu(name: str, host_client: Callable[[], HostClient]) -> None:
+    """Lets `lower().cost_analysis()` for platform `name` count as on CPU: JAX asks no plugin for the cost of what isn't compiled."""
+    original = pxla.MeshComputation.cost_analysis
+
+    @functools.wraps(original)
+    def cost_analysis(self: Any) -> dict[str, float]:
+        if self.compile_args["backend"].platform != name:
+            return original(self)
+        return _jax.hlo_module_cost_analysis(host_client(), self.hlo().as_hlo_module())
+
+    pxla.MeshComputation.cost_analysis = cost_analysis
 
 
 def share_like_cpu(name: str, on_host: Callable[[np.ndarray[Any, Any]], Any]) -> None:

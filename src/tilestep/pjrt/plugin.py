@@ -30,6 +30,7 @@ def initialize() -> None:
         importlib.import_module(f"tilestep.pjrt.{module}")
     from tilestep.pjrt import callbacks
     from tilestep.pjrt.buffer import on_host
+    from tilestep.pjrt.client import the_client
     from tilestep.pjrt.failure import describe
     from tilestep.pjrt.journal import FORGOTTEN
     from tilestep.pjrt.waiting import WAITERS
@@ -40,6 +41,7 @@ def initialize() -> None:
     compat.cache_like_cpu(PLATFORM)
     compat.compile_ahead_alone(PLATFORM)
     compat.share_like_cpu(PLATFORM, on_host)
+    compat.analyse_like_cpu(PLATFORM, lambda: the_client().host)
     compat.register_platform(PLATFORM, _native.capsule(), _PRIORITY)
 
     process = os.getpid()
