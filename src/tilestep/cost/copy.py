@@ -103,6 +103,14 @@ def reverse(work: Work, ipu: IpuSpec) -> StepCost:
     return _reordered(result, ipu, run_bytes=_element_bytes(result) if wide[-1] in reversed_ else 8)
 
 
+def relaid(size_bytes: int, ipu: IpuSpec) -> StepCost:
+    """An array that one program's plan laid out over the tiles, laid out as another's wants it: all bytes move, in runs of 8."""
+    part = share(size_bytes, ipu)
+    if part == 0:
+        return nothing("rearrange")
+    return step_cost(ipu, family="rearrange", compute_cycles=rearrange_cycles(part, 8, ipu), exchange_bytes=part)
+
+
 def _reordered(result: ArrayShape, ipu: IpuSpec, *, run_bytes: int | None) -> StepCost:
     """A copy in place (`run_bytes` None), or exchange and rearrangement in runs."""
     part = share(result.size_bytes, ipu)

@@ -22,6 +22,7 @@ class StepCost:
     exchange_bytes: int = 0  # received by the busiest tile
     temporary_tile_bytes: int = 0  # on the fullest tile beside operands and results, only while the step runs
     result_tile_elements: int = 0  # of the result, on the fullest tile; 0: spread evenly
+    layouts: tuple[str, ...] = ()  # how a plan lays out the operands that stay where they are; equal texts, equal tiles
     flops: int = 0  # of all tiles
     assumptions: tuple[str, ...] = ()  # sentences
     fallback: bool = False  # priced without an estimator of its own

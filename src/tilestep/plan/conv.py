@@ -23,6 +23,7 @@ from tilestep.options import PlanOptions
 from tilestep.plan.conv_methods import FAMILY, Convolution, methods, search
 from tilestep.plan.field import Axis
 from tilestep.plan.matmul import DEFAULTS, Matmul, best_plan
+from tilestep.plan.partition import Plan
 from tilestep.program.work import DTYPE_BITS, Work
 from tilestep.units import ceil_div
 
@@ -34,7 +35,9 @@ def plan_convolution(work: Work, ipu: IpuSpec, options: PlanOptions = DEFAULTS) 
 
     Raises: HloError if the labels or the window are not understood.
     """
-    return convolution_plan(convolution_of(work), ipu, options)
+    cost = convolution_plan(convolution_of(work), ipu, options)
+    # What a dimension of the kernel is for stands in the labels: the same parts of other dimensions are another layout.
+    return replace(cost, layouts=tuple(f"{text} of {work.attributes['dim_labels']}" if text else "" for text in cost.layouts))
 
 
 def convolution_of(work: Work) -> Convolution:
@@ -78,7 +81,7 @@ def convolution_plan(problem: Convolution, ipu: IpuSpec, options: PlanOptions = 
         for method in methods(problem, ipu, options):
             plan = search(method, ipu, options, flops=problem.flops, at_most=best.cycles if best else None)
             if plan is not None and (best is None or plan.cost.cycles < best.cycles):
-                best = plan.cost
+                best = replace(plan.cost, layouts=("", _layout(plan, "groups", "kernel", "in channels", "out channels")))
     expanded = _expanded(problem, ipu, options, at_most=best.cycles if best else None)
     if expanded is not None and (best is None or expanded.cycles < best.cycles):
         best = expanded
@@ -107,7 +110,10 @@ def _expanded(problem: Convolution, ipu: IpuSpec, options: PlanOptions, *, at_mo
             if cost is not None and (best is None or parts * cost.cycles < best):
                 best = parts * cost.cycles
                 found = replace(
-                    together(FAMILY, [cost] * parts), result_tile_elements=parts * cost.result_tile_elements, flops=problem.flops
+                    together(FAMILY, [cost] * parts),
+                    result_tile_elements=parts * cost.result_tile_elements,
+                    layouts=cost.layouts,
+                    flops=problem.flops,
                 )
         if problem.taps == 1 or each == 1 or (best is not None and 2 * parts * 2 * ipu.superstep_overhead_cycles > best):
             return found
@@ -141,7 +147,16 @@ def _expanded_part(
     plan = best_plan(matmul, ipu, options, at_most=None if at_most is None else max(0, at_most - windows.cycles))
     if plan is None:
         return None
-    product = plan.cost
+    product = replace(plan.cost, layouts=(_layout(plan, "groups", "rows", "inner"), _layout(plan, "groups", "inner", "columns")))
     if problem.taps == 1:
         return product
-    return replace(together(FAMILY, [windows, product]), temporary_tile_bytes=windows.temporary_tile_bytes + product.temporary_tile_bytes)
+    return replace(
+        together(FAMILY, [windows, product]),
+        temporary_tile_bytes=windows.temporary_tile_bytes + product.temporary_tile_bytes,
+        layouts=("", product.layouts[1]),
+    )
+
+
+def _layout(plan: Plan, *names: str) -> str:
+    parts = dict(plan.splits)
+    return f"{plan.method}: " + ", ".join(f"{name} in {parts[name]}" for name in names) + f" on {plan.tiles}"

@@ -44,7 +44,7 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
             walk.host.add(buffer)
         values.append((Leaf(buffer, ANYWHERE),))
     block = walk.block(module.entry, values)
-    arguments = _arguments(module, spaces)
+    arguments = _arguments(module, spaces, [walk.layouts.get(value[0].buffer, "") for value in values])
     results = _results(module)
     walk.deliver(block, [_place(result, values, walk.host) for result in results])
     owned = {value[0].buffer for value in values}
@@ -103,7 +103,7 @@ def _argument_name(op_name: str, number: str) -> str:
     return op_name or f"arg{number}"
 
 
-def _arguments(module: HloModule, spaces: AbstractSequence[int]) -> tuple[Argument, ...]:
+def _arguments(module: HloModule, spaces: AbstractSequence[int], layouts: AbstractSequence[str]) -> tuple[Argument, ...]:
     taken_over = {argument: result for result, argument in module.input_output_aliases.items()}
     return tuple(
         Argument(
@@ -113,6 +113,7 @@ def _arguments(module: HloModule, spaces: AbstractSequence[int]) -> tuple[Argume
             size_bytes=parameter.shape.size_bytes,
             result=taken_over.get(index),
             on_host=space == HOST_SPACE,
+            layout=layouts[index],
         )
         for index, (parameter, space) in enumerate(zip(module.entry.parameters, spaces, strict=True))
     )

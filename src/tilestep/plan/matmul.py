@@ -7,8 +7,8 @@ may take the place of the weights. Follows poplibs@7eac0f26 lib/poplin/ConvPlan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
@@ -29,6 +29,8 @@ from tilestep.units import ceil_div
 
 FAMILY = "matmul"
 COMPLEX_PRODUCTS = 4
+NAMES = ("groups", "rows", "inner", "columns")
+_SWAPPED = ("groups", "columns", "inner", "rows")
 DEFAULTS = PlanOptions()
 
 
@@ -73,7 +75,23 @@ def plan_dot(work: Work, ipu: IpuSpec, options: PlanOptions = DEFAULTS) -> StepC
     problem = matmul_of(work)
     if problem.flops == 0:
         return nothing(FAMILY)
-    return matmul_plan(problem, ipu, options).cost
+    plan = matmul_plan(problem, ipu, options)
+    parts = dict(plan.splits)
+    layouts: list[str] = []
+    for side, others in (("lhs", "rows"), ("rhs", "columns")):
+        inner, batch = (ints(work.attributes, f"{side}_{kind}_dims") for kind in ("contracting", "batch"))
+        rest = tuple(number for number in range(len(work.operands[len(layouts)].dims)) if number not in (*inner, *batch))
+        layouts.append(layout({batch: parts["groups"], inner: parts["inner"], rest: parts[others]}, plan.tiles))
+    return replace(plan.cost, layouts=tuple(layouts))
+
+
+def layout(parts: Mapping[tuple[int, ...], int], tiles: int) -> str:
+    """How an operand lies that a plan for so many tiles found in place: into how many parts its dimensions are cut.
+
+    Tiles that share a block hold equal parts of it, so plans for other numbers of tiles lay the same blocks out otherwise.
+    """
+    cut = ", ".join(f"{'x'.join(map(str, dimensions))} in {split}" for dimensions, split in sorted(parts.items()) if dimensions)
+    return f"{cut} on {tiles}"
 
 
 def matmul_of(work: Work) -> Matmul:
@@ -118,7 +136,7 @@ class Method:
 
 @lru_cache(maxsize=8192)
 def matmul_plan(problem: Matmul, ipu: IpuSpec, options: PlanOptions = DEFAULTS) -> Plan:
-    """The cheapest plan of all splits, both orders of the operands, all methods."""
+    """The cheapest plan of all splits, both orders of the operands, all methods; its splits are by the problem's own dimensions."""
     plan = best_plan(problem, ipu, options)
     assert plan is not None  # the first search has no bound
     return plan
@@ -130,11 +148,11 @@ def best_plan(problem: Matmul, ipu: IpuSpec, options: PlanOptions = DEFAULTS, *,
         raise ValueError(f"{problem} has no products to plan")
     best: Plan | None = None
     for method in methods(problem, ipu, options):
-        for order in (problem,) if problem.swapped == problem else (problem, problem.swapped):
+        for order, names in ((problem, NAMES),) if problem.swapped == problem else ((problem, NAMES), (problem.swapped, _SWAPPED)):
             bound = at_most if best is None else best.cost.cycles
             if bound is not None and method.at_least_on(ipu.num_tiles, order) > bound:
                 continue
-            found = search(order, method, ipu, options, at_most=bound)
+            found = search(order, method, ipu, options, at_most=bound, names=names)
             best = found if best is None else best if found is None else min(best, found, key=lambda plan: (plan.cost.cycles, plan.tiles))
     return best
 
@@ -204,7 +222,9 @@ def computes_in(left: str, right: str) -> str:
     return max((left, right), key=lambda dtype: (ARITHMETIC[dtype].emulation, ARITHMETIC[dtype].unit == "float", DTYPE_BITS[dtype]))
 
 
-def search(problem: Matmul, method: Method, ipu: IpuSpec, options: PlanOptions, *, at_most: int | None) -> Plan | None:
+def search(
+    problem: Matmul, method: Method, ipu: IpuSpec, options: PlanOptions, *, at_most: int | None, names: tuple[str, ...] = NAMES
+) -> Plan | None:
     """The cheapest split of one order of the operands, or None if all take more than `at_most` cycles."""
     sizes = (problem.groups, problem.rows, ceil_div(problem.inner, method.in_grain), ceil_div(problem.columns, method.out_grain))
     # More parts of the columns only add to what is sent of a resident left operand, more rows to that of a right one.
@@ -238,7 +258,7 @@ def search(problem: Matmul, method: Method, ipu: IpuSpec, options: PlanOptions, 
         ),
         family=FAMILY,
         method=method.name,
-        names=("groups", "rows", "inner", "columns"),
+        names=names,
         flops=problem.flops,
         ipu=ipu,
         options=options,

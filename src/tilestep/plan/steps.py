@@ -97,6 +97,7 @@ class Argument:
     size_bytes: int
     result: int | None  # the result whose memory it becomes (its donation took effect), or None
     on_host: bool = False  # lies in the host's memory (pinned_host, unpinned_host), never streamed as a whole
+    layout: str = ""  # how the plan of its first product lays it out over the tiles; '' if any layout will do
 
 
 @dataclass(frozen=True, kw_only=True)

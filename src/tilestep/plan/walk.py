@@ -7,9 +7,10 @@ of. What the walk learns on its way (buffers, assumptions, fallbacks) stays in t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilestep import cost
+from tilestep.cost import StepCost
 from tilestep.cost.rates import WITH_SCALAR
 from tilestep.errors import HloError
 from tilestep.machine.spec import IpuSpec
@@ -26,7 +27,7 @@ from tilestep.plan.stencil import halo, starts
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node
 from tilestep.program.cleanup import users_of
 from tilestep.program.hlo import Computation, HloModule, Instruction
-from tilestep.program.work import DTYPE_BITS, ArrayShape
+from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
 
 _UPDATES = frozenset({"dynamic-update-slice", "scatter"})  # write into their first operands
 _PARTIAL_READS = frozenset({"dynamic-slice", "slice", "gather"})
@@ -70,6 +71,7 @@ class Walk:
         self.num_ipus = num_ipus
         self.buffers = Buffers(ipu.num_tiles)
         self.host: set[int] = set()  # buffers in the host's memory
+        self.layouts: dict[int, str] = {}  # of buffers that stay where they are, as the first product that reads them wants it
         self.constants: list[int] = []
         self.assumptions: set[str] = set()
         self.fallbacks: set[str] = set()
@@ -170,6 +172,8 @@ class Walk:
         resident = [[leaf.home == ANYWHERE for leaf in value] for value in operands]
         work = work_of(instruction, shapes, resident, self.module.computations)
         step = price(work, self.ipu, self.options)
+        if step.layouts:
+            work, step = self._agreed(work, step, [leaf for value in operands for leaf in value])
         if step.fallback:
             self.fallbacks.add(work.opcode)
         self.assumptions.update(step.assumptions)
@@ -182,6 +186,17 @@ class Walk:
             value = self._new(instruction, lambda index: home_of(instruction, operands, index), step.result_tile_elements)
         self._emit(node, operands, value, scope, temporary_tile_bytes=step.temporary_tile_bytes)
         return value
+
+    def _agreed(self, work: Work, step: StepCost, leaves: Sequence[Leaf]) -> tuple[Work, StepCost]:
+        """A value that stays lies as its first product's plan wants it; a later one whose plan wants it otherwise gets it sent."""
+        stays = tuple(
+            resident and (not layout or self.layouts.setdefault(leaf.buffer, layout) == layout)
+            for resident, leaf, layout in zip(work.resident, leaves, step.layouts, strict=False)
+        )
+        if stays == work.resident[: len(stays)]:
+            return work, step
+        work = replace(work, resident=(*stays, *work.resident[len(stays) :]))
+        return work, price(work, self.ipu, self.options)
 
     def _pass(self, unit: Unit, scope: _Scope) -> None:
         """A fused elementwise pass: reads each input once, writes only what others use."""

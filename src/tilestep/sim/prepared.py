@@ -28,6 +28,8 @@ class Prepared:
         "donated",
         "inputs",
         "is_special",
+        "kept_layouts",
+        "layouts",
         "ledger",
         "loads",
         "name",
@@ -58,6 +60,8 @@ class Prepared:
         self.vacated = tuple(
             position for position, argument in enumerate(program.arguments) if argument.result is not None and argument.on_host
         )
+        self.layouts = tuple(argument.layout for argument in program.arguments)
+        self.kept_layouts = tuple("" if result.argument is None else self.layouts[result.argument] for result in program.results)
         in_memory = has_streaming_memory(machine)
         # (bytes, whether it takes over an argument's SRAM and so stays there, whether it lies in streaming memory)
         self.outputs = tuple(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
+from tilestep.cost import relaid
 from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
 from tilestep.plan.steps import Counts, Program
-from tilestep.sim.body import NO_CALLS, body_cost, has_streaming_memory
+from tilestep.sim.body import NO_CALLS, BodyCycles, body_cost, has_streaming_memory
 from tilestep.sim.execute import Execution, Part, Run
 from tilestep.sim.ledger import ProgramLedger, ProgramTotals
 from tilestep.sim.lockstep import Lockstep
@@ -292,8 +293,11 @@ class System:
             state.epoch = self._epochs
         epoch = state.epoch
         for index, value in enumerate(values):
-            if value.epoch == epoch:
-                continue  # lies in the SRAM of the loaded program
+            if value.epoch == epoch:  # lies in the SRAM of the loaded program
+                wanted = prepared.layouts[index]
+                if value.layout and wanted and value.layout != wanted:  # as another member of its group laid it out
+                    part.body = part.body.plus(self._relaying(value.size_bytes, prepared.num_io_tiles))
+                continue
             if value.pending:
                 if not prepared.inputs[index][1] and self._lockstep.keep(value, part, ledger):
                     continue
@@ -330,6 +334,12 @@ class System:
             return group.use.code_bytes * num_tiles, True
         return (program.memory.code_bytes * num_tiles if is_new else 0), False
 
+    def _relaying(self, size_bytes: int, num_io_tiles: int) -> BodyCycles:
+        """Laying out a value that stays in SRAM as another program of the group wants it, before its first superstep."""
+        ipu = self.machine.ipu
+        step = relaid(size_bytes, replace(ipu, num_tiles=ipu.num_tiles - num_io_tiles))
+        return BodyCycles(compute=step.compute_cycles, exchange=step.exchange_cycles, sync=step.sync_cycles)
+
     def _bring_out(self, part: Part, prepared: Prepared, values: Seq[Value], new: Seq[int]) -> None:
         """The results of a run on one IPU, and what becomes of the arguments that it took over."""
         state, known = part.state, self._values
@@ -338,9 +348,10 @@ class System:
             values[index].epoch = 0  # its memory is the result's now
         for index in prepared.vacated:
             values[index].memory_ready = NOWHERE
-        for name, (size_bytes, stays, in_memory) in zip(new, prepared.outputs, strict=True):
+        for index, (name, (size_bytes, stays, in_memory)) in enumerate(zip(new, prepared.outputs, strict=True)):
             if stays:
                 part.staying.append(value := Value(state.index, size_bytes, 0, state.epoch, NOWHERE, prepared.ledger))
+                value.layout = prepared.kept_layouts[index]
             else:  # at which cycle, is known when the run is over
                 part.leaving.append(value := Value(state.index, size_bytes, 0, 0, NOWHERE if in_memory else 0, prepared.ledger))
                 value.memory_ready = 0 if in_memory else NOWHERE
