@@ -103,6 +103,8 @@ def _expanded(problem: Convolution, ipu: IpuSpec, options: PlanOptions, *, at_mo
     while True:
         each = ceil_div(positions, parts)
         windows = _windows(problem, each, ipu)
+        if best is not None and parts * windows.cycles >= best:
+            return found  # and more parts only take more supersteps
         if windows.exchange_bytes * 2 <= bound or each == 1:
             taken = min(windows.exchange_bytes / ipu.tile.sram_bytes, options.available_memory_proportion / 2)
             room = replace(options, available_memory_proportion=options.available_memory_proportion - taken)
