@@ -29,7 +29,7 @@ def two_programs() -> tuple[Step, Step]:
 # Groups of one name are one group in the whole process, so each test has a name of its own.
 
 
-def train(programs: tuple[Step, Step], device: jax.Device, name: str | None, *, steps: int = 5) -> tuple[Any, Any]:
+def train(programs: tuple[Step, ...], device: jax.Device, name: str | None, *, steps: int = 5) -> tuple[Any, Any]:
     """(profile, state) of some steps of two programs each."""
     state = jax.device_put(np.zeros((100, 100), np.float32), device)
     with tilestep.profile() as profile:
@@ -116,3 +116,9 @@ def test_where_no_emulator_listens_nothing_happens(cpu: jax.Device, two_programs
     profile, values = train(two_programs, cpu, "step")
     assert (profile.programs, profile.groups, profile.emulated_s) == ((), (), 0)
     assert values[0, 0] == 10 * (2**5 - 1) * 2
+
+
+def test_a_profile_in_which_a_program_joins_a_loaded_group_says_so(ipu: jax.Device, two_programs: tuple[Step, Step]) -> None:
+    train(two_programs[:1], ipu, "joined")
+    profile, _ = train(two_programs[1:], ipu, "joined", steps=1)
+    assert "joined a group that was loaded" in profile.summary()

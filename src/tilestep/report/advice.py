@@ -76,6 +76,13 @@ def _loads(profile: Profile) -> Iterator[Finding]:
     if spent <= LOADS_DOMINATE * profile.emulated_cycles:
         return
     loaded = sorted((p for p in profile.programs if p.loads), key=lambda p: (-p.loads, -p.cycles.load))
+    if not loaded:
+        joined = sorted((p for p in profile.programs if p.cycles.load), key=lambda p: -p.cycles.load)
+        names = names_text([profile.label(program.key) for program in joined], most=3)
+        text = f"loading code took {share_text(spent, profile.emulated_cycles)} of emulated time: {names} joined a group that was "
+        text += "loaded. A program is loaded once and pays for it by running often."
+        yield Finding(kind="loads", text=text)
+        return
     loads = sum(program.loads for program in loaded)
     took = f"{count_text(loads, 'program load')} took {share_text(spent, profile.emulated_cycles)} of emulated time"
     most = names_text([f"{profile.label(program.key)} ({program.loads:,})" for program in loaded], most=3)
