@@ -12,6 +12,17 @@ from tilestep.machine.spec import IpuSpec
 
 
 @dataclass(frozen=True, kw_only=True)
+class Footprint:
+    """What the code of a planned step is written from; serial passes and repeated parts are one loop and count once."""
+
+    received_bytes: tuple[int, int]  # of the left and of the right operand, by the busiest tile
+    fan_in: int  # partial sums that a tile receives, over all stages
+    sums_bytes: int  # of them
+    stages: int  # in which they are added up
+    list_bytes: int = 0  # pointers and lists of work that the vertices of one tile go by
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepCost:
     """Cycles, bytes and operations of one step; compute, exchange and sync are added, never overlapped."""
 
@@ -23,6 +34,7 @@ class StepCost:
     temporary_tile_bytes: int = 0  # on the fullest tile beside operands and results, only while the step runs
     result_tile_elements: int = 0  # of the result, on the fullest tile; 0: spread evenly
     layouts: tuple[str, ...] = ()  # how a plan lays out the operands that stay where they are; equal texts, equal tiles
+    footprint: Footprint | None = None  # of a planned step
     flops: int = 0  # of all tiles
     assumptions: tuple[str, ...] = ()  # sentences
     fallback: bool = False  # priced without an estimator of its own

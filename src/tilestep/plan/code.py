@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from tilestep.cost import PLANNED, StepCost
+from tilestep.cost import StepCost
 from tilestep.cost.dtypes import VECTOR_BYTES
+from tilestep.cost.step import Footprint
 from tilestep.machine.spec import IpuSpec
 from tilestep.plan.conv import convolution_of
 from tilestep.plan.spread import spread_evenly
@@ -47,13 +48,10 @@ COPY_CODELETS_BYTES = OTHER_CODELET_BYTES
 # summary report"): control code 851,272 B, host exchange code 351,328 B and packet headers 10,512 B.
 PROGRAM_CONTROL_BYTES = 700
 HOST_EXCHANGE_BYTES = 298
-# A dense layer has 100 KiB of control code of its own and 178 KiB of vertex state, 48 KiB of which any program has, on
-# 1,472 tiles (graphcore/tensorflow-addons auto_pipeline tests, profiler_test.py): here two steps, a product and a pass.
+# A dense layer has 100 KiB of control code of its own and 178 KiB of vertex state, 48 KiB of which any program has, lists not
+# included, on 1,472 tiles (graphcore/tensorflow-addons auto_pipeline tests, profiler_test.py): here two steps, a product and a pass.
 STEP_CONTROL_BYTES = 36
 STEP_STATE_BYTES = 45
-# A convolution's workers go over lists: of each kernel element, for each row of results, three half words (poplibs
-# ConvVertices.cpp, AMPWorkListEntry).
-WORK_LIST_BYTES = 6
 CALL_BYTES = 8  # two instructions: of a repeated step, and of an arm or a body
 STREAM_BYTES = 16  # of an argument or result that is streamed: a packet's header and two instructions. Assumed
 
@@ -83,9 +81,10 @@ def code_of(work: Work, step: StepCost, ipu: IpuSpec) -> StepCode:
     shapes = work.operands or work.results
     dtype = shapes[0].dtype if shapes else ""
     variant = "+".join(work.body_opcodes)
-    if work.opcode in PLANNED:
-        held = max(spread_evenly(shape.size_bytes, ipu.num_tiles).tile_bytes for shape in shapes)
-        exchange = _entered(step, RECEIVED_BYTES * _blocks_messages(work, step.exchange_bytes, held) + _sends_bytes(held))
+    state = STEP_STATE_BYTES
+    if step.footprint is not None:
+        exchange = _entered(step, _product_bytes(work, step.footprint, ipu))
+        state = STEP_STATE_BYTES + step.footprint.list_bytes
     elif step.family in REARRANGES:
         pieces = ceil_div(step.exchange_bytes, max(1, GROUP_ELEMENTS * DTYPE_BITS[dtype] // 8 if dtype else 0))
         exchange = _entered(step, (RECEIVED_BYTES + SENT_BYTES) * pieces)
@@ -95,7 +94,7 @@ def code_of(work: Work, step: StepCost, ipu: IpuSpec) -> StepCode:
         codelet=f"{step.family} {work.opcode} {dtype} {variant}",
         codelet_bytes=CODELET_BYTES.get(step.family, OTHER_CODELET_BYTES),
         exchange_bytes=exchange,
-        state_bytes=STEP_STATE_BYTES + (_work_list_bytes(work, step, ipu) if work.opcode == "convolution" else 0),
+        state_bytes=state,
     )
 
 
@@ -108,28 +107,27 @@ def code_of_pass(operations: Sequence[tuple[str, str]], step: StepCost) -> StepC
     )
 
 
-def _blocks_messages(work: Work, received_bytes: int, held_bytes: int) -> int:
-    """Messages in which a tile receives its blocks of the operands of a product: one from each tile that holds a part and, where a
-    window moves over rows, one for each row of a group of channels."""
-    piece_bytes = held_bytes
-    if work.opcode == "convolution":
-        problem = convolution_of(work)
-        if problem.taps > 1:
-            piece_bytes = min(held_bytes, problem.field[-1].inputs * VECTORS_PER_GROUP * VECTOR_BYTES)
-    return ceil_div(received_bytes, max(1, piece_bytes))
+def _product_bytes(work: Work, footprint: Footprint, ipu: IpuSpec) -> int:
+    """Instructions that bring a product's operands and add up its partial sums.
 
-
-def _work_list_bytes(work: Work, step: StepCost, ipu: IpuSpec) -> int:
-    """Lists of a convolution that goes kernel element by kernel element over the rows of a tile's results. Windows that do not overlap
-    are rows of a product and need none."""
-    problem = convolution_of(work)
-    if all(axis.window.stride >= axis.window.size for axis in problem.field):
-        return 0
-    row, workers = max(1, problem.field[-1].outputs), ipu.tile.worker_contexts
-    entries = problem.taps * max(workers, ceil_div(step.result_tile_elements, GROUP_ELEMENTS * row))
-    # Where the kernel is large and cut over the tiles, as for the gradient of weights: rows of all products of two groups of channels.
-    on_tile = ceil_div(step.flops, 2 * ipu.num_tiles * GROUP_ELEMENTS * GROUP_ELEMENTS * row)
-    return WORK_LIST_BYTES * min(entries, max(workers, on_tile))
+    A tile receives its block of an operand in one message from each tile that holds a part and, where a window moves over rows, one for
+    each row of a group of channels. It sends what it holds once to all who want it.
+    """
+    found = 0
+    for number, (shape, received) in enumerate(zip(work.operands, footprint.received_bytes, strict=False)):
+        if not received:
+            continue
+        held = piece = spread_evenly(shape.size_bytes, ipu.num_tiles).tile_bytes
+        if number == 0 and work.opcode == "convolution":
+            problem = convolution_of(work)
+            if problem.taps > 1:
+                piece = min(held, problem.field[-1].inputs * VECTORS_PER_GROUP * VECTOR_BYTES)
+        found += RECEIVED_BYTES * ceil_div(received, max(1, piece)) + _sends_bytes(held)
+    if not footprint.stages:
+        return found
+    # Of partial sums a tile receives one message for each that it adds, and sends its own in one piece: each receiver takes its slice.
+    each = ceil_div(footprint.sums_bytes, footprint.stages)
+    return found + RECEIVED_BYTES * footprint.fan_in + footprint.stages * _sends_bytes(each)
 
 
 def _by_longest(step: StepCost) -> int:

@@ -23,7 +23,7 @@ from tilestep.options import PlanOptions
 from tilestep.plan.conv_methods import FAMILY, Convolution, methods, search
 from tilestep.plan.field import Axis
 from tilestep.plan.matmul import DEFAULTS, Matmul, best_plan
-from tilestep.plan.partition import Plan
+from tilestep.plan.partition import Plan, footprint_of
 from tilestep.program.work import DTYPE_BITS, Work
 from tilestep.units import ceil_div
 
@@ -115,6 +115,7 @@ def _expanded(problem: Convolution, ipu: IpuSpec, options: PlanOptions, *, at_mo
                     together(FAMILY, [cost] * parts),
                     result_tile_elements=parts * cost.result_tile_elements,
                     layouts=cost.layouts,
+                    footprint=cost.footprint,
                     flops=problem.flops,
                 )
         if problem.taps == 1 or each == 1 or (best is not None and 2 * parts * 2 * ipu.superstep_overhead_cycles > best):
@@ -152,8 +153,11 @@ def _expanded_part(
     product = replace(plan.cost, layouts=(_layout(plan, "groups", "rows", "inner"), _layout(plan, "groups", "inner", "columns")))
     if problem.taps == 1:
         return product
+    footprint = footprint_of(product)
+    left, right = footprint.received_bytes
     return replace(
         together(FAMILY, [windows, product]),
+        footprint=replace(footprint, received_bytes=(windows.exchange_bytes + left, right)),
         temporary_tile_bytes=windows.temporary_tile_bytes + product.temporary_tile_bytes,
         layouts=("", product.layouts[1]),
     )

@@ -9,7 +9,7 @@ Names and conditions follow poplibs@7eac0f26 lib/poplin/ConvVertexType.cpp and C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import prod
@@ -33,8 +33,9 @@ from tilestep.cost.splits import Ints, ceil_divide, cuts
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.field import POINT, Axis
+from tilestep.plan.lists import by_element_bytes
 from tilestep.plan.matmul import COMPLEX_PRODUCTS, computes_in, partial_bytes, sent_bytes, unit_of, vectors_of
-from tilestep.plan.partition import Blocks, Plan, Types, cheapest
+from tilestep.plan.partition import Blocks, Plan, Types, cheapest, footprint_of
 from tilestep.units import ceil_div
 
 FAMILY = "convolution"
@@ -303,7 +304,7 @@ def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at
         tiles=cut.tiles,
         splits=cut.splits,
     )
-    return cheapest(
+    plan = cheapest(
         blocks,
         compute_at_least=method.compute_at_least(work),
         compute=lambda chosen: method.compute(work.take(chosen)),
@@ -322,4 +323,24 @@ def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at
         ipu=ipu,
         options=options,
         at_most=at_most,
+    )
+    if plan is None:
+        return None
+    footprint = replace(footprint_of(plan.cost), list_bytes=_list_bytes(method, dict(plan.splits), ipu))
+    return replace(plan, cost=replace(plan.cost, footprint=footprint))
+
+
+def _list_bytes(method: Method, splits: Mapping[str, int], ipu: IpuSpec) -> int:
+    """Pointers and lists of work of the fullest tile's vertex."""
+    parts = tuple(np.array([ceil_div(size, splits[name])]) for size, name in zip(method.sizes, NAMES, strict=True))
+    work = method.work(parts)
+    by_blocks = method.in_grain > 1  # else the vector unit goes over all channels of a tile as one group
+    return by_element_bytes(
+        int(work.groups[0]),
+        int(work.in_blocks[0]) if by_blocks else 1,
+        int(work.out_blocks[0]) if by_blocks else 1,
+        elements=int(work.windows[0] if method.one_block else work.taps[0]),
+        rows=int(work.rows[0]),
+        row_length=int(work.row_length[0]),
+        workers=ipu.tile.worker_contexts,
     )

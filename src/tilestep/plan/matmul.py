@@ -23,7 +23,8 @@ from tilestep.cost.splits import Ints, ceil_divide, cuts
 from tilestep.cost.step import StepCost, nothing
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
-from tilestep.plan.partition import Blocks, Plan, Types, cheapest
+from tilestep.plan.lists import one_element_bytes
+from tilestep.plan.partition import Blocks, Plan, Types, cheapest, footprint_of
 from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
 from tilestep.units import ceil_div
 
@@ -244,7 +245,7 @@ def search(
         tiles=cut.tiles,
         splits=splits,
     )
-    return cheapest(
+    plan = cheapest(
         blocks,
         compute_at_least=method.compute_at_least(g, p, i, o),
         compute=lambda chosen: method.compute(g[chosen], p[chosen], i[chosen], o[chosen]),
@@ -264,6 +265,15 @@ def search(
         options=options,
         at_most=at_most,
     )
+    if plan is None:
+        return None
+    parts = [ceil_div(size, split) for size, (_, split) in zip(sizes, plan.splits, strict=True)]
+    channels = (parts[2], parts[3]) if method.in_grain > 1 else (1, 1)  # the vector unit goes over all channels of a tile as one group
+    lists = one_element_bytes(parts[0], *channels, ipu.tile.worker_contexts)
+    received = footprint_of(plan.cost).received_bytes
+    if names is _SWAPPED:
+        received = (received[1], received[0])
+    return replace(plan, cost=replace(plan.cost, footprint=replace(footprint_of(plan.cost), received_bytes=received, list_bytes=lists)))
 
 
 def sent_bytes(elements: Ints, dtype: str, resident: bool, sharers: Ints) -> Ints:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from tilestep.cost.elementwise import SUPERVISOR_CYCLES, WORKER_BUNDLES
 from tilestep.cost.exchange import TILES_PER_BUS
 from tilestep.cost.partials import reduce_partials
 from tilestep.cost.splits import Ints, ceil_divide
-from tilestep.cost.step import StepCost, step_cost
+from tilestep.cost.step import Footprint, StepCost, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.program.work import DTYPE_BITS
@@ -125,13 +126,26 @@ def cheapest(
         flops=flops,
         assumptions=dtype_assumptions(types.left, types.right, types.result),
     )
+    stages = int(costs.stages[best])
+    footprint = Footprint(
+        received_bytes=(int(block.left_bytes[best]), int(block.right_bytes[best])),
+        fan_in=stages * math.ceil(round(int(block.depth[best]) ** (1 / stages), 9)) if stages else 0,
+        sums_bytes=int(costs.sums_bytes[best]),
+        stages=stages,
+    )
     return Plan(
-        cost=cost,
+        cost=replace(cost, footprint=footprint),
         method=method,
         tiles=int(block.tiles[best]),
         splits=tuple((name, int(split[best])) for name, split in zip(names, block.splits, strict=True)),
         serial_passes=int(costs.passes[best]),
     )
+
+
+def footprint_of(cost: StepCost) -> Footprint:
+    """Of a step that has a plan."""
+    assert cost.footprint is not None  # every plan has one
+    return cost.footprint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +160,8 @@ class _Costs:
     temporary_bytes: Ints
     results: Ints  # elements on the fullest tile
     passes: Ints
+    sums_bytes: Ints  # of partial results, received
+    stages: Ints  # in which they are added up
     total: Ints
 
 
@@ -207,6 +223,8 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
         temporary_bytes=temporary,
         results=partial.results,
         passes=passes,
+        sums_bytes=partial.received_bytes,
+        stages=partial.stages,
         total=compute
         + ceil_divide((exchange - shared) * TILES_PER_BUS + shared, ipu.tile.exchange_bytes_per_cycle * TILES_PER_BUS)
         + steps,

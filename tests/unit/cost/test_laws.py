@@ -142,10 +142,11 @@ def test_more_tiles_never_take_more_cycles(case: Callable[[int], Work]) -> None:
 def test_costs_are_whole_and_complete_on_every_machine(case: Callable[[int], Work]) -> None:
     for ipu in (TOY, tiles(1), GC2, BOW):
         cost = price(case(24), ipu)
-        for field in fields(cost):
-            value = getattr(cost, field.name)
-            assert isinstance(value, int | str | tuple), field.name
-            assert not isinstance(value, int) or value >= 0, field.name
+        for part in (cost, *([cost.footprint] if cost.footprint else [])):
+            for field in fields(part):
+                value = getattr(part, field.name)
+                assert field.name == "footprint" or isinstance(value, int | str | tuple), field.name
+                assert not isinstance(value, int) or value >= 0, field.name
         assert cost.compute_cycles > 0
         assert cost.sync_cycles >= ipu.superstep_overhead_cycles
         rate = ipu.tile.exchange_bytes_per_cycle
