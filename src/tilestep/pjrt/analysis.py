@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilestep.errors import HloError
 from tilestep.pjrt import compat
-from tilestep.pjrt.mlir import module_name, set_module_name
+from tilestep.pjrt.mlir import module_name, retarget, set_module_name
 
+_PLACEMENT = "annotate_device_placement"
 _TAG = "tilestep_analysis_"
 _numbers = itertools.count()
 _seen: dict[str, bytes] = {}
@@ -31,6 +32,11 @@ def _hook(proto: bytes) -> None:
     raise _Enough
 
 
+def _move(marks: Mapping[str, str]) -> str:
+    """What XLA itself calls a placement further on. What JAX calls it is replicated by the partitioner, these are not."""
+    return "MoveToDevice" if marks.get("_xla_buffer_placement") == '"device"' else "MoveToHost"
+
+
 def partitioned_hlo(client: compat.HostClient, module: Any, devices: Sequence[Any], options: bytes, callbacks: Sequence[Any]) -> bytes:
     """Serialised HLO of a program as one device runs it: partitioned, simplified, not yet made CPU code.
 
@@ -46,12 +52,14 @@ def partitioned_hlo(client: compat.HostClient, module: Any, devices: Sequence[An
     parsed = compat.parse_options(options)
     parsed.executable_build_options.debug_options.xla_disable_hlo_passes = compat.ANALYSIS_PASSES_OFF
     set_module_name(module, name)
+    restore = retarget(module, _PLACEMENT, _move)
     try:
         compat.compile_module(client, module, devices, parsed, callbacks)
     except Exception:
         if name not in _seen:
             raise
     finally:
+        restore()
         set_module_name(module, own_name)
     if name not in _seen:
         raise HloError(f"XLA compiled {own_name} without showing its HLO")

@@ -14,7 +14,7 @@ import jax
 import jax.interpreters.mlir
 import numpy as np
 from jax._src import callback as jax_callback
-from jax._src import compilation_cache, compiler, core, sharding_impls, xla_bridge
+from jax._src import compilation_cache, compiler, core, dispatch, sharding_impls, xla_bridge
 from jax._src.array import ArrayImpl
 from jax._src.dlpack import DLDeviceType
 from jax._src.interpreters import mlir, pxla
@@ -30,10 +30,11 @@ HostDevice = Any
 CompileOptions = Any
 Module = Any
 
-# What XLA:CPU has no code for it expands into other operations; an IPU has libraries for them.
+# What XLA:CPU has no code for it expands into other operations; an IPU has libraries for them. An IPU has another memory as well.
 ANALYSIS_PASSES_OFF = (
     "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter,"
-    "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer"
+    "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer,"
+    "strip-memory-placement-annotations"
 )
 
 
@@ -71,8 +72,13 @@ class _LikeCpu(dict[Any, Any]):
 
 
 def lower_like_cpu(name: str) -> None:
-    """Lets platform `name` lower every primitive as CPU does, and donate."""
-    mlir._platform_specific_lowerings[name] = _LikeCpu(mlir._platform_specific_lowerings.get(name, {}))
+    """Lets platform `name` lower every primitive as CPU does, and donate; but what is put into a memory says so, as on TPU.
+
+    XLA:CPU takes that out again by itself. JAX's rule for CPU leaves it out, and nobody could tell where the author wants a value.
+    """
+    own = dict(mlir._platform_specific_lowerings.get(name, {}))
+    own[dispatch.device_put_p] = mlir._platform_specific_lowerings["tpu"][dispatch.device_put_p]
+    mlir._platform_specific_lowerings[name] = _LikeCpu(own)
     if name not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append(name)
 

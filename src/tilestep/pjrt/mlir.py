@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jax._src.lib.mlir import ir
 
+_FRONTEND = "mhlo.frontend_attributes"
 _CONFIGS = ("mhlo.backend_config", "backend_config")
 
 
@@ -25,6 +26,35 @@ def custom_call_target(operation: Any) -> str | None:
     if operation.name != "stablehlo.custom_call":
         return None
     return ir.StringAttr(operation.attributes["call_target_name"]).value
+
+
+def retarget(module: Any, target: str, new_target: Callable[[Mapping[str, str]], str]) -> Callable[[], None]:
+    """Has custom calls of `target` call something else, as pure functions without frontend attributes.
+
+    Args: new_target: the new target, given the frontend attributes as they are printed.
+    Returns: what puts everything back.
+    """
+    changed: list[tuple[Any, dict[str, Any]]] = []
+
+    def visit(operation: Any) -> None:
+        if custom_call_target(operation) != target:
+            return
+        before = entries(operation.attributes)
+        changed.append((operation, before))
+        marks = entries(ir.DictAttr(before.get(_FRONTEND, ir.DictAttr.get({}))))
+        found = new_target({name: str(mark) for name, mark in marks.items()})
+        operation.attributes["call_target_name"] = ir.StringAttr.get(found)
+        operation.attributes["has_side_effect"] = ir.BoolAttr.get(False)
+        if _FRONTEND in before:
+            del operation.attributes[_FRONTEND]
+
+    def restore() -> None:
+        for operation, before in changed:
+            for name, attribute in before.items():
+                operation.attributes[name] = attribute
+
+    walk(module, visit)
+    return restore
 
 
 def attribute_int(operation: Any, name: str) -> int:

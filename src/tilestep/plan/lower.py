@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as AbstractSequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from tilestep.errors import HloError, SettingsError
@@ -13,7 +12,7 @@ from tilestep.plan.code import code_bytes, fixed_bytes
 from tilestep.plan.liveness import tile_memory
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value
 from tilestep.plan.steps import Argument, Branch, Loop, Node, Program, Result, Sequence, Superstep
-from tilestep.plan.walk import Walk
+from tilestep.plan.walk import Block, Walk
 from tilestep.program.cleanup import clean
 from tilestep.program.hlo import HloModule
 
@@ -46,7 +45,7 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
     block = walk.block(module.entry, values)
     arguments = _arguments(module, spaces, [walk.layouts.get(value[0].buffer, "") for value in values])
     results = _results(module)
-    walk.deliver(block, [_place(result, values, walk.host) for result in results])
+    walk.deliver(block, _places(results, block, values, walk))
     owned = {value[0].buffer for value in values}
     for result in results:
         buffer = block.root[result.index].buffer
@@ -77,6 +76,7 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
         fallback_ops=tuple(sorted(walk.fallbacks)),
         assumptions=tuple(sorted(walk.assumptions)),
         flops=_flops(body),
+        parked_bytes=_parked_bytes(walk, [value[0].buffer for value in values], [leaf.buffer for leaf in block.root]),
     )
 
 
@@ -91,12 +91,31 @@ def compute_tiles(ipu: IpuSpec, options: PlanOptions) -> IpuSpec:
     return replace(ipu, num_tiles=left)
 
 
-def _place(result: Result, arguments: AbstractSequence[Value], in_memory: AbstractSet[int]) -> int | None:
-    """The buffer in pinned_host that a result takes over. A new one is made in the tiles, and goes there when the run is over."""
-    if result.argument is None:
-        return None
-    (leaf,) = arguments[result.argument]
-    return leaf.buffer if leaf.buffer in in_memory else None
+def _places(results: AbstractSequence[Result], block: Block, arguments: AbstractSequence[Value], walk: Walk) -> list[int | None]:
+    """The buffer in pinned_host of each result: that of the argument whose place it takes, its own, or a new one; None: in the tiles."""
+    taken = {value[0].buffer for value in arguments}
+    places: list[int | None] = []
+    for result, leaf in zip(results, block.root, strict=True):
+        if result.argument is not None:
+            (place,) = arguments[result.argument]
+            places.append(place.buffer if place.buffer in walk.host else None)
+            continue
+        if not result.on_host:
+            places.append(None)
+            continue
+        buffer = leaf.buffer
+        if buffer not in walk.host or buffer in taken:
+            buffer = walk.buffers.new(f"result {result.index}", result.size_bytes)
+            walk.host.add(buffer)
+        taken.add(buffer)
+        places.append(buffer)
+    return places
+
+
+def _parked_bytes(walk: Walk, arguments: AbstractSequence[int], results: AbstractSequence[int]) -> int:
+    """Of values that are in pinned_host during a run only. Poplar's remote buffers never share memory, so they add up."""
+    alone = walk.host - walk.merged - {*arguments, *results}
+    return sum(walk.buffers.sizes[buffer] for buffer in alone)
 
 
 def _argument_name(op_name: str, number: str) -> str:

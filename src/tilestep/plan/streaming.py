@@ -1,4 +1,4 @@
-"""How many bytes of a program's arguments and results lie in the streaming memory of an IPU-Machine, and whether they fit there."""
+"""How many bytes of a program's values lie in the streaming memory of an IPU-Machine, and whether they fit there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilestep.plan.steps import Program
 
 
 def streaming_memory_bytes(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> int:
-    """Bytes of all arguments and results in pinned_host, of all of `ipus` in that IPU-Machine that has most of them."""
+    """Bytes of all arguments, results and parked values in pinned_host, of all of `ipus` in that IPU-Machine that has most of them."""
     return sum(size for _, size in _parts(program)) * _most(machine, ipus)[1]
 
 
@@ -36,7 +36,8 @@ def _parts(program: Program) -> list[tuple[str, int]]:
     """(name, bytes on one IPU) of what lies in pinned_host; a result that takes over an argument's place is the argument."""
     arguments = [(argument.name, argument.size_bytes) for argument in program.arguments if argument.on_host]
     results = [(f"result {r.index}", r.size_bytes) for r in program.results if r.on_host and r.argument is None]
-    return arguments + results
+    parked = [("values parked during a run", program.parked_bytes)] if program.parked_bytes else []
+    return arguments + results + parked
 
 
 def _most(machine: MachineSpec, ipus: Sequence[int]) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from tilestep.plan.counters import without_counters
 from tilestep.plan.fuse import VIEWS, Unit, Units, fuse
 from tilestep.plan.liveness import Buffers, Moment
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value, home_of, place_pass, settled
+from tilestep.plan.parking import Parking, parking
 from tilestep.plan.price import pass_dtype, price, priced_as, superstep, work_of
 from tilestep.plan.stencil import halo, starts
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node
@@ -53,6 +54,7 @@ class _Scope:
     computation: Computation
     units: Units
     users: Mapping[str, list[Instruction]]
+    parking: Parking
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     nodes: list[Node] = field(default_factory=list[Node])
     moments: list[Moment] = field(default_factory=list[Moment])
@@ -71,6 +73,9 @@ class Walk:
         self.num_ipus = num_ipus
         self.buffers = Buffers(ipu.num_tiles)
         self.host: set[int] = set()  # buffers in the host's memory
+        self.parked: set[int] = set()  # those of them that the program has just made: they are free to become a part of another
+        self.merged: set[int] = set()  # those that did
+        self.awaited: dict[int, tuple[Instruction, Leaf]] = {}  # buffers that come from pinned_host when something first reads them
         self.layouts: dict[int, str] = {}  # of buffers that stay where they are, as the first product that reads them wants it
         self.constants: list[int] = []
         self.assumptions: set[str] = set()
@@ -82,15 +87,25 @@ class Walk:
             computation=computation,
             units=fuse(computation, elementwise=cost.ELEMENTWISE),
             users=users_of(computation.instructions),
+            parking=parking(computation, self.module.computations),
         )
         for unit in scope.units.order:
             first = unit.members[0]
-            if unit.fused:
+            if first.name in scope.values:
+                continue
+            if all(member.name in scope.parking.unstored for member in unit.members):
+                for member in unit.members:
+                    same = scope.values[member.operands[0]] if member.operands[0] in scope.parking.unstored else None
+                    scope.values[member.name] = same or (Leaf(self._on_host(member, member.leaves[0].size_bytes), ANYWHERE),)
+            elif unit.fused:
                 self._pass(unit, scope)
             elif first.opcode == "parameter":
                 scope.values[first.name] = parameters[int(first.literal)]
             else:
                 scope.values[first.name] = self._single(first, scope)
+            for user in (user for member in unit.members for user in scope.users[member.name]):
+                if user.destination == "host" and user.name not in scope.values:  # as soon as it can, so that the tiles have room
+                    scope.values[user.name] = self._single(user, scope)
         return Block(computation=computation, nodes=scope.nodes, moments=scope.moments, root=scope.values[computation.root.name])
 
     def deliver(self, block: Block, places: Sequence[int | None]) -> None:
@@ -103,7 +118,10 @@ class Walk:
         if root.opcode == "tuple" and len(root.operands) == len(block.root):
             makers = [block.computation.by_name[operand] for operand in root.operands]
         delivered: list[Leaf] = []
+        self._bring(block.root, block)
         for index, (leaf, place) in enumerate(zip(block.root, places, strict=True)):
+            if place is not None and leaf.buffer != place and self._merge(leaf):
+                leaf = Leaf(place, ANYWHERE)
             maker, size_bytes = makers[index % len(makers)], self.buffers.sizes[leaf.buffer]
             if leaf.buffer in self.host and leaf.buffer != place:
                 arrived = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
@@ -138,6 +156,8 @@ class Walk:
             return self._branch(instruction, operands, scope)
         if _calls_host(instruction):
             return self._host_call(instruction, operands, scope)
+        if instruction.destination:
+            return self._moved(instruction, operands[0], scope)
         if kind_of(instruction) is not None:
             return self._collective(instruction, operands, scope)
         if priced_as(instruction) in cost.FREE or opcode in _FINISHED:  # another name for its operand, or known beforehand
@@ -146,6 +166,46 @@ class Walk:
         if opcode != "custom-call" and not any(leaf.size for leaf in instruction.leaves):  # nothing to compute
             return self._new(instruction, lambda _: instruction.name)
         return self._priced(instruction, operands, scope)
+
+    def _moved(self, instruction: Instruction, value: Value, scope: _Scope) -> Value:
+        """A value written to pinned_host at once, or read from there when it is needed; where it is there already, the same."""
+        (leaf,) = value
+        size_bytes = self.buffers.sizes[leaf.buffer]
+        if instruction.destination == "host":
+            if leaf.buffer in self.awaited:
+                return (self.awaited[leaf.buffer][1],)
+            if leaf.buffer in self.host:
+                return value
+            place = Leaf(self._on_host(instruction, instruction.leaves[0].size_bytes), ANYWHERE)
+            self.parked.add(place.buffer)
+            self._emit_memory_access(instruction, value, (), to_memory=instruction.leaves[0].size_bytes, scope=scope)
+            return (place,)
+        if leaf.buffer not in self.host:
+            return value
+        arriving = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
+        self.awaited[arriving.buffer] = (instruction, leaf)
+        return (arriving,)
+
+    def _on_host(self, instruction: Instruction, size_bytes: int) -> int:
+        """A new buffer in pinned_host."""
+        buffer = self.buffers.new(scope_of(instruction) or instruction.name, size_bytes)
+        self.host.add(buffer)
+        return buffer
+
+    def _bring(self, leaves: Value, scope: _Scope | Block) -> None:
+        """Brings what is awaited of `leaves` from pinned_host."""
+        for leaf in leaves:
+            if leaf.buffer in self.awaited:
+                instruction, _ = self.awaited.pop(leaf.buffer)
+                self._emit_memory_access(instruction, (), (leaf,), from_memory=self.buffers.sizes[leaf.buffer], scope=scope)
+
+    def _merge(self, leaf: Leaf) -> bool:
+        """Whether a value was only just written to pinned_host, so that it may have been written into another's place at once."""
+        if leaf.buffer not in self.parked:
+            return False
+        self.parked.remove(leaf.buffer)
+        self.merged.add(leaf.buffer)
+        return True
 
     def _new(self, instruction: Instruction, home: Callable[[int], str], tile_elements: int = 0) -> Value:
         """Fresh buffers for a result.
@@ -163,7 +223,9 @@ class Walk:
         table = scope.computation.by_name
         shapes = [table[operand].leaves for operand in instruction.operands]
         if instruction.opcode == "dynamic-update-slice" and operands[0][0].buffer in self.host:  # the update goes out, nothing else moves
-            self._emit_memory_access(instruction, operands[1], (), to_memory=shapes[1][0].size_bytes, scope=scope)
+            if not self._merge(operands[1][0]):
+                (update,) = self._streamed(instruction, operands[1:2], shapes[1:2], scope)
+                self._emit_memory_access(instruction, update, (), to_memory=shapes[1][0].size_bytes, scope=scope)
             return operands[0]
         from_host = instruction.opcode in _PARTIAL_READS and operands[0][0].buffer in self.host
         operands = self._streamed(instruction, operands, shapes, scope)
@@ -301,6 +363,7 @@ class Walk:
         """A while loop. One whose trips are known is counted by control code: neither its condition nor its counter cost anything."""
         body = self.module.computations[instruction.called("body")[0]]
         trips = instruction.trip_count
+        carried = self._carried(instruction, carried, scope)
         if trips is not None:
             body = without_counters(body, cost.ELEMENTWISE)
         site = self._site(instruction) if trips is None else None
@@ -334,6 +397,21 @@ class Walk:
         scope.moments.append(Moment(step=instruction.name, reads=buffers, writes=buffers, inner=(tuple(moments),)))
         return parameter
 
+    def _carried(self, instruction: Instruction, carried: Value, scope: _Scope) -> Value:
+        """What a loop begins with, each array where the loop has it."""
+        self._bring(carried, scope)
+        self.parked.difference_update(leaf.buffer for leaf in carried)
+        shape, result = scope.computation.by_name[instruction.operands[0]].shape, list(carried)
+        for element, is_filled in scope.parking.elements.get(instruction.name, {}).items():
+            index, _ = shape.span(element)
+            leaf, size_bytes = carried[index], shape.leaves[index].size_bytes
+            if leaf.buffer in self.host:
+                continue
+            result[index] = Leaf(self._on_host(instruction, size_bytes), ANYWHERE)
+            if is_filled:
+                self._emit_memory_access(instruction, (leaf,), (), to_memory=size_bytes, scope=scope)
+        return tuple(result)
+
     def _branch(self, instruction: Instruction, operands: Sequence[Value], scope: _Scope) -> Value:
         """A conditional. Arms in the order of their numbers; of a conditional on a truth value the true arm is arm 0."""
         arms = instruction.called("branch_computations") or (
@@ -345,6 +423,9 @@ class Walk:
             self.assumptions.add(
                 f"branch '{instruction.name}' ({scope_of(instruction) or 'no name'}) is not counted: its dearest arm assumed"
             )
+        for operand in operands:
+            self._bring(operand, scope)
+            self.parked.difference_update(leaf.buffer for leaf in operand)
         walked: list[Block] = []
         starts: list[int] = []
         for number, arm in enumerate(arms):
@@ -474,6 +555,8 @@ class Walk:
         in_place: bool = False,
     ) -> None:
         assert not isinstance(node, steps.Sequence)  # a sequence has no name and no moment of its own
+        for value in reads:
+            self._bring(value, scope)
         scope.nodes.append(node)
         scope.moments.append(
             Moment(

@@ -66,9 +66,14 @@ def needless_copies(computation: Computation, origins: Mapping[str, Origin], use
             using = users[copy.name]
             if copy is computation.root or any(user is computation.root for user in using):
                 continue
-            written_into = any(user.opcode in _WRITES_INTO_OPERANDS for user in using)
+            written_into = any(user.opcode in _WRITES_INTO_OPERANDS and not user.destination for user in using)
             if not written_into or (len(users[name]) == 1 and not origin.survives):
                 found[copy.name] = name
+    for copy in computation.instructions:  # XLA does not know that what is moved between memories need not be a copy
+        if copy.opcode == "copy" and len(users[copy.operands[0]]) == 1:
+            source = computation.by_name[copy.operands[0]]
+            if source.destination and source.shape == copy.shape:
+                found[copy.name] = source.name
     return found
 
 

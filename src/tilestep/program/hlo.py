@@ -28,6 +28,7 @@ _PLAIN_VALUE = re.compile(r'[^{}"]*?(?=, (?!device_ids=)[\w.\-]+=|$)')  # a mesh
 _BRACKET = re.compile(r'["{]')
 _CALLING = ("to_apply", "calls", "body", "condition", "branch_computations", "true_computation", "false_computation",
             "called_computations", "select", "scatter")  # fmt: skip
+_MOVES = {"MoveToHost": "host", "MoveToDevice": "device"}  # custom calls that XLA has for it
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _COMMENT = re.compile(r"/\*[^*]*\*/")
 _ALIAS = re.compile(r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}(?:, [\w\-]+)?\)")
@@ -64,6 +65,11 @@ class Instruction:
         """How often a while loop runs where XLA knows it, else None."""
         found = _TRIPS.search(self.attributes.get("backend_config", ""))
         return int(found.group(1)) if found else None
+
+    @property
+    def destination(self) -> str:
+        """Into which memory it moves its operand: 'host', 'device', or '' if it is no such move."""
+        return _MOVES.get(self.attributes.get("custom_call_target", ""), "") if self.opcode == "custom-call" else ""
 
     def called(self, key: str) -> tuple[str, ...]:
         """Names of the computations under attribute `key` ('body', 'to_apply', ...), () if there is none."""

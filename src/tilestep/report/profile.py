@@ -79,7 +79,7 @@ class ProgramProfile:
     largest_tile_bytes: tuple[tuple[str, int], ...]  # (what, bytes) of both kinds of parts, the 8 largest
     values_bytes: int  # of values and temporaries at that step on all tiles of an IPU together
     out_of_memory: bool  # it needs more than a tile has, and ran because that was allowed
-    streaming_memory_bytes: int  # of arguments and results in pinned_host, in the IPU-Machine that has most of them
+    streaming_memory_bytes: int  # of arguments, results and parked values in pinned_host, in the IPU-Machine that has most of them
     donated: tuple[str, ...]  # arguments that become a result and stay in SRAM
     not_donated: tuple[str, ...]  # that stream in at each call, though a result of their shape could take their memory
     streamed_again: tuple[StreamedArgument, ...]

@@ -47,7 +47,6 @@ class Part:
         "brought",
         "bytes_in",
         "bytes_to_host",
-        "bytes_to_memory",
         "calls",
         "code_bytes",
         "end",
@@ -74,9 +73,8 @@ class Part:
         self.ready = 0  # cycle at which all arguments can be had whose cycle is known
         self.awaits: list[Value] = []  # arguments whose cycle is not
         self.bytes_to_host = 0  # of the results that leave
-        self.bytes_to_memory = 0
         self.staying: list[Value] = []  # results in SRAM
-        self.leaving: list[Value] = []  # results that go to the host or to streaming memory
+        self.leaving: list[Value] = []  # results that are at the host or in streaming memory when it is over
         self.end = 0  # cycle at which its results are there; 0: when it is free again
 
 
@@ -99,7 +97,7 @@ class Run:
         """Adds it to the sums of its program; `mark` is the number of the latest mark before it."""
         bytes_out = self.bytes_saved
         for part in self.parts:
-            bytes_out += part.bytes_to_host + part.bytes_to_memory
+            bytes_out += part.bytes_to_host
         self.prepared.ledger.ran(mark=mark, bytes_in=self.bytes_in, bytes_out=bytes_out, bytes_saved=self.bytes_saved, loaded=self.reloads)
 
 
@@ -310,7 +308,7 @@ class Execution:
             state, clock = part.state, starts.get(part, start)
             compute, exchange, sync, _, _ = part.body
             if prepared.num_io_tiles:
-                passed = [self._passed(prepared, size) for size in (part.bytes_in, part.bytes_to_host + part.bytes_to_memory)]
+                passed = [self._passed(prepared, size) for size in (part.bytes_in, part.bytes_to_host)]
                 state.inputs_from = clock + passed[0]
                 exchange += sum(passed)
                 sync += sum(cycles > 0 for cycles in passed) * self._superstep_sync
@@ -376,13 +374,8 @@ class Execution:
         begin = max(start, state.io_end)
         self._spend(state, start, begin, _STREAM_OUT, ledger)
         state.free = begin
-        sent = begin
-        if part.bytes_to_host:
-            cycles = self._from_bytes(part.bytes_to_host)
-            sent = self._beside(state, self.resources.to_host[state.machine], begin, cycles, _IO_OUT, ledger)
-        if part.bytes_to_memory:
-            cycles = self._from_bytes(part.bytes_to_memory, self._machine.host.streaming_memory_bytes_per_second)
-            sent = self._beside(state, self.resources.memories[state.machine], sent, cycles, _IO_OUT, ledger)
+        cycles = self._from_bytes(part.bytes_to_host)
+        sent = self._beside(state, self.resources.to_host[state.machine], begin, cycles, _IO_OUT, ledger)
         part.end = state.io_end = sent + self._latency
         return begin
 
@@ -409,13 +402,8 @@ class Execution:
         return end
 
     def _leave(self, part: Part, start: int) -> int:
-        """Results to the host and to streaming memory at once."""
-        index = part.state.machine
-        end = self.resources.to_host[index].book(start, self._from_bytes(part.bytes_to_host))
-        if part.bytes_to_memory:
-            cycles = self._from_bytes(part.bytes_to_memory, self._machine.host.streaming_memory_bytes_per_second)
-            end = max(end, self.resources.memories[index].book(start, cycles))
-        return end + self._latency
+        """Results to the host."""
+        return self.resources.to_host[part.state.machine].book(start, self._from_bytes(part.bytes_to_host)) + self._latency
 
     def _spend(self, state: IpuState, start: int, end: int, kind: int, ledger: ProgramLedger) -> None:
         if end > start:
@@ -423,10 +411,8 @@ class Execution:
             if self._recorder.enabled:
                 self._recorder.add(state.index, start, end, KINDS[kind], ledger.program.name)
 
-    def _from_bytes(self, size_bytes: int, bytes_per_second: float | None = None) -> int:
-        if bytes_per_second is None:
-            return self._link_cycles.get(size_bytes) or self._from_new_bytes(size_bytes)
-        return cycles_from_bytes(size_bytes, bytes_per_second, self._machine.ipu.clock_hz)
+    def _from_bytes(self, size_bytes: int) -> int:
+        return self._link_cycles.get(size_bytes) or self._from_new_bytes(size_bytes)
 
     def _from_new_bytes(self, size_bytes: int) -> int:
         if len(self._link_cycles) >= _MAX_SIZES:
@@ -438,7 +424,7 @@ class Execution:
 
 def _leaves(part: Part) -> bool:
     """Whether bytes of its results leave the chip."""
-    return part.bytes_to_host > 0 or part.bytes_to_memory > 0
+    return part.bytes_to_host > 0
 
 
 def _nothing(start: int) -> int:

@@ -72,7 +72,7 @@ class Lockstep:
                 value.pending = True
             for value in part.leaving:
                 value.pending = True
-                if value.memory_ready < 0:
+                if not value.written:
                     self._makers[value] = part
                     self._spans[value] = (part.state, len(self._work) - 1, len(self._work) - 1)
         self._bound()

@@ -8,7 +8,7 @@ from typing import final
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Counts
-from tilestep.sim.body import BodyCost, BodyCycles, Calls, has_streaming_memory
+from tilestep.sim.body import BodyCost, BodyCycles, Calls
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.residency import IpuState, Partition, Value
 from tilestep.sim.resources import Load
@@ -21,9 +21,7 @@ class Prepared:
 
     __slots__ = (
         "body",
-        "bytes_out",
         "bytes_to_host",
-        "bytes_to_memory",
         "calls_host",
         "donated",
         "inputs",
@@ -62,16 +60,12 @@ class Prepared:
         )
         self.layouts = tuple(argument.layout for argument in program.arguments)
         self.kept_layouts = tuple("" if result.argument is None else self.layouts[result.argument] for result in program.results)
-        in_memory = has_streaming_memory(machine)
-        # (bytes, whether it takes over an argument's SRAM and so stays there, whether it lies in streaming memory)
+        # (bytes, whether it takes over an argument's SRAM and so stays there, whether the program itself writes it to pinned_host)
         self.outputs = tuple(
-            (result.size_bytes, result.argument is not None and not result.on_host, result.on_host and in_memory)
-            for result in program.results
+            (result.size_bytes, result.argument is not None and not result.on_host, result.on_host) for result in program.results
         )
-        leaving = [result for result in program.results if result.argument is None]
-        self.bytes_out = sum(result.size_bytes for result in leaving)  # per IPU
-        self.bytes_to_memory = sum(result.size_bytes for result in leaving if result.on_host) if in_memory else 0
-        self.bytes_to_host = self.bytes_out - self.bytes_to_memory
+        leaving = [result for result in program.results if result.argument is None and not result.on_host]
+        self.bytes_to_host = sum(result.size_bytes for result in leaving)  # per IPU
         self.shares = _shares(states, machine)
 
     def bodies(self, counts: Seq[Counts]) -> list[BodyCycles]:

@@ -17,7 +17,19 @@ NOWHERE: Final = -1  # in place of a cycle: there is no copy
 class Value:
     """One device array as it lies on one IPU. Mutable: System moves it."""
 
-    __slots__ = ("epoch", "host_ready", "ipu", "layout", "made_by", "memory_ready", "pending", "ready", "size_bytes", "streamed_to")
+    __slots__ = (
+        "epoch",
+        "host_ready",
+        "ipu",
+        "layout",
+        "made_by",
+        "memory_ready",
+        "pending",
+        "ready",
+        "size_bytes",
+        "streamed_to",
+        "written",
+    )
 
     def __init__(self, ipu: int, size_bytes: int, ready: int, epoch: int, host_ready: int, made_by: ProgramLedger | None) -> None:
         self.ipu = ipu
@@ -29,6 +41,7 @@ class Value:
         self.made_by = made_by  # the program whose result it is
         self.layout = ""  # over the tiles, as that program's plan wants it; '' if it lies as any reader wants it
         self.streamed_to: ProgramLedger | None = None  # the latest program that it streamed in to
+        self.written = False  # to pinned_host, by the program whose result it is
         self.pending = False  # it will be had outside of SRAM from a cycle that is not known yet
 
     @property

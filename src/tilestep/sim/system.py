@@ -343,18 +343,20 @@ class System:
     def _bring_out(self, part: Part, prepared: Prepared, values: Seq[Value], new: Seq[int]) -> None:
         """The results of a run on one IPU, and what becomes of the arguments that it took over."""
         state, known = part.state, self._values
-        part.bytes_to_host, part.bytes_to_memory = prepared.bytes_to_host, prepared.bytes_to_memory
+        part.bytes_to_host = prepared.bytes_to_host
         for index in prepared.donated:
             values[index].epoch = 0  # its memory is the result's now
         for index in prepared.vacated:
             values[index].memory_ready = NOWHERE
-        for index, (name, (size_bytes, stays, in_memory)) in enumerate(zip(new, prepared.outputs, strict=True)):
+        for index, (name, (size_bytes, stays, is_written)) in enumerate(zip(new, prepared.outputs, strict=True)):
             if stays:
                 part.staying.append(value := Value(state.index, size_bytes, 0, state.epoch, NOWHERE, prepared.ledger))
                 value.layout = prepared.kept_layouts[index]
             else:  # at which cycle, is known when the run is over
+                in_memory = is_written and self._in_memory
                 part.leaving.append(value := Value(state.index, size_bytes, 0, 0, NOWHERE if in_memory else 0, prepared.ledger))
                 value.memory_ready = 0 if in_memory else NOWHERE
+                value.written = is_written
             known[name] = value
 
     def _download(self, name: int, value: Value) -> None:

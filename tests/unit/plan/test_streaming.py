@@ -99,7 +99,7 @@ def test_two_donated_ones_that_change_places_are_read_and_written() -> None:
     assert calls(made.body.nodes) == [("b", 0, 256, True), ("b", 256, 0, True), ("a", 0, 256, True), ("a", 256, 0, True)]
 
 
-def test_a_new_result_is_no_step_of_the_body() -> None:
+def test_a_new_result_is_written_by_the_body() -> None:
     made = entry(
         f"""
   %m = {STATE} parameter(0)
@@ -108,7 +108,7 @@ def test_a_new_result_is_no_step_of_the_body() -> None:
   ROOT %o = ({STATE}, {STATE}) tuple(%n, %n)""",
         header=IN_HOST,
     )
-    assert calls(made.body.nodes) == [("n", 0, 256, True)]
+    assert calls(made.body.nodes) == [("n", 0, 256, True), ("n", 256, 0, True)]
 
 
 BODY = f"""
@@ -182,3 +182,148 @@ def test_a_branch_that_may_leave_one_alone_writes_it_only_where_it_does_not() ->
     assert keep == Sequence()
     assert calls(made.body.nodes) == []
     assert made.memory.transient_bytes < 256  # the state is nowhere on the chip but for the update
+
+
+# What a program moves there and back itself
+
+
+def moved(name: str, operand: str, target: str, shape: str = STATE) -> str:
+    return f'%{name} = {shape} custom-call(%{operand}), custom_call_target="{target}"'
+
+
+PLAIN = ", entry_computation_layout={(f32[64]{0})->f32[64]{0}}"
+PARKED = f"""
+  %x = {STATE} parameter(0)
+  %y = {STATE} negate(%x)
+  {moved("away", "y", "MoveToHost")}
+  {moved("back", "away", "MoveToDevice")}
+  %z = {STATE} sort(%x), dimensions={{0}}, is_stable=true, to_apply=%less
+  ROOT %out = {STATE} add(%z, %back)"""
+LESS = """
+%less (a: f32[], b: f32[]) -> pred[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %lt = pred[] compare(%a, %b), direction=LT
+}
+"""
+
+
+def test_what_is_moved_there_goes_at_once_and_comes_back_when_it_is_needed() -> None:
+    made = entry(PARKED, computations=LESS, header=PLAIN)
+    kinds = [
+        (node.name, node.bytes_to_host, node.bytes_from_host) if isinstance(node, HostCall) else type(node) for node in made.body.nodes
+    ]
+    assert kinds == [Superstep, ("away", 256, 0), Superstep, ("back", 0, 256), Superstep]
+    assert made.parked_bytes == 256
+    assert streaming_memory_bytes(made, with_memory(1), (0, 1)) == 512
+    with pytest.raises(StreamingMemoryError, match="values parked during a run 256 B"):
+        check_streaming_memory(made, with_memory(255), (0,))
+
+
+def test_what_is_moved_there_needs_no_tile_meanwhile() -> None:
+    away = entry(PARKED, computations=LESS, header=PLAIN)
+    stays = entry(PARKED.replace("MoveToHost", "MoveToDevice"), computations=LESS, header=PLAIN)
+    assert calls(stays.body.nodes) == []
+    assert (away.memory.peak_step, stays.memory.peak_step) == ("z", "z")
+    assert stays.memory.values_bytes - away.memory.values_bytes == 256
+
+
+def test_what_is_moved_to_where_it_is_does_not_move() -> None:
+    lines = f"""
+  %m = {STATE} parameter(0)
+  %g = {STATE} parameter(1)
+  {moved("same", "m", "MoveToHost")}
+  {moved("near", "m", "MoveToDevice")}
+  {moved("again", "near", "MoveToHost")}
+  {moved("here", "g", "MoveToDevice")}
+  ROOT %out = ({STATE}, {STATE}) tuple(%again, %here)"""
+    assert calls(entry(lines).body.nodes) == []
+
+
+def test_one_that_is_read_twice_on_the_chip_comes_once() -> None:
+    lines = f"""
+  %m = {STATE} parameter(0)
+  %g = {STATE} parameter(1)
+  {moved("near", "m", "MoveToDevice")}
+  %s = {STATE} sort(%near), dimensions={{0}}, is_stable=true, to_apply=%less
+  %n = {STATE} add(%s, %near)
+  {moved("away", "n", "MoveToHost")}
+  %c = {STATE} copy(%away)
+  ROOT %out = ({STATE}, {STATE}) tuple(%c, %n)"""
+    made = entry(lines, computations=LESS)
+    assert calls(made.body.nodes) == [("near", 0, 256, True), ("away", 256, 0, True)]
+    assert made.parked_bytes == 0
+
+
+STACK = "f32[4,64]{1,0}"
+
+
+def scan(update: str, after: str, *, start: str, layout: str, result: str) -> Program:
+    """A loop of four turns that stacks what it carries.
+
+    Args: update: makes %u of %c; after: what becomes of the stack %ys; start: the stack's first value; layout: of the entry.
+    """
+    carried = f"(s32[], {STATE}, {STACK})"
+    computations = f"""
+%body (p: {carried}) -> {carried} {{
+  %p = {carried} parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %c = {STATE} get-tuple-element(%p), index=1
+  %s = {STACK} get-tuple-element(%p), index=2
+  %d = {STATE} negate(%c)
+  {update}
+  %row = f32[1,64]{{1,0}} bitcast(%u)
+  %zero = s32[] constant(0)
+  %put = {STACK} dynamic-update-slice(%s, %row, %i, %zero)
+  ROOT %t = {carried} tuple(%i, %d, %put)
+}}
+
+%test (q: {carried}) -> pred[] {{
+  %q = {carried} parameter(0)
+  ROOT %yes = pred[] constant(true)
+}}
+"""
+    lines = f"""
+  %x = {STATE} parameter(0)
+  %zero = s32[] constant(0)
+  %none = f32[] constant(0)
+  %first = {STACK} {start}
+  %kept = {STACK} copy(%first)
+  %begin = {carried} tuple(%zero, %x, %kept)
+  %loop = {carried} while(%begin), condition=%test, body=%body, backend_config={{"known_trip_count":{{"n":"4"}}}}
+  %ys = {STACK} get-tuple-element(%loop), index=2
+  {after}
+  ROOT %out = {result} bitcast(%r)"""
+    return entry(lines, computations=computations, header=f", entry_computation_layout={layout}")
+
+
+EMPTY = "broadcast(%none), dimensions={}"
+NEW = "{(f32[64]{0})->f32[4,64]{1,0:S(5)}}"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        scan("%u = f32[64]{0} bitcast(%d)", moved("r", "ys", "MoveToHost", STACK), start=EMPTY, layout=NEW, result=STACK),
+        scan(moved("u", "d", "MoveToHost"), f"%r = {STACK} bitcast(%ys)", start=EMPTY, layout=NEW, result=STACK),
+    ],
+)
+def test_a_stack_that_ends_there_is_written_row_by_row_and_never_lies_on_the_chip(made: Program) -> None:
+    [loop] = [node for node in made.body.nodes if isinstance(node, Loop)]
+    assert [(to, back) for _, to, back, _ in calls(loop.body.nodes)] == [(256, 0)]
+    assert made.body.nodes == (loop,)  # nobody fills it with zeros
+    assert made.parked_bytes == 0
+    assert made.memory.values_bytes == 256  # %x, in whose place the loop computes
+
+
+def test_a_stack_that_is_read_again_is_parked_and_its_rows_come_back_one_by_one() -> None:
+    rows = f"""%one = f32[1,64]{{1,0}} dynamic-slice(%ys, %zero, %zero), dynamic_slice_sizes={{1,64}}
+  {moved("r", "one", "MoveToDevice", "f32[1,64]{1,0}")}"""
+    made = scan(moved("u", "d", "MoveToHost"), rows, start=EMPTY, layout="{(f32[64]{0})->f32[64]{0}}", result=STATE)
+    assert calls(made.body.nodes) == [("one", 0, 256, True)]
+    assert made.parked_bytes == 4 * 256
+
+
+def test_a_stack_that_begins_with_values_brings_them() -> None:
+    made = scan(moved("u", "d", "MoveToHost"), f"%r = {STACK} bitcast(%ys)", start="iota(), iota_dimension=0", layout=NEW, result=STACK)
+    assert [(to, back) for _, to, back, _ in calls(made.body.nodes)] == [(1024, 0)]

@@ -61,11 +61,13 @@ def test_what_is_donated_there_never_moves() -> None:
     ]
 
 
-def test_a_new_result_goes_there_beside_those_that_go_to_the_host() -> None:
+def test_a_new_result_is_written_there_by_its_program_and_the_others_go_to_the_host() -> None:
     host = Host(on=with_memory())
-    [kept, _] = host.run(program(superstep(50), gives=(4000, 30), host_results=(0,)))
-    start, end = host.events()[-1][2:]
-    assert end - start == 1000 + LATENCY  # 4,000 bytes at 4 a cycle; 30 at 1 a cycle meanwhile
+    write = HostCall(name="write", scope="", bytes_to_host=4000, bytes_from_host=0, in_memory=True)
+    [kept, _] = host.run(program(superstep(50), write, gives=(4000, 30), host_results=(0,)))
+    (_, called, *call), (_, sent, start, end) = host.events()[-2:]
+    assert (called, call[1] - call[0]) == ("host-call", 1000 + LATENCY)  # 4,000 bytes at 4 a cycle
+    assert (sent, end - start) == ("stream-out", 30 + LATENCY)  # 30 at 1 a cycle
     host.system.wait(kept)
     assert host.system.host_cycle == end
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.sim.toy import DISPATCH, LATENCY, LOADED, Host, program, superstep
+from tilestep.plan import HostCall
 
 # step(state, batch) -> state', loss: state is donated
 STEP = program(superstep(50, 20, 10), name="step", takes=(200, 30), gives=(200, 4), donates={0: 0})
@@ -186,12 +187,12 @@ def test_arguments_on_the_host_are_not_streamed_as_a_whole() -> None:
     ]
 
 
-def test_results_for_the_host_s_memory_are_streamed_out() -> None:
+def test_results_for_the_host_s_memory_are_there_when_their_program_has_written_them() -> None:
     host = Host()
-    to_host = program(superstep(1), takes=(), gives=(100,), host_results=(0,))
-    [result] = host.run(to_host)
+    write = HostCall(name="write", scope="", bytes_to_host=100, bytes_from_host=0, in_memory=True)
+    [result] = host.run(program(superstep(1), write, takes=(), gives=(100,), host_results=(0,)))
     end = host.system.end_cycle
-    assert host.events()[-1][1:] == ("stream-out", end - 105, end)
+    assert host.events()[-1][1:] == ("host-call", end - 105, end)
     host.system.read(result)
     assert host.system.host_cycle == end
 
