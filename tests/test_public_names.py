@@ -38,6 +38,7 @@ PUBLIC_NAMES = [
     "tilestep.cost.elementwise_pass",
     "tilestep.cost.estimate",
     "tilestep.cost.fallback",
+    "tilestep.cost.relaid",
     "tilestep.dry_run",
     "tilestep.hints",
     "tilestep.machine.DEFAULT_MACHINE",
