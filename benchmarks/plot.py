@@ -78,7 +78,7 @@ def parity(record: Mapping[str, Any]) -> str:
 def _finding(record: Mapping[str, Any]) -> str:
     summary = record["summary"]
     median, p90 = summary["median_absolute_error"], summary["p90_absolute_error"]
-    return f"Half of {summary['judged']} published figures are met within {median:.0%}, nine in ten within {p90:.0%}"
+    return f"Half of {summary['judged']} published figures are met within {median:.1%}, nine in ten within {p90:.1%}"
 
 
 def _frame(record: Mapping[str, Any]) -> Iterator[str]:

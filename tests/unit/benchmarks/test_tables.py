@@ -58,7 +58,7 @@ def test_a_plot_shows_every_judged_row_and_says_its_finding() -> None:
     drawing = ElementTree.fromstring(parity(RECORD))
     titles = [title.text or "" for title in drawing.iter("{http://www.w3.org/2000/svg}title")]
     assert [title.split(":")[0] for title in titles] == ["AB1", "AB2"]
-    assert "Half of 2 published figures are met within 5%" in drawing.get("aria-label", "")
+    assert "Half of 2 published figures are met within 5.0%" in drawing.get("aria-label", "")
 
 
 def test_a_plot_of_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
