@@ -46,8 +46,10 @@ def test_a_serialised_program_runs_and_costs_the_same(ipus: list[jax.Device], co
             values.append(np.asarray(program(X)))
         profiles.append(profile)
     np.testing.assert_array_equal(values[0], values[1])
-    assert profiles[0].programs[0].cycles == profiles[1].programs[0].cycles
-    assert profiles[0].emulated_s == profiles[1].emulated_s > 0
+    # Not the whole time: when the host is ready for the next load depends on what it did before the first profile began.
+    first, second = (profile.programs[0].cycles for profile in profiles)
+    assert (first.compute, first.exchange, first.sync) == (second.compute, second.exchange, second.sync)
+    assert first.compute > 0
     assert again.cost_analysis() == made.cost_analysis()
 
 
