@@ -191,6 +191,22 @@ def test_other_children_by_spawn_have_a_platform_of_their_own(tmp_path: Any) -> 
     assert result.stdout == "[3, 6]\n"
 
 
+def interrupted(code: str, begun: str, **settings: str) -> tuple[int, str, str]:
+    """Exit status, output and errors of a process that gets a Ctrl-C soon after it has printed `begun`."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], env=environment(settings), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{begun}\n"
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    return process.returncode, output, errors
+
+
 def test_ctrl_c_interrupts_a_program_that_dispatches() -> None:
     code = """
         import sys, jax, jax.numpy as jnp
@@ -204,23 +220,7 @@ def test_ctrl_c_interrupts_a_program_that_dispatches() -> None:
         except KeyboardInterrupt:
             print("interrupted", float(x[0, 0]) < 2, flush=True)
     """
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env=environment({"JAX_PLATFORMS": "ipu,cpu"}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        restore_signals=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "running\n"
-        time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert (process.returncode, output, errors) == (0, "interrupted True\n", "")
+    assert interrupted(code, "running", JAX_PLATFORMS="ipu,cpu") == (0, "interrupted True\n", "")
 
 
 def test_ctrl_c_interrupts_a_compilation_and_the_process_ends_well() -> None:
@@ -240,18 +240,7 @@ def test_ctrl_c_interrupts_a_compilation_and_the_process_ends_well() -> None:
         except KeyboardInterrupt:
             print("interrupted", jax.device_put(1.0, place) + 1)
     """
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "compiling\n"
-        time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert (process.returncode, output, errors) == (0, "interrupted 2.0\n", "")
+    assert interrupted(code, "compiling") == (0, "interrupted 2.0\n", "")
 
 
 def resident_bytes() -> int:

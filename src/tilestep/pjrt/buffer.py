@@ -227,17 +227,12 @@ def buffer_data_pointer(args: capi.PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Arg
 
 @entry_point("PJRT_Buffer_IncreaseExternalReferenceCount")
 def buffer_pin(args: capi.PJRT_Buffer_IncreaseExternalReferenceCount_Args) -> None:
-    """Somebody outside takes the address: XLA:CPU must neither free nor reuse the memory. np.asarray comes this way."""
+    """Somebody outside takes the address: XLA:CPU must neither free nor reuse the memory. np.asarray comes this way.
+
+    C asks here only where it cannot answer (native/read.c), and gives back alone.
+    """
     buffer = _buffer(args.buffer)
     if not buffer.pins:
         buffer.pinned = np.asarray(_live_array(buffer))
         buffer.device.journal.read(buffer.value)
     buffer.pins += 1
-
-
-@entry_point("PJRT_Buffer_DecreaseExternalReferenceCount")
-def buffer_unpin(args: capi.PJRT_Buffer_DecreaseExternalReferenceCount_Args) -> None:
-    buffer = _buffer(args.buffer)
-    buffer.pins -= 1
-    if not buffer.pins:
-        buffer.pinned = None

@@ -360,14 +360,19 @@ def _axis_sizes(operation: Any, mesh: Any) -> dict[str, int]:
     try:
         name = ir.FlatSymbolRefAttr(mesh).value
     except ValueError:  # not a name
-        return {axis.name: axis.size for axis in map(sdy.MeshAxisAttr, sdy.MeshAttr(mesh).axes)}
+        return _sizes(mesh)
     top = operation
     while top.parent is not None:
         top = top.parent.operation
     for candidate in top.regions[0].blocks[0].operations:
         if candidate.operation.name == "sdy.mesh" and ir.StringAttr(candidate.operation.attributes["sym_name"]).value == name:
-            return {axis.name: axis.size for axis in map(sdy.MeshAxisAttr, sdy.MeshAttr(candidate.operation.attributes["mesh"]).axes)}
+            return _sizes(candidate.operation.attributes["mesh"])
     raise ValueError(f"the module has no mesh @{name}")
+
+
+def _sizes(mesh: Any) -> dict[str, int]:
+    axes = [sdy.MeshAxisAttr(axis) for axis in sdy.MeshAttr(mesh).axes]
+    return {axis.name: axis.size for axis in axes}
 
 
 _INSTRUMENT: dict[str, Callable[[Any, _Functions, frozenset[int]], list[_Counter]]] = {

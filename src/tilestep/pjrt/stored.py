@@ -85,24 +85,31 @@ def unpack(data: bytes) -> Stored:
     if head["versions"] != _versions():
         raise StoredError(f"a stored program was written by {head['versions']}; here are {_versions()}: compile it again")
     found: dict[str, bytes] = {}
-    for name, size in zip(_SECTIONS, head["sizes"], strict=True):
-        found[name], rest = rest[:size], rest[size:]
-    return Stored(
-        name=str(head["name"]),
-        machine=str(head["machine"]),
-        plan_options=str(head["plan_options"]),
-        counted=tuple((int(site), int(arm)) for site, arm in head["counted"]),
-        places=tuple(str(place) for place in head["places"]),
-        program=load_program(found.pop("plan")),
-        **found,
-    )
+    try:
+        for name, size in zip(_SECTIONS, head["sizes"], strict=True):
+            found[name], rest = rest[:size], rest[size:]
+        return Stored(
+            name=str(head["name"]),
+            machine=str(head["machine"]),
+            plan_options=str(head["plan_options"]),
+            counted=tuple((int(site), int(arm)) for site, arm in head["counted"]),
+            places=tuple(str(place) for place in head["places"]),
+            program=load_program(found.pop("plan")),
+            **found,
+        )
+    except StoredError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoredError(f"a stored program has a header that says something else than this version writes: {error!r}") from error
 
 
 def _head(line: bytes) -> dict[str, Any]:
     try:
-        return json.loads(line)
-    except ValueError as error:
-        raise StoredError(f"a stored program has no header: {error}") from None
+        head: Any = json.loads(line)
+        head["versions"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoredError(f"a stored program has no header: {error!r}") from None
+    return head
 
 
 def _versions() -> dict[str, str]:
