@@ -92,6 +92,7 @@ PUBLIC_NAMES = [
     "tilestep.sim.System",
     "tilestep.sim.TileUse",
     "tilestep.sim.Trace",
+    "tilestep.train.dataset_benchmark",
 ]
 
 

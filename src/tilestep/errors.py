@@ -5,6 +5,7 @@ TilestepError
 ├── SpecError (ValueError)         a machine description that cannot be
 ├── HloError (ValueError)          a program text that the reader does not understand
 ├── StoredError (ValueError)       a serialised program that cannot be used here
+├── DatasetError (ValueError)      a dataset that ends early, or whose elements are not alike
 ├── UnsupportedError               something this build or platform cannot do
 ├── TileMemoryError (MemoryError)  a program that does not fit into the tiles
 └── StreamingMemoryError (MemoryError)  a program whose values in pinned_host do not fit into streaming memory
@@ -33,6 +34,10 @@ class HloError(TilestepError, ValueError):
 
 class StoredError(TilestepError, ValueError):
     """A serialised program is damaged, or was made for another machine or by another version; the message says which."""
+
+
+class DatasetError(TilestepError, ValueError):
+    """A dataset ended early, or gave something that cannot be fed; the message says at which element."""
 
 
 class UnsupportedError(TilestepError):

@@ -6,10 +6,12 @@ import pytest
 
 import tilestep
 from tests.processes import run_python
-from tilestep.cli import machines, main, make_parser, run
+from tilestep.cli import bench_data, machines, main, make_parser, run
 
 
-@pytest.mark.parametrize(("arguments", "function"), [(["machines"], machines.run), (["run", "-c", "pass"], run.run)])
+@pytest.mark.parametrize(
+    ("arguments", "function"), [(["machines"], machines.run), (["run", "-c", "pass"], run.run), (["bench-data", "a:b"], bench_data.run)]
+)
 def test_a_command_leads_to_its_function(arguments: list[str], function: object) -> None:
     assert make_parser().parse_args(arguments).run is function
 
@@ -30,6 +32,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert caught.value.code == 0
     assert "\n    machines " in out
     assert "\n    run " in out
+    assert "\n    bench-data\n" in out
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,160 @@
+"""The benchmark of a dataset: its figures, in the units and form that are promised, and what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections import namedtuple
+from collections.abc import Iterator
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tilestep.errors import DatasetError
+from tilestep.train import dataset_benchmark
+
+KEYS = {"elements_processed", "total_bytes_processed", "time_elapsed", "elements_per_second", "bandwidth"}
+Batch = namedtuple("Batch", "image label")
+
+
+def batch() -> dict[str, Any]:
+    return {"image": np.ones((4, 8), np.float32), "label": (np.zeros(4, np.int8),)}
+
+
+def endless() -> Iterator[dict[str, Any]]:
+    while True:
+        yield batch()
+
+
+def test_each_epoch_has_the_five_figures_in_their_units() -> None:
+    text = dataset_benchmark(endless, 3, 7)
+    assert isinstance(text, str)
+    epochs = json.loads(text)["epochs"]
+    assert [set(epoch) for epoch in epochs] == [KEYS] * 3
+    for epoch in epochs:
+        assert all(isinstance(value, float) and value > 0 for value in epoch.values())
+        assert epoch["elements_processed"] == 7
+        assert epoch["total_bytes_processed"] == 7 * (4 * 8 * 4 + 4)
+        assert epoch["elements_per_second"] == pytest.approx(7 / epoch["time_elapsed"])
+        assert epoch["bandwidth"] == pytest.approx(epoch["total_bytes_processed"] / 1e9 / epoch["time_elapsed"])
+
+
+def test_a_second_key_has_latencies_and_the_machine() -> None:
+    found = json.loads(dataset_benchmark(endless(), 2, 9))
+    assert set(found) == {"epochs", "details"}
+    for details in found["details"]["epochs"]:
+        latency = details["latency_wall_s"]
+        assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"]
+    assert found["details"]["host"]["cpus"] >= 1
+    assert "numpy" in found["details"]["host"]["versions"]
+
+
+def test_the_time_is_that_of_the_dataset() -> None:
+    def slow() -> Iterator[np.ndarray]:
+        for index in itertools.count():
+            time.sleep(0.02 if index == 3 else 0.001)
+            yield np.ones(2)
+
+    found = json.loads(dataset_benchmark(slow, 1, 5))
+    assert found["epochs"][0]["time_elapsed"] >= 0.024
+    assert found["details"]["epochs"][0]["latency_wall_s"]["max"] >= 0.02
+
+
+def test_one_pass_serves_all_epochs_and_takes_no_element_more() -> None:
+    taken = iter(range(10))
+    dataset_benchmark(({"x": np.full(3, number)} for number in taken), 2, 4)
+    assert next(taken) == 8
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        [np.ones(3)] * 4,
+        np.ones((4, 3)),
+        jnp.ones((4, 3)),
+        [3.0, 2.0, 1.0, 0.0],
+        [Batch(np.ones(2), 1)] * 4,
+        [{"a": [np.ones(1), None]}] * 4,
+        lambda: (np.ones(2) for _ in range(4)),
+        lambda: [np.ones(2)] * 4,
+    ],
+    ids=["list", "array", "jax array", "scalars", "named tuple", "none inside", "callable of a generator", "callable of a list"],
+)
+@pytest.mark.parametrize("copy", [True, False])
+def test_any_iterable_or_callable_that_returns_one_will_do(dataset: Any, copy: bool) -> None:
+    assert json.loads(dataset_benchmark(dataset, 2, 2, copy=copy))["epochs"][1]["elements_processed"] == 2
+
+
+def test_a_class_with_only_getitem_is_iterable() -> None:
+    class Four:
+        def __getitem__(self, index: int) -> np.ndarray:
+            if index == 4:
+                raise IndexError
+            return np.ones(2)
+
+    assert len(json.loads(dataset_benchmark(Four(), 4, 1))["epochs"]) == 4
+
+
+def test_a_dataset_that_is_too_short_is_an_error() -> None:
+    with pytest.raises(
+        DatasetError, match="ended after 40 elements, in epoch 2 of 3: 3 epochs of 30 elements need 90; ask for less, or let the dataset"
+    ):
+        dataset_benchmark([np.ones(2)] * 40, 3, 30)
+    with pytest.raises(DatasetError, match="ended after 0 elements"):
+        dataset_benchmark([], 1, 1)
+
+
+def test_an_exception_of_the_dataset_comes_through_and_says_where() -> None:
+    def broken() -> Iterator[np.ndarray]:
+        yield from [np.ones(2)] * 5
+        raise OSError("disk gone")
+
+    with pytest.raises(OSError, match="disk gone") as caught:
+        dataset_benchmark(broken, 2, 4)
+    assert caught.value.__notes__ == ["raised by the dataset after 5 elements, in epoch 2 of 2"]
+
+
+@pytest.mark.parametrize(
+    ("elements", "message"),
+    [
+        ([{"x": np.ones(3)}, {"x": np.ones(2)}], r"element 1\['x'\] is float64\[2\], it was float64\[3\] .* drop or pad"),
+        ([{"x": np.ones(3)}, {"x": np.ones(3, np.float32)}], r"element 1\['x'\] is float32\[3\], it was float64\[3\]"),
+        ([{"x": np.ones(3)}, {"y": np.ones(3)}], r"element 1 is PyTreeDef.*'y'.*were PyTreeDef.*'x'"),
+        ([[np.ones(3)], (np.ones(3),)], r"element 1 is PyTreeDef"),
+        ([np.ones((2, 0))], r"element 0 is float64\[2,0\], an empty array"),
+        ([{}], "element 0 has no arrays"),
+        ([None], "element 0 has no arrays"),
+        ([(1, "text")], r"element 0\[1\] is <U4 \(str\), no array of numbers"),
+        ([(1, object())], r"element 0\[1\] is object \(object\)"),
+        ([([[1, 2], [3]],), 1], r"element 1 is PyTreeDef"),
+    ],
+)
+def test_elements_that_cannot_be_fed_are_named(elements: list[Any], message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        dataset_benchmark(elements, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "epochs", "elements", "error", "message"),
+    [
+        (endless, 0, 1, ValueError, "number_of_epochs is 0: it must be 1 or more"),
+        (endless, 1, -3, ValueError, "elements_per_epoch is -3: it must be 1 or more"),
+        (endless, 1.0, 1, TypeError, "number_of_epochs is 1.0: it must be a whole number, 1 or more"),
+        (endless, True, 1, TypeError, "number_of_epochs is True"),
+        (endless, 1, "2", TypeError, "elements_per_epoch is '2'"),
+        (3, 1, 1, TypeError, "dataset is a int: it must be an iterable of pytrees of arrays, or a callable"),
+        (batch(), 1, 1, TypeError, "dataset is a dict: that is one element"),
+        ("data", 1, 1, TypeError, "dataset is a str"),
+        (lambda: 3, 1, 1, TypeError, "callable returned a int"),
+    ],
+)
+def test_bad_arguments_are_refused(dataset: Any, epochs: Any, elements: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        dataset_benchmark(dataset, epochs, elements)
+
+
+def test_numbers_may_be_those_of_numpy() -> None:
+    assert len(json.loads(dataset_benchmark(endless, np.int64(2), np.uint8(1)))["epochs"]) == 2
