@@ -31,10 +31,11 @@ CompileOptions = Any
 Module = Any
 
 # What XLA:CPU has no code for it expands into other operations; an IPU has libraries for them. An IPU has another memory as well.
+# Barriers that have gone are no barriers to the simplifications that follow, which a fusion around each operation stops as well.
 ANALYSIS_PASSES_OFF = (
     "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter,"
     "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer,"
-    "strip-memory-placement-annotations"
+    "strip-memory-placement-annotations,cse_barrier_expander,fusion-wrapper,cpu-parallel-task-assigner"
 )
 
 
