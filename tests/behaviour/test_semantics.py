@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -176,3 +177,25 @@ def test_profile_of_nothing_is_empty(ipu: jax.Device) -> None:
         jnp.ones(3) + 1  # on the CPU
     assert profile.programs == ()
     assert profile.emulated_s == 0
+
+
+def test_recomputation_is_part_of_the_program(ipu: jax.Device) -> None:
+    """`jax.checkpoint` keeps the second forward pass from being merged with the first, in what is timed as in what is computed."""
+
+    def products(layer: Callable[[jax.Array, jax.Array], jax.Array]) -> int:
+        def loss(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+            for weight in weights:
+                x = layer(x, weight)
+            return jnp.sum(x)
+
+        weights = [jax.device_put(np.eye(16, dtype=np.float32), ipu) for _ in range(3)]
+        with tilestep.profile() as profile:
+            jax.block_until_ready(jax.jit(jax.grad(loss))(weights, jax.device_put(np.ones((8, 16), np.float32), ipu)))
+        return sum(step.executions for step in profile.supersteps if step.family == "matmul")
+
+    def layer(x: jax.Array, weight: jax.Array) -> jax.Array:
+        return jnp.sin(x @ weight)  # whose derivative wants the product
+
+    forward, backward = 3, 3 + 2  # nobody wants the derivative by the first x
+    assert products(layer) == forward + backward
+    assert products(jax.checkpoint(layer)) == forward - 1 + forward + backward  # nor the last layer's value, but for its derivative

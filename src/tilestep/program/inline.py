@@ -1,7 +1,7 @@
 """Takes calls apart: fusions, calls and asynchronous wrappers are replaced by the operations inside them.
 
-XLA:CPU wraps almost every operation in a fusion of its own, and puts small loops into calls. Neither is a step of the
-program, so both go; what remains calls computations only where they are control flow (while, conditional) or describe
+XLA wraps operations in fusions, puts small loops into calls, and orders values by optimisation barriers. None is a step of
+the program, so all go; what remains calls computations only where they are control flow (while, conditional) or describe
 one operation (reduce, sort, scatter, ...).
 """
 
@@ -46,6 +46,7 @@ def _flatten(computation: Computation, inner: Mapping[str, Computation]) -> Comp
     renamed: dict[str, str] = {}  # name -> the name that stands for it now
     finished = {operand: instruction for instruction in computation.instructions for operand in instruction.operands[:1]
                 if instruction.opcode.endswith("-done")}  # fmt: skip
+    barred = _barred(computation)
     for original in computation.instructions:
         operands = tuple(renamed.get(operand, operand) for operand in original.operands)
         instruction = original if operands == original.operands else replace(original, operands=operands)
@@ -60,8 +61,16 @@ def _flatten(computation: Computation, inner: Mapping[str, Computation]) -> Comp
                 renamed[instruction.name] = body
             else:
                 result += body
-        elif opcode == "async-update" or (opcode.endswith("-done") and opcode.removesuffix("-done") in (*_ASYNC_COLLECTIVES, "async")):
+        elif (
+            opcode == "async-update"
+            or (opcode.endswith("-done") and opcode.removesuffix("-done") in (*_ASYNC_COLLECTIVES, "async"))
+            or opcode == "opt-barrier"
+        ):
             renamed[instruction.name] = instruction.operands[0]
+        elif instruction.name in barred:
+            barred[instruction.name] = operands
+        elif opcode == "get-tuple-element" and instruction.operands[0] in barred:
+            renamed[instruction.name] = barred[instruction.operands[0]][int(instruction.attributes["index"])]
         elif opcode.endswith("-start") and base in _ASYNC_COLLECTIVES:
             end = finished.get(instruction.name)
             if end is None:
@@ -72,6 +81,20 @@ def _flatten(computation: Computation, inner: Mapping[str, Computation]) -> Comp
     by_name = {instruction.name: instruction for instruction in result}
     root = by_name[renamed.get(computation.root.name, computation.root.name)]
     return Computation(name=computation.name, instructions=tuple(result), root=root)
+
+
+def _barred(computation: Computation) -> dict[str, tuple[str, ...]]:
+    """Tuples made only to be held back by a barrier and taken apart behind it, without their elements as yet."""
+    barriers = {i.name: i.operands[0] for i in computation.instructions if i.opcode == "opt-barrier"}
+    if not barriers:
+        return {}
+    held = set(barriers.values())
+    found: dict[str, tuple[str, ...]] = {i.name: () for i in computation.instructions if i.opcode == "tuple" and i.name in held}
+    uses = [(user.opcode, operand) for user in computation.instructions for operand in user.operands]
+    for opcode, operand in (*uses, ("root", computation.root.name)):
+        if opcode != ("get-tuple-element" if operand in barriers else "opt-barrier"):
+            found.pop(barriers.get(operand, operand), None)
+    return found
 
 
 def _body(caller: Instruction, body: Computation) -> tuple[Instruction, ...] | str:

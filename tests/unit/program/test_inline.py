@@ -90,3 +90,20 @@ def test_computations_that_call_each_other_in_a_circle_are_an_error() -> None:
     circle = "%one () -> f32[] {\n  ROOT %c = f32[] call(), to_apply=%one\n}"
     with pytest.raises(HloError, match="computation 'one' calls itself"):
         inlined("  ROOT %r = f32[] call(), to_apply=%one", circle)
+
+
+def test_a_barrier_goes_and_what_it_held_back_is_named_directly() -> None:
+    module = inlined(
+        "  %x = f32[4]{0} parameter(0)\n  %y = f32[4]{0} parameter(1)\n  %t = (f32[4]{0}, f32[4]{0}) tuple(%x, %y)\n"
+        "  %o = (f32[4]{0}, f32[4]{0}) opt-barrier(%t)\n  %a = f32[4]{0} get-tuple-element(%o), index=1\n  %n = f32[4]{0} negate(%a)\n"
+        "  %m = f32[4]{0} opt-barrier(%n)\n  ROOT %r = f32[4]{0} abs(%m)"
+    )
+    assert [(i.name, i.operands) for i in module.entry.instructions[2:]] == [("n", ("y",)), ("r", ("n",))]
+
+
+def test_a_tuple_stays_if_somebody_else_uses_it_or_its_barrier() -> None:
+    entry = "  %x = f32[4]{0} parameter(0)\n  %t = (f32[4]{0}) tuple(%x)\n  ROOT %o = (f32[4]{0}) opt-barrier(%t)"
+    assert [(i.name, i.opcode) for i in inlined(entry).entry.instructions] == [("x", "parameter"), ("t", "tuple")]
+    entry = "  %x = f32[4]{0} parameter(0)\n  %t = (f32[4]{0}) tuple(%x)\n  %o = (f32[4]{0}) opt-barrier(%t)\n"
+    entry += "  %e = f32[4]{0} get-tuple-element(%t), index=0\n  %n = f32[4]{0} negate(%e)\n  ROOT %r = (f32[4]{0}) tuple(%n)"
+    assert [i.name for i in inlined(entry).entry.instructions] == ["x", "t", "e", "n", "r"]
