@@ -46,7 +46,7 @@ def test_one_wheel_serves_every_python_from_3_11(wheel: Path) -> None:
 
 def test_no_source_parses_a_length() -> None:
     """Formats such as "y#" call another function by version of Python: built on 3.13, they fail on 3.11."""
-    sources = sorted((ROOT / "src" / "tilestep" / "pjrt" / "native").glob("*.c"))
+    sources = sorted((ROOT / "src" / "tilestep").glob("*/native/*.c"))
     assert sources
     assert [source.name for source in sources if re.search(r'"[^"\n]*[sy]#', source.read_text(encoding="utf-8"))] == []
 
@@ -54,7 +54,7 @@ def test_no_source_parses_a_length() -> None:
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
-    assert modules | {"tilestep/py.typed", "tilestep/pjrt/_native.abi3.so"} <= names
+    assert modules | {"tilestep/py.typed", "tilestep/pjrt/_native.abi3.so", "tilestep/train/_feeds.abi3.so"} <= names
     assert {name.partition("/")[0] for name in names} == {"tilestep", f"tilestep-{PROJECT['version']}.dist-info"}
     assert f"tilestep-{PROJECT['version']}.dist-info/licenses/LICENSE" in names
 

@@ -92,7 +92,15 @@ PUBLIC_NAMES = [
     "tilestep.sim.System",
     "tilestep.sim.TileUse",
     "tilestep.sim.Trace",
+    "tilestep.train.PendingFeeds",
+    "tilestep.train.clear_feeds",
     "tilestep.train.dataset_benchmark",
+    "tilestep.train.infeed",
+    "tilestep.train.outfeed",
+    "tilestep.train.pending_feeds",
+    "tilestep.train.set_feed_timeout",
+    "tilestep.train.transfer_from_outfeed",
+    "tilestep.train.transfer_to_infeed",
 ]
 
 

@@ -6,6 +6,11 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Final
+
+INFEED_TARGET: Final = "tilestep_infeed"  # what a program calls to take an element from its device's queue, and to send one
+OUTFEED_TARGET: Final = "tilestep_outfeed"
+UNKNOWN_ZERO_TARGET: Final = "tilestep_unknown_zero"  # what gives zeros that no compiler can fold
 
 _serial = itertools.count(1)
 _group: ContextVar[tuple[str, int] | None] = ContextVar("tilestep_program_group", default=None)

@@ -71,7 +71,7 @@ def dry_run(values: Literal["error", "zeros"] = "error", *, trip_count: int | No
 
     Arrays made inside know shape, dtype and when they would have been ready; emulated time and memory are those of the same
     program with values. A program that needs more than its tiles have is planned all the same; the profile says so. Callbacks are
-    not called. Other platforms are untouched. Of a branch that depends on data, the dearest arm runs.
+    not called, and what is fed to programs goes nowhere. Other platforms are untouched. Of a branch that depends on data, the dearest arm runs.
 
     Args:
         values: what reading an array gives: an error that says so, or zeros.
@@ -81,10 +81,11 @@ def dry_run(values: Literal["error", "zeros"] = "error", *, trip_count: int | No
         before the block.
     """
     from tilestep.pjrt.dry import DryMode, dry_mode
+    from tilestep.train.program_feeds import feeds_of_a_dry_run
 
     if values not in ("error", "zeros"):
         raise ValueError(f"values is {values!r}: it must be 'error' or 'zeros'")
     if trip_count is not None and (isinstance(trip_count, bool) or not isinstance(trip_count, int) or trip_count < 0):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
         raise ValueError(f"trip_count is {trip_count!r}: it must be a whole number, 0 or more")
-    with dry_mode(DryMode(values=values, trip_count=trip_count)):
+    with dry_mode(DryMode(values=values, trip_count=trip_count)), feeds_of_a_dry_run("ipu", values):
         yield

@@ -7,7 +7,7 @@ it counts. Inside a manual computation (shard_map) it is one integer per device.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ _FRONTEND = "mhlo.frontend_attributes"
 _COUNTED = ("stablehlo.while", "stablehlo.case", "stablehlo.if")
 
 Key = tuple[int, int]  # (site, arm)
+NO_SITE: Key = (-1, 0)
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,19 @@ def _place(operation: Any) -> str:
     return f"{found[0][0]}:{found[0][1]}" if found else text
 
 
-def add_counters(module: Any, sites: frozenset[int]) -> tuple[Key, ...]:
+def add_counters(module: Any, sites: frozenset[int], uncounted: Callable[[], Any] | None = None) -> tuple[Key, ...]:
     """Adds a result to the program for each loop in `sites`, and for each arm of each branch in it.
 
+    Args: uncounted: makes one more result, a scalar int32 that counts nothing (NO_SITE).
     Returns: what each new result counts, in the order of the results.
     """
     functions = _Functions(module)
     with module.context, ir.Location.unknown():
-        return tuple(counter.key for counter in _instrument_function(functions.main, functions, sites))
+        more: list[_Counter] = []
+        if uncounted is not None:
+            with ir.InsertionPoint(_terminator(functions.main.regions[0].blocks[0])):
+                more = [_Counter(NO_SITE, uncounted())]
+        return tuple(counter.key for counter in _instrument_function(functions.main, functions, sites, more))
 
 
 class _Functions:
@@ -185,10 +191,10 @@ def _instrument(block: Any, functions: _Functions, sites: frozenset[int]) -> lis
     return counters
 
 
-def _instrument_function(function: Any, functions: _Functions, sites: frozenset[int]) -> list[_Counter]:
-    """Makes a function return its counters behind its results."""
+def _instrument_function(function: Any, functions: _Functions, sites: frozenset[int], more: Sequence[_Counter] = ()) -> list[_Counter]:
+    """Makes a function return its counters behind its results, and `more` behind them."""
     block = function.regions[0].blocks[0]
-    counters = _instrument(block, functions, sites)
+    counters = [*_instrument(block, functions, sites), *more]
     if not counters:
         return []
     end = _terminator(block)

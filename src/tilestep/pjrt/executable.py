@@ -20,6 +20,7 @@ from tilestep.pjrt.counters import add_counters, mark_sites
 from tilestep.pjrt.device import MEMORY_KINDS
 from tilestep.pjrt.dry import DryArray, DryMode, current_mode, require_one_kind, settled
 from tilestep.pjrt.entry import int32s, int64s, named_values, pointers, sizes, text
+from tilestep.pjrt.feeds import Dispatch, has_feeds, not_cheap, worker_of
 from tilestep.pjrt.journal import PlannedRun
 from tilestep.pjrt.layouts import order_in, row_major
 from tilestep.pjrt.mlir import module_name
@@ -61,6 +62,8 @@ class LoadedExecutable(_native.ExecutableBase):
         if unknown := [index for index in wanted if not 0 <= index < len(client.devices)]:
             raise ValueError(f"the program wants IPU {unknown[0]}; {client.machine.name} has IPUs 0 to {len(client.devices) - 1}")
         self.code, self._parsed = code, parsed
+        self._has_feeds = has_feeds(code)
+        self._dispatches: dict[int, Dispatch] = {}  # by the number of the first result, until they are through
         self._host_devices = [client.host_devices[index] for index in wanted]
         self.devices = tuple(client.devices[index] for index in wanted)
         self.ipus = tuple(wanted)
@@ -112,7 +115,7 @@ class LoadedExecutable(_native.ExecutableBase):
         return module
 
     def _compile_values(self, module: Any) -> None:
-        self.counted = add_counters(module, frozenset(self.program.sites))
+        self.counted = add_counters(module, frozenset(self.program.sites), not_cheap if self._has_feeds else None)
         _allow_more_outputs(self._parsed.executable_build_options, len(self.counted))
         self._host_executable = compat.compile_module(self.client.host, module, self._host_devices, self._parsed, self.callbacks)
 
@@ -178,6 +181,25 @@ class LoadedExecutable(_native.ExecutableBase):
         mode = current_mode()
         if mode is not None or any(type(column[0] if isinstance(column, list) else column) is DryArray for column in columns):
             return self._run_dry(columns, values, first, kept or (), mode)
+        if self._has_feeds:
+            return self._run_with_feeds(columns, values, first, kept)
+        return self._run_now(columns, values, first, kept)
+
+    def _run_with_feeds(
+        self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None
+    ) -> tuple[list[list[Any]], Any]:
+        """A Ctrl-C on the way has the same run asked for again (execute.c): it must not take its data twice."""
+        dispatch = self._dispatches.setdefault(first, Dispatch(lambda: self._run_now(columns, values, first, kept)))
+        worker_of(self.ipus[0]).hand_over(dispatch)
+        pair, error = dispatch.outcome()
+        del self._dispatches[first]  # no call, behind which an interrupt might come
+        if error is not None:
+            raise error
+        return pair
+
+    def _run_now(
+        self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None
+    ) -> tuple[list[list[Any]], Any]:
         for index in kept or ():
             columns[index] = self._copy(columns[index])
         if len(self.devices) > 1:
@@ -192,7 +214,7 @@ class LoadedExecutable(_native.ExecutableBase):
             arrays = results.disassemble_into_single_device_arrays()
         else:
             arrays = [[array] for array in results.consume_with_handlers(self._handlers)]
-            if self.direct is None and self.num_outputs and not (self.counted or self.callbacks):
+            if self.direct is None and self.num_outputs and not (self.counted or self.callbacks or self._has_feeds):
                 self.direct = (self._execute, self._handlers, *self.client.journal.note_run, self._planned, current_group)
         self.client.journal.run(self._planned, values, first, arrays[self.num_outputs :], kept or ())
         return arrays, token

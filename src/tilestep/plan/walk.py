@@ -13,6 +13,7 @@ from tilestep import cost
 from tilestep.cost import StepCost
 from tilestep.cost.rates import WITH_SCALAR
 from tilestep.errors import HloError
+from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan import steps
@@ -571,7 +572,9 @@ class Walk:
 
 def _calls_host(instruction: Instruction) -> bool:
     target = instruction.attributes.get("custom_call_target", "")
-    return instruction.opcode in _HOST_TRANSFERS or (instruction.opcode == "custom-call" and "callback" in target)
+    return instruction.opcode in _HOST_TRANSFERS or (
+        instruction.opcode == "custom-call" and ("callback" in target or target in (INFEED_TARGET, OUTFEED_TARGET))
+    )
 
 
 def scope_of(instruction: Instruction) -> str:

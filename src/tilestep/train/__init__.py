@@ -3,3 +3,11 @@
 from __future__ import annotations
 
 from tilestep.train.dataset_bench import dataset_benchmark as dataset_benchmark
+from tilestep.train.program_feeds import PendingFeeds as PendingFeeds
+from tilestep.train.program_feeds import clear_feeds as clear_feeds
+from tilestep.train.program_feeds import infeed as infeed
+from tilestep.train.program_feeds import outfeed as outfeed
+from tilestep.train.program_feeds import pending_feeds as pending_feeds
+from tilestep.train.program_feeds import set_feed_timeout as set_feed_timeout
+from tilestep.train.program_feeds import transfer_from_outfeed as transfer_from_outfeed
+from tilestep.train.program_feeds import transfer_to_infeed as transfer_to_infeed
