@@ -1,15 +1,16 @@
-"""Guess which side each member of a karate club took when it split, from who met whom and two known members.
+"""A graph network on the karate club.
+
+Guess which side each member of a karate club took when it split, from who met whom and two known members.
 
     tilestep run examples/karate_club.py
 
-Zachary's karate club (1977): 34 members, 78 friendships, two factions. A graph convolutional network (Kipf and Welling
-2017) sees the graph and the labels of its two leaders only. Messages go along edges by a gather and a `segment_sum`.
+Zachary's karate club (1977): 34 members, 78 friendships, two factions. A graph convolutional network (Kipf and Welling 2017) sees
+the graph and the labels of its two leaders only.
 """
 
+# %%
 from __future__ import annotations
 
-import argparse
-import warnings
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,8 +20,7 @@ import networkx as nx
 import numpy as np
 import optax
 
-# JAX deprecates `backend=` without naming a date; it stays the shortest way to say where a function runs.
-warnings.filterwarnings("ignore", "backend and device argument on jit", DeprecationWarning)
+from flags import parse_backend
 
 HIDDEN_UNITS = (64, 64)
 NUM_FACTIONS = 2
@@ -28,9 +28,14 @@ LEADERS = (0, 33)  # "Mr. Hi" and the officer: the only members whose faction is
 NUM_STEPS = 20
 optimizer = optax.adam(learning_rate=0.02)
 
-Params = list[jax.Array]  # weights of each layer
+backend = parse_backend("Train a graph network with JAX on an emulated IPU.")
+
+# %% [markdown]
+# ## The graph
+# Edges are two arrays of node numbers. A message's weight is 1 / sqrt(degree of sender * degree of receiver).
 
 
+# %%
 class Graph(NamedTuple):
     """Directed edges, each node's own one included, with the weight that a message gets on its way."""
 
@@ -40,15 +45,8 @@ class Graph(NamedTuple):
     factions: np.ndarray
 
 
-class Statistics(NamedTuple):
-    """What a step reports, from before it changed anything."""
-
-    loss: jax.Array
-    accuracy: jax.Array
-
-
 def load_graph() -> Graph:
-    """The club, its edges weighted by 1 / sqrt(degree of sender * degree of receiver)."""
+    """The club as networkx has it."""
     club = nx.karate_club_graph()
     num_nodes = club.number_of_nodes()
     edges = np.array(club.edges, np.int32)
@@ -61,6 +59,18 @@ def load_graph() -> Graph:
     return Graph(senders, receivers, edge_weights, factions)
 
 
+graph = load_graph()
+num_nodes = len(graph.factions)
+print(f"{num_nodes} members, {len(graph.senders)} messages in a layer")
+
+# %% [markdown]
+# ## The network
+# Messages go along edges by a gather and a `segment_sum`. Members are told apart by a one-hot row each.
+
+# %%
+Params = list[jax.Array]  # weights of each layer
+
+
 def init_params(key: jax.Array, sizes: tuple[int, ...]) -> Params:
     """Weights by Glorot and Bengio's rule (2010)."""
     keys = jax.random.split(key, len(sizes) - 1)
@@ -69,8 +79,7 @@ def init_params(key: jax.Array, sizes: tuple[int, ...]) -> Params:
 
 
 def predict(params: Params, graph: Graph) -> jax.Array:
-    """Logits of the factions, one row for each member. Members are told apart by a one-hot row each."""
-    num_nodes = graph.factions.shape[0]
+    """Logits of the factions, one row for each member."""
     nodes = jnp.eye(num_nodes)
     for layer, weights in enumerate(params):
         messages = (nodes @ weights)[graph.senders] * graph.edge_weights[:, None]
@@ -78,6 +87,19 @@ def predict(params: Params, graph: Graph) -> jax.Array:
         if layer < len(params) - 1:
             nodes = jax.nn.relu(nodes)
     return nodes
+
+
+# %% [markdown]
+# ## One step
+# A step returns statistics with the new state. They are from before it changed anything.
+
+
+# %%
+class Statistics(NamedTuple):
+    """What a step reports."""
+
+    loss: jax.Array
+    accuracy: jax.Array
 
 
 def loss(params: Params, graph: Graph) -> tuple[jax.Array, jax.Array]:
@@ -95,24 +117,28 @@ def update(params: Params, optimizer_state: optax.OptState, graph: Graph) -> tup
     return optax.apply_updates(params, updates), optimizer_state, Statistics(cross_entropy, accuracy)
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Train a graph network with JAX on an emulated IPU.")
-    parser.add_argument("--backend", choices=("ipu", "cpu"), default="ipu", help="the platform that trains (default: %(default)s)")
-    backend = parser.parse_args().backend
+jitted_update = jax.jit(update, backend=backend, donate_argnums=(0, 1))
 
-    graph = load_graph()
-    num_nodes = len(graph.factions)
-    with jax.default_device(jax.devices("cpu")[0]):
-        params = init_params(jax.random.key(0), (num_nodes, *HIDDEN_UNITS, NUM_FACTIONS))
-        optimizer_state = optimizer.init(params)
+# %% [markdown]
+# ## Training
+# Initialising is many small operations, so it runs on the CPU.
 
-    jitted_update = jax.jit(update, backend=backend, donate_argnums=(0, 1))
-    for step in range(NUM_STEPS):
-        params, optimizer_state, statistics = jitted_update(params, optimizer_state, graph)
-        accuracy = float(statistics.accuracy)
-        print(f"step {step}: loss {float(statistics.loss):.4f}, {round(accuracy * num_nodes)} of {num_nodes} right ({accuracy:.3f})")
+# %%
+with jax.default_device(jax.devices("cpu")[0]):
+    params = init_params(jax.random.key(0), (num_nodes, *HIDDEN_UNITS, NUM_FACTIONS))
+    optimizer_state = optimizer.init(params)
 
+for step in range(NUM_STEPS):
+    params, optimizer_state, statistics = jitted_update(params, optimizer_state, graph)
+    accuracy = float(statistics.accuracy)
+    print(f"step {step}: loss {float(statistics.loss):.4f}, {round(accuracy * num_nodes)} of {num_nodes} right ({accuracy:.3f})")
 
-if __name__ == "__main__":
-    main()
+# %% [markdown]
+# Who is wrong? Member 8 had friends on both sides, and chose the other one.
+
+# %%
+with jax.default_device(jax.devices("cpu")[0]):
+    guesses = predict(jax.device_get(params), graph).argmax(axis=1)
+for member in np.flatnonzero(guesses != graph.factions):
+    friends = graph.factions[graph.receivers[(graph.senders == member) & (graph.receivers != member)]]
+    print(f"member {member} is in faction {graph.factions[member]}; its friends are in {friends.tolist()}")

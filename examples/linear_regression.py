@@ -1,45 +1,69 @@
-"""Fit a line by gradient descent, with parameters and points that stay in the IPU's memory from step to step.
+"""Linear regression with state that stays on the IPU.
 
-tilestep run examples/linear_regression.py
+Fit a line by gradient descent. Parameters and points stay in the IPU's memory from step to step.
+
+    tilestep run examples/linear_regression.py
 """
 
+# %%
 from __future__ import annotations
 
-import argparse
-import warnings
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-# JAX deprecates `backend=` without naming a date; it stays the shortest way to say where a function runs.
-warnings.filterwarnings("ignore", "backend and device argument on jit", DeprecationWarning)
+import tilestep
+from flags import parse_backend
 
 NUM_POINTS = 128
 NOISE = 0.5  # standard deviation
 NUM_STEPS = 1_000
 STEP_SIZE = 0.005
 
+backend = parse_backend("Fit a line with JAX on an emulated IPU.")
 
+# %% [markdown]
+# ## The points
+# 128 noisy points of y = 2x - 1.
+
+# %%
+rng = np.random.default_rng(0)
+x = rng.normal(size=NUM_POINTS).astype(np.float32)
+y = (2 * x - 1 + NOISE * rng.normal(size=NUM_POINTS)).astype(np.float32)
+
+# %% [markdown]
+# ## The state
+# All that goes round: the line, and the points, which no step changes. Returned as they came, they stay on the IPU like the line.
+
+
+# %%
 class Line(NamedTuple):
-    """y = slope * x + offset."""
+    """y = w * x + b."""
 
-    slope: jax.Array
-    offset: jax.Array
-
-
-def loss(line: Line, x: jax.Array, y: jax.Array) -> jax.Array:
-    """Mean squared distance of the points from the line."""
-    return jnp.mean((line.slope * x + line.offset - y) ** 2)
+    w: jax.Array
+    b: jax.Array
 
 
 class Fit(NamedTuple):
-    """The line so far, and the points, which no step changes: returned as they came, they stay in the IPU's memory like the line."""
+    """The line so far, and the points."""
 
     line: Line
     x: jax.Array
     y: jax.Array
+
+
+# %% [markdown]
+# ## One step
+# `donate_argnums` says that the result may take the place of the argument. On an IPU this keeps the state where it is: it comes over
+# the host link once, and goes back when somebody reads it.
+
+
+# %%
+def loss(line: Line, x: jax.Array, y: jax.Array) -> jax.Array:
+    """Mean squared distance of the points from the line."""
+    return jnp.mean((line.w * x + line.b - y) ** 2)
 
 
 def update(fit: Fit) -> Fit:
@@ -49,25 +73,23 @@ def update(fit: Fit) -> Fit:
     return fit._replace(line=line)
 
 
-def fit_line(*, backend: str) -> Line:
-    """The line through 128 noisy points of y = 2x - 1."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=NUM_POINTS).astype(np.float32)
-    y = (2 * x - 1 + NOISE * rng.normal(size=NUM_POINTS)).astype(np.float32)
-    jitted_update = jax.jit(update, backend=backend, donate_argnums=(0,))
-    fit = Fit(Line(np.zeros((), np.float32), np.zeros((), np.float32)), x, y)
+jitted_update = jax.jit(update, backend=backend, donate_argnums=(0,))
+
+# %% [markdown]
+# ## A thousand steps
+
+# %%
+fit = Fit(Line(np.zeros((), np.float32), np.zeros((), np.float32)), x, y)
+with tilestep.profile() as profile:
     for _ in range(NUM_STEPS):
         fit = jitted_update(fit)
-    return fit.line
+print(f"w = {float(fit.line.w):.4f}, b = {float(fit.line.b):.4f}")
 
+# %% [markdown]
+# ## What went over the host link
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Fit a line with JAX on an emulated IPU.")
-    parser.add_argument("--backend", choices=("ipu", "cpu"), default="ipu", help="the platform that fits (default: %(default)s)")
-    line = fit_line(backend=parser.parse_args().backend)
-    print(f"slope {float(line.slope):.4f}, offset {float(line.offset):.4f}")
-
-
-if __name__ == "__main__":
-    main()
+# %%
+for program in profile.programs:
+    print(f"{program.name} ran {program.runs:,} times in {1e3 * profile.emulated_s:.1f} ms, all emulated:")
+    print(f"  {program.first_run_host_bytes_in:,} bytes in at the first run, {program.host_bytes_in} at each one after it")
+    print(f"  {program.host_bytes_out} bytes out at each run")

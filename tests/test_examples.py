@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import re
 import runpy
@@ -40,6 +41,7 @@ def write_mnist(directory: Path, *, suffix: str = "") -> Path:
     return directory
 
 
+@functools.cache
 def printed_on(backend: str, example: str, *flags: str) -> str:
     """What an example prints to stdout: on 'ipu' under `tilestep run`, on 'cpu' by itself. Nothing may warn."""
     runner = ("-m", "tilestep", "run") if backend == "ipu" else ()
@@ -52,28 +54,90 @@ def printed_on(backend: str, example: str, *flags: str) -> str:
 def test_the_quickstart_prints_its_values_and_an_ipu() -> None:
     done = run_python(str(EXAMPLES / "quickstart.py"))
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.fullmatch(r"\[ 2\.  5\. 10\.\] IpuDevice\(id=0, num_tiles=1472, version=ipu2\)\n", done.stdout)
+    assert "Platform = ipu, the default is cpu\nNumber of devices = 4\n" in done.stdout
+    assert "[ 2.  5. 10.] IpuDevice(id=0, num_tiles=1472, version=ipu2)\n" in done.stdout
+    layers = re.findall(r"^(\[\[.*\]\]) on (.*)$", done.stdout, re.MULTILINE)
+    assert len({values for values, _ in layers}) == 1
+    assert [device[:14] for _, device in layers] == ["IpuDevice(id=0", "IpuDevice(id=3", "cpu:0"]
+    draws = re.findall(r"^(?:cpu|ipu) (\[.*\])$", done.stdout, re.MULTILINE)
+    assert len(draws) == 2
+    assert draws[0] == draws[1]
+    assert re.search(r"jit_product +4 +1 ", done.stdout), "four runs, one load"
 
 
-@pytest.mark.parametrize("example", ["mnist_classifier.py", "linear_regression.py", "karate_club.py"])
+@pytest.mark.parametrize("example", ["mnist_classifier.py", "karate_club.py"])
 def test_an_example_prints_the_same_on_ipu_and_cpu(example: str) -> None:
     assert printed_on("ipu", example) == printed_on("cpu", example)
 
 
 def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right() -> None:
-    accuracies = re.findall(r"test accuracy ([\d.]+)", printed_on("cpu", "mnist_classifier.py"))
-    assert len(accuracies) == 10
-    assert float(accuracies[-1]) > 0.95
+    for example in ("mnist_classifier.py", "mnist_plain.py"):
+        accuracies = re.findall(r"test accuracy ([\d.]+)", printed_on("cpu", example))
+        assert len(accuracies) == 10
+        assert float(accuracies[-1]) > 0.95
+
+
+def test_donation_changes_no_number() -> None:
+    assert printed_on("cpu", "mnist_classifier.py", "--no-donation") == printed_on("cpu", "mnist_classifier.py")
+
+
+def test_the_plain_classifier_says_that_its_parameters_go_to_and_fro() -> None:
+    on_ipu, on_cpu = printed_on("ipu", "mnist_plain.py"), printed_on("cpu", "mnist_plain.py")
+    assert on_ipu.startswith(on_cpu)
+    parameter_bytes = 4 * (65 * 512 + 513 * 512 + 513 * 10)  # weights and biases, 64-512-512-10
+    batch_bytes = 4 * 128 * (64 + 1)
+    assert f"each time {parameter_bytes + batch_bytes:,} bytes came in and {parameter_bytes:,} went out" in on_ipu
 
 
 def test_the_karate_club_splits_with_one_member_wrong() -> None:
-    assert printed_on("cpu", "karate_club.py").splitlines()[-1].endswith("33 of 34 right (0.971)")
+    *_, last_step, wrong = printed_on("cpu", "karate_club.py").splitlines()
+    assert last_step.endswith("33 of 34 right (0.971)")
+    assert wrong.startswith("member 8 ")
 
 
-def test_linear_regression_finds_the_line() -> None:
-    slope, offset = map(float, re.findall(r"-?[\d.]+\d", printed_on("cpu", "linear_regression.py")))
-    assert slope == pytest.approx(2, abs=0.15)  # three standard errors of 128 points with noise 0.5
-    assert offset == pytest.approx(-1, abs=0.15)
+def test_linear_regression_finds_the_line_and_its_state_stays_on_the_ipu() -> None:
+    on_ipu, on_cpu = printed_on("ipu", "linear_regression.py"), printed_on("cpu", "linear_regression.py")
+    w, b = map(float, re.findall(r"-?[\d.]+\d", on_cpu))
+    assert w == pytest.approx(2, abs=0.15)  # three standard errors of 128 points with noise 0.5
+    assert b == pytest.approx(-1, abs=0.15)
+    assert on_ipu.startswith(on_cpu)
+    state_bytes = 4 * (2 + 2 * 128)
+    assert f"{state_bytes:,} bytes in at the first run, 0 at each one after it\n  0 bytes out at each run\n" in on_ipu
+
+
+@pytest.mark.parametrize("backend", ["ipu", "cpu"])
+def test_the_pmap_quickstart_gives_known_arrays(backend: str) -> None:
+    printed = " ".join(printed_on(backend, "pmap_quickstart.py").split())
+    for known in (
+        "[[ 0. 1. 4.] [ 9. 16. 25.] [ 36. 49. 64.] [ 81. 100. 121.]]",
+        "[[0. 0.2 0.2857143 ] [1. 0.8 0.71428573]] columns add up to [1. 1. 1.]",
+        "columns add up to 1: [[0. 0.25] [1. 0.75]] rows do: [[0. 1. ] [0.4 0.6]] all do: [[0. 0.16666667] [0.33333334 0.5 ]]",
+        "[[0.8 0.8235294 0.84210527] [1.2 1.1764706 1.1578947 ]]",
+    ):
+        assert known in printed
+
+
+def test_the_automaton_follows_rule_30() -> None:
+    rows = [line for line in printed_on("cpu", "pmap_quickstart.py").splitlines() if re.fullmatch(r" *#[# ]*", line)]
+    cells, expected = {32}, []
+    for _ in range(24):
+        expected.append("".join("#" if index in cells else " " for index in range(64)).rstrip())
+        cells = {i for i in range(64) if ((i - 1) % 64 in cells) ^ (i in cells or (i + 1) % 64 in cells)}
+    assert rows == expected
+
+
+@pytest.mark.parametrize("backend", ["ipu", "cpu"])
+def test_the_sharding_quickstart_shows_which_part_lies_where(backend: str) -> None:
+    printed = printed_on(backend, "sharding_quickstart.py")
+    assert "P('x', 'y'):\n  device 0: [[0.0], [4.0], [16.0], [36.0]]\n  device 1: [[1.0], [9.0], [25.0], [49.0]]\n" in printed
+    assert "P('x', 'y') (128, 64)\nas NumPy has it: True\nas NumPy has it: True\n" in printed
+    assert printed.endswith("[ 1. -2.  3.]\nadds up gradients: True\n")
+
+
+def test_more_devices_than_there_are_is_an_error() -> None:
+    done = run_python(str(EXAMPLES / "pmap_quickstart.py"), environ={"JAX_IPU_DEVICE_COUNT": "2"})
+    assert done.returncode == 2
+    assert "--backend ipu: there are 2 devices, 4 are needed" in done.stderr
 
 
 def test_another_seed_gives_other_numbers_and_the_same_seed_the_same() -> None:
@@ -96,7 +160,7 @@ def test_the_classifier_trains_on_idx_files(tmp_path: Path) -> None:
         (("--epochs", "two"), "'two' is not a whole number"),
         (("--batch-size", "2000"), "--batch-size is 2,000: it must be at most 1,438"),
         (("--seed", "-1"), "'-1' is not a whole number from 0 to 4,294,967,295"),
-        (("--backend", "tpu"), "invalid choice: 'tpu'"),
+        (("--backend", "npu"), "--backend npu: Unknown backend"),
         (("--data", "/nowhere"), "/nowhere is not a folder"),
     ],
 )

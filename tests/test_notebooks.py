@@ -1,0 +1,82 @@
+"""The notebooks are their scripts: the same cells, and outputs that running them gives."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import ROOT, run_python
+
+NOTEBOOKS = runpy.run_path(str(ROOT / "scripts" / "notebooks.py"))
+EXAMPLES = ROOT / "examples"
+NAMES: list[str] = NOTEBOOKS["names"]()
+HELPERS = {"datasets", "flags"}
+
+
+def committed(name: str) -> dict[str, Any]:
+    return json.loads((EXAMPLES / f"{name}.ipynb").read_text(encoding="utf-8"))
+
+
+def without_outputs(document: dict[str, Any]) -> dict[str, Any]:
+    emptied = {"execution_count": None, "outputs": []}
+    return document | {"cells": [cell | emptied if cell["cell_type"] == "code" else cell for cell in document["cells"]]}
+
+
+def test_every_example_is_a_script_and_a_notebook() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} - HELPERS == set(NAMES)
+    assert {path.stem for path in EXAMPLES.glob("*.ipynb")} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_has_its_scripts_cells(name: str) -> None:
+    script = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+    assert without_outputs(committed(name)) == NOTEBOOKS["notebook"](NOTEBOOKS["cells"](script))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_is_executed_in_order_and_shows_something(name: str) -> None:
+    code = [cell for cell in committed(name)["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    assert any(cell["outputs"] for cell in code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_shows_what_running_it_gives(name: str, update_golden: bool) -> None:
+    done = run_python("scripts/notebooks.py", name, *(() if update_golden else ("--check",)))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_script_is_cut_into_cells() -> None:
+    script = '"""Title here.\n\nMore.\n"""\n\n# %%\nimport os\n\n\n# %% [markdown]\n# ## Words\n#\n# and `# %%`\n\n# %%\nprint(1)  # %%\n'
+    assert [tuple(cell) for cell in NOTEBOOKS["cells"](script)] == [
+        ("markdown", "# Title here\n\nMore."),
+        ("code", "import os"),
+        ("markdown", "## Words\n\nand `# %%`"),
+        ("code", "print(1)  # %%"),
+    ]
+
+
+@pytest.mark.parametrize("script", ["# %%\nprint(1)\n", '"""Title."""\nimport os\n# %%\n'])
+def test_a_script_without_docstring_or_first_marker_is_refused(script: str) -> None:
+    with pytest.raises(ValueError, match="an example begins with a docstring"):
+        NOTEBOOKS["cells"](script)
+
+
+def test_an_unknown_example_is_refused() -> None:
+    done = run_python("scripts/notebooks.py", "no_such_example")
+    assert done.returncode == 2
+    assert "there is no example no_such_example; there are " in done.stderr
+
+
+@pytest.mark.slow
+def test_a_warning_or_a_failing_cell_makes_no_notebook(tmp_path: Path) -> None:
+    executed, notebook, cell = (NOTEBOOKS[name] for name in ("executed", "notebook", "Cell"))
+    with pytest.raises(ValueError, match="cell-0 writes to stderr"):
+        executed(notebook([cell("code", "import warnings; warnings.warn('careful')")]))
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        executed(notebook([cell("code", "1 / 0")]))
