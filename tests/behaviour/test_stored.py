@@ -127,12 +127,15 @@ def test_the_cache_leaves_programs_out_that_call_python(tmp_path: Path) -> None:
     jax.config.update("jax_compilation_cache_dir", {str(tmp_path)!r})
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_raise_persistent_cache_errors", True)
+    jax.config.update("jax_explain_cache_misses", True)
     def shown(x):
         jax.debug.print("x is {{}}", x)
         return x + 1
     print(jax.jit(shown)(1.0))
     """
-    assert python(code, JAX_PLATFORMS="ipu,cpu").stdout.split("\n")[:2] == ["x is 1.0", "2.0"]
+    result = python(code, JAX_PLATFORMS="ipu,cpu")
+    assert result.stdout.split("\n")[:2] == ["x is 1.0", "2.0"]
+    assert "Not writing persistent cache entry for 'jit_shown' because it uses host callbacks" in result.stderr
 
 
 @pytest.mark.parametrize(

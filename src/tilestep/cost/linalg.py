@@ -16,6 +16,7 @@ from types import MappingProxyType
 from tilestep.cost.dtypes import ARITHMETIC, dtype_assumptions
 from tilestep.cost.elementwise import worker_cycles
 from tilestep.cost.exchange import share
+from tilestep.cost.fallback import fallback
 from tilestep.cost.step import StepCost, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, Work
@@ -79,7 +80,9 @@ LAPACK_TARGETS: Mapping[str, str] = MappingProxyType(
 
 
 def lapack(work: Work, ipu: IpuSpec) -> StepCost:
-    """A LAPACK custom call on its first operand."""
+    """A LAPACK custom call on its first operand; roughly bounded if a program's own foreign call hands over no matrix."""
+    if not work.operands or not work.results or len(work.operands[0].dims) < 2:
+        return fallback(work, ipu)
     return _priced(work, ROUTINES[LAPACK_TARGETS[work.opcode]], ipu)
 
 

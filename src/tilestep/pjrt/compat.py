@@ -5,7 +5,9 @@ Tested with jax 0.10.2 (Python 3.11) and 0.12.0 (Python 3.13).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,9 +17,12 @@ import jax.interpreters.mlir
 import numpy as np
 from jax._src import callback as jax_callback
 from jax._src import compilation_cache, compiler, core, dispatch, sharding_impls, xla_bridge
+from jax._src import config as jax_config
 from jax._src.array import ArrayImpl
 from jax._src.dlpack import DLDeviceType
+from jax._src.export import _export
 from jax._src.interpreters import mlir, pxla
+from jax._src.lax import control_flow, linalg
 from jax._src.lib import _jax, xla_client
 from jax._src.lib.mlir import ir
 from jaxlib import _xla  # pyright: ignore[reportAttributeAccessIssue]  # a C extension without stubs
@@ -84,6 +89,65 @@ def lower_like_cpu(name: str) -> None:
         mlir._platforms_with_donation.append(name)
 
 
+def choose_like_cpu(name: str) -> None:
+    """Lets platform `name` take what is meant for `cpu` alone: a branch of `lax.platform_dependent`, an exported program.
+
+    A branch for `name`, or a default, goes first, and so does a program that was exported for `name`.
+    """
+
+    def wrap(primitive: Any, parameter: str, change: Callable[[Any, Any], Any]) -> None:
+        entry = mlir._lowerings[primitive]
+
+        @functools.wraps(entry.rule)
+        def lower(ctx: Any, *args: Any, **params: Any) -> Any:
+            if params.get(parameter) is not None:
+                params[parameter] = change(ctx, params[parameter])
+            return entry.rule(ctx, *args, **params)
+
+        mlir._lowerings[primitive] = dataclasses.replace(entry, rule=lower)
+
+    def exported_for(ctx: Any, exported: Any) -> Any:
+        if name not in ctx.module_context.platforms or "cpu" in ctx.module_context.platforms or name in exported.platforms:
+            return exported
+        return dataclasses.replace(exported, platforms=tuple(name if platform == "cpu" else platform for platform in exported.platforms))
+
+    wrap(control_flow.platform_index_p, "platforms", lambda _, branches: _with_platform(name, branches))
+    wrap(control_flow.cond_p, "branches_platforms", lambda _, branches: _with_platform(name, branches))
+    wrap(_export.call_exported_p, "exported", exported_for)
+
+
+def _with_platform(name: str, branches: tuple[tuple[str, ...] | None, ...]) -> tuple[tuple[str, ...] | None, ...]:
+    """The platforms of each branch (None: all others) with `name` beside `cpu`, if no branch is for `name` yet."""
+    if any(platforms is None or name in platforms for platforms in branches):
+        return branches
+    return tuple((*platforms, name) if platforms is not None and "cpu" in platforms else platforms for platforms in branches)
+
+
+def watch_guarded_reads(tell: Callable[[bool], None]) -> None:
+    """Calls `tell` when JAX begins, in any thread, to guard transfers from devices, and when it guards none any more."""
+    state: Any = jax_config.transfer_guard_device_to_host
+    of_process, of_thread = state._update_global_hook, state._update_thread_local_hook
+    guarding: set[int] = set()  # threads, and 0 for the process
+    lock = threading.Lock()
+
+    def note(who: int, level: str | None) -> None:
+        with lock:
+            (guarding.discard if level in (None, "allow") else guarding.add)(who)
+            tell(bool(guarding))
+
+    def for_process(level: str | None) -> None:
+        of_process(level)
+        note(0, level)
+
+    def for_thread(level: str | None) -> None:
+        of_thread(level)
+        note(threading.get_ident(), level)
+
+    state._add_hooks(for_process, for_thread)
+    inside = state.get_local()  # of the `with` that the platform is started in
+    note(threading.get_ident(), inside if isinstance(inside, str) else None)
+
+
 def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) -> None:
     """Lets platform `name` lower Python callbacks as CPU does, each under the number that `keep` gives it.
 
@@ -100,34 +164,30 @@ def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) ->
         as_cpu = ctx.replace(module_context=module.replace(platforms=("cpu",), backend=None, host_callbacks=numbered))
         results = original(as_cpu, callback, token, operands, operand_avals, result_avals, **options)
         for callback_object in numbered.kept:
-            module.add_keepalive(callback_object)
+            module.add_host_callback(callback_object)  # JAX keeps it, and knows a program that calls Python, as on CPU
         return results
 
     jax_callback.emit_python_callback = emit
     jax.interpreters.mlir.emit_python_callback = emit  # imported there by name
 
+    compile_and_load = compiler.backend_compile_and_load
+
+    @functools.wraps(compile_and_load)
+    def without_callbacks(backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Sequence[Any]) -> Any:
+        return compile_and_load(backend, module, devices, options, () if backend.platform == name else host_callbacks)
+
+    compiler.backend_compile_and_load = without_callbacks
+
 
 def cache_like_cpu(name: str) -> None:
-    """Lets JAX's persistent compilation cache take programs of platform `name`: it has a list of platforms by name.
-
-    A program that cannot be serialised, since it calls Python functions, is left out without a word, as on CPU.
-    """
-    used, put_executable = compilation_cache.is_cache_used, compilation_cache.put_executable_and_time
+    """Lets JAX's persistent compilation cache take programs of platform `name`: it has a list of platforms by name."""
+    used = compilation_cache.is_cache_used
 
     @functools.wraps(used)
     def is_cache_used(backend: Any) -> bool:
         return used(types.SimpleNamespace(platform="cpu") if backend.platform == name else backend)
 
-    @functools.wraps(put_executable)
-    def put_executable_and_time(cache_key: str, module_name: str, executable: Any, backend: Any, compile_time: int) -> None:
-        try:
-            put_executable(cache_key, module_name, executable, backend, compile_time)
-        except jax.errors.JaxRuntimeError as error:
-            if backend.platform != name or not str(error).startswith("UNIMPLEMENTED"):
-                raise
-
     compilation_cache.is_cache_used = is_cache_used
-    compilation_cache.put_executable_and_time = put_executable_and_time
 
 
 def analyse_like_cpu(name: str, host_client: Callable[[], HostClient]) -> None:
@@ -296,6 +356,11 @@ def compile_module(
         if callbacks
         else client.compile_and_load(module, device_list, options)
     )
+
+
+def load_lapack() -> None:
+    """Fills in the addresses that calls of LAPACK jump to, as JAX does where it lowers them; without them a stored program crashes."""
+    linalg.initialize_lapack()
 
 
 def serialize(client: HostClient, executable: Any) -> bytes:

@@ -64,6 +64,8 @@ class LoadedExecutable(_native.ExecutableBase):
         self.code, self._parsed = code, parsed
         self._has_feeds = has_feeds(code)
         self._dispatches: dict[int, Dispatch] = {}  # by the number of the first result, until they are through
+        if b"lapack_" in code:  # perhaps lowered by another process
+            compat.load_lapack()
         self._host_devices = [client.host_devices[index] for index in wanted]
         self.devices = tuple(client.devices[index] for index in wanted)
         self.ipus = tuple(wanted)
@@ -308,8 +310,8 @@ class LoadedExecutable(_native.ExecutableBase):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Equal for equal programs on equal machines."""
-        return hashlib.sha256(self.optimized_program + repr(self.client.machine).encode()).hexdigest()
+        """Equal for equal programs on equal machines, compiled here or stored by another process."""
+        return hashlib.sha256(self.code + self.options + repr((self.client.machine, self.plan_options)).encode()).hexdigest()
 
 
 def cost_figures(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> dict[str, float]:

@@ -37,6 +37,8 @@ def initialize() -> None:
 
     _native.configure(describe, WAITERS.wait_later, FORGOTTEN)
     compat.lower_like_cpu(PLATFORM)
+    compat.choose_like_cpu(PLATFORM)
+    compat.watch_guarded_reads(_native.guard_reads)
     compat.intercept_callbacks(PLATFORM, callbacks.keep)
     compat.cache_like_cpu(PLATFORM)
     compat.compile_ahead_alone(PLATFORM)

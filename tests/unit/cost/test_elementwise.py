@@ -104,3 +104,5 @@ def test_fallback_is_marked_and_moves_everything() -> None:
     assert cost.compute_cycles == 11 + 6 * (20 + 17)
     assert "'custom-call:mystery' has no estimator" in cost.assumptions[0]
     assert estimate(work("custom-call:mystery", "f32[400]", "f32[400]"), TOY) == cost
+    assert estimate(work("custom-call:lapack_sgetrf_ffi", "", ""), TOY).fallback  # called by hand, with nothing to factor
+    assert estimate(work("custom-call:lapack_sgetrf_ffi", "f32[4]", "f32[4]"), TOY).fallback

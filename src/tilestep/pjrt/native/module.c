@@ -10,6 +10,7 @@
 
 PyObject* ts_configure(PyObject* module, PyObject* args);
 PyObject* ts_expect_dry_values(PyObject* module, PyObject* unused);
+PyObject* ts_guard_reads(PyObject* module, PyObject* guarded);
 PyObject* ts_close(PyObject* module, PyObject* unused);
 PyObject* ts_host_tensor(PyObject* module, PyObject* args);
 
@@ -166,6 +167,7 @@ static void finalized(void) { ts_closing = 2; }
 
 static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_handler(table, index, function of the arguments' address)"},
                                 {"expect_dry_values", ts_expect_dry_values, METH_NOARGS, "from now on Python looks at every value"},
+                                {"guard_reads", ts_guard_reads, METH_O, "guard_reads(whether reading a value is a transfer that JAX has to see)"},
                                 {"configure", ts_configure, METH_VARARGS, "configure(describe_error, wait_later, forgotten)"},
                                 {"capsule", capsule, METH_NOARGS, "the table as a capsule"},
                                 {"own", own, METH_O, "address of an object, with a reference for whoever holds it"},

@@ -75,6 +75,7 @@ typedef struct {
   PyObject* value;  /* int: who this is in emulated time */
   PyObject* pinned; /* keeps the memory in place while somebody outside holds its address */
   int pins;
+  int seen; /* whether the host has looked at it while JAX guarded no reads */
 } Buffer;
 
 typedef struct {
