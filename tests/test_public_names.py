@@ -14,7 +14,9 @@ SRC = Path(__file__).resolve().parent.parent / "src"
 
 PUBLIC_NAMES = [
     "tilestep.HloError",
+    "tilestep.LoopInterrupt",
     "tilestep.Profile",
+    "tilestep.QueueError",
     "tilestep.SettingsError",
     "tilestep.SpecError",
     "tilestep.StoredError",
@@ -92,15 +94,21 @@ PUBLIC_NAMES = [
     "tilestep.sim.System",
     "tilestep.sim.TileUse",
     "tilestep.sim.Trace",
+    "tilestep.train.InfeedQueue",
+    "tilestep.train.LoopState",
+    "tilestep.train.OutfeedQueue",
     "tilestep.train.PendingFeeds",
     "tilestep.train.clear_feeds",
     "tilestep.train.dataset_benchmark",
     "tilestep.train.infeed",
+    "tilestep.train.loop_state",
     "tilestep.train.outfeed",
     "tilestep.train.pending_feeds",
+    "tilestep.train.repeat",
     "tilestep.train.set_feed_timeout",
     "tilestep.train.transfer_from_outfeed",
     "tilestep.train.transfer_to_infeed",
+    "tilestep.train.while_loop",
 ]
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from tilestep import hints as hints
 from tilestep.errors import HloError as HloError
+from tilestep.errors import LoopInterrupt as LoopInterrupt
+from tilestep.errors import QueueError as QueueError
 from tilestep.errors import SettingsError as SettingsError
 from tilestep.errors import SpecError as SpecError
 from tilestep.errors import StoredError as StoredError

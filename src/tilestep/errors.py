@@ -6,14 +6,18 @@ TilestepError
 ├── HloError (ValueError)          a program text that the reader does not understand
 ├── StoredError (ValueError)       a serialised program that cannot be used here
 ├── DatasetError (ValueError)      a dataset that ends early, or whose elements are not alike
+├── QueueError (RuntimeError)      a feed of a training loop that is closed, in use, full or empty
 ├── UnsupportedError               something this build or platform cannot do
 ├── TileMemoryError (MemoryError)  a program that does not fit into the tiles
 └── StreamingMemoryError (MemoryError)  a program whose values in pinned_host do not fit into streaming memory
+KeyboardInterrupt
+└── LoopInterrupt                  Ctrl-C in a training loop, with what the loop had done
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class TilestepError(Exception):
@@ -38,6 +42,10 @@ class StoredError(TilestepError, ValueError):
 
 class DatasetError(TilestepError, ValueError):
     """A dataset ended early, or gave something that cannot be fed; the message says at which element."""
+
+
+class QueueError(TilestepError, RuntimeError):
+    """A feed of a training loop cannot do what was asked now: it is closed, in use by another loop, full, or there is nothing in it."""
 
 
 class UnsupportedError(TilestepError):
@@ -107,3 +115,17 @@ class StreamingMemoryError(TilestepError, MemoryError):
             "  try: more IPU-Machines, an array divided among the IPUs (jax.sharding) instead of a copy for each, or fewer arrays in\n"
             '  pinned_host; POPLAR_ENGINE_OPTIONS=\'{"debug.allowOutOfMemory":"true"}\' runs it anyway and says so'
         )
+
+
+class LoopInterrupt(KeyboardInterrupt):
+    """Ctrl-C came in a training loop. All steps that the loop began are done: another loop can go on with `carry`.
+
+    Attributes:
+        carry: what the last step done has returned.
+        steps: how many steps of the loop are done.
+    """
+
+    def __init__(self, *, carry: Any, steps: int) -> None:
+        self.carry = carry
+        self.steps = steps
+        super().__init__(f"interrupted after {steps:,} steps of the loop; the exception's carry is what they have made")

@@ -1,0 +1,78 @@
+"""Elements of a dataset as lists of NumPy arrays, all like the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tilestep.errors import DatasetError
+
+_NO_NUMBERS: Final = "OSUMm"  # dtype kinds of objects, strings and dates: nothing that a device can hold
+_CURE: Final = "all elements must be alike: drop the remainder of the data (drop_remainder=True, drop_last=True), or pad it"
+
+_tree: Any = jax.tree_util  # whose types say nothing of what is in a tree
+
+
+@final
+class ElementSpec:
+    """Structure, shapes and dtypes of a dataset's elements, taken from the first one.
+
+    Attributes:
+        structure: the elements' tree.
+        shapes: of its arrays.
+        dtypes: of its arrays on the device: 64-bit ones are there only under jax_enable_x64.
+
+    Args: element: the first. index: its number, for messages. x64: whether 64-bit numbers stay so.
+    Raises: DatasetError if it has no arrays, or one of no numbers.
+    """
+
+    __slots__ = ("_given", "dtypes", "shapes", "structure")
+
+    def __init__(self, element: Any, index: int, *, x64: bool) -> None:
+        leaves, self.structure = _tree.tree_flatten(element)
+        if not leaves:
+            raise DatasetError(f"element {index} has no arrays ({self.structure}): give a dataset whose elements are pytrees of arrays")
+        arrays = [_array(leaf, element, position, index) for position, leaf in enumerate(leaves)]
+        self.shapes: tuple[tuple[int, ...], ...] = tuple(array.shape for array in arrays)
+        self._given = tuple((array.shape, array.dtype) for array in arrays)
+        with jax.enable_x64(x64):
+            self.dtypes: tuple[np.dtype[Any], ...] = tuple(np.dtype(jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays)
+
+    def arrays(self, element: Any, index: int) -> Sequence[NDArray[Any]]:
+        """The arrays of an element, in the order of the tree.
+
+        Raises: DatasetError if its structure, a shape or a dtype is another than the first one's.
+        """
+        leaves, structure = _tree.tree_flatten(element)
+        if structure != self.structure:
+            raise DatasetError(f"element {index} is {structure}, the first one was {self.structure}; {_CURE}")
+        for position, (leaf, given) in enumerate(zip(leaves, self._given, strict=True)):
+            if type(leaf) is not np.ndarray:
+                leaf = leaves[position] = _array(leaf, element, position, index)
+            if (leaf.shape, leaf.dtype) != given:
+                found, where = _kind(leaf.shape, leaf.dtype), _path(element, position)
+                raise DatasetError(f"element {index}{where} is {found}, in the first one it was {_kind(*given)}; {_CURE}")
+        return leaves
+
+
+def _array(leaf: Any, element: Any, position: int, index: int) -> NDArray[Any]:
+    try:
+        array = np.asarray(leaf)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DatasetError(f"element {index}{_path(element, position)} is a {type(leaf).__name__}, no array of numbers: {error}") from error
+    if array.dtype.kind in _NO_NUMBERS:
+        raise DatasetError(f"element {index}{_path(element, position)} is {array.dtype} ({type(leaf).__name__}), no array of numbers")
+    return array
+
+
+def _path(element: Any, position: int) -> str:
+    """Where in an element its array number `position` is, like "['image'][0]"."""
+    return _tree.keystr(_tree.tree_flatten_with_path(element)[0][position][0])
+
+
+def _kind(shape: tuple[int, ...], dtype: Any) -> str:
+    return f"{dtype}[{','.join(map(str, shape))}]"

@@ -1,0 +1,391 @@
+"""The background thread of an infeed: takes elements from a dataset, gathers them into chunks, puts these on their devices.
+
+Elements come from the dataset in order and leave in order. Until a loop has used them they are also kept in the host's memory, so that
+what was gathered for one loop can be divided anew for another, and what a loop leaves goes back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast, final
+
+import jax
+from numpy.typing import NDArray
+
+from tilestep.errors import QueueError
+from tilestep.train.elements import ElementSpec
+from tilestep.train.staging import Staging
+
+_END_WALL_S: Final = 1.0  # how long `close` waits for a dataset that is in the midst of making an element
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+
+Arrays = list[NDArray[Any]]  # a list with an array for each leaf, elements along their first axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How a loop wants its elements, again and again: `chunks` of `chunk_steps` steps, then one of `rest_steps` if that is not 0.
+
+    Attributes:
+        chunk_steps: steps of a chunk.
+        chunks: how many of them.
+        rest_steps: steps of the last chunk; 0: there is none.
+        place: where they go: None is JAX's default device; else a tree of shardings, a prefix of an element's.
+        default_device: JAX's default device of the loop's thread, for `place` None.
+        x64: whether 64-bit numbers stay so.
+        partial: whether the dataset's last elements are a chunk of their own, filled up with copies of its first element.
+    """
+
+    chunk_steps: int
+    chunks: int
+    rest_steps: int
+    place: Any
+    default_device: Any
+    x64: bool
+    partial: bool
+
+    @property
+    def period(self) -> int:
+        """Chunks until the plan begins again."""
+        return self.chunks + (self.rest_steps > 0)
+
+    def steps(self, number: int) -> int:
+        """Steps of chunk `number` from 0 on."""
+        return self.chunk_steps if number % self.period < self.chunks else self.rest_steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """Some elements on their devices.
+
+    Attributes: on_device: the pytree of stacked elements. on_host: the same in the host's memory. elements: how many of them are real.
+    """
+
+    on_device: Any
+    on_host: Arrays
+    elements: int
+
+
+class SavesState(Protocol):
+    """An iterator that knows its place, such as grain's."""
+
+    def get_state(self) -> Any:
+        """Where it is."""
+        ...
+
+    def set_state(self, state: Any) -> None:
+        """Goes there."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """Where a pass over a dataset begins: at what `dataset_state` says (None: at its beginning), then `skip` elements on."""
+
+    elements: int = 0
+    skip: int = 0
+    dataset_state: Any = None
+
+
+@final
+class _Filling:
+    """A chunk that is being gathered."""
+
+    __slots__ = ("arrays", "capacity", "count", "number", "plan")
+
+    def __init__(self, plan: Plan, number: int, capacity: int) -> None:
+        self.plan, self.number, self.capacity = plan, number, capacity
+        self.arrays: Arrays = []
+        self.count = 0  # elements that are there
+
+
+@final
+class Feeder:
+    """One pass over a dataset. Safe for use by one loop and any number of onlookers at once.
+
+    Args:
+        make_iterator: begins the pass; called in the thread.
+        start: where it begins.
+        depth: chunks that are made ahead.
+        replicas: successive elements that make up one step.
+        replica_axis: whether a step's elements have an axis for that.
+    """
+
+    def __init__(
+        self, make_iterator: Callable[[], Iterator[Any]], start: Start, *, depth: int, replicas: int, replica_axis: bool, staging: Staging
+    ) -> None:
+        self._make_iterator, self._start = make_iterator, start
+        self._depth, self._replicas, self._replica_axis, self._staging = depth, replicas, replica_axis, staging
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._plan: Plan | None = None
+        self._made = self._taken = 0  # chunks since the plan began
+        self._ready: deque[Chunk] = deque()
+        self._filling: _Filling | None = None
+        self._store: deque[Arrays] = deque()  # what comes before the dataset's next element
+        self._stored = 0  # elements in it
+        self._pulled = start.elements  # elements that have come from the dataset
+        self._consumed = start.elements
+        self._end: BaseException | None = None  # what ended the pass; StopIteration if it was just over
+        self._put_error: BaseException | None = None  # why a chunk of the plan could not be put on its devices
+        self._closed = False
+        self._spec: ElementSpec | None = None
+        self._states: deque[tuple[int, Any]] = deque()  # (elements pulled, the iterator's state then)
+
+    # ------------------------------------------------------------------------------------------------ the loop's side
+
+    def begin(self, plan: Plan) -> None:
+        """A loop begins: what was gathered for another plan is gathered again."""
+        with self._condition:
+            if plan != self._plan or self._taken % plan.period or self._put_error is not None:
+                self._take_back()
+                self._plan = plan
+                self._put_error = None
+                self._made = self._taken = 0
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._work, name="tilestep-infeed", daemon=True)
+                self._thread.start()
+            self._condition.notify_all()
+
+    def take(self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> Chunk:
+        """The next chunk of the plan; waits for it, inside of `waiting()`. Its elements count as consumed.
+
+        Raises: what the dataset raised, if it gives too few elements for it (StopIteration if it was over), or JAX when it put them on
+            their devices; then none is consumed. QueueError if the feeder is or gets closed.
+        """
+        with self._condition:
+            while not self._ready and not self._closed and not self._starved():
+                with waiting():
+                    self._condition.wait()
+            if self._closed:
+                raise QueueError(
+                    "the InfeedQueue is closed: what it had not given is lost; make another one, or restore() its state() in one"
+                )
+            if not self._ready:
+                error = self._put_error or self._end
+                assert error is not None  # else nothing is starved
+                raise error
+            chunk = self._ready.popleft()
+            self._taken += 1
+            self._consumed += chunk.elements
+            self._condition.notify_all()
+            return chunk
+
+    def give_back(self, chunk: Chunk, used: int) -> None:
+        """Of the chunk that was taken last only the first `used` elements were used: the others are the next ones again."""
+        with self._condition:
+            self._consumed -= chunk.elements - used
+            rest = [array[used : chunk.elements] for array in chunk.on_host]
+            self._take_back()
+            if used < chunk.elements:
+                self._store.appendleft(rest)
+                self._stored += chunk.elements - used
+            self._plan = None  # the next loop begins anew
+
+    def close(self) -> None:
+        """Ends the thread. What has not been taken is lost."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_END_WALL_S)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the thread has started."""
+        return self._thread is not None
+
+    @property
+    def consumed(self) -> int:
+        """Elements that loops have used, from the dataset's first one on."""
+        return self._consumed
+
+    @property
+    def available(self) -> int:
+        """Elements that have come from the dataset and have not been used."""
+        return self._pulled - self._consumed
+
+    def place(self) -> Start:
+        """Where a pass would have to begin that goes on after the last element used."""
+        with self._condition:
+            while len(self._states) > 1 and self._states[1][0] <= self._consumed:
+                self._states.popleft()
+            if self._states:
+                pulled, state = self._states[0]
+                return Start(elements=self._consumed, skip=self._consumed - pulled, dataset_state=state)
+            return Start(
+                elements=self._consumed,
+                skip=self._consumed - self._start.elements + self._start.skip,
+                dataset_state=self._start.dataset_state,
+            )
+
+    def _starved(self) -> bool:
+        """Whether the chunk that is wanted, and is not ready, will never be."""
+        if self._put_error is not None:
+            return True
+        if self._end is None or self._plan is None:
+            return False
+        there = self._stored + (self._filling.count if self._filling is not None else 0)
+        return there < self._replicas * (1 if self._plan.partial else self._plan.steps(self._taken))
+
+    def _take_back(self) -> None:
+        """All that was gathered is what comes next from the store. The thread notices that its filling has gone."""
+        pieces = [[array[: chunk.elements] for array in chunk.on_host] for chunk in self._ready]
+        if self._filling is not None and self._filling.count:
+            pieces.append([array[: self._filling.count] for array in self._filling.arrays])
+        self._ready.clear()
+        self._filling = None
+        self._store.extendleft(reversed(pieces))
+        self._stored += sum(len(piece[0]) for piece in pieces)
+
+    # ---------------------------------------------------------------------------------------------- the thread's side
+
+    def _work(self) -> None:
+        iterator: Iterator[Any] | None = None
+        while (filling := self._next_filling()) is not None:
+            try:
+                if iterator is None and self._end is None:
+                    iterator = self._begin_pass()
+                self._fill(filling, iterator)
+                if self._is_current(filling) and filling.count:
+                    self._put(filling)
+            except BaseException as error:  # whoever wants the next element is told
+                with self._condition:
+                    self._end = error
+                    self._take_back_filling(filling)
+                    self._condition.notify_all()
+            del filling
+        close: Any = getattr(iterator, "close", None)
+        if callable(close):
+            with contextlib.suppress(Exception):  # nobody is left to be told
+                close()
+
+    def _begin_pass(self) -> Iterator[Any]:
+        iterator = self._make_iterator()
+        start = self._start
+        if start.dataset_state is not None:
+            cast(SavesState, iterator).set_state(start.dataset_state)
+        for _ in range(start.skip):
+            next(iterator)
+        return iterator
+
+    def _next_filling(self) -> _Filling | None:
+        """Waits until another chunk is to be gathered; None: the feeder is closed."""
+        with self._condition:
+            while not self._closed:
+                plan = self._plan
+                if plan is not None and self._put_error is None and len(self._ready) < self._depth:
+                    capacity = plan.steps(self._made) * self._replicas
+                    enough = self._stored >= (self._replicas if plan.partial else capacity)
+                    if self._end is None or enough:
+                        self._filling = _Filling(plan, self._made, capacity)
+                        return self._filling
+                self._condition.wait()
+            return None
+
+    def _is_current(self, filling: _Filling) -> bool:
+        return self._filling is filling and not self._closed
+
+    def _fill(self, filling: _Filling, iterator: Iterator[Any] | None) -> None:
+        """Gathers elements until the chunk is full, the dataset is over, or the filling is taken back."""
+        with self._condition:
+            while self._is_current(filling) and self._store and filling.count < filling.capacity:
+                self._fill_from_store(filling)
+        if filling.count == filling.capacity or self._end is not None:
+            return
+        assert iterator is not None
+        if hasattr(iterator, "get_state"):
+            state = cast(SavesState, iterator).get_state()
+            with self._condition:
+                self._states.append((self._pulled, state))
+        x64, condition = filling.plan.x64, self._condition
+        while filling.count < filling.capacity and self._is_current(filling):
+            try:
+                element = next(iterator)
+            except StopIteration as error:
+                with condition:
+                    self._end = error
+                    if not (filling.plan.partial and filling.count):
+                        self._take_back_filling(filling)
+                    condition.notify_all()
+                return
+            spec = self._spec
+            if spec is None:
+                spec = self._spec = ElementSpec(element, self._pulled, x64=x64)
+            arrays = spec.arrays(element, self._pulled)
+            if not filling.arrays:
+                filling.arrays = self._empty(spec, filling.capacity)
+            row = filling.count
+            for target, array in zip(filling.arrays, arrays, strict=True):
+                target[row] = array
+            with condition:
+                self._pulled += 1
+                if self._filling is filling:
+                    filling.count += 1
+                else:  # taken back meanwhile: this element comes after what was
+                    lone = self._empty(spec, 1)
+                    for target, array in zip(lone, arrays, strict=True):
+                        target[0] = array
+                    self._store.append(lone)
+                    self._stored += 1
+
+    def _take_back_filling(self, filling: _Filling) -> None:
+        """The chunk will never be full: its elements wait in the store for a loop that wants fewer."""
+        if self._filling is filling:
+            self._filling = None
+            if filling.count:
+                self._store.append([array[: filling.count] for array in filling.arrays])
+                self._stored += filling.count
+
+    def _fill_from_store(self, filling: _Filling) -> None:
+        piece = self._store.popleft()
+        length = len(piece[0])
+        taken = min(length, filling.capacity - filling.count)
+        if taken == filling.capacity == length:
+            filling.arrays = piece
+        else:
+            if not filling.arrays:
+                assert self._spec is not None  # there was an element
+                filling.arrays = self._empty(self._spec, filling.capacity)
+            for target, array in zip(filling.arrays, piece, strict=True):
+                target[filling.count : filling.count + taken] = array[:taken]
+            if taken < length:
+                self._store.appendleft([array[taken:] for array in piece])
+        self._stored -= taken
+        filling.count += taken
+
+    def _empty(self, spec: ElementSpec, count: int) -> Arrays:
+        return [self._staging.empty((count, *shape), dtype) for shape, dtype in zip(spec.shapes, spec.dtypes, strict=True)]
+
+    def _put(self, filling: _Filling) -> None:
+        spec, plan = self._spec, filling.plan
+        assert spec is not None
+        for array in filling.arrays if filling.count < filling.capacity else ():
+            array[filling.count :] = array[0]
+        stacked = filling.arrays
+        if self._replica_axis:
+            stacked = [array.reshape(-1, self._replicas, *array.shape[1:]) for array in stacked]
+        try:
+            with jax.enable_x64(plan.x64), jax.default_device(plan.default_device):
+                on_device = _jax.device_put(_jax.tree.unflatten(spec.structure, stacked), plan.place)
+        except Exception as error:
+            with self._condition:
+                if self._is_current(filling):
+                    self._put_error = error
+                self._take_back_filling(filling)
+                self._condition.notify_all()
+            return
+        chunk = Chunk(on_device=on_device, on_host=filling.arrays, elements=filling.count)
+        with self._condition:
+            if self._is_current(filling):
+                self._filling = None
+                self._made += 1
+                self._ready.append(chunk)
+                self._condition.notify_all()

@@ -1,0 +1,52 @@
+"""Ctrl-C at a moment at which a loop can say what it has done."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import final
+
+
+@final
+class CtrlC:
+    """Inside, a Ctrl-C waits for `check`, or for the end of the block, or comes at once within `waiting` and at the second time.
+
+    Where a program handles the signal itself, and in threads that Python gives no signals, nothing is changed.
+    """
+
+    def __init__(self) -> None:
+        self._pending = self._waits = False
+        self._mine = False
+
+    def __enter__(self) -> CtrlC:
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._come)
+            self._mine = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._mine:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _come(self, number: int, frame: FrameType | None) -> None:
+        if self._waits or self._pending:
+            raise KeyboardInterrupt
+        self._pending = True
+
+    def check(self) -> None:
+        """Raises: KeyboardInterrupt if a Ctrl-C has come."""
+        if self._pending:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Inside, nothing is begun that would be lost."""
+        self._waits = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._waits = False

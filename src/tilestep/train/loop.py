@@ -1,0 +1,256 @@
+"""Training loops that stay on the device: many steps of a program for each call of the host."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, cast, final
+
+import jax
+import numpy as np
+
+from tilestep import hints
+from tilestep.errors import LoopInterrupt
+from tilestep.train.body import Body, truth
+from tilestep.train.carry import Carry, prepared
+from tilestep.train.feeder import Chunk
+from tilestep.train.infeed_queue import InfeedQueue
+from tilestep.train.interrupt import CtrlC
+from tilestep.train.numbers import whole_number
+from tilestep.train.outfeed_queue import OutfeedQueue
+from tilestep.train.programs import Loop, repeat_loop, while_loop_loop
+
+DEFAULT_CHUNK: Final = 64  # steps
+_IN_FLIGHT: Final = 4  # chunks that are started before the first of them is waited for: a bound on the memory of their elements
+_MOST_STEPS: Final = 2**31 - 1  # of one program, which counts them in 32 bits
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopState:
+    """What a loop had done when an exception ended it.
+
+    Attributes: carry: what the last step done has returned. steps: how many steps of the loop were done.
+    """
+
+    carry: Any
+    steps: int
+
+
+def loop_state(error: BaseException) -> LoopState | None:
+    """What the loop had done that `error` has ended; None if it did not end one.
+
+    The exceptions are those of the dataset, of the feeds, and Ctrl-C (LoopInterrupt). The loop can go on with the state's carry.
+    """
+    return cast("LoopState | None", getattr(error, "tilestep_loop_state", None))
+
+
+def repeat(
+    n: int,
+    body: Body,
+    carry: Any,
+    infeed: InfeedQueue | None = None,
+    outfeed: OutfeedQueue | None = None,
+    *,
+    chunk: int | None = None,
+    donate: bool = True,
+    progress: bool = False,
+) -> Any:
+    """Runs `n` steps of `body` on the device: one program for each chunk of steps, which the host only starts.
+
+    `body(carry, ...)` returns the new carry: the same structure, shapes and dtypes. With an infeed it also gets the step's element: a
+    tuple's or list's items as further arguments, a mapping with string keys as keyword arguments, anything else as one argument. It is
+    traced once for each length of chunk, and not again when a loop with the same body (the same function object) and the like carry is
+    called again.
+
+    Args:
+        n: steps, 0 or more. Exactly so many elements are consumed; what has been made ahead stays for the next loop.
+        carry: a pytree of arrays and numbers. Numbers become arrays of JAX's default types.
+        infeed: where elements come from.
+        outfeed: where `body` sends values with `outfeed.enqueue`.
+        chunk: steps of one program; None: the lesser of n and 64 (and of the outfeed's buffer_depth, unless it drops).
+        donate: whether the carry's arrays are given up, as `jax.jit(donate_argnums=...)` does. Without, they are copied first.
+        progress: whether to show a bar with the steps done.
+    Returns: the carry after `n` steps. Its arrays may still be being computed.
+    Raises: TypeError for a body that does not take its arguments or keep the carry, ValueError for a number out of its bounds. QueueError
+        for a feed that is closed or in use. What the dataset raises; DatasetError if it ends early. LoopInterrupt at Ctrl-C. The latter
+        four have a `loop_state`.
+    """
+    total = whole_number("n", n, least=0)
+    steps = _chunk_steps(chunk, min(total, DEFAULT_CHUNK), outfeed)
+    state = prepared(carry, donate=donate, loop="repeat")
+    kept = repeat_loop(body, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state))
+    with _Run(f"repeat({total})", state, infeed, outfeed, total=total, progress=progress) as run:
+        if infeed is not None and total:
+            infeed.begin(chunk_steps=steps, steps=total, carry_place=state.place)
+        with run.group(kept, steps, total % steps):
+            while run.steps < total:
+                now = min(steps, total - run.steps)
+                program = kept.program(now)
+                elements = run.elements(now)
+                run.carry, values = program(run.carry, None if elements is None else elements.on_device)
+                run.did(now, values)
+    return run.carry
+
+
+def while_loop(
+    condition: Callable[[Any], Any],
+    body: Body,
+    carry: Any,
+    infeed: InfeedQueue | None = None,
+    outfeed: OutfeedQueue | None = None,
+    *,
+    maximum_iterations: int | None = None,
+    chunk: int | None = None,
+    donate: bool = True,
+    progress: bool = False,
+) -> Any:
+    """Runs steps of `body` on the device as long as `condition(carry)` is true: before each step, also the first one.
+
+    The condition sees the carry and no element. Elements are consumed for the steps that are done, and no others. The host looks at the
+    end of each chunk whether to go on. Without feeds and `chunk`, all steps are one chunk.
+
+    Args: maximum_iterations: steps at most; None: any number. The others, what is returned and raised: see `repeat`.
+    Raises: TypeError if the condition returns anything but one scalar of dtype bool.
+    """
+    most = None if maximum_iterations is None else whole_number("maximum_iterations", maximum_iterations, least=0)
+    divided = infeed is not None or outfeed is not None or chunk is not None
+    whole = DEFAULT_CHUNK if divided else _MOST_STEPS
+    steps = _chunk_steps(chunk, whole if most is None else min(most, whole), outfeed)
+    state = prepared(carry, donate=donate, loop="while_loop")
+    kept = while_loop_loop(body, condition, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state))
+    program = kept.program(steps if infeed is not None or outfeed is not None else 1)
+    with _Run("while_loop()", state, infeed, outfeed, total=most, progress=progress) as run:
+        if infeed is not None:
+            infeed.begin(chunk_steps=steps, steps=None, carry_place=state.place)
+        with run.group(kept, steps, 0):
+            going = most is None or most > 0
+            while going:
+                try:
+                    elements = run.elements(steps)
+                except Exception:
+                    if run.steps == 0 and not bool(_jax.jit(lambda carry: truth(condition, carry))(run.carry)):
+                        break  # no element is needed
+                    raise
+                limit = steps if most is None else min(steps, most - run.steps)
+                there = None if elements is None or infeed is None else elements.elements // infeed.elements_per_step
+                if there is not None:
+                    limit = min(limit, there)
+                run.carry, status, values = program(run.carry, np.int32(limit), None if elements is None else elements.on_device)
+                going = (found := int(status)) > 0
+                done = found if found >= 0 else ~found
+                if infeed is not None and elements is not None and done * infeed.elements_per_step < elements.elements:
+                    infeed.give_back(elements, done * infeed.elements_per_step)
+                run.did(done, values)
+                going = going and (most is None or run.steps < most)
+    return run.carry
+
+
+@final
+class _Run:
+    """One call of a loop: it has reserved its feeds, knows what is done, and says so when something ends it."""
+
+    def __init__(
+        self, name: str, carry: Carry, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None, *, total: int | None, progress: bool
+    ) -> None:
+        self.carry = carry.tree
+        self.steps = 0
+        self._name, self._infeed, self._outfeed = name, infeed, outfeed
+        self._total, self._progress = total, progress
+        self._started = 0  # chunks since the device was waited for
+        self._ctrl_c = CtrlC()
+        self._stack = contextlib.ExitStack()
+        self._advance: Callable[[int], None] | None = None
+        self._feeding = False
+
+    def __enter__(self) -> _Run:
+        with contextlib.ExitStack() as stack:
+            for feed in (self._infeed, self._outfeed):
+                if feed is not None:
+                    feed.reserve(self._name)
+                    stack.callback(feed.release)
+            if self._progress:
+                from tilestep.train.progress import shown  # rich takes a while to import
+
+                self._advance = stack.enter_context(shown(self._name, self._total))
+            stack.enter_context(self._ctrl_c)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._stack.close()
+        if error is None:
+            try:
+                self._ctrl_c.check()
+            except KeyboardInterrupt as late:
+                self._interrupted(late)
+        elif isinstance(error, KeyboardInterrupt):
+            self._interrupted(error)
+        elif self._feeding:
+            self._noted(error).add_note(
+                f"{self._name} had done {self.steps:,} steps; tilestep.train.loop_state(error) has the carry after them"
+                + (f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else "")
+            )
+
+    @contextlib.contextmanager
+    def group(self, loop: Loop, steps: int, rest: int) -> Iterator[None]:
+        """The chunks' programs are one program to an emulated machine, unless the caller says what is."""
+        with contextlib.nullcontext() if hints.current_group() else hints.program_group(f"{loop.name} {steps}+{rest}"):
+            yield
+
+    def elements(self, steps: int) -> Chunk | None:
+        """What the next chunk of `steps` steps needs: its elements, and room in the outfeed."""
+        self._ctrl_c.check()
+        self._feeding = True
+        if self._outfeed is not None:
+            self._outfeed.make_room(steps, self._ctrl_c.waiting)
+        elements = None if self._infeed is None else self._infeed.take(self._ctrl_c.waiting)
+        self._feeding = False
+        return elements
+
+    def did(self, steps: int, values: Any) -> None:
+        """A chunk of so many steps has been started, and `carry` is what it returns."""
+        self.steps += steps
+        if self._outfeed is not None:
+            self._feeding = True
+            self._outfeed.deliver(values, steps)
+            self._feeding = False
+        self._started += 1
+        if self._advance is not None or self._started % _IN_FLIGHT == 0:
+            _jax.block_until_ready(self.carry)
+        if self._advance is not None:
+            self._advance(self.steps)
+
+    def _interrupted(self, error: KeyboardInterrupt) -> None:
+        """Raises: LoopInterrupt, when what was started is done. Not if the Ctrl-C came, out of our hands, while the carry was donated."""
+        if not any(leaf.is_deleted() for leaf in _jax.tree.leaves(self.carry) if isinstance(leaf, jax.Array)):
+            _jax.block_until_ready(self.carry)
+            raise self._noted(LoopInterrupt(carry=self.carry, steps=self.steps)) from error
+
+    def _noted(self, error: BaseException) -> BaseException:
+        with contextlib.suppress(AttributeError):  # of an exception that has no place for it
+            error.tilestep_loop_state = LoopState(carry=self.carry, steps=self.steps)  # pyright: ignore[reportAttributeAccessIssue]
+        return error
+
+
+def _chunk_steps(chunk: int | None, default: int, outfeed: OutfeedQueue | None) -> int:
+    depth = None if outfeed is None or outfeed.mode == "last" or outfeed.when_full == "drop" else outfeed.buffer_depth
+    if chunk is None:
+        return max(1, default if depth is None else min(default, depth))
+    steps = whole_number("chunk", chunk, least=1, most=_MOST_STEPS)
+    if depth is not None and steps > depth:
+        raise ValueError(f"chunk is {steps}, but the outfeed holds the values of {depth} steps at most: choose a chunk of {depth} or less")
+    return steps
+
+
+def _key(carry: Carry) -> Any:
+    return _jax.tree.structure(carry.tree), carry.shardings
+
+
+def _shardings(carry: Carry) -> Any:
+    """Where the carry's leaves must be after the loop, as a tree; None lets XLA choose."""
+    if not any(carry.shardings):
+        return None
+    return _jax.tree.unflatten(_jax.tree.structure(carry.tree), carry.shardings)

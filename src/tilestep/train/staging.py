@@ -1,0 +1,63 @@
+"""Host memory in which chunks are gathered: aligned, so that a CPU device takes it over without a copy, and used again once nobody has it.
+
+A platform in the host's own memory keeps the very memory that it was given, for as long as any array lives in it. So memory comes back
+only when the last array, view or device buffer on top of it has gone, which Python's reference counts say exactly.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_ALIGNMENT_BYTES: Final = 64  # XLA:CPU takes over host memory as it is only from this alignment on
+_POOLED_BYTES: Final = 1 << 16  # fresh memory costs a page fault every 4 KiB; below this size, less than looking for used memory
+_MOST_KEPT: Final = 4  # pieces of one size that wait to be used again
+
+
+@final
+class _Lent:
+    """Some memory, as NumPy's array interface shows it; every array on it keeps this object, whose end gives the memory back."""
+
+    __slots__ = ("__array_interface__", "_home", "_raw")
+
+    def __init__(self, raw: NDArray[np.uint8], shape: tuple[int, ...], home: deque[NDArray[np.uint8]]) -> None:
+        self._raw, self._home = raw, home
+        self.__array_interface__ = {"shape": shape, "typestr": "|u1", "data": (raw.ctypes.data, False), "version": 3}
+
+    def __del__(self) -> None:
+        self._home.append(self._raw)  # a deque that is full drops the oldest
+
+
+@final
+class Staging:
+    """Makes arrays in host memory. Safe for use by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._homes: dict[int, deque[NDArray[np.uint8]]] = {}  # by size
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """A C-contiguous aligned array whose values are anything."""
+        size = math.prod(shape) * dtype.itemsize
+        if size < _POOLED_BYTES:
+            raw = _aligned(size)
+        else:
+            with self._lock:
+                home = self._homes.setdefault(size, deque(maxlen=_MOST_KEPT))
+            try:
+                memory = home.popleft()
+            except IndexError:
+                memory = _aligned(size)
+            raw = np.asarray(_Lent(memory, (size,), home))
+        return raw.view(dtype).reshape(shape)
+
+
+def _aligned(size: int) -> NDArray[np.uint8]:
+    raw = np.empty(size + _ALIGNMENT_BYTES, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT_BYTES
+    return raw[start : start + size]
