@@ -73,7 +73,7 @@ def test_an_installed_wheel_runs_the_quickstart(wheel: Path, tmp_path: Path) -> 
     subprocess.run((python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel), check=True)
     subprocess.run((python, "-m", "pip", "check"), check=True)
     done = subprocess.run((python, ROOT / "examples" / "quickstart.py"), cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("[ 2.  5. 10.] IpuDevice(")
+    assert "\n[ 2.  5. 10.] IpuDevice(id=0" in done.stdout
 
 
 def test_the_version_is_written_once_and_known_to_both() -> None:
@@ -86,7 +86,7 @@ def test_a_compiler_that_fails_is_explained(sources: Path, tmp_path: Path) -> No
         (sys.executable, *build), cwd=sources, env={"PATH": "/usr/bin:/bin", "CC": "false"}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert "needs a C11 compiler and Python's headers" in done.stderr
+    assert "need a C11 compiler and Python's headers" in done.stderr
 
 
 def test_versions_of_jax_are_the_same_wherever_they_stand() -> None:
