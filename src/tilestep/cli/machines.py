@@ -71,6 +71,7 @@ def _figures(machine: MachineSpec) -> dict[str, Value]:
         "sram_bytes": machine.num_ipus * ipu.sram_bytes,
         "peak_half_flops_per_second": ipu.macs_per_cycle_half * flops_per_mac,
         "peak_float_flops_per_second": ipu.macs_per_cycle_float * flops_per_mac,
+        "peak_float8_flops_per_second": ipu.macs_per_cycle_float8 * flops_per_mac,
         "host_link_bytes_per_second": machine.num_machines * machine.host.link_bytes_per_second,
     }
 

@@ -50,6 +50,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         "ipu.macs_per_cycle_half": Quantity(unit="MAC/cycle/tile", lowest=1, highest=1e6),
         "ipu.macs_per_cycle_half_float": Quantity(unit="MAC/cycle/tile", lowest=1, highest=1e6),
         "ipu.macs_per_cycle_float": Quantity(unit="MAC/cycle/tile", lowest=1, highest=1e6),
+        "ipu.macs_per_cycle_float8": Quantity(unit="MAC/cycle/tile", highest=1e6),
         "ipu.sync_cycles": Quantity(unit="cycles", highest=1e6),
         "ipu.superstep_overhead_cycles": Quantity(unit="cycles", highest=1e6),
         "ipu.tile.sram_bytes": Quantity(unit="B", lowest=1024, highest=1e9),

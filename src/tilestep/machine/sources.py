@@ -87,6 +87,15 @@ _GC2_SYNC = (
 )
 _GC2_LOAD_STORE = f"{_LOUW}: 45 TB/s / 1,216 tiles / 1.6 GHz = 23.1: two 64-bit loads (16 B per cycle in the same paper) and a 64-bit store"
 
+_NO_FLOAT8 = (
+    f"{_POPLIBS} lib/poplin/ConvVertexType.cpp: a target may have no units for 8-bit floats; PopRT asks for an IPU21 to run them "
+    "(graphcore/PopRT@7487d65 examples/resnet50/README.md, --precision fp8 --ipu_version ipu21)"
+)
+_FLOAT8 = (
+    f"{_POPLIBS} lib/poplin/codelets/ConvPartial1x1Out.cpp and lib/poplin/PerformanceEstimation.hpp (...Quarter): 16 units of 32 inputs "
+    f"each in 4 cycles, half partials; {_C600_README}: 560 TFLOP/s in fp8, twice the 280 in fp16"
+)
+
 _SYNC_PATTERN = (
     "graphcore/poptorch@0c468a29 python/options.py syncPattern: Full 'is the default'; graphcore/popart@d0ce16e0 "
     "docs/user_guide/performance.rst describes the three patterns"
@@ -148,6 +157,7 @@ _MK2_IPU = figures(
         f"{_POPLIBS} lib/poplin/codelets/ConvPartial1x1Out.cpp: 8 units instead of 16 with float partials, 16 inputs each, 4 cycles",
     ),
     ("ipu.macs_per_cycle_float", 16, "derived", f"{_M2000_SHEET}: 0.2497 PFLOP/s in fp32 against 0.999 in fp16, a quarter of 64"),
+    ("ipu.macs_per_cycle_float8", 0, "documented", _NO_FLOAT8),
     ("ipu.sync_cycles", 126, "documented", "osmarks/ipu-stack@3bb5530 crates/ipu-codegen/src/cost.rs (Target::getMaxIPUSyncDelay)"),
     ("ipu.superstep_overhead_cycles", 500, "derived", _OVERHEAD_FIT),
 )
@@ -220,6 +230,7 @@ C600: Figures = MappingProxyType(
                 "derived",
                 "C600 datasheet, docs.graphcore.ai: a Mk2 IPU with 900 MB in all, as 1,472 tiles of 624 KiB (897 MiB) are sold",
             ),
+            ("ipu.macs_per_cycle_float8", 128, "derived", _FLOAT8),
             ("ipu.clock_hz", 1.5e9, "documented", f"{_IPU_STACK} crates/ipu-cli (default clock_hz); 280 TFLOP/s / 1,472 / 128 = 1.49 GHz"),
             ("ipus_per_machine", 1, "documented", "C600 datasheet, docs.graphcore.ai: one IPU per card"),
             (
@@ -314,6 +325,7 @@ GC2: Figures = MappingProxyType(
                 "derived",
                 "Jia et al. 2019 (arXiv 1912.03413): 31.1 TFLOP/s fp32 / 1,216 tiles / 1.6 GHz = 16 FLOP",
             ),
+            ("ipu.macs_per_cycle_float8", 0, "documented", _NO_FLOAT8),
             (
                 "ipu.sync_cycles",
                 126,

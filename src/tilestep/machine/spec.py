@@ -59,11 +59,17 @@ class IpuSpec:
     macs_per_cycle_half: int  # of one tile's matrix unit: half operands, half partials
     macs_per_cycle_half_float: int  # half operands, float partials
     macs_per_cycle_float: int
+    macs_per_cycle_float8: int  # 8-bit floats, half partials; 0: the unit has none
     sync_cycles: int  # of all tiles of one IPU, per exchange
     superstep_overhead_cycles: int  # control code, exchange set-up and supervisor launch, per superstep
 
     def __post_init__(self) -> None:
-        _require_positive(self, zero_allowed=("sync_cycles", "superstep_overhead_cycles"))
+        _require_positive(self, zero_allowed=("macs_per_cycle_float8", "sync_cycles", "superstep_overhead_cycles"))
+
+    @property
+    def has_float8(self) -> bool:
+        """Whether the matrix unit multiplies 8-bit floats, and workers convert them by an instruction."""
+        return self.macs_per_cycle_float8 > 0
 
     @property
     def sram_bytes(self) -> int:

@@ -29,6 +29,7 @@ TOY = IpuSpec(
     macs_per_cycle_half=64,
     macs_per_cycle_half_float=32,
     macs_per_cycle_float=16,
+    macs_per_cycle_float8=0,
     sync_cycles=100,
     superstep_overhead_cycles=1_000,
 )

@@ -82,6 +82,12 @@ def test_peak_rates_are_the_published_ones(name: str, fp16_tflops: float, fp32_t
     assert ipu.macs_per_cycle_half_float <= ipu.macs_per_cycle_half
 
 
+def test_only_the_c600_has_units_for_8_bit_floats() -> None:
+    assert [name for name in NAMES if load_machine(name).ipu.has_float8] == ["c600"]
+    ipu = load_machine("c600").ipu
+    assert 2 * ipu.macs_per_cycle_float8 * ipu.num_tiles * ipu.clock_hz / 1e12 == pytest.approx(560, rel=0.015)
+
+
 @pytest.mark.parametrize(
     ("name", "sram_mib", "sram_tbytes_per_s", "exchange_tbytes_per_s"),
     [("c2-card", 304, 45, 8), ("m2000", 897, 45, 7.8), ("bow-2000", 897, 65.25, 10.9)],

@@ -57,6 +57,14 @@ def test_a_count_of_tiles_below_one_is_refused() -> None:
         load_machine("bow-2000", num_tiles=0)
 
 
+def test_a_file_gives_and_takes_units_for_8_bit_floats(tmp_path: Path) -> None:
+    given = load_machine(written(tmp_path, 'inherits = "bow-2000"\n[ipu]\nmacs_per_cycle_float8 = 128\n'))
+    taken = load_machine(written(tmp_path, 'inherits = "c600"\n[ipu]\nmacs_per_cycle_float8 = 0\n'))
+    assert (given.ipu.has_float8, taken.ipu.has_float8) == (True, False)
+    with pytest.raises(SpecError, match=r"ipu\.macs_per_cycle_float8 is -1: it must be 0 to 1,000,000 MAC/cycle/tile"):
+        load_machine(written(tmp_path, 'inherits = "c600"\n[ipu]\nmacs_per_cycle_float8 = -1\n'))
+
+
 def test_an_unknown_name_shows_the_nearest_and_all() -> None:
     with pytest.raises(SpecError, match=r"'bow2000' \(did you mean 'bow-2000'\?\)") as caught:
         load_machine("bow2000")

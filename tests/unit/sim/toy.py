@@ -36,6 +36,7 @@ MACHINE = MachineSpec(
         macs_per_cycle_half=64,
         macs_per_cycle_half_float=32,
         macs_per_cycle_float=16,
+        macs_per_cycle_float8=0,
         sync_cycles=10,
         superstep_overhead_cycles=0,
     ),
