@@ -71,7 +71,8 @@ def dry_run(values: Literal["error", "zeros"] = "error", *, trip_count: int | No
 
     Arrays made inside know shape, dtype and when they would have been ready; emulated time and memory are those of the same
     program with values. A program that needs more than its tiles have is planned all the same; the profile says so. Callbacks are
-    not called, and what is fed to programs goes nowhere. Other platforms are untouched. Of a branch that depends on data, the dearest arm runs.
+    not called, and what is fed to programs goes nowhere. Other platforms are untouched. Of a branch that depends on data, the dearest arm
+    runs.
 
     Args:
         values: what reading an array gives: an error that says so, or zeros.

@@ -14,27 +14,30 @@ import jax
 import jax.ffi
 import numpy as np
 from jax._src import core, dispatch, effects
+from jax._src.interpreters import ad
 from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import batching, mlir
 
 from tilestep.errors import UnsupportedError
 from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET, UNKNOWN_ZERO_TARGET
 from tilestep.train import _feeds
 
-_ad: Any = ad  # JAX's types don't tell what these modules hold
-_batching: Any = batching
+_batching: Any = batching  # JAX's types don't tell what these modules hold
 _dispatch: Any = dispatch
 _mlir: Any = mlir
 _ffi: Any = jax.ffi
 
+_DIFFERENTIATES: Final = (ad.JVPTrace, ad.LinearizeTrace)
 PLATFORMS: Final = ("cpu", "ipu")  # by their numbers in native/feeds.c
 
 
 class _FeedEffect(effects.Effect):
     """The feeds of a program happen in the order in which it was written; on several devices, on each by itself."""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "Feed"
+
+    __str__ = __repr__
 
 
 _FEED: Final = _FeedEffect()
@@ -46,8 +49,21 @@ for _kinds in (
 ):
     _kinds.add_type(_FeedEffect)
 
-_infeed_p: Any = Primitive("infeed")
-_outfeed_p: Any = Primitive("outfeed")
+
+class _FeedPrimitive(Primitive):
+    """Refuses to be differentiated, also where no derivative passes through it: JAX would take it out of the loop that it is in."""
+
+    def bind_with_trace(self, trace: Any, *rest: Any) -> Any:
+        if isinstance(trace, _DIFFERENTIATES):
+            raise UnsupportedError(
+                f"{self.name} inside of what is differentiated (jax.grad, jvp, vjp): take the data before and pass it in, or return what "
+                "is to be sent (has_aux=True) and send it afterwards"
+            )
+        return super().bind_with_trace(trace, *rest)
+
+
+_infeed_p: Any = _FeedPrimitive("infeed")
+_outfeed_p: Any = _FeedPrimitive("outfeed")
 
 
 def bind_infeed(avals: Sequence[jax.ShapeDtypeStruct]) -> list[Any]:
@@ -135,11 +151,6 @@ def _no_vmap(name: str) -> Callable[..., Any]:
     return refuse
 
 
-def _no_derivative(primals: Any, tangents: Any, **parameters: Any) -> Any:
-    del primals, tangents, parameters
-    raise UnsupportedError("outfeed has no derivative, but what it sends is being differentiated: send jax.lax.stop_gradient(value)")
-
-
 def _order_within_programs_only() -> None:
     """Has each program with feeds begin by itself.
 
@@ -183,4 +194,3 @@ for _primitive, _target, _capsule, _result in (
     _mlir.register_lowering(_primitive, _lower(_target))  # elsewhere it says that it cannot
     _mlir.register_lowering(_primitive, _lower(_target), platform="cpu")
 _ffi.register_ffi_target(UNKNOWN_ZERO_TARGET, _unknown_zero, platform="cpu")
-_ad.primitive_jvps[_outfeed_p] = _no_derivative

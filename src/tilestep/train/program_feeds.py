@@ -2,7 +2,8 @@
 
 Each device has a queue of elements that go in and one of elements that come out, both first in, first out. An element is a tree of
 arrays. The host may queue any number of elements before it calls the program, which is copied from and to the host's memory at each feed.
-Works inside `fori_loop`, `while_loop`, `scan` and `cond`, and inside `shard_map` and `pmap`, where each device has its own queues.
+Works inside `fori_loop`, `while_loop`, `scan` and `cond`, and inside `shard_map` and `pmap`, where each device has its own queues. A
+program runs where its arguments are; one that uses none runs on JAX's default device, and asks that one's queue.
 
     def step(i, state):
         (images, labels), _ = train.infeed(None, shapes)
@@ -53,8 +54,7 @@ class PendingFeeds(NamedTuple):
 def infeed(token: Any, shape: Any) -> tuple[Any, Any]:
     """Takes the next element of this device's infeed; the program waits until the host has fed it.
 
-    Feeds of one program happen in the order in which it is written, with or without tokens. Differentiation takes an element for a
-    constant.
+    Feeds of one program happen in the order in which it is written, with or without tokens.
 
     Args:
         token: anything, for what used to order feeds: `jax.lax.create_token()`, or None.
@@ -73,9 +73,9 @@ def infeed(token: Any, shape: Any) -> tuple[Any, Any]:
 def outfeed(token: Any, value: Any) -> Any:
     """Sends a tree of arrays to this device's outfeed. The queue has no bound: the host has to drain it (`transfer_from_outfeed`).
 
-    Args: token: as of `infeed`. value: tree of arrays or numbers; what is being differentiated needs `jax.lax.stop_gradient`.
+    Args: token: as of `infeed`. value: tree of arrays or numbers.
     Returns: the token.
-    Raises: TypeError for a dtype that cannot be fed; lowering as of `infeed`.
+    Raises: TypeError for a dtype that cannot be fed; UnsupportedError as `infeed`.
     """
     leaves, _ = _flatten(value)
     arrays = [_jnp.asarray(leaf) for _, leaf in leaves]
@@ -203,8 +203,8 @@ def _dtype(path: str, dtype: Any) -> Any:
 
 def _host_leaf(path: str, leaf: Any) -> tuple[int, tuple[int, ...], Any]:
     """Dtype code, dimensions, and the bytes, row-major."""
-    given = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
-    if given.dtype.kind in "OSUMm":
+    given: Any = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    if isinstance(given, np.ndarray) and given.dtype.kind in "OSUMm":
         raise TypeError(f"{path} is {type(leaf).__name__} of dtype {given.dtype}: a feed carries arrays of numbers")
     dtype, dims = _dtype(path, given.dtype), _dims(path, given.shape)
     array = np.ascontiguousarray(np.asarray(given).astype(dtype, copy=False))

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ------------------------------------------------------------------------------------------------------------- XLA's FFI */
 
@@ -346,6 +347,12 @@ static int fits(const Leaf* leaf, const Array* array) {
   return leaf->code == array->dtype && leaf->rank == array->rank && !memcmp(leaf->dims, array->dims, (size_t)leaf->rank * sizeof(int64_t));
 }
 
+/* A daemon thread that runs the program itself may not go back to Python while that ends: it stays here until the process is gone. */
+static void stay_if_pythons_own(void) {
+  if (!PyGILState_GetThisThreadState()) return;
+  for (;;) pause();
+}
+
 static void* infeed(Frame* frame) {
   if (answer_metadata(frame) || frame->stage != STAGE_EXECUTE) return NULL;
   char expected[SHAPES + 1], found[SHAPES + 1];
@@ -365,8 +372,10 @@ static void* infeed(Frame* frame) {
     unwatch();
   }
   unsigned long long number = queue ? queue->moved : 0;
+  int ending = !element && closing;
   if (element) queue->moved++;
   pthread_mutex_unlock(&lock);
+  if (ending) stay_if_pythons_own();
   if (!queue) return refuse(frame, RESOURCE_EXHAUSTED, "infeed of %s:%d: no memory for its queue", name, ordinal);
   expected_shapes(&frame->results, expected);
   if (!element && stopped)
