@@ -101,6 +101,7 @@ PUBLIC_NAMES = [
     "tilestep.train.clear_feeds",
     "tilestep.train.dataset_benchmark",
     "tilestep.train.infeed",
+    "tilestep.train.infeed_benchmark",
     "tilestep.train.loop_state",
     "tilestep.train.outfeed",
     "tilestep.train.pending_feeds",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilestep.train.dataset_bench import dataset_benchmark as dataset_benchmark
+from tilestep.train.dataset_bench import infeed_benchmark as infeed_benchmark
 from tilestep.train.infeed_queue import InfeedQueue as InfeedQueue
 from tilestep.train.loop import LoopState as LoopState
 from tilestep.train.loop import loop_state as loop_state

@@ -14,7 +14,7 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from tilestep.errors import DatasetError, QueueError
-from tilestep.train.dataset_bench import Dataset, iterator_maker
+from tilestep.train.elements import Dataset, iterator_maker
 from tilestep.train.feeder import Chunk, Feeder, Plan, Start
 from tilestep.train.numbers import whole_number
 from tilestep.train.staging import Staging

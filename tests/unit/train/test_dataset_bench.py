@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tilestep.errors import DatasetError
-from tilestep.train import dataset_benchmark
+from tilestep.errors import DatasetError, QueueError
+from tilestep.train import InfeedQueue, dataset_benchmark, infeed_benchmark, repeat
 
 KEYS = {"elements_processed", "total_bytes_processed", "time_elapsed", "elements_per_second", "bandwidth"}
 Batch = namedtuple("Batch", "image label")
@@ -120,11 +120,11 @@ def test_an_exception_of_the_dataset_comes_through_and_says_where() -> None:
 @pytest.mark.parametrize(
     ("elements", "message"),
     [
-        ([{"x": np.ones(3)}, {"x": np.ones(2)}], r"element 1\['x'\] is float64\[2\], it was float64\[3\] .* drop or pad"),
-        ([{"x": np.ones(3)}, {"x": np.ones(3, np.float32)}], r"element 1\['x'\] is float32\[3\], it was float64\[3\]"),
-        ([{"x": np.ones(3)}, {"y": np.ones(3)}], r"element 1 is PyTreeDef.*'y'.*were PyTreeDef.*'x'"),
+        ([{"x": np.ones(3)}, {"x": np.ones(2)}], r"element 1\['x'\] is float64\[2\], in the first one it was float64\[3\]; .* drop the"),
+        ([{"x": np.ones(3)}, {"x": np.ones(3, np.float32)}], r"element 1\['x'\] is float32\[3\], in the first one it was float64\[3\]"),
+        ([{"x": np.ones(3)}, {"y": np.ones(3)}], r"element 1 is PyTreeDef.*'y'.*first one was PyTreeDef.*'x'"),
         ([[np.ones(3)], (np.ones(3),)], r"element 1 is PyTreeDef"),
-        ([np.ones((2, 0))], r"element 0 is float64\[2,0\], an empty array"),
+        ([np.ones((2, 0))], "element 0 has only empty arrays"),
         ([{}], "element 0 has no arrays"),
         ([None], "element 0 has no arrays"),
         ([(1, "text")], r"element 0\[1\] is <U4 \(str\), no array of numbers"),
@@ -158,3 +158,58 @@ def test_bad_arguments_are_refused(dataset: Any, epochs: Any, elements: Any, err
 
 def test_numbers_may_be_those_of_numpy() -> None:
     assert len(json.loads(dataset_benchmark(endless, np.int64(2), np.uint8(1)))["epochs"]) == 2
+
+
+# ------------------------------------------------------------------------------------------------------------- queues
+
+
+def numbers() -> Iterator[dict[str, np.ndarray]]:
+    for number in itertools.count():
+        yield {"x": np.full(3, number, np.float32)}
+
+
+def test_a_queue_has_the_same_figures_and_its_chunks() -> None:
+    with InfeedQueue(numbers) as queue:
+        found = json.loads(infeed_benchmark(queue, 2, 10, chunk=4))
+    assert [set(epoch) for epoch in found["epochs"]] == [KEYS] * 2
+    for epoch, details in zip(found["epochs"], found["details"]["epochs"], strict=True):
+        assert (epoch["elements_processed"], epoch["total_bytes_processed"]) == (10, 120)
+        assert 0 < details["latency_wall_s"]["p50"] <= details["latency_wall_s"]["max"] <= epoch["time_elapsed"]
+    assert found["details"]["chunk_steps"] == 4
+    assert found["details"]["host"]["cpus"] >= 1
+
+
+def test_a_loop_goes_on_after_what_the_benchmark_took() -> None:
+    with InfeedQueue(numbers) as queue:
+        infeed_benchmark(queue, 3, 5)
+        assert queue.consumed == 15
+        assert int(repeat(2, lambda total, x: total + x[0], np.float32(0), queue)) == 15 + 16
+
+
+def test_elements_of_replicas_count_each() -> None:
+    with InfeedQueue(numbers, replicas=2) as queue:
+        (epoch,) = json.loads(infeed_benchmark(queue, 1, 6))["epochs"]
+        assert (epoch["elements_processed"], epoch["total_bytes_processed"], queue.consumed) == (6, 72, 6)
+        with pytest.raises(ValueError, match="elements_per_epoch is 5: it must be a multiple of 2, the elements of a step"):
+            infeed_benchmark(queue, 1, 5)
+
+
+def test_a_queue_whose_dataset_is_too_short_is_an_error_and_can_be_used_on() -> None:
+    with InfeedQueue([np.ones(2, np.float32)] * 7) as queue:
+        with pytest.raises(DatasetError, match="the dataset ended after 7 elements"):
+            infeed_benchmark(queue, 2, 5, chunk=5)
+        assert float(repeat(2, lambda total, x: total + x.sum(), np.float32(0), queue)) == 4
+
+
+def test_what_is_no_queue_or_cannot_be_used_is_refused() -> None:
+    with pytest.raises(TypeError, match="queue is a list: it must be an InfeedQueue; dataset_benchmark takes a dataset"):
+        infeed_benchmark([np.ones(2)], 1, 1)  # pyright: ignore[reportArgumentType]  # that is the point
+    queue = InfeedQueue(numbers)
+    for arguments, message in (((0, 1), "number_of_epochs is 0"), ((1, 0), "elements_per_epoch is 0")):
+        with pytest.raises(ValueError, match=message):
+            infeed_benchmark(queue, *arguments)
+    with pytest.raises(ValueError, match="chunk is 0: it must be 1 or more"):
+        infeed_benchmark(queue, 1, 1, chunk=0)
+    queue.close()
+    with pytest.raises(QueueError, match="is closed"):
+        infeed_benchmark(queue, 1, 1)
