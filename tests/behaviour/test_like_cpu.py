@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax import export, lax
 from jax.experimental import serialize_executable
+from jax.experimental.buffer_callback import buffer_callback
 
 import tilestep
 
@@ -137,3 +138,15 @@ def test_a_stored_program_has_the_fingerprint_of_the_first(ipu: jax.Device) -> N
     again = serialize_executable.deserialize_and_load(*serialize_executable.serialize(first), backend="ipu", execution_devices=[ipu])
     prints = [program.runtime_executable().fingerprint for program in (first, again, other)]
     assert prints[0] == prints[1] != prints[2]
+
+
+def test_a_callback_may_write_into_its_results(ipu: jax.Device) -> None:
+    """JAX's buffer callbacks: a host call like others, in values and in time."""
+
+    def write(context: object, out: object, x: object) -> None:
+        np.asarray(out)[...] = 2 * np.asarray(x)
+
+    called = buffer_callback(write, jax.ShapeDtypeStruct(X.shape, X.dtype))
+    with tilestep.profile() as profile:
+        np.testing.assert_array_equal(on(ipu, lambda x: called(x) + 1), 2 * X + 1)
+    assert [program.fallback_ops for program in profile.programs] == [()]

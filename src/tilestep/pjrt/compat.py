@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import jax.interpreters.mlir
 import numpy as np
+from jax._src import buffer_callback, compilation_cache, compiler, core, dispatch, sharding_impls, xla_bridge
 from jax._src import callback as jax_callback
-from jax._src import compilation_cache, compiler, core, dispatch, sharding_impls, xla_bridge
 from jax._src import config as jax_config
 from jax._src.array import ArrayImpl
 from jax._src.dlpack import DLDeviceType
@@ -155,20 +155,27 @@ def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) ->
     """
     original = jax_callback.emit_python_callback
 
-    @functools.wraps(original)
-    def emit(ctx: Any, callback: Any, token: Any, operands: Any, operand_avals: Any, result_avals: Any, **options: Any) -> Any:
+    def as_cpu(rule: Callable[..., Any], ctx: Any, *args: Any, **options: Any) -> Any:
         module = ctx.module_context
-        if tuple(module.platforms) != (name,):
-            return original(ctx, callback, token, operands, operand_avals, result_avals, **options)
         numbered = _Numbered(keep)
-        as_cpu = ctx.replace(module_context=module.replace(platforms=("cpu",), backend=None, host_callbacks=numbered))
-        results = original(as_cpu, callback, token, operands, operand_avals, result_avals, **options)
+        results = rule(
+            ctx.replace(module_context=module.replace(platforms=("cpu",), backend=None, host_callbacks=numbered)), *args, **options
+        )
         for callback_object in numbered.kept:
             module.add_host_callback(callback_object)  # JAX keeps it, and knows a program that calls Python, as on CPU
         return results
 
+    @functools.wraps(original)
+    def emit(ctx: Any, callback: Any, token: Any, operands: Any, operand_avals: Any, result_avals: Any, **options: Any) -> Any:
+        arguments = (ctx, callback, token, operands, operand_avals, result_avals)
+        is_ours = tuple(ctx.module_context.platforms) == (name,)
+        return as_cpu(original, *arguments, **options) if is_ours else original(*arguments, **options)
+
     jax_callback.emit_python_callback = emit
     jax.interpreters.mlir.emit_python_callback = emit  # imported there by name
+    primitive = buffer_callback.buffer_callback_p
+    entry = mlir._lowerings[primitive]
+    mlir._platform_specific_lowerings[name][primitive] = dataclasses.replace(entry, rule=functools.partial(as_cpu, entry.rule))
 
     compile_and_load = compiler.backend_compile_and_load
 
