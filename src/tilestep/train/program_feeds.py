@@ -28,12 +28,11 @@ import numpy as np
 
 from tilestep.errors import UnsupportedError
 from tilestep.train import _feeds
-from tilestep.train.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed
+from tilestep.train.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed, dry_platforms
 
 _CODES: Final = _feeds.dtype_codes()
 _DTYPES: Final = {code: jnp.dtype(name) for name, code in _CODES.items()}
 _MAX_RANK: Final = 32
-_dry: dict[str, Literal["error", "zeros"]] = {}  # platforms on which nothing is computed for now, and what reading gives there
 
 Device = Any  # jax.Device, of which jaxlib tells no types
 
@@ -99,7 +98,7 @@ def transfer_to_infeed(device: Device, value: Any) -> None:
     """
     platform = _platform(device)
     leaves = tuple(_host_leaf(path, leaf) for path, leaf in _flatten(value)[0])
-    if device.platform not in _dry:
+    if device.platform not in dry_platforms:
         _feeds.put(platform, device.id, leaves)
 
 
@@ -117,7 +116,7 @@ def transfer_from_outfeed(device: Device, shape: Any, *, timeout_wall_s: float |
     platform = _platform(device)
     leaves, structure = _flatten(shape)
     wanted = [_expected(path, leaf) for path, leaf in leaves]
-    if device.platform in _dry:
+    if device.platform in dry_platforms:
         return structure.unflatten([_dry_value(device, aval) for aval in wanted])
     found = _feeds.get(platform, device.id, None if timeout_wall_s is None else _seconds(timeout_wall_s))
     if found is None:
@@ -159,15 +158,15 @@ def set_feed_timeout(wall_s: float | None) -> float | None:
 @contextlib.contextmanager
 def feeds_of_a_dry_run(platform: str, values: Literal["error", "zeros"]) -> Iterator[None]:
     """Inside, the host's feeds of a platform are checked but go nowhere, since no program runs that would take them."""
-    before = _dry.get(platform)
-    _dry[platform] = values
+    before = dry_platforms.get(platform)
+    dry_platforms[platform] = values
     try:
         yield
     finally:
         if before is None:
-            del _dry[platform]
+            del dry_platforms[platform]
         else:
-            _dry[platform] = before
+            dry_platforms[platform] = before
 
 
 # ---------------------------------------------------------------------------------------------------------------- checks
@@ -225,7 +224,7 @@ def _seconds(wall_s: float) -> float:
 
 
 def _dry_value(device: Device, aval: jax.ShapeDtypeStruct) -> Any:
-    if _dry[device.platform] == "error":
+    if dry_platforms[device.platform] == "error":
         raise UnsupportedError(
             f"a dry run computes no values, but the host drains the outfeed of {_name(device)}: leave that out, or ask for zeros: "
             "tilestep.dry_run(values='zeros')"

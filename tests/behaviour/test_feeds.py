@@ -1,0 +1,328 @@
+"""Infeed and outfeed inside of programs, on `ipu` and on CPU: order, devices, late data, failures, interrupts, the end of the process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import tilestep
+from tests.behaviour.process import attempt
+from tilestep import train
+
+SCALAR = jax.ShapeDtypeStruct((), jnp.float32)
+
+
+@pytest.fixture(params=["cpu", "ipu"])
+def device(request: pytest.FixtureRequest) -> Iterator[jax.Device]:
+    device = jax.devices(request.param)[0]
+    train.clear_feeds(device)
+    yield device
+    train.clear_feeds(device)
+
+
+@pytest.fixture
+def feeding(ipus: list[jax.Device]) -> Iterator[list[jax.Device]]:
+    yield ipus
+    for ipu in ipus:
+        train.clear_feeds(ipu)
+
+
+def feed(device: jax.Device, *values: float) -> None:
+    for value in values:
+        train.transfer_to_infeed(device, float(value))
+
+
+def taken() -> Any:
+    return train.infeed(None, SCALAR)[0]
+
+
+def digits(total: Any) -> Any:
+    return total * 10 + taken()
+
+
+def zero(device: jax.Device) -> jax.Array:
+    return jax.device_put(np.float32(0), device)
+
+
+def test_feeds_happen_in_the_order_of_the_program(device: jax.Device) -> None:
+    def program(total: Any) -> Any:
+        first = taken()
+        total = lax.fori_loop(0, 2, lambda _, value: digits(value), total + first)
+        total = jax.jit(digits)(jax.jit(digits)(total))
+        total, _ = lax.scan(lambda value, _: (digits(value), None), total, None, length=2)
+        return lax.cond(total > 0, digits, lambda value: value, total)
+
+    feed(device, *range(1, 10))
+    assert jax.jit(program)(zero(device)) == 12345678
+    assert train.pending_feeds(device).infeed == 1
+
+
+def test_a_loop_may_ask_the_host_whether_to_go_on(device: jax.Device) -> None:
+    feed(device, 3, 1, 0, 7)
+    program = jax.jit(lambda total: lax.while_loop(lambda _: taken() > 0, lambda value: value + 1, total) * 10 + taken())
+    assert program(zero(device)) == 27
+
+
+def test_a_whole_epoch_may_be_queued_and_drained_in_order(device: jax.Device) -> None:
+    shape = {"image": jax.ShapeDtypeStruct((4, 3), jnp.float32), "label": jax.ShapeDtypeStruct((4,), jnp.int32)}
+
+    def step(index: Any, total: Any) -> Any:
+        batch, token = train.infeed(None, shape)
+        train.outfeed(token, (index, batch["image"].T, batch["label"]))
+        return total + batch["image"].sum()
+
+    program = jax.jit(lambda total, steps: lax.fori_loop(0, steps, step, total))
+    for _ in range(2):  # the second run has nothing to compile
+        for k in range(50):
+            train.transfer_to_infeed(device, {"image": np.full((4, 3), float(k)), "label": np.arange(4) + k})
+        assert program(zero(device), 50) == 12 * sum(range(50))
+        like = (jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((3, 4), jnp.float32), shape["label"])
+        for k in range(50):
+            index, image, label = train.transfer_from_outfeed(device, like)
+            assert index == k
+            assert (image == k).all()
+            assert label.tolist() == [k, k + 1, k + 2, k + 3]
+    assert train.pending_feeds(device) == (0, 0)
+
+
+def test_nothing_is_traced_again(device: jax.Device) -> None:
+    traces = []
+
+    @jax.jit
+    def program(value: Any) -> Any:
+        traces.append(value)
+        return digits(value)
+
+    feed(device, 1, 2, 3)
+    assert [float(program(zero(device))) for _ in range(3)] == [1, 2, 3]
+    assert len(traces) == 1
+
+
+def test_data_may_come_from_another_thread_while_the_program_waits(device: jax.Device) -> None:
+    feeder = threading.Timer(0.1, feed, (device, 1, 2, 3))
+    program = jax.jit(lambda total: lax.fori_loop(0, 3, lambda _, value: digits(value), total))
+    feeder.start()
+    assert program(zero(device)) == 123
+    feeder.join()
+
+
+def test_results_come_out_while_the_program_runs(device: jax.Device) -> None:
+    """Each answer decides what is fed next, so a program that kept its results to itself would never end."""
+
+    def step(_: Any, value: Any) -> Any:
+        train.outfeed(None, value)
+        return taken()
+
+    program = jax.jit(lambda value: lax.fori_loop(0, 20, step, value))
+    result: list[Any] = []
+    runner = threading.Thread(target=lambda: result.append(float(program(zero(device)))))
+    runner.start()
+    for _ in range(20):
+        feed(device, float(train.transfer_from_outfeed(device, SCALAR, timeout_wall_s=30)) * 2 + 1)
+    runner.join(30)
+    assert result == [2**20 - 1]
+
+
+def test_a_donated_state_stays_a_donated_state(device: jax.Device) -> None:
+    program = jax.jit(lambda total: lax.fori_loop(0, 2, lambda _, value: value + taken(), total), donate_argnums=0)
+    feed(device, 1, 2, 3, 4)
+    start = jax.device_put(np.zeros(8, np.float32), device)
+    first = program(start)
+    assert start.is_deleted()
+    np.testing.assert_array_equal(program(first), np.full(8, 10))
+
+
+def test_a_failure_is_not_passed_on_to_the_next_program(device: jax.Device) -> None:
+    before = train.set_feed_timeout(0.05)
+    try:
+        with pytest.raises(jax.errors.JaxRuntimeError, match=rf"infeed of {device.platform}:0: the program asked for element"):
+            jax.block_until_ready(jax.jit(digits)(zero(device)))
+    finally:
+        train.set_feed_timeout(before)
+    feed(device, 3)
+    assert jax.jit(digits)(zero(device)) == 3
+    jax.effects_barrier()
+
+
+def wait_in_vain(program: Any, device: jax.Device) -> None:
+    """JAX may say first that the program failed; the interrupt itself is due then."""
+    with contextlib.suppress(jax.errors.JaxRuntimeError):
+        jax.block_until_ready(program(zero(device)))
+    time.sleep(30)
+
+
+def test_ctrl_c_ends_the_waiting(device: jax.Device) -> None:
+    program = jax.jit(lambda value: value - taken())
+    waiting = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    feed(device, 1)
+    jax.block_until_ready(program(zero(device)))
+    begun = time.monotonic()
+    waiting.start()
+    with pytest.raises(KeyboardInterrupt):
+        wait_in_vain(program, device)
+    assert time.monotonic() - begun < 20
+    waiting.join()
+    feed(device, 5)
+    assert program(zero(device)) == -5
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("platform", ["cpu", "ipu"])
+def test_the_process_ends_while_a_program_waits(platform: str) -> None:
+    """On CPU the program runs on the thread that calls it; on ipu in the background."""
+    result = attempt(
+        f"""
+        import threading, time, jax, numpy as np
+        from tilestep import train
+        device = jax.devices("{platform}")[0]
+        program = jax.jit(lambda x: x + train.infeed(None, jax.ShapeDtypeStruct((), np.float32))[0])
+        x = jax.device_put(np.float32(0), device)
+        train.transfer_to_infeed(device, 1.0)
+        program(x).block_until_ready()
+        if "{platform}" == "ipu":
+            waiting = program(x)
+        else:
+            threading.Thread(target=program, args=(x,), daemon=True).start()
+            time.sleep(0.5)  # until it waits: on its way there it would be JAX's and Python's to end it
+        print("ends", flush=True)
+        raise SystemExit(3)
+        """
+    )
+    assert (result.returncode, result.stdout) == (3, "ends\n"), result.stderr
+
+
+# On ipu
+
+
+def test_on_ipu_data_may_come_after_the_call(feeding: list[jax.Device]) -> None:
+    """Of programs cheap and dear; and what the same thread does on CPU meanwhile doesn't wait for them."""
+    ipu, *_ = feeding
+    cheap = jax.jit(digits)
+    dear = jax.jit(lambda x: (x + taken()) @ x)
+    waiting = [cheap(zero(ipu)), dear(jax.device_put(np.eye(64, dtype=np.float32), ipu)), cheap(zero(ipu))]
+    for value in jax.random.permutation(jax.random.key(0), jnp.arange(3) * 0 + 2).tolist():
+        assert not waiting[-1].is_ready()
+        feed(ipu, value)
+    assert [float(array.reshape(-1)[0]) for array in waiting] == [2, 3, 2]
+
+
+def test_each_ipu_has_its_own_queues(feeding: list[jax.Device]) -> None:
+    first, second, *_ = feeding
+    program = jax.jit(digits)
+    of_first, of_second = program(zero(first)), program(zero(second))
+    feed(second, 2)
+    assert of_second == 2  # the other one still waits
+    feed(first, 1)
+    assert of_first == 1
+
+
+def test_shard_map_and_pmap_feed_each_ipu_by_itself(feeding: list[jax.Device]) -> None:
+    ipus = feeding[:2]
+    mesh = jax.sharding.Mesh(np.array(ipus), ("x",))
+    spec = jax.sharding.PartitionSpec("x")
+
+    def body(total: Any) -> Any:
+        total = lax.fori_loop(0, 3, lambda _, value: digits(value), total)
+        train.outfeed(None, total)
+        return total + lax.psum(total, "x")
+
+    sharded = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec))
+    mapped = jax.pmap(body, "x", devices=ipus)
+    zeros = np.zeros(2, np.float32)
+    for program, given in ((sharded, jax.device_put(zeros, jax.NamedSharding(mesh, spec))), (mapped, zeros)):
+        result = program(given)
+        feed(ipus[0], 1, 2, 3)
+        feed(ipus[1], 4, 5, 6)
+        np.testing.assert_array_equal(result, [123 + 579, 456 + 579])
+        shape = jax.ShapeDtypeStruct((1,) if program is sharded else (), jnp.float32)
+        assert [train.transfer_from_outfeed(ipu, shape).item() for ipu in ipus] == [123, 456]
+
+
+def test_several_devices_outside_of_shard_map_are_refused(ipus: list[jax.Device]) -> None:
+    mesh = jax.sharding.Mesh(np.array(ipus[:2]), ("x",))
+    given = jax.device_put(np.zeros(2, np.float32), jax.NamedSharding(mesh, jax.sharding.PartitionSpec("x")))
+    with pytest.raises(tilestep.UnsupportedError, match=r"the program runs on 2 devices: wrap the feed in jax\.shard_map"):
+        jax.jit(lambda x: x + taken())(given)
+
+
+def test_values_are_the_same_as_on_cpu_and_time_is_the_same_whenever_data_come(feeding: list[jax.Device]) -> None:
+    ipu, *_ = feeding
+    shape = jax.ShapeDtypeStruct((16, 8), jnp.float32)
+    program = jax.jit(lambda x, n: lax.fori_loop(0, n, lambda _, value: value @ train.infeed(None, shape)[0].T @ jnp.ones((16, 8)) / 99, x))
+    data = [np.random.default_rng(k).normal(size=(16, 8)) for k in range(5)]
+    start = jax.device_put(np.ones((4, 8), np.float32), ipu)
+
+    def fed_first() -> Any:
+        for element in data:
+            train.transfer_to_infeed(ipu, element)
+        return np.asarray(program(start, 5))
+
+    def fed_late() -> Any:
+        result = program(start, 5)
+        for element in data:
+            time.sleep(0.01)
+            train.transfer_to_infeed(ipu, element)
+        return np.asarray(result)
+
+    fed_first()  # loads the program
+    results, cycles = [], []
+    for run in (fed_first, fed_late):
+        with tilestep.profile() as profile:
+            results.append(run())
+        cycles.append(profile.emulated_cycles)
+    assert cycles[0] == cycles[1] > 0
+    np.testing.assert_array_equal(*results)
+
+
+def test_in_a_dry_run_shapes_are_enough(feeding: list[jax.Device]) -> None:
+    ipu, *_ = feeding
+    shape = jax.ShapeDtypeStruct((1024, 784), jnp.float32)
+
+    def step(_: Any, total: Any) -> Any:
+        batch, token = train.infeed(None, shape)
+        train.outfeed(token, total)
+        return total + batch.sum()
+
+    program = jax.jit(lambda total: lax.fori_loop(0, 4, step, total))
+
+    def run() -> int:
+        with tilestep.profile() as profile:
+            start = zero(ipu)
+            for _ in range(4):
+                train.transfer_to_infeed(ipu, np.ones((1024, 784), np.float32))
+            program(start).block_until_ready()
+        return profile.emulated_cycles
+
+    with tilestep.dry_run():
+        run()  # loads the program
+        dry = run()
+        with pytest.raises(tilestep.UnsupportedError, match="a dry run computes no values, but the host drains the outfeed of ipu:0"):
+            train.transfer_from_outfeed(ipu, SCALAR)
+    with tilestep.dry_run(values="zeros"):
+        assert train.transfer_from_outfeed(ipu, SCALAR) == 0
+    assert train.pending_feeds(ipu) == (0, 0)
+    run()
+    assert run() == dry
+    assert train.pending_feeds(ipu) == (0, 8)
+
+
+def test_a_program_with_feeds_may_be_stored(feeding: list[jax.Device]) -> None:
+    from jax.experimental import serialize_executable
+
+    ipu, *_ = feeding
+    compiled = jax.jit(digits).lower(zero(ipu)).compile()
+    again = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled), backend="ipu", execution_devices=[ipu])
+    waiting = again(zero(ipu))
+    feed(ipu, 8)
+    assert waiting == 8
