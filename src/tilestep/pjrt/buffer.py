@@ -50,6 +50,11 @@ def shape_of(dims: tuple[int, ...], dtype: np.dtype[Any], minor_to_major: tuple[
     return _native.Shape(CODE_OF_DTYPE[dtype], dims, order, size_bytes, layouts.layout(layouts.layout_text(order)))
 
 
+def _shape_of_code(code: int, dims: tuple[int, ...]) -> _native.Shape:
+    return shape_of(dims, DTYPE_OF_CODE[code])
+
+
+_native.configure_puts(compat.take_over, _shape_of_code)
 TOKEN_SHAPE = _native.Shape(capi.PJRT_Buffer_Type_TOKEN, (), (), 0, layouts.layout("{}"))
 
 
@@ -115,7 +120,7 @@ def _host_array(
     size = math.prod(dims) * dtype.itemsize
     tensor, address = _native.host_tensor(code, dtype.itemsize * 8, dims, size)
     _fill(address, size, args, dims, dtype)
-    return compat.take_over(tensor, host_device)
+    return compat.take_over(tensor, host_device, None)
 
 
 def _fill(address: int, size: int, args: capi.PJRT_Client_BufferFromHostBuffer_Args, dims: tuple[int, ...], dtype: np.dtype[Any]) -> None:

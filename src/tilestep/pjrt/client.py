@@ -51,7 +51,10 @@ class Client:
         warn_of_unknown_variables()
         warn_if_untested(jax.__version__)
         WAITERS.start()
-        return compat.make_host_client(len(self.devices))
+        host = compat.make_host_client(len(self.devices))
+        for device, host_device in zip(self.devices, host.devices(), strict=True):
+            device.note_put = (*self.journal.note_put, device.id, host_device)
+        return host
 
     @property
     def in_use(self) -> bool:

@@ -293,9 +293,8 @@ def put(value: np.ndarray[Any, Any], device: HostDevice, memory_kind: str) -> An
     return _jax.batched_device_put(aval, single_device_sharding(device, memory_kind), [value], [device], True, False, semantics, True)
 
 
-def take_over(tensor: object, device: HostDevice) -> Any:
-    """A one-device array in the memory of a DLPack tensor, in place if that is aligned as XLA:CPU's own is."""
-    return _jax.dlpack_managed_tensor_to_buffer(tensor, device, None)
+# (DLPack tensor, host device, None) -> a one-device array in its memory, in place if that is aligned as XLA:CPU's own is. C calls it, too.
+take_over = _jax.dlpack_managed_tensor_to_buffer
 
 
 def copy(array: Any, device: HostDevice, memory_kind: str) -> Any:

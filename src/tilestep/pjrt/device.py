@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctypes import addressof
+from typing import Any
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.pjrt import _native, capi
@@ -19,6 +20,7 @@ class Device:
     def __init__(self, *, index: int, hardware_id: int, machine: MachineSpec, journal: Journal) -> None:
         self.id = index
         self.note_wait, self.note_read = journal.note_wait, journal.note_read  # C asks for them
+        self.note_put: tuple[Any, ...] | None = None  # too: (what the journal does, its append, id, the host's device)
         self.journal = journal  # of the client that this device belongs to; an older client's values may still be around
         self.hardware_id = hardware_id
         self.sram_bytes = machine.ipu.sram_bytes

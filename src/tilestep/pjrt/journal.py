@@ -47,6 +47,7 @@ class Journal:
         self._working = False
         self.note_wait = (self._wait, self._entries.append)  # how C notes that the host waited for a value
         self.note_read = (self._read, self._entries.append)  # and that it read one
+        self.note_put = (self._put, self._entries.append)  # a value from the host
         self.note_run = (self._entries.append, self._run)  # and a run that needs nothing else
         self._next_copy = -1  # numbers of copies that no buffer stands for
 

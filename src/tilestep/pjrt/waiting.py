@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from tilestep.pjrt._native import Event
+from tilestep.pjrt._native import Event, finish
 
 _MOST_THREADS = 256  # each may sit behind a program that waits for another one's event
 _LOOK_EVERY_WALL_S = 0.001
@@ -62,16 +62,15 @@ class Waiters:
 
     def _loop(self) -> None:
         while True:
-            event, callback, user = self._work.get()
+            wait = self._work.get()
             with self._lock:
                 self._waiting += 1
                 if self._waiting == self._threads < _MOST_THREADS:
                     self._grow()
             try:
-                event.wait()
-                event.fire(callback, user)
+                finish(wait)
             finally:
-                del event  # it may hold the last reference to an array
+                del wait  # it may hold the last reference to an array
                 with self._lock:
                     self._waiting -= 1
 

@@ -88,7 +88,7 @@ static void buffer_dealloc(PyObject* object) {
   PyErr_Fetch(&type, &value, &trace);
   if (self->memory) self->memory->live_bytes -= self->shape->size_bytes;
   if (ts_forgotten && self->value && PyList_Append(ts_forgotten, self->value) < 0) PyErr_Clear();
-  Py_XDECREF(self->pinned), Py_XDECREF(self->array), Py_XDECREF(self->device);
+  Py_XDECREF(self->pinned), Py_XDECREF(self->peers), Py_XDECREF(self->array), Py_XDECREF(self->device);
   Py_XDECREF((PyObject*)self->memory), Py_XDECREF((PyObject*)self->shape), Py_XDECREF(self->value);
   PyErr_Restore(type, value, trace);
   ts_plain_dealloc(object);
@@ -185,7 +185,7 @@ static Event* ready_event(Buffer* buffer) {
   Py_DECREF(deleted);
   if (gone) return ts_event_done;
   PyObject* waitables = PyTuple_Pack(1, buffer->array);
-  Event* event = waitables ? ts_event_make(waitables) : NULL;
+  Event* event = waitables ? ts_event_make(waitables, buffer->peers) : NULL;
   Py_XDECREF(waitables);
   return event;
 }

@@ -1,4 +1,9 @@
-/* Events: a handful of arrays that somebody waits for. */
+/* Events: a handful of arrays that somebody waits for.
+ *
+ * All results of a run are ready at one moment, but JAX asks to be told of each. One thread waits for the first of them that is asked
+ * for; the others go into the list that they share, their peers, and are told by that thread. The list is empty while nobody waits,
+ * else it begins with None, and (event, callback address, user address) follow.
+ */
 #include "native.h"
 
 #include <stdlib.h>
@@ -6,11 +11,12 @@
 PyTypeObject* ts_event_type;
 Event* ts_event_done;
 
-Event* ts_event_make(PyObject* waitables) {
+Event* ts_event_make(PyObject* waitables, PyObject* peers) {
   Event* self = (Event*)PyType_GenericAlloc(ts_event_type, 0);
   if (!self) return NULL;
-  Py_XINCREF(waitables);
+  Py_XINCREF(waitables), Py_XINCREF(peers);
   self->waitables = waitables;
+  self->peers = peers;
   self->done = waitables == NULL;
   return self;
 }
@@ -18,11 +24,12 @@ static PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* waitables;
   (void)type;
   if (ts_no_keywords(kwargs, "Event") < 0 || !PyArg_ParseTuple(args, "O!", &PyTuple_Type, &waitables)) return NULL;
-  return (PyObject*)ts_event_make(PyTuple_Size(waitables) ? waitables : NULL);
+  return (PyObject*)ts_event_make(PyTuple_Size(waitables) ? waitables : NULL, NULL);
 }
 static void dealloc(PyObject* self) {
   Py_XDECREF(((Event*)self)->message);
   Py_XDECREF(((Event*)self)->waitables);
+  Py_XDECREF(((Event*)self)->peers);
   ts_plain_dealloc(self);
 }
 
@@ -98,23 +105,33 @@ static void fire(Event* self, void* callback, void* user) {
   Py_END_ALLOW_THREADS;
 }
 
-static PyObject* wait_method(PyObject* self, PyObject* unused) {
-  (void)unused;
-  ts_event_wait((Event*)self);
+/* (event, callback, user): waits, and tells. */
+static void finish(PyObject* wait) {
+  Event* event = (Event*)PyTuple_GetItem(wait, 0);
+  void *callback = PyLong_AsVoidPtr(PyTuple_GetItem(wait, 1)), *user = PyLong_AsVoidPtr(PyTuple_GetItem(wait, 2));
+  ts_event_wait(event);
+  fire(event, callback, user);
+}
+PyObject* ts_finish(PyObject* module, PyObject* wait) {
+  (void)module;
+  if (!PyTuple_Check(wait) || PyTuple_Size(wait) != 3) return PyErr_Format(PyExc_TypeError, "finish takes (event, callback, user)");
+  PyObject* peers = ((Event*)PyTuple_GetItem(wait, 0))->peers;
+  Py_XINCREF(peers);
+  finish(wait);
+  while (peers && PyList_Size(peers) > 1) {
+    PyObject* others = PyList_GetSlice(peers, 1, PyList_Size(peers));
+    if (!others || PyList_SetSlice(peers, 1, PyList_Size(peers), NULL) < 0) {
+      Py_XDECREF(others), Py_DECREF(peers);
+      return NULL;
+    }
+    for (Py_ssize_t i = 0; i < PyList_Size(others); i++) finish(PyList_GetItem(others, i));
+    Py_DECREF(others);
+  }
+  if (peers) PyList_SetSlice(peers, 0, 1, NULL);
+  Py_XDECREF(peers);
   Py_RETURN_NONE;
 }
-static PyObject* fire_method(PyObject* self, PyObject* args) {
-  PyObject *callback, *user;
-  if (!PyArg_ParseTuple(args, "OO", &callback, &user)) return NULL;
-  void *function = PyLong_AsVoidPtr(callback), *data = PyLong_AsVoidPtr(user);
-  if (PyErr_Occurred()) return NULL;
-  fire((Event*)self, function, data);
-  Py_RETURN_NONE;
-}
-static PyMethodDef methods[] = {{"wait", wait_method, METH_NOARGS, "Waits until it has happened."},
-                                {"fire", fire_method, METH_VARARGS, "Calls callback(error, user), both given by their addresses."},
-                                {NULL, NULL, 0, NULL}};
-static PyType_Slot slots[] = {{Py_tp_new, make}, {Py_tp_dealloc, dealloc}, {Py_tp_methods, methods}, {0, NULL}};
+static PyType_Slot slots[] = {{Py_tp_new, make}, {Py_tp_dealloc, dealloc}, {0, NULL}};
 PyType_Spec ts_event_spec = {"tilestep.pjrt._native.Event", sizeof(Event), 0, Py_TPFLAGS_DEFAULT, slots};
 
 static void* api_destroy(PJRT_Event_Destroy_Args* a) {
@@ -155,12 +172,16 @@ static void* api_on_ready(PJRT_Event_OnReady_Args* a) {
   if (ts_closing || ts_event_poll(event)) {
     ts_event_wait(event);
     fire(event, a->callback, a->user_arg);
-  } else {
-    /* a queue's put: no bytecode runs, so no signal can get in between */
-    PyObject* result =
-        PyObject_CallFunction(ts_wait_later, "((ONN))", (PyObject*)event, PyLong_FromVoidPtr(a->callback), PyLong_FromVoidPtr(a->user_arg));
-    if (result) Py_DECREF(result);
-    else error = ts_error_from_python();
+  } else { /* nothing in here runs bytecode, so that no signal can get in between; putting something into a queue doesn't either */
+    PyObject *peers = event->peers, *result = NULL;
+    PyObject* wait = Py_BuildValue("(ONN)", (PyObject*)event, PyLong_FromVoidPtr(a->callback), PyLong_FromVoidPtr(a->user_arg));
+    if (wait && peers && PyList_Size(peers)) {
+      if (PyList_Append(peers, wait) < 0) error = ts_error_from_python();
+    } else if (!wait || (peers && PyList_Append(peers, Py_None) < 0) ||
+               !(result = PyObject_CallFunctionObjArgs(ts_wait_later, wait, NULL))) {
+      error = ts_error_from_python();
+    }
+    Py_XDECREF(wait), Py_XDECREF(result);
   }
   TS_LEAVE;
   return error;
@@ -168,7 +189,7 @@ static void* api_on_ready(PJRT_Event_OnReady_Args* a) {
 static void* api_create(PJRT_Event_Create_Args* a) {
   void* error = NULL;
   TS_ENTER;
-  Event* event = ts_event_make(NULL);
+  Event* event = ts_event_make(NULL, NULL);
   if (event) event->done = 0;
   else error = ts_error_from_python();
   a->event = event;

@@ -85,17 +85,24 @@ static int give_results(PJRT_LoadedExecutable_Execute_Args* a, Executable* self,
     PyObject* device = PyTuple_GetItem(self->devices, (Py_ssize_t)d);
     PyObject* memories = PyTuple_GetItem(self->memories, (Py_ssize_t)d);
     if (!device || !memories) return -1;
+    PyObject* peers = self->num_outputs > 1 ? PyList_New(0) : NULL;
+    if (self->num_outputs > 1 && !peers) return -1;
     for (int k = 0; k < self->num_outputs; k++) {
       PyObject* array = result_on(arrays, k, d);
       PyObject* memory = PyTuple_GetItem(memories, k);
       PyObject* shape = PyTuple_GetItem(self->shapes, k);
-      if (!array || !memory || !shape) return -1;
       PyObject* value = PyLong_FromUnsignedLongLong(first + d * (uint64_t)self->num_outputs + (uint64_t)k);
-      if (!value) return -1;
-      out[k] = ts_buffer_make(array, device, (Memory*)memory, (Shape*)shape, value);
-      Py_DECREF(value);
-      if (!out[k]) return -1;
+      Buffer* made = array && memory && shape && value ? ts_buffer_make(array, device, (Memory*)memory, (Shape*)shape, value) : NULL;
+      Py_XDECREF(value);
+      if (!made) {
+        Py_XDECREF(peers);
+        return -1;
+      }
+      Py_XINCREF(peers);
+      made->peers = peers;
+      out[k] = made;
     }
+    Py_XDECREF(peers);
   }
   return 0;
 }
@@ -108,7 +115,7 @@ static int give_events(PJRT_LoadedExecutable_Execute_Args* a, PyObject* token) {
     events[d] = ts_event_done;
     if (token == Py_None) continue;
     PyObject* waitables = PyTuple_Pack(1, token);
-    events[d] = waitables ? ts_event_make(waitables) : NULL;
+    events[d] = waitables ? ts_event_make(waitables, NULL) : NULL;
     Py_XDECREF(waitables);
     if (!events[d]) return -1;
   }

@@ -13,6 +13,8 @@ PyObject* ts_expect_dry_values(PyObject* module, PyObject* unused);
 PyObject* ts_guard_reads(PyObject* module, PyObject* guarded);
 PyObject* ts_close(PyObject* module, PyObject* unused);
 PyObject* ts_host_tensor(PyObject* module, PyObject* args);
+PyObject* ts_configure_puts(PyObject* module, PyObject* args);
+PyObject* ts_finish(PyObject* module, PyObject* wait);
 
 enum { TABLES = 2, ENTRIES = 160 };
 static PyObject* handlers[TABLES][ENTRIES];
@@ -99,6 +101,7 @@ static void fill_tables(void) {
   ts_fill_event_entries(&api);
   ts_fill_buffer_entries(&api);
   ts_fill_executable_entries(&api);
+  ts_fill_put_entries(&api);
   ts_fill_read_entries(&api, &layouts);
 }
 
@@ -169,6 +172,8 @@ static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_
                                 {"expect_dry_values", ts_expect_dry_values, METH_NOARGS, "from now on Python looks at every value"},
                                 {"guard_reads", ts_guard_reads, METH_O, "guard_reads(whether reading a value is a transfer that JAX has to see)"},
                                 {"configure", ts_configure, METH_VARARGS, "configure(describe_error, wait_later, forgotten)"},
+                                {"configure_puts", ts_configure_puts, METH_VARARGS, "configure_puts(take_over, shape_of_code)"},
+                                {"finish", ts_finish, METH_O, "finish((event, callback address, user address)): waits and tells, for its peers too"},
                                 {"capsule", capsule, METH_NOARGS, "the table as a capsule"},
                                 {"own", own, METH_O, "address of an object, with a reference for whoever holds it"},
                                 {"releaser", releaser, METH_NOARGS, "address of a C function that gives back what own() took"},
@@ -194,7 +199,7 @@ PyMODINIT_FUNC PyInit__native(void) {
   if (!module) return NULL;
   if (!(ts_layout_type = add_type(module, "Layout", &ts_layout_spec)) || !(ts_shape_type = add_type(module, "Shape", &ts_shape_spec)) || !(ts_memory_type = add_type(module, "Memory", &ts_memory_spec)) ||
       !(ts_event_type = add_type(module, "Event", &ts_event_spec)) || !(ts_buffer_type = add_type(module, "Buffer", &ts_buffer_spec)) ||
-      !add_type(module, "ExecutableBase", &ts_executable_spec) || !(ts_event_done = ts_event_make(NULL))) {
+      !add_type(module, "ExecutableBase", &ts_executable_spec) || !(ts_event_done = ts_event_make(NULL, NULL))) {
     Py_DECREF(module);
     return NULL;
   }

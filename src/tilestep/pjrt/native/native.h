@@ -63,6 +63,7 @@ typedef struct {
   volatile int done;
   int code;            /* of the error; 0: none */
   PyObject* message;   /* bytes, if code */
+  PyObject* peers;     /* as a buffer's */
   PyObject* waitables; /* tuple of things with block_until_ready(), and is_ready() where they can be asked; NULL: set from outside */
 } Event;
 
@@ -74,6 +75,7 @@ typedef struct {
   Shape* shape;
   PyObject* value;  /* int: who this is in emulated time */
   PyObject* pinned; /* keeps the memory in place while somebody outside holds its address */
+  PyObject* peers;  /* list that all results of one run on one device share; NULL: it is alone. What is in it, event.c says */
   int pins;
   int seen; /* whether the host has looked at it while JAX guarded no reads */
 } Buffer;
@@ -105,20 +107,24 @@ void ts_error_read(const void* error, const char** message, size_t* size);
 void ts_plain_dealloc(PyObject* self);
 int ts_no_keywords(PyObject* kwargs, const char* what); /* -1 and an exception if there are any */
 
-/* memory.c, event.c, buffer.c, execute.c, read.c: their types, and their entries of the table */
+/* memory.c, event.c, buffer.c, execute.c, put.c, read.c: their types, and their entries of the table */
 extern PyTypeObject *ts_memory_type, *ts_event_type, *ts_shape_type, *ts_layout_type, *ts_buffer_type;
 extern PyType_Spec ts_memory_spec, ts_event_spec, ts_shape_spec, ts_layout_spec, ts_buffer_spec, ts_executable_spec;
 extern Event* ts_event_done; /* the event that has happened; its handles are not counted */
-Event* ts_event_make(PyObject* waitables);
+Event* ts_event_make(PyObject* waitables, PyObject* peers);
 int ts_event_poll(Event* self);
 void ts_event_wait(Event* self);
 Buffer* ts_buffer_make(PyObject* array, PyObject* device, Memory* memory, Shape* shape, PyObject* value);
 uint64_t ts_take_values(uint64_t count); /* numbers for new values: the first of `count` */
+/* tensor.c: `data` is where the values go; a block belongs to its capsule */
+void* ts_block_take(int code, int bits, const int64_t* dims, size_t rank, int64_t size_bytes, void** data);
+PyObject* ts_block_capsule(void* block);
 void ts_fill_error_entries(PJRT_Api* api);
 void ts_fill_memory_entries(PJRT_Api* api);
 void ts_fill_event_entries(PJRT_Api* api);
 void ts_fill_buffer_entries(PJRT_Api* api);
 void ts_fill_executable_entries(PJRT_Api* api);
+void ts_fill_put_entries(PJRT_Api* api);
 void ts_fill_read_entries(PJRT_Api* api, PJRT_Layouts_Extension* layouts);
 
 #endif
