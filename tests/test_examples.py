@@ -41,6 +41,9 @@ def write_mnist(directory: Path, *, suffix: str = "") -> Path:
     return directory
 
 
+SHORT = ("--epochs", "3")  # enough to tell numbers apart
+
+
 @functools.cache
 def printed_on(backend: str, example: str, *flags: str) -> str:
     """What an example prints to stdout: on 'ipu' under `tilestep run`, on 'cpu' by itself. Nothing may warn."""
@@ -65,9 +68,9 @@ def test_the_quickstart_prints_its_values_and_an_ipu() -> None:
     assert re.search(r"jit_product +4 +1 ", done.stdout), "four runs, one load"
 
 
-@pytest.mark.parametrize("example", ["mnist_classifier.py", "karate_club.py"])
-def test_an_example_prints_the_same_on_ipu_and_cpu(example: str) -> None:
-    assert printed_on("ipu", example) == printed_on("cpu", example)
+@pytest.mark.parametrize("example", [("mnist_classifier.py", *SHORT), ("karate_club.py",)], ids=["mnist_classifier", "karate_club"])
+def test_an_example_prints_the_same_on_ipu_and_cpu(example: tuple[str, ...]) -> None:
+    assert printed_on("ipu", *example) == printed_on("cpu", *example)
 
 
 def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right() -> None:
@@ -78,7 +81,31 @@ def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right() -> None:
 
 
 def test_donation_changes_no_number() -> None:
-    assert printed_on("cpu", "mnist_classifier.py", "--no-donation") == printed_on("cpu", "mnist_classifier.py")
+    assert printed_on("cpu", "mnist_classifier.py", *SHORT, "--no-donation") == printed_on("cpu", "mnist_classifier.py", *SHORT)
+
+
+@pytest.mark.parametrize("backend", ["ipu", "cpu"])
+def test_with_infeeds_the_classifier_prints_the_same(backend: str) -> None:
+    assert printed_on(backend, "mnist_with_infeeds.py", *SHORT) == printed_on(backend, "mnist_classifier.py", *SHORT)
+
+
+@pytest.mark.parametrize("backend", ["ipu", "cpu"])
+def test_ten_steps_give_ten_rows_of_sums_and_differences(backend: str) -> None:
+    count, *results = printed_on(backend, "training_loop.py").splitlines()
+    assert re.fullmatch(r"10 steps on (IpuDevice\(id=0, .*\)|cpu:0); elements taken: 10", count)
+    assert sorted(results) == ["difference: float32[10, 800], all [0.0]", "sum: float32[10, 800], all [2.0]"]
+
+
+@pytest.mark.parametrize("backend", ["ipu", "cpu"])
+def test_a_hundred_losses_are_printed_in_order_before_training_returns(backend: str) -> None:
+    *steps, last = printed_on(backend, "results_while_running.py").splitlines()
+    found = [re.fullmatch(r"step +(\d+): loss ([\d.]+)", line) for line in steps]
+    assert [int(match[1]) for match in found if match] == list(range(100))
+    losses = [float(match[2]) for match in found if match]
+    assert losses[0] > 1 > 0.05 > max(losses[80:])
+    weights = re.fullmatch(r"train\(\) has returned: 100 losses are printed, weights are \[([\d.-]+), ([\d.-]+)\]", last)
+    assert weights
+    assert [float(weight) for weight in weights.groups()] == pytest.approx([1, -2], abs=0.1)
 
 
 def test_the_plain_classifier_says_that_its_parameters_go_to_and_fro() -> None:
