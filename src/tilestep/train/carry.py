@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, Sharding
+
+_NO_NUMBERS: Final = "OSUMm"  # dtype kinds of objects, strings and dates
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -20,7 +21,7 @@ class Carry:
     Attributes:
         tree: JAX's and NumPy's arrays, none of weak type.
         place: where it is; None if it is not committed to a place.
-        shardings: of its leaves, in their order, those that are divided over a mesh; else None.
+        shardings: of its leaves, in their order, for those on several devices of a mesh, else None; empty if there are none of them.
     """
 
     tree: Any
@@ -36,41 +37,47 @@ def prepared(carry: Any, *, donate: bool, loop: str) -> Carry:
     Args: loop: the function's name, for messages.
     Raises: TypeError for what is no array or number, or inside of a function that JAX traces.
     """
-    paths, structure = _jax.tree_util.tree_flatten_with_path(carry)
-    leaves: list[Any] = []
+    leaves, structure = _jax.tree.flatten(carry)
     seen: set[int] = set()
     place: Sharding | None = None
-    for path, leaf in paths:
+    divided = False
+    for index, leaf in enumerate(leaves):
+        if not isinstance(leaf, jax.Array):
+            leaves[index] = _number(carry, index)
+            continue
         if isinstance(leaf, _jax.core.Tracer):
             raise TypeError(
                 f"{loop}() was called in a function that JAX traces: it starts programs from the host; use jax.lax.fori_loop there"
             )
-        if not isinstance(leaf, jax.Array):
-            leaves.append(_number(path, leaf))
-            continue
         array: Any = leaf
-        if array.committed and (place is None or len(leaf.sharding.device_set) > len(place.device_set)):
-            place = leaf.sharding
-        if array.weak_type:
-            leaves.append(_jax.device_put(np.asarray(leaf), leaf.sharding if array.committed else None))
+        sharding = array.sharding
+        count = sharding.num_devices
+        divided = divided or count > 1
+        if array.committed and (place is None or count > place.num_devices):
+            place = sharding
+        if getattr(array, "weak_type", False):  # random keys have none
+            leaves[index] = _jax.device_put(np.asarray(array), sharding if array.committed else None)
             continue
-        names = {id(leaf)} | _memory(leaf)
-        if not donate or names & seen:
-            leaf = _jax.device_put(leaf, leaf.sharding if array.committed else None, may_alias=False)
-        seen |= names
-        leaves.append(leaf)
-    shardings = tuple(
-        leaf.sharding
-        if isinstance(leaf, jax.Array) and isinstance(leaf.sharding, NamedSharding) and leaf.sharding.num_devices > 1
-        else None
-        for leaf in leaves
-    )
+        memory = _memory(array, count)
+        if not donate or memory in seen:
+            leaves[index] = _jax.device_put(array, sharding if array.committed else None, may_alias=False)
+        seen.add(memory)
+    shardings = tuple(_divided(leaf) for leaf in leaves) if divided else ()
     return Carry(tree=_jax.tree.unflatten(structure, leaves), place=place, shardings=shardings)
 
 
-def _number(path: Any, leaf: Any) -> np.ndarray[Any, Any]:
+def _divided(leaf: Any) -> NamedSharding | None:
+    if isinstance(leaf, jax.Array) and isinstance(leaf.sharding, NamedSharding) and leaf.sharding.num_devices > 1:
+        return leaf.sharding
+    return None
+
+
+def _number(carry: Any, index: int) -> np.ndarray[Any, Any]:
+    path, leaf = _jax.tree_util.tree_flatten_with_path(carry)[0][index]
     try:
         array = np.asarray(leaf)
+        if array.dtype.kind in _NO_NUMBERS:
+            raise TypeError(f"its dtype is {array.dtype}")
         dtype = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
     except (TypeError, ValueError) as error:
         where = _jax.tree_util.keystr(path)
@@ -78,10 +85,9 @@ def _number(path: Any, leaf: Any) -> np.ndarray[Any, Any]:
     return array.astype(dtype, copy=False)
 
 
-def _memory(array: jax.Array) -> set[int]:
-    """The address of its (first) buffer, where the platform tells: other arrays may be the same memory."""
-    with contextlib.suppress(Exception):  # no address on this platform: only the same object is known to be the same
-        if len(array.sharding.device_set) == 1:
-            return {array.unsafe_buffer_pointer()}
-        return {array.addressable_shards[0].data.unsafe_buffer_pointer()}
-    return set()
+def _memory(array: Any, num_devices: int) -> int:
+    """The address of its (first) buffer, which another array may have too; where the platform doesn't tell, the object's own."""
+    try:
+        return (array if num_devices == 1 else array.addressable_shards[0].data).unsafe_buffer_pointer()
+    except Exception:
+        return id(array)

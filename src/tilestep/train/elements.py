@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeGuard, final
 
 import jax
@@ -62,11 +62,11 @@ class ElementSpec:
             raise DatasetError(f"element {index} has no arrays ({self.structure}): give a dataset whose elements are pytrees of arrays")
         arrays = [_array(leaf, element, position, index) for position, leaf in enumerate(leaves)]
         self.shapes: tuple[tuple[int, ...], ...] = tuple(array.shape for array in arrays)
-        self._given = tuple((array.shape, array.dtype) for array in arrays)
+        self._given = tuple(array.dtype for array in arrays)
         with jax.enable_x64(x64):
             self.dtypes: tuple[np.dtype[Any], ...] = tuple(np.dtype(jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays)
 
-    def arrays(self, element: Any, index: int) -> Sequence[NDArray[Any]]:
+    def arrays(self, element: Any, index: int) -> list[NDArray[Any]]:
         """The arrays of an element, in the order of the tree.
 
         Raises: DatasetError if its structure, a shape or a dtype is another than the first one's.
@@ -74,12 +74,16 @@ class ElementSpec:
         leaves, structure = _tree.tree_flatten(element)
         if structure != self.structure:
             raise DatasetError(f"element {index} is {structure}, the first one was {self.structure}; {_CURE}")
-        for position, (leaf, given) in enumerate(zip(leaves, self._given, strict=True)):
-            if type(leaf) is not np.ndarray:
-                leaf = leaves[position] = _array(leaf, element, position, index)
-            if (leaf.shape, leaf.dtype) != given:
-                found, where = _kind(leaf.shape, leaf.dtype), _path(element, position)
-                raise DatasetError(f"element {index}{where} is {found}, in the first one it was {_kind(*given)}; {_CURE}")
+        for leaf, shape, dtype in zip(leaves, self.shapes, self._given, strict=True):
+            if type(leaf) is not np.ndarray or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
+                break
+        else:  # all are as they should be: the common case, quickly
+            return leaves
+        for position, (leaf, shape, dtype) in enumerate(zip(leaves, self.shapes, self._given, strict=True)):
+            array = leaves[position] = _array(leaf, element, position, index)
+            if (array.shape, array.dtype) != (shape, dtype):
+                found, where = _kind(array.shape, array.dtype), _path(element, position)
+                raise DatasetError(f"element {index}{where} is {found}, in the first one it was {_kind(shape, dtype)}; {_CURE}")
         return leaves
 
 

@@ -39,6 +39,7 @@ class Plan:
         place: where they go: None is JAX's default device; else a tree of shardings, a prefix of an element's.
         default_device: JAX's default device of the loop's thread, for `place` None.
         x64: whether 64-bit numbers stay so.
+        in_place: whether the host's memory is the device's, and programs take over what lies there.
         partial: whether the dataset's last elements are a chunk of their own, filled up with copies of its first element.
     """
 
@@ -48,6 +49,7 @@ class Plan:
     place: Any
     default_device: Any
     x64: bool
+    in_place: bool
     partial: bool
 
     @property
@@ -305,36 +307,37 @@ class Feeder:
             state = cast(SavesState, iterator).get_state()
             with self._condition:
                 self._states.append((self._pulled, state))
-        x64, condition = filling.plan.x64, self._condition
-        while filling.count < filling.capacity and self._is_current(filling):
-            try:
-                element = next(iterator)
-            except StopIteration as error:
-                with condition:
-                    self._end = error
-                    if not (filling.plan.partial and filling.count):
-                        self._take_back_filling(filling)
-                    condition.notify_all()
+        try:
+            while filling.count < filling.capacity and self._is_current(filling):
+                self._fill_with(next(iterator), filling)
+        except StopIteration as error:
+            with self._condition:
+                self._end = error
+                if not (filling.plan.partial and filling.count):
+                    self._take_back_filling(filling)
+                self._condition.notify_all()
+
+    def _fill_with(self, element: Any, filling: _Filling) -> None:
+        """The dataset's next element. It is copied before the dataset is asked for another one, which may reuse its memory."""
+        spec = self._spec
+        if spec is None:
+            spec = self._spec = ElementSpec(element, self._pulled, x64=filling.plan.x64)
+        arrays = spec.arrays(element, self._pulled)
+        if not filling.arrays:
+            filling.arrays = self._empty(spec, filling.capacity)
+        row = filling.count
+        for target, array in zip(filling.arrays, arrays, strict=True):
+            target[row] = array
+        with self._condition:
+            self._pulled += 1
+            if self._filling is filling:
+                filling.count += 1
                 return
-            spec = self._spec
-            if spec is None:
-                spec = self._spec = ElementSpec(element, self._pulled, x64=x64)
-            arrays = spec.arrays(element, self._pulled)
-            if not filling.arrays:
-                filling.arrays = self._empty(spec, filling.capacity)
-            row = filling.count
-            for target, array in zip(filling.arrays, arrays, strict=True):
-                target[row] = array
-            with condition:
-                self._pulled += 1
-                if self._filling is filling:
-                    filling.count += 1
-                else:  # taken back meanwhile: this element comes after what was
-                    lone = self._empty(spec, 1)
-                    for target, array in zip(lone, arrays, strict=True):
-                        target[0] = array
-                    self._store.append(lone)
-                    self._stored += 1
+            lone = self._empty(spec, 1)  # the filling was taken back meanwhile: this element comes after what was in it
+            for target, array in zip(lone, arrays, strict=True):
+                target[0] = array
+            self._store.append(lone)
+            self._stored += 1
 
     def _take_back_filling(self, filling: _Filling) -> None:
         """The chunk will never be full: its elements wait in the store for a loop that wants fewer."""
@@ -372,9 +375,11 @@ class Feeder:
         stacked = filling.arrays
         if self._replica_axis:
             stacked = [array.reshape(-1, self._replicas, *array.shape[1:]) for array in stacked]
+        on_device = _jax.tree.unflatten(spec.structure, stacked)
         try:
-            with jax.enable_x64(plan.x64), jax.default_device(plan.default_device):
-                on_device = _jax.device_put(_jax.tree.unflatten(spec.structure, stacked), plan.place)
+            if not plan.in_place:
+                with _thread_settings(plan):
+                    on_device = _jax.device_put(on_device, plan.place)
         except Exception as error:
             with self._condition:
                 if self._is_current(filling):
@@ -389,3 +394,13 @@ class Feeder:
                 self._made += 1
                 self._ready.append(chunk)
                 self._condition.notify_all()
+
+
+def _thread_settings(plan: Plan) -> AbstractContextManager[object]:
+    """JAX's settings in the loop's thread, where they are not those of this one."""
+    stack = contextlib.ExitStack()
+    if jax.config.jax_enable_x64 != plan.x64:  # pyright: ignore[reportAttributeAccessIssue]
+        stack.enter_context(jax.enable_x64(plan.x64))
+    if jax.config.jax_default_device != plan.default_device:  # pyright: ignore[reportAttributeAccessIssue]
+        stack.enter_context(jax.default_device(plan.default_device))
+    return stack

@@ -150,6 +150,7 @@ class InfeedQueue:
         """
         chunks, rest = (1, 0) if steps is None else divmod(steps, chunk_steps)
         config: Any = jax.config
+        devices = carry_place.device_set if carry_place is not None else () if config.jax_default_device is not None else jax.devices()[:1]
         self._feeder.begin(
             Plan(
                 chunk_steps=chunk_steps,
@@ -158,6 +159,7 @@ class InfeedQueue:
                 place=_beside(carry_place) if self._place is None else self._place,
                 default_device=config.jax_default_device,
                 x64=bool(config.jax_enable_x64),
+                in_place=self._place is None and [device.platform for device in devices] == ["cpu"],
                 partial=steps is None,
             )
         )

@@ -12,7 +12,7 @@ from typing import final
 
 @final
 class CtrlC:
-    """Inside, a Ctrl-C waits for `check`, or for the end of the block, or comes at once within `waiting` and at the second time.
+    """Between `begin` and `end` a Ctrl-C waits for `check`. It comes at once within `waiting`, and at the second time.
 
     Where a program handles the signal itself, and in threads that Python gives no signals, nothing is changed.
     """
@@ -21,13 +21,14 @@ class CtrlC:
         self._pending = self._waits = False
         self._mine = False
 
-    def __enter__(self) -> CtrlC:
+    def begin(self) -> None:
+        """The block begins."""
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._come)
             self._mine = True
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
+        """The block ends."""
         if self._mine:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 

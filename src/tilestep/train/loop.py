@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Final, cast, final
 
 import jax
 import numpy as np
 
 from tilestep import hints
-from tilestep.errors import LoopInterrupt
+from tilestep.errors import LoopInterrupt, QueueError
 from tilestep.train.body import Body, truth
 from tilestep.train.carry import Carry, prepared
 from tilestep.train.feeder import Chunk
@@ -161,26 +163,39 @@ class _Run:
         self._total, self._progress = total, progress
         self._started = 0  # chunks since the device was waited for
         self._ctrl_c = CtrlC()
-        self._stack = contextlib.ExitStack()
+        self._bar: AbstractContextManager[Callable[[int], None]] | None = None
         self._advance: Callable[[int], None] | None = None
         self._feeding = False
+        self._taken: Chunk | None = None  # elements of a chunk that is about to start
 
     def __enter__(self) -> _Run:
-        with contextlib.ExitStack() as stack:
-            for feed in (self._infeed, self._outfeed):
-                if feed is not None:
-                    feed.reserve(self._name)
-                    stack.callback(feed.release)
-            if self._progress:
-                from tilestep.train.progress import shown  # rich takes a while to import
+        if self._infeed is not None:
+            self._infeed.reserve(self._name)
+        if self._outfeed is not None:
+            try:
+                self._outfeed.reserve(self._name)
+            except QueueError:
+                if self._infeed is not None:
+                    self._infeed.release()
+                raise
+        self._ctrl_c.begin()
+        if self._progress:
+            from tilestep.train.progress import shown  # rich takes a while to import
 
-                self._advance = stack.enter_context(shown(self._name, self._total))
-            stack.enter_context(self._ctrl_c)
-            self._stack = stack.pop_all()
+            self._bar = shown(self._name, self._total)
+            self._advance = self._bar.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._stack.close()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(kind, error, trace)
+        if self._infeed is not None:
+            if self._taken is not None and isinstance(error, Exception):  # the program did not start: its elements are there still
+                self._infeed.give_back(self._taken, 0)
+            self._infeed.release()
+        if self._outfeed is not None:
+            self._outfeed.release()
+        self._ctrl_c.end()
         if error is None:
             try:
                 self._ctrl_c.check()
@@ -206,13 +221,15 @@ class _Run:
         self._feeding = True
         if self._outfeed is not None:
             self._outfeed.make_room(steps, self._ctrl_c.waiting)
-        elements = None if self._infeed is None else self._infeed.take(self._ctrl_c.waiting)
+        if self._infeed is not None:
+            self._taken = self._infeed.take(self._ctrl_c.waiting)
         self._feeding = False
-        return elements
+        return self._taken
 
     def did(self, steps: int, values: Any) -> None:
         """A chunk of so many steps has been started, and `carry` is what it returns."""
         self.steps += steps
+        self._taken = None
         if self._outfeed is not None:
             self._feeding = True
             self._outfeed.deliver(values, steps)
@@ -251,6 +268,4 @@ def _key(carry: Carry) -> Any:
 
 def _shardings(carry: Carry) -> Any:
     """Where the carry's leaves must be after the loop, as a tree; None lets XLA choose."""
-    if not any(carry.shardings):
-        return None
-    return _jax.tree.unflatten(_jax.tree.structure(carry.tree), carry.shardings)
+    return None if not carry.shardings else _jax.tree.unflatten(_jax.tree.structure(carry.tree), carry.shardings)
