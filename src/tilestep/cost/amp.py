@@ -14,13 +14,14 @@ from typing import Literal
 
 import numpy as np
 
+from tilestep.cost import float8
 from tilestep.cost.dtypes import VECTOR_BYTES
 from tilestep.cost.splits import Ints, ceil_divide
 from tilestep.machine.spec import IpuSpec
 
 _UNIT_BYTES = 32  # of weights per unit and block
 
-Precision = Literal["half", "float"]
+Precision = Literal["float8", "half", "float"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +49,18 @@ class MatrixUnit:
 
 @cache
 def matrix_unit(ipu: IpuSpec, operands: Precision, partials: Precision, weight_load_bits: int = 64) -> MatrixUnit:
-    """The unit of a machine: 16 halves or 8 floats times as many units as its multiply-adds per cycle allow.
+    """The unit of a machine: 32 8-bit floats, 16 halves or 8 floats times as many units as its multiply-adds per cycle allow.
 
     A Mk2 tile has 16 units, of which 8 work with half operands and float partials (the width of its stores).
     A 128-bit load of weights is off by default (poplibs@7eac0f26 include/poplin/MatMul.hpp, use128BitConvUnitLoad).
+    Raises: ValueError for 8-bit floats where the machine has no unit for them, or partials that are not half: it adds them up in halves
+    (poplibs@7eac0f26 lib/poplin/ConvVertexType.cpp).
     """
-    if operands == "float":
+    if operands == "float8":
+        if not ipu.has_float8 or partials != "half":
+            raise ValueError(f"{ipu.generation} has no matrix unit for 8-bit floats with {partials} partials")
+        in_channels, cycles, macs = float8.CHANNELS, 4, ipu.macs_per_cycle_float8
+    elif operands == "float":
         in_channels, cycles, macs = 8, 8, ipu.macs_per_cycle_float
     else:
         in_channels, cycles = 16, 4
@@ -72,6 +79,8 @@ def matrix_unit(ipu: IpuSpec, operands: Precision, partials: Precision, weight_l
 
 def amp_1x1_at_least(positions: Ints, blocks: Ints, unit: MatrixUnit) -> Ints:
     """A lower bound of `amp_1x1` for so many blocks of weights, groups included: a worker takes at least so many bundles."""
+    if unit.operands == "float8":
+        return float8.amp_1x1_at_least(positions, blocks, **_timing(unit))
     start = 22 if unit.operands == "float" else 19
     return blocks * (unit.load_cycles + start * unit.workers + unit.position_cycles * positions)
 
@@ -81,6 +90,8 @@ def amp_1x1(positions: Ints, in_blocks: Ints, out_blocks: Ints, groups: Ints, un
 
     Source: getConvPartial1x1Supervisor* there. Checked against AMP01-AMP10 of tests/unit/cost/test_amp.py.
     """
+    if unit.operands == "float8":
+        return float8.amp_1x1(positions, in_blocks, out_blocks, groups, **_timing(unit))
     most, least = ceil_divide(positions, unit.workers), np.asarray(positions) // unit.workers
     saved, saved_per_block = (7, 3) if unit.saves_state else (0, 0)
     common = int(unit.saves_state or unit.partials == "float")
@@ -109,6 +120,8 @@ def _worker_1x1(positions: Ints, unit: MatrixUnit, zeroing: bool) -> Ints:
 
 def amp_nx1_at_least(positions: Ints, blocks: Ints, unit: MatrixUnit) -> Ints:
     """A lower bound of `amp_nx1` for so many blocks of weights, groups and taps included."""
+    if unit.operands == "float8":
+        return float8.amp_nx1_at_least(positions, blocks, **_timing(unit))
     return blocks * (30 + unit.load_cycles + 17 * unit.workers + unit.position_cycles * positions)
 
 
@@ -127,6 +140,8 @@ def amp_nx1(
     Args: rows: of outputs, batch included, of `row_length` each; kernel_rows: rows of the kernel that hold the taps.
     Source: getConvPartialnx1Supervisor* there, with as many rows per worker, whole or cut, as is quicker.
     """
+    if unit.operands == "float8":
+        return float8.amp_nx1(rows, row_length, kernel_rows, taps, in_blocks, out_blocks, groups, units=unit.units, **_timing(unit))
     whole = ceil_divide(rows, unit.workers)
     cut = _worker_nx1(ceil_divide(rows * row_length, unit.workers), whole + 1, unit)
     worker = np.minimum(cut, _worker_nx1(whole * row_length, whole, unit))
@@ -135,6 +150,10 @@ def amp_nx1(
     zeroing = unit.workers * ceil_divide(rows * row_length * unit.units, unit.workers * partials_per_bundle)
     blocks = 16 + in_blocks * (14 + out_blocks * (14 + kernel_rows * 14 + taps * per_tap))
     return 109 + 19 * unit.workers + groups * (7 + out_blocks * (23 + zeroing) + blocks)
+
+
+def _timing(unit: MatrixUnit) -> dict[str, int]:
+    return {"load_cycles": unit.load_cycles, "position_cycles": unit.position_cycles, "workers": unit.workers}
 
 
 def _worker_nx1(elements: Ints, pieces: Ints, unit: MatrixUnit) -> Ints:

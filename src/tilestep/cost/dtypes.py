@@ -7,7 +7,7 @@ integer unit. What a tile has no instructions for is converted, or emulated in s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -31,6 +31,7 @@ class Arithmetic:
     emulation: int = 1  # bundles per native bundle
     converts: bool = False  # to and from the dtype of the unit, when loaded and stored
     is_complex: bool = False
+    float8: bool = False  # one of the formats that a matrix unit for 8-bit floats multiplies as they are, where a machine has one
     assumption: str = ""
 
     @property
@@ -53,6 +54,12 @@ _LONG = Arithmetic(
 )
 _BF16 = Arithmetic(unit="float", per_vector=2, converts=True, assumption="bf16 is converted to f32, computed on, and converted back")
 _F8 = Arithmetic(unit="half", per_vector=4, converts=True, assumption="8-bit and 4-bit floats are converted to f16, computed on, and back")
+# F143 and F152 of IPU21 have no infinities and no negative zero, one exponent bias and a power of two for a scale (poplar's
+# QuarterMetadata): XLA's ...fnuz formats of as many bits. The others of as many bits are taken for them.
+_UNIT_F8 = replace(_F8, float8=True)
+UNIT_FORMATS = ("f8e4m3fnuz", "f8e5m2fnuz")
+ALIKE_TEXT = "8-bit floats of 4 and 3 or 5 and 2 bits are multiplied as the matrix unit's own formats, whatever their bias and infinities"
+FLOAT8_SUMS_TEXT = "products of 8-bit floats are added up in halves: the matrix unit has no other sums for them"
 _F64_TEXT = f"f64 is emulated in software: {F64_EMULATION} bundles for each f32 one"
 
 ARITHMETIC: Mapping[str, Arithmetic] = MappingProxyType(
@@ -64,9 +71,8 @@ ARITHMETIC: Mapping[str, Arithmetic] = MappingProxyType(
         "s32": _WORD,
         "u32": _WORD,
         **dict.fromkeys(("s1", "u1", "s2", "u2", "s4", "u4", "s8", "u8", "s16", "u16"), _SMALL),
-        **dict.fromkeys(
-            ("f4e2m1fn", "f8e5m2", "f8e4m3", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "f8e3m4", "f8e8m0fnu"), _F8
-        ),
+        **dict.fromkeys(("f4e2m1fn", "f8e3m4", "f8e8m0fnu"), _F8),
+        **dict.fromkeys((*UNIT_FORMATS, "f8e5m2", "f8e4m3", "f8e4m3fn", "f8e4m3b11fnuz"), _UNIT_F8),
         "s64": _LONG,
         "u64": _LONG,
         "f64": Arithmetic(unit="float", per_vector=1, emulation=F64_EMULATION, assumption=_F64_TEXT),
@@ -81,3 +87,14 @@ ARITHMETIC: Mapping[str, Arithmetic] = MappingProxyType(
 def dtype_assumptions(*dtypes: str) -> tuple[str, ...]:
     """What was assumed about these dtypes, sorted, each once."""
     return tuple(sorted({ARITHMETIC[dtype].assumption for dtype in dtypes} - {""}))
+
+
+def product_assumptions(left: str, right: str, result: str, *, float8: bool) -> tuple[str, ...]:
+    """As `dtype_assumptions` of a product's operands and result.
+
+    Args: float8: the matrix unit multiplies the operands as they are, which are 8-bit floats.
+    """
+    if not float8:
+        return dtype_assumptions(left, right, result)
+    alike = () if {left, right} <= {*UNIT_FORMATS} else (ALIKE_TEXT,)
+    return tuple(sorted((*alike, FLOAT8_SUMS_TEXT)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tilestep.cost.copy import rearrange_cycles
 from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES, dtype_assumptions
 from tilestep.cost.exchange import broadcast_bytes, share
-from tilestep.cost.rates import BUNDLES, rate
+from tilestep.cost.rates import BUNDLES, FLOAT8_AS_IT_IS, float8_cast, rate
 from tilestep.cost.step import StepCost, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
@@ -49,6 +49,8 @@ def elementwise_pass(
     rates = [rate(opcode, dtype) for opcode, dtype in ops]
     elements = ceil_div(max(share(size, ipu), tile_elements), ipu.tile.worker_contexts)  # of the busiest worker
     arithmetic = sum(each.bundles * ceil_div(elements, each.elements) for each in rates)
+    # 8-bit floats that are only moved, or converted by an operation of their own, are not converted when loaded and stored.
+    computed = not ipu.has_float8 or any(ARITHMETIC[dtype].float8 and opcode not in FLOAT8_AS_IT_IS for opcode, dtype in ops)
     full = [array for array in inputs if array.size == size]  # what is broadcast stays in registers over a worker's rows
     small = [array for array in inputs if array.size < size]
     received = (
@@ -57,12 +59,12 @@ def elementwise_pass(
         + sum(broadcast_bytes(array.size_bytes, ceil_div(size * DTYPE_BITS[array.dtype], 8), ipu) for array in small)
     )
     assumed = {sentence for each in rates for sentence in each.assumptions}
-    assumed.update(dtype_assumptions(*(array.dtype for array in (*inputs, *outputs))))
+    assumed.update(dtype_assumptions(*(array.dtype for array in (*inputs, *outputs) if computed or not ARITHMETIC[array.dtype].float8)))
     return step_cost(
         ipu,
         family=FAMILY,
         compute_cycles=rearrange_cycles(copied_bytes, VECTOR_BYTES, ipu)
-        + worker_cycles(arithmetic + memory_bundles(elements, full, outputs, ipu, fused=len(ops) > 1), ipu),
+        + worker_cycles(arithmetic + memory_bundles(elements, full, outputs, ipu, fused=len(ops) > 1, convert_float8=computed), ipu),
         exchange_bytes=received,
         temporary_tile_bytes=received + copied_bytes,
         flops=size * sum(each.flops_per_element for each in rates),
@@ -70,7 +72,15 @@ def elementwise_pass(
     )
 
 
-def memory_bundles(elements: int, inputs: Sequence[ArrayShape], outputs: Sequence[ArrayShape], ipu: IpuSpec, *, fused: bool = False) -> int:
+def memory_bundles(
+    elements: int,
+    inputs: Sequence[ArrayShape],
+    outputs: Sequence[ArrayShape],
+    ipu: IpuSpec,
+    *,
+    fused: bool = False,
+    convert_float8: bool = True,
+) -> int:
     """Bundles in which one worker loads and stores `elements` of each array.
 
     A codelet for one operation loads two vectors a bundle where the tile's load and store width allows (two loads and
@@ -84,7 +94,8 @@ def memory_bundles(elements: int, inputs: Sequence[ArrayShape], outputs: Sequenc
         loads += max((_vectors(elements, array.dtype) for array in (*inputs, *outputs)), default=0)
     else:
         loads = ceil_div(loads, max(1, min(2, ipu.tile.load_store_bytes_per_cycle // VECTOR_BYTES)))
-    return loads + stores + sum(convert_bundles(elements, array.dtype) for array in (*inputs, *outputs))
+    converted = [array for array in (*inputs, *outputs) if convert_float8 or not ARITHMETIC[array.dtype].float8]
+    return loads + stores + sum(convert_bundles(elements, array.dtype) for array in converted)
 
 
 def convert_bundles(elements: int, dtype: str) -> int:
@@ -102,9 +113,14 @@ def elementwise(work: Work, ipu: IpuSpec) -> StepCost:
     """One elementwise operation as a pass of its own; its operands lie where its result will."""
     result = work.results[0]
     computes_in = max((*work.operands, result), key=lambda array: DTYPE_BITS[array.dtype]).dtype if work.operands else result.dtype
-    return elementwise_pass(
-        [(work.opcode, computes_in)], size=result.size, inputs=work.operands, outputs=work.results, moved_bytes=0, ipu=ipu
-    )
+    opcode = named_cast(work.opcode, work.operands[0].dtype, result.dtype, ipu) if work.operands else work.opcode
+    return elementwise_pass([(opcode, computes_in)], size=result.size, inputs=work.operands, outputs=work.results, moved_bytes=0, ipu=ipu)
+
+
+def named_cast(opcode: str, source: str, target: str, ipu: IpuSpec) -> str:
+    """Under which name an operation is priced: a conversion from or to 8-bit floats by an instruction of the machine's, or its own."""
+    cast = float8_cast(source, target) if opcode == "convert" and ipu.has_float8 else None
+    return cast or opcode
 
 
 def map_(work: Work, ipu: IpuSpec) -> StepCost:

@@ -81,6 +81,12 @@ BUNDLES: Mapping[str, tuple[int, int, int]] = MappingProxyType(
 # Against a scalar that stays in a register, as in a rectifier: one instruction a vector (f32v2max, f16v4max, ...).
 WITH_SCALAR: Mapping[str, str] = MappingProxyType({"maximum": "maximum-scalar", "minimum": "minimum-scalar"})
 _PRICED: Mapping[str, tuple[int, int, int]] = MappingProxyType({**BUNDLES, **dict.fromkeys(WITH_SCALAR.values(), (1, 1, 1))})
+# Conversions that machines with 8-bit floats have instructions for, which take 8 halves or 4 8-bit floats; floats go through halves.
+# (bundles, elements) by name: poplibs@7eac0f26 lib/popops/codelets/inlineAssemblerCast.hpp (f16v8tof8, f8v4tof16, f32v4tof16, f16v2tof32).
+_FLOAT8_CASTS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {"float8-of-half": (1, 8), "float8-of-float": (3, 8), "half-of-float8": (1, 4), "float-of-float8": (3, 4)}
+)
+FLOAT8_AS_IT_IS = frozenset({*_FLOAT8_CASTS, "copy", "bitcast-convert", "select"})  # what computes on no 8-bit float
 PUBLISHED = frozenset(
     {"add", "subtract", "multiply", "negate", "abs", "maximum", "minimum", "divide", "exponential", "log", "tanh", "logistic", "sqrt",
      "rsqrt", "erf", "power"}
@@ -112,6 +118,9 @@ def rate(opcode: str, dtype: str) -> Rate:
 
     Raises: KeyError for an opcode that is not elementwise, or an unknown dtype.
     """
+    if opcode in _FLOAT8_CASTS:
+        bundles, elements = _FLOAT8_CASTS[opcode]
+        return Rate(bundles=bundles, elements=elements, flops_per_element=0)
     how = ARITHMETIC[dtype]
     column = ("float", "half", "integer").index(how.unit)
     bundles = _PRICED[opcode][column] * how.emulation
@@ -124,6 +133,13 @@ def rate(opcode: str, dtype: str) -> Rate:
         flops_per_element=int(counts) * (_complex_flops(opcode) if how.is_complex else 1),
         assumptions=_assumptions(opcode, how),
     )
+
+
+def float8_cast(source: str, target: str) -> str | None:
+    """Under which name a conversion is priced that a machine with 8-bit floats has instructions for; None if it is no such one."""
+    units = {dtype: "float8" if ARITHMETIC[dtype].float8 else {"f16": "half", "f32": "float"}.get(dtype) for dtype in (source, target)}
+    name = f"{units[target]}-of-{units[source]}"
+    return name if name in _FLOAT8_CASTS else None
 
 
 def _complex_flops(opcode: str) -> int:

@@ -1,15 +1,17 @@
 """Convolutions of few channels on the matrix unit: a window of four kernel elements slides along the rows (SLIC).
 
-Half operands only. The unit takes four input channels of one group, two of two groups or one of each of four; more groups of one
-channel follow each other. Formulas: poplibs@7eac0f26 lib/poplin/PerformanceEstimation.hpp, getConvPartialSlicSupervisor*, in other
-words. Where a published piece falls by some cycles from one length of row to the next larger (21 bundles for four positions, 15 for
-five), the smaller is taken for both, so that more work never takes less time.
+Half operands or 8-bit floats. Of halves the unit takes four input channels of one group, two of two groups or one of each of four; more
+groups of one channel follow each other. Of 8-bit floats it takes eight channels of one group (float8.py). Formulas: poplibs@7eac0f26
+lib/poplin/PerformanceEstimation.hpp, getConvPartialSlicSupervisor*, in other words. Where a published piece falls by some cycles from
+one length of row to the next larger (21 bundles for four positions, 15 for five), the smaller is taken for both, so that more work
+never takes less time.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from tilestep.cost import float8
 from tilestep.cost.amp import MatrixUnit
 from tilestep.cost.splits import Ints, ceil_divide
 
@@ -22,6 +24,8 @@ LONGEST_STRIDE = 2  # along a row
 
 def slic_shapes(unit: MatrixUnit) -> tuple[tuple[int, int], ...]:
     """(groups, channels) that the unit takes side by side."""
+    if unit.operands == "float8":
+        return ((1, float8.SLIC_CHANNELS),)
     if unit.operands != "half":
         return ()
     return (*SHAPES, *WIDE_SHAPES) if unit.partials == "half" and unit.units >= 16 else SHAPES
@@ -34,6 +38,8 @@ def slic(rows: Ints, row_length: Ints, windows: int | Ints, blocks: Ints, side: 
     Each block loads its weights, and groups beyond four are walked through four by four from the first window on, as the codelet
     does; the source counts the loads of one block, and the first window once.
     """
+    if unit.operands == "float8":
+        return float8.slic(rows, row_length, windows, blocks, stride, workers=unit.workers)
     chains = 4 if unit.partials == "half" and unit.units >= 16 else 2
     merging = chains == 2 and unit.partials == "half"  # two outputs are merged in the end
     each = ceil_divide(rows * row_length, unit.workers)
@@ -66,12 +72,14 @@ def slic(rows: Ints, row_length: Ints, windows: int | Ints, blocks: Ints, side: 
 
 def slic_at_least(positions: Ints, windows: int | Ints, blocks: Ints, side: int, stride: int, unit: MatrixUnit) -> Ints:
     """A lower bound of `slic`: what the loads and the workers of all windows take for sure."""
-    passes = 1 if unit.partials == "half" and unit.units >= 16 else 2
+    passes = 1 if unit.operands == "half" and unit.partials == "half" and unit.units >= 16 else 2
     return blocks * windows * max(1, side // 4) * (slic_load_cycles(side, unit) + passes * stride * positions)
 
 
 def slic_load_cycles(side: int, unit: MatrixUnit) -> int:
     """Cycles to load the weights of one window; those of several groups are put into order by the workers first."""
+    if unit.operands == "float8":
+        return float8.SLIC_LOAD_CYCLES
     if side == 1:
         return 18 + 16
     bundles = (12 if side == 2 else 10) + (1 if side > 4 else 0)

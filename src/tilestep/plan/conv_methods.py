@@ -34,7 +34,7 @@ from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.field import POINT, Axis
 from tilestep.plan.lists import by_element_bytes
-from tilestep.plan.matmul import COMPLEX_PRODUCTS, computes_in, partial_bytes, sent_bytes, unit_of, vectors_of
+from tilestep.plan.matmul import COMPLEX_PRODUCTS, computes_in, partial_bytes, sent_bytes, takes_float8, unit_of, vectors_of
 from tilestep.plan.partition import Blocks, Plan, Types, cheapest, footprint_of
 from tilestep.units import ceil_div
 
@@ -120,6 +120,7 @@ class Method:
     one_block: bool = False  # a tile holds one grain of input and of output channels
     regrouped: bool = False
     pads_field: bool = False  # zeros around the field are written
+    float8: bool = False  # the unit takes 8-bit floats as they are
 
     @property
     def padded(self) -> bool:
@@ -177,11 +178,14 @@ def methods(problem: Convolution, ipu: IpuSpec, options: PlanOptions) -> Iterato
     """All that can compute a convolution, the most likely best first."""
     dtype = computes_in(problem.left, problem.right)
     how = ARITHMETIC[dtype]
-    if how.matrix_unit:
-        unit = unit_of(ipu, how.unit, options)
+    float8 = takes_float8(ipu, problem.left, problem.right)
+    if float8:
+        options = replace(options, partials_type="half")  # the only sums of 8-bit floats
+    if float8 or how.matrix_unit:
+        unit = unit_of(ipu, "float8" if float8 else how.unit, options)
         yield _by_element("matrix unit", problem, unit, dtype)
         channels = _COMBINED["half" if how.unit == "half" else "float"]
-        if problem.in_channels in ((1, 2) if how.unit == "half" else (1,)):
+        if not float8 and problem.in_channels in ((1, 2) if how.unit == "half" else (1,)):
             yield _by_element("matrix unit, groups combined", problem.combined(channels // problem.in_channels), unit, dtype)
         if not how.is_complex and slides(problem):
             for side, each in slic_shapes(unit):
@@ -218,6 +222,7 @@ def _by_element(name: str, problem: Convolution, unit: MatrixUnit, dtype: str) -
         in_grain=unit.in_channels,
         out_grain=unit.units,
         regrouped=unit.units != unit.in_channels,
+        float8=unit.operands == "float8",
     )
 
 
@@ -236,6 +241,7 @@ def _by_window(problem: Convolution, unit: MatrixUnit, side: int, channels: int)
         out_grain=channels,
         one_block=True,
         pads_field=True,
+        float8=unit.operands == "float8",
     )
 
 
@@ -315,6 +321,7 @@ def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at
             partial_bytes=method.partial_bytes,
             padded=method.padded,
             regrouped=method.regrouped,
+            float8=method.float8,
         ),
         family=FAMILY,
         method=method.name,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from typing import Literal
 
 import numpy as np
 
@@ -128,6 +129,7 @@ class Method:
     in_grain: int = 1
     out_grain: int = 1
     regrouped: bool = False
+    float8: bool = False  # the unit takes 8-bit floats as they are
 
     def at_least_on(self, tiles: int, problem: Matmul) -> int:
         """Cycles that no cut of the product over so many tiles can be below."""
@@ -162,11 +164,14 @@ def methods(problem: Matmul, ipu: IpuSpec, options: PlanOptions) -> Iterator[Met
     """All that can compute a product, the most likely best first."""
     dtype = computes_in(problem.left, problem.right)
     how = ARITHMETIC[dtype]
-    if how.matrix_unit:
-        yield _blocks(unit_of(ipu, how.unit, options), dtype)
+    float8 = takes_float8(ipu, problem.left, problem.right)
+    if float8:
+        options = replace(options, partials_type="half")  # the only sums of 8-bit floats
+    if float8 or how.matrix_unit:
+        yield _blocks(unit_of(ipu, "float8" if float8 else how.unit, options), dtype)
     unit = vectors_of(ipu, dtype, options)
     yield _dot_products(unit, dtype)
-    if problem.inner == 1:
+    if problem.inner == 1 and not float8:
         yield _outer_products(unit, dtype)
 
 
@@ -180,6 +185,7 @@ def _blocks(unit: MatrixUnit, dtype: str) -> Method:
         in_grain=unit.in_channels,
         out_grain=unit.units,
         regrouped=unit.units != unit.in_channels,
+        float8=unit.operands == "float8",
     )
 
 
@@ -201,10 +207,15 @@ def _outer_products(unit: VectorUnit, dtype: str) -> Method:
     )
 
 
-def unit_of(ipu: IpuSpec, unit: Unit, options: PlanOptions) -> MatrixUnit:
-    """The matrix unit for operands that are computed on as halves or floats; products of floats are always added in floats."""
-    if unit == "half":
-        return matrix_unit(ipu, "half", options.partials_type, options.weight_load_bits)
+def takes_float8(ipu: IpuSpec, left: str, right: str) -> bool:
+    """Whether the machine's matrix unit multiplies such operands as they are: 8-bit floats, of the same format or not."""
+    return ipu.has_float8 and ARITHMETIC[left].float8 and ARITHMETIC[right].float8
+
+
+def unit_of(ipu: IpuSpec, unit: Unit | Literal["float8"], options: PlanOptions) -> MatrixUnit:
+    """The matrix unit for operands that are computed on as such; products of floats are always added in floats."""
+    if unit in ("half", "float8"):
+        return matrix_unit(ipu, unit, options.partials_type, options.weight_load_bits)
     return matrix_unit(ipu, "float", "float", options.weight_load_bits)
 
 
@@ -256,6 +267,7 @@ def search(
             partial_bytes=method.partial_bytes,
             padded=problem.inner % method.in_grain > 0,
             regrouped=method.regrouped,
+            float8=method.float8,
         ),
         family=FAMILY,
         method=method.name,

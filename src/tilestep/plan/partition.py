@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.cost.copy import PADDING_CYCLES, REARRANGE_CYCLES, rearranged_per_byte
-from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES, dtype_assumptions
+from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES, product_assumptions
 from tilestep.cost.elementwise import SUPERVISOR_CYCLES, WORKER_BUNDLES
 from tilestep.cost.exchange import TILES_PER_BUS
 from tilestep.cost.partials import reduce_partials
@@ -65,6 +65,7 @@ class Types:
     partial_bytes: int  # of one element of a partial sum
     padded: bool = False  # the left operand's channels are padded to the unit's
     regrouped: bool = False  # the unit writes groups of channels of another size than it reads
+    float8: bool = False  # the unit takes 8-bit floats as they are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +125,7 @@ def cheapest(
         temporary_tile_bytes=int(costs.temporary_bytes[best]),
         result_tile_elements=int(costs.results[best]),
         flops=flops,
-        assumptions=dtype_assumptions(types.left, types.right, types.result),
+        assumptions=product_assumptions(types.left, types.right, types.result, float8=types.float8),
     )
     stages = int(costs.stages[best])
     footprint = Footprint(
@@ -183,10 +184,11 @@ def _others_at_least(block: Blocks, types: Types, ipu: IpuSpec) -> Ints:
 
 def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options: PlanOptions) -> _Costs:
     partial = reduce_partials(block.outputs, block.depth, _room(block, ipu), types.partial_bytes, ipu)
-    left = block.left_bytes + _converted_bytes(block.left_elements, types.left)
-    right = block.right_bytes + _converted_bytes(block.right_elements, types.right)
+    left = block.left_bytes + _converted_bytes(block.left_elements, types.left, types)
+    right = block.right_bytes + _converted_bytes(block.right_elements, types.right, types)
     narrower = DTYPE_BITS[types.result] < 8 * types.partial_bytes
-    sums = np.where((block.depth > 1) | narrower, block.outputs * types.partial_bytes, 0)
+    wider = types.float8 and DTYPE_BITS[types.result] > 8 * types.partial_bytes  # than halves, the only sums of 8-bit floats
+    sums = np.where((block.depth > 1) | narrower | wider, block.outputs * types.partial_bytes, 0)
     arriving = sums + partial.largest_bytes
     # Serial passes over the block's rows bound what the left operand takes, over its columns the rest: half of the bound each.
     bound = max(2, int(options.available_memory_proportion * ipu.tile.sram_bytes))
@@ -198,10 +200,10 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
     temporary = np.where(fits, needed, np.minimum(left, bound // 2) + np.minimum(rest, bound // 2))
     compute = products + partial.compute_cycles + (passes - 1) * _PASS_CYCLES
     for elements, dtype in ((block.left_elements, types.left), (block.right_elements * row_passes, types.right)):
-        if ARITHMETIC[dtype].converts:
+        if _is_converted(dtype, types):
             compute = compute + ceil_divide(elements, ARITHMETIC[dtype].per_vector)
-    if narrower:  # results leave in their own dtype: a cast of what each tile has of the sums
-        pairs = ceil_divide(ceil_divide(partial.results, 4), ipu.tile.worker_contexts)
+    if narrower or wider:  # results leave in their own dtype: a cast of what each tile has of the sums
+        pairs = ceil_divide(ceil_divide(partial.results, 2 if wider else 4), ipu.tile.worker_contexts)
         compute = compute + SUPERVISOR_CYCLES + ipu.tile.worker_contexts * (WORKER_BUNDLES + 3 * pairs)
     if types.padded:
         compute = compute + (PADDING_CYCLES * block.left_elements).astype(np.int64)
@@ -231,8 +233,13 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
     )
 
 
-def _converted_bytes(elements: Ints, dtype: str) -> Ints | int:
+def _is_converted(dtype: str, types: Types) -> bool:
+    """Whether a tile converts its block of an operand before it multiplies."""
+    return ARITHMETIC[dtype].converts and not types.float8
+
+
+def _converted_bytes(elements: Ints, dtype: str, types: Types) -> Ints | int:
     """Bytes of a block's copy in the dtype that it is computed in, where that is another one."""
-    if not ARITHMETIC[dtype].converts:
+    if not _is_converted(dtype, types):
         return 0
     return elements * (2 if ARITHMETIC[dtype].unit == "half" else 4)

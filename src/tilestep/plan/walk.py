@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from tilestep import cost
 from tilestep.cost import StepCost
+from tilestep.cost.elementwise import named_cast
 from tilestep.cost.rates import WITH_SCALAR
 from tilestep.errors import HloError
 from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET
@@ -337,6 +338,8 @@ class Walk:
         opcode = member.opcode
         if opcode in WITH_SCALAR and any(self._source(operand, scope).leaves[0].size == 1 for operand in member.operands):
             opcode = WITH_SCALAR[opcode]
+        if operands:
+            opcode = named_cast(opcode, operands[0].dtype, member.leaves[0].dtype, self.ipu)
         return opcode, pass_dtype(member, operands)
 
     def _source(self, name: str, scope: _Scope) -> Instruction:

@@ -10,6 +10,7 @@ from tilestep.machine.spec import IpuSpec, TileSpec
 from tilestep.program.work import ArrayShape, Work
 
 BOW = load_machine("bow-2000").ipu
+C600 = load_machine("c600").ipu
 GC2 = load_machine("c2-card").ipu
 
 # Round numbers for sums by hand: four tiles, six workers, 4 B per cycle of exchange, sync 100, superstep 1,000.

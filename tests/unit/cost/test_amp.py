@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.unit.cost.machines import BOW, GC2
+from tests.unit.cost.machines import BOW, C600, GC2
 from tilestep.cost.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, amp_nx1, amp_nx1_at_least, matrix_unit
 from tilestep.cost.splits import Ints
 
@@ -17,6 +17,8 @@ UNITS = [
     matrix_unit(GC2, "half", "half"),
     matrix_unit(GC2, "float", "float"),
 ]
+FLOAT8 = matrix_unit(C600, "float8", "half")
+EVERY_UNIT = [*UNITS, FLOAT8]
 
 
 def kernel(positions: int, in_blocks: int = 1, out_blocks: int = 1, groups: int = 1, unit: MatrixUnit = UNITS[0]) -> int:
@@ -46,14 +48,42 @@ def test_units_follow_the_machine_and_the_partials() -> None:
     assert [unit.load_cycles for unit in UNITS] == [64, 32, 64, 32, 32]
 
 
+def test_a_unit_for_8_bit_floats_has_32_inputs_and_adds_up_in_halves() -> None:
+    assert (FLOAT8.in_channels, FLOAT8.units, FLOAT8.position_cycles, FLOAT8.load_cycles) == (32, 16, 4, 64)
+    assert matrix_unit(C600, "float8", "half", 128).load_cycles == 32
+    with pytest.raises(ValueError, match="Bow has no matrix unit for 8-bit floats with half partials"):
+        matrix_unit(BOW, "float8", "half")
+    with pytest.raises(ValueError, match=r"C600 .* has no matrix unit for 8-bit floats with float partials"):
+        matrix_unit(C600, "float8", "float")
+
+
+def test_8_bit_1x1_kernel_by_hand() -> None:
+    # 2048 positions: 342 for the busiest worker, 17 + 27 + 4 x 339 bundles, 5 less in the first block, which reads no sums.
+    first, later = 6 * (17 + 27 - 5 + 4 * 339), 6 * (17 + 27 + 4 * 339)
+    start = 46 + (2 * 6 + 9) + (6 * 6 + 10)
+    assert kernel(2048, unit=FLOAT8) == start + (20 * 6 + 11) + 64 + first
+    assert kernel(2048, in_blocks=2, unit=FLOAT8) == start + (20 * 6 + 11) + 64 + first + (17 * 6 + 6) + 64 + later
+    # Two positions, one for each of two workers: 18 bundles instead of 27, against 14 cycles that those without work make it wait.
+    assert kernel(2, unit=FLOAT8) == start + (20 * 6 + 11) + 64 + 6 * (17 + 18 - 5)
+
+
+def test_8_bit_3x3_kernel_by_hand() -> None:
+    # Six rows of 20 positions, one for each worker: 18 bundles, 16 + 27 for the run, four for each position beyond three.
+    worker = 18 + 16 + 27 + 4 * 17
+    zeroing = 6 * (15 + 20 * 16 // 4)
+    kernels = 3 * (7 * 6 + 8) + 9 * (13 * 6 + 8 + 64 + 6 * worker)
+    expected = 83 + (5 * 6 + 7) + (8 * 6 + 10) + zeroing + (8 * 6 + 13) + kernels
+    assert int(amp_nx1(ONE * 6, ONE * 20, 3, 9, ONE, ONE, ONE, FLOAT8)) == expected
+
+
 def test_rate_of_long_kernels_is_the_machines() -> None:
-    for unit, macs in zip(UNITS[:3], (64, 32, 16), strict=True):
+    for unit, macs in zip((*UNITS[:3], FLOAT8), (64, 32, 16, 128), strict=True):
         positions, blocks = 100_000, 8
         cycles = kernel(positions, in_blocks=blocks, unit=unit)
         assert cycles * macs == pytest.approx(positions * blocks * unit.in_channels * unit.units, rel=0.15)
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: f"{unit.operands}-{unit.partials}-{unit.units}")
+@pytest.mark.parametrize("unit", EVERY_UNIT, ids=lambda unit: f"{unit.operands}-{unit.partials}-{unit.units}")
 def test_no_kernel_gets_quicker_when_any_dimension_grows(unit: MatrixUnit) -> None:
     positions = np.arange(1, 400)
     for blocks in (1, 2, 5):
@@ -68,7 +98,7 @@ def test_no_kernel_gets_quicker_when_any_dimension_grows(unit: MatrixUnit) -> No
         assert taps == sorted(taps)
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: f"{unit.operands}-{unit.partials}-{unit.units}")
+@pytest.mark.parametrize("unit", EVERY_UNIT, ids=lambda unit: f"{unit.operands}-{unit.partials}-{unit.units}")
 def test_lower_bounds_bound(unit: MatrixUnit) -> None:
     grid: list[Ints] = [axis.ravel() for axis in np.meshgrid(np.arange(1, 60), [1, 2, 3, 8], [1, 2, 5], [1, 4])]
     positions, in_blocks, out_blocks, groups = grid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cost.machines import BOW, TOY, array, work
+from tests.unit.cost.machines import BOW, C600, TOY, array, tiles, work
 from tilestep.cost import ELEMENTWISE, StepCost, elementwise_pass, estimate, fallback
 from tilestep.cost.rates import BUNDLES, SOFTWARE_FUNCTION, rate
 from tilestep.program.work import DTYPE_BITS
@@ -24,6 +24,26 @@ def test_add_of_floats_by_hand() -> None:
 
 def test_halves_go_four_at_a_time() -> None:
     assert one("add", "f16", 4800).compute_cycles == 11 + 6 * (20 + 50 * 3)
+
+
+def test_a_machine_with_8_bit_floats_converts_them_by_an_instruction() -> None:
+    # 200 elements a worker. A bundle converts 8 halves or 4 8-bit floats, loads two vectors, stores one.
+    ipu = tiles(4, C600)
+    narrowed = estimate(work("convert", "f16[4800]", "f8e4m3fnuz[4800]"), ipu)
+    assert narrowed.compute_cycles == 11 + 6 * (20 + 25 + 25 + 25)
+    assert narrowed.assumptions == ()
+    assert estimate(work("convert", "f8e5m2[4800]", "f16[4800]"), ipu).compute_cycles == 11 + 6 * (20 + 50 + 13 + 50)
+    assert estimate(work("convert", "f32[4800]", "f8e4m3[4800]"), ipu).compute_cycles == 11 + 6 * (20 + 75 + 50 + 25)
+    assert estimate(work("convert", "f8e4m3[4800]", "f32[4800]"), ipu).compute_cycles == 11 + 6 * (20 + 150 + 13 + 100)
+    # Copies convert nothing, arithmetic converts at each load and store, and formats that the machine does not have are as elsewhere.
+    shape = array("f8e4m3[4800]")
+    copied = elementwise_pass([("copy", "f8e4m3")], size=4800, inputs=[shape], outputs=[shape], moved_bytes=0, ipu=ipu)
+    assert copied.compute_cycles == 11 + 6 * (20 + 13 + 25)
+    computed = elementwise_pass([("add", "f8e4m3")], size=4800, inputs=[shape] * 2, outputs=[shape], moved_bytes=0, ipu=ipu)
+    assert computed.compute_cycles == 11 + 6 * (20 + 50 + 25 + 25 + 3 * 50)
+    assert "8-bit" in " ".join(computed.assumptions)
+    other = work("convert", "f16[4800]", "f8e3m4[4800]")
+    assert estimate(other, ipu).compute_cycles == estimate(other, tiles(4)).compute_cycles > narrowed.compute_cycles
 
 
 def test_fused_expression_loads_and_stores_once() -> None:

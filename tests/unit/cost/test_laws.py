@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.unit.cost.machines import BOW, GC2, TOY, tiles, work
+from tests.unit.cost.machines import BOW, C600, GC2, TOY, tiles, work
 from tilestep.cost import ESTIMATORS, PLANNED, StepCost, estimate, fallback
 from tilestep.machine.spec import IpuSpec
 from tilestep.plan.conv import plan_convolution
@@ -104,6 +104,15 @@ CASES: dict[str, Callable[[int], Work]] = {
     "depthwise": lambda n: work("convolution", f"f32[2,9,9,{n}] f32[3,3,1,{n}]", f"f32[2,9,9,{n}]",
                                 window="{size=3x3 pad=1_1x1_1}", feature_group_count=str(n), **LAX),
 }  # fmt: skip
+FLOAT8_CASES: dict[str, Callable[[int], Work]] = {  # on a machine that multiplies 8-bit floats
+    "dot m": lambda n: work("dot", f"f8e4m3fnuz[{n},300] f8e4m3fnuz[300,40]", f"f16[{n},40]", resident=(False, True), **DOT),
+    "dot k": lambda n: work("dot", f"f8e5m2[64,{32 * n}] f8e4m3fn[{32 * n},96]", "f16[64,96]", **DOT),
+    "dot n": lambda n: work("dot", f"f8e4m3fnuz[64,128] f8e4m3fnuz[128,{n}]", f"f32[64,{n}]", **DOT),
+    "convolution batch": lambda n: work("convolution", f"f8e4m3fnuz[{n},14,14,20] f8e4m3fnuz[3,3,20,40]", f"f16[{n},14,14,40]",
+                                        window="{size=3x3 pad=1_1x1_1}", **LAX),
+    "convolution out": lambda n: work("convolution", f"f8e4m3fnuz[2,9,9,3] f8e4m3fnuz[3,3,3,{n}]", f"f16[2,9,9,{n}]",
+                                      window="{size=3x3 pad=1_1x1_1}", **LAX),
+}  # fmt: skip
 SIZES = [*range(1, 34), 47, 48, 49, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257, 300]
 LARGE = [1_000, 1_471, 1_472, 1_473, 10_000, 50_000]
 TILES = [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 100, 124, 125, 736, 1216, 1471, 1472]
@@ -136,6 +145,17 @@ def test_more_tiles_never_take_more_cycles(case: Callable[[int], Work]) -> None:
         cycles = [price(case(n), tiles(count)).cycles for count in TILES]
         rises = [(n, TILES[i], TILES[i + 1], a, b) for i, (a, b) in enumerate(pairwise(cycles)) if b > a]
         assert rises == []
+
+
+@pytest.mark.parametrize("case", FLOAT8_CASES.values(), ids=FLOAT8_CASES)
+def test_products_of_8_bit_floats_keep_the_laws(case: Callable[[int], Work]) -> None:
+    cycles = [price(case(n), C600).cycles for n in SIZES]
+    assert cycles == sorted(cycles)
+    fewer = [price(case(60), tiles(count, C600)).cycles for count in reversed(TILES)]
+    assert fewer == sorted(fewer)
+    for n in (1, 60, 4000):
+        cost = price(case(n), C600)
+        assert cost.cycles >= cost.flops // (2 * C600.macs_per_cycle_float8 * C600.num_tiles)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.unit.cost.machines import BOW, GC2
+from tests.unit.cost.machines import BOW, C600, GC2
 from tilestep.cost.amp import MatrixUnit, amp_nx1, matrix_unit
 from tilestep.cost.slic import slic, slic_at_least, slic_load_cycles, slic_shapes
 from tilestep.cost.splits import Ints
@@ -14,13 +14,15 @@ ONE = np.array(1)
 HALF = matrix_unit(BOW, "half", "half")
 FLOAT = matrix_unit(BOW, "half", "float")
 MK1 = matrix_unit(GC2, "half", "half")
-UNITS = [HALF, FLOAT, MK1]
+FLOAT8 = matrix_unit(C600, "float8", "half")
+UNITS = [HALF, FLOAT, MK1, FLOAT8]
 
 
 def test_shapes_follow_the_unit() -> None:
     assert slic_shapes(HALF) == ((1, 4), (2, 2), (4, 1), (8, 1), (16, 1))
     assert slic_shapes(FLOAT) == slic_shapes(MK1) == ((1, 4), (2, 2), (4, 1))
     assert slic_shapes(matrix_unit(BOW, "float", "float")) == ()
+    assert slic_shapes(FLOAT8) == ((1, 8),)
 
 
 def test_loads_by_hand() -> None:
@@ -42,6 +44,19 @@ def test_a_window_by_hand() -> None:
     assert int(slic(ONE * 6, ONE * 20, 3, ONE, 1, 2, HALF)) == 28 + 15 + 3 * body + 13 + 6 * (3 * worker + 1) + 1
 
 
+def test_a_window_of_8_bit_floats_by_hand() -> None:
+    # Twice over each row: 24 bundles a row, 14 and one for each position beyond five, 16 more where sums are read.
+    zeroing = 20 + 24 + 2 * (14 + 15)
+    adding = 20 + 24 + 2 * (30 + 15)
+    first = 6 * 6 + 38 + (6 * 6 + 12) + 6 * zeroing
+    later = 6 * 6 + 38 + (5 * 6 + 8) + 6 * adding
+    assert int(slic(ONE * 6, ONE * 20, 3, ONE, 1, 1, FLOAT8)) == 43 + (13 * 6 + 15) + first + 2 * later
+    # Every second position: 13 for three, two for each other.
+    each = 6 * (20 + 24 + 2 * (13 + 2 * 17))
+    expected = 43 + (13 * 6 + 15) + (6 * 6 + 38 + 48 + each) + 2 * (6 * 6 + 38 + 38 + each)
+    assert int(slic(ONE * 6, ONE * 20, 3, ONE, 1, 2, FLOAT8)) == expected
+
+
 def test_sixteen_groups_are_walked_through_four_by_four() -> None:
     worker = 17 + 4 + 10 + 15 + 15
     body = 4 * (37 + 66 + 21) + 19 + 15
@@ -54,7 +69,7 @@ def test_few_channels_take_a_fraction_of_what_whole_blocks_take() -> None:
     assert 20 * slic(rows, length, 3, ONE, 16, 1, HALF) < amp_nx1(rows, length, ONE * 3, ONE * 9, ONE, ONE, ONE * 16, HALF)
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=["half", "float", "Mk1"])
+@pytest.mark.parametrize("unit", UNITS, ids=["half", "float", "Mk1", "float8"])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_nothing_gets_quicker_when_any_dimension_grows(unit: MatrixUnit, stride: int) -> None:
     sizes = np.arange(1, 200)
@@ -66,7 +81,7 @@ def test_nothing_gets_quicker_when_any_dimension_grows(unit: MatrixUnit, stride:
             assert (np.diff(slic(ONE * other, ONE * 5, 3, sizes, side, stride, unit)) > 0).all()
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=["half", "float", "Mk1"])
+@pytest.mark.parametrize("unit", UNITS, ids=["half", "float", "Mk1", "float8"])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_lower_bounds_bound(unit: MatrixUnit, stride: int) -> None:
     grid: list[Ints] = [axis.ravel() for axis in np.meshgrid(np.arange(1, 40), [1, 2, 13], [1, 3, 8], [1, 5])]

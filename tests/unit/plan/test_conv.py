@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.unit.cost.machines import BOW, TOY, tiles, work
+from tests.unit.cost.machines import BOW, C600, TOY, tiles, work
 from tests.unit.plan.brute_force import one_cut, without_pruning
 from tilestep.cost import StepCost
 from tilestep.cost.attributes import WindowDimension
@@ -176,7 +176,7 @@ def problem(
 ) -> Convolution:
     return Convolution(
         groups=groups, batch=batch, field=field, in_channels=channels[0], out_channels=channels[1],
-        left=dtype, right=dtype, result=dtype, right_resident=resident,
+        left=dtype, right=dtype, result="f16" if dtype.startswith("f8") else dtype, right_resident=resident,
     )  # fmt: skip
 
 
@@ -197,13 +197,16 @@ KINDS = {
     "dilated": problem(axis(12, 3, dilation=2, pad=2), axis(12, 3, dilation=3, pad=3), channels=(16, 16)),
     "integers": problem(axis(6, 3), axis(6, 3), channels=(3, 4), dtype="s32"),
     "complex": problem(axis(6, 3), axis(6, 3), channels=(8, 8), dtype="c64"),
+    "8-bit floats": problem(axis(7, 3, pad=1), axis(9, 3, pad=1), channels=(40, 33), dtype="f8e4m3fnuz"),
+    "8-bit floats, few channels": problem(axis(9, 3, stride=2, pad=1), axis(9, 3, stride=2, pad=1), channels=(3, 8), dtype="f8e4m3fnuz"),
+    "8-bit floats, depthwise": problem(axis(6, 3, pad=1), axis(6, 3, pad=1), channels=(1, 1), groups=12, dtype="f8e5m2fnuz"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "options", [PlanOptions(), HALF, PlanOptions(available_memory_proportion=0.02)], ids=["float", "half", "little memory"]
 )
-@pytest.mark.parametrize("ipu", [TOY, tiles(4)], ids=["toy", "4 tiles"])
+@pytest.mark.parametrize("ipu", [TOY, tiles(4, C600)], ids=["toy", "4 tiles with 8-bit floats"])
 def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, options: PlanOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     pruned = {name: convolution_plan.__wrapped__(kind, ipu, options).cycles for name, kind in KINDS.items()}
     without_pruning(monkeypatch)
@@ -213,16 +216,17 @@ def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, options: PlanOptions, monkeypat
 
 def test_no_cut_of_any_method_is_cheaper_than_the_plan() -> None:
     """Each cut of each method by itself, without the search's own comparison."""
+    toy = replace(TOY, macs_per_cycle_float8=128)
     for name, kind in KINDS.items():
-        best = plan_of(kind, TOY)
+        best = plan_of(kind, toy)
         seen = 0
-        for method in methods(kind, TOY, HALF):
+        for method in methods(kind, toy, HALF):
             for splits in product(*(range(1, min(size, 4) + 1) for size in method.sizes)):
-                if np.prod(splits) > TOY.num_tiles or (method.one_block and splits[5:] != method.sizes[5:]):
+                if np.prod(splits) > toy.num_tiles or (method.one_block and splits[5:] != method.sizes[5:]):
                     continue
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(conv_methods, "cuts", one_cut(splits))
-                    found = search(method, TOY, HALF, flops=kind.flops, at_most=None)
+                    found = search(method, toy, HALF, flops=kind.flops, at_most=None)
                 assert found is not None
                 assert best <= found.cost.cycles, (name, method.name, splits)
                 seen += 1
@@ -248,6 +252,27 @@ def test_what_a_convolution_can_be_computed_by() -> None:
     assert names("depthwise", PlanOptions())[-1] == side_by_side[0]
     assert names("depthwise, strided, f32") == ["matrix unit", "matrix unit, groups combined", "dot products"]
     assert names("integers") == ["dot products"]
+
+
+def test_what_a_convolution_of_8_bit_floats_can_be_computed_by() -> None:
+    def names(kind: str, ipu: IpuSpec) -> list[str]:
+        return [method.name for method in methods(KINDS[kind], ipu, PlanOptions())]
+
+    assert names("8-bit floats", C600) == ["matrix unit", "sliding window, 1 x 8", "dot products"]
+    # Each group by itself: nothing is combined for them; what the vector unit does is added up in halves, too.
+    side_by_side = [f"multiply-adds side by side, {side}" for side in (4, 8, 16)]
+    assert names("8-bit floats, depthwise", C600) == ["matrix unit", "sliding window, 1 x 8", "dot products", *side_by_side]
+    # Without a unit for them they are halves.
+    as_halves = replace(KINDS["8-bit floats, depthwise"], left="f16", right="f16")
+    assert names("8-bit floats, depthwise", BOW) == [method.name for method in methods(as_halves, BOW, PlanOptions())]
+    assert "converted to f16" in convolution_plan(KINDS["8-bit floats"], BOW).assumptions[0]
+    assert "added up in halves" in convolution_plan(KINDS["8-bit floats"], C600).assumptions[0]
+
+
+def test_a_convolution_of_8_bit_floats_is_quicker_than_of_halves() -> None:
+    eight = problem(axis(28, 3, pad=1), axis(28, 3, pad=1), channels=(128, 128), batch=64, dtype="f8e4m3fnuz")
+    half = replace(eight, left="f16", right="f16")
+    assert 1.3 < convolution_plan(half, C600, HALF).cycles / convolution_plan(eight, C600, HALF).cycles < 2
 
 
 def cheapest_method(kind: Convolution, ipu: IpuSpec = BOW, options: PlanOptions = HALF) -> str:
@@ -282,14 +307,14 @@ def test_the_kernel_is_cut_over_tiles_where_the_field_is_small() -> None:
 def test_a_fixed_plan_never_gets_quicker_when_the_convolution_grows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Input channels grow by whole groups of the matrix unit: a plan that pads its operand is another one."""
     kind = KINDS[name]
-    for number, method in enumerate(methods(kind, BOW, HALF)):
+    for number, method in enumerate(methods(kind, C600, HALF)):
         splits = (1, 2, 1, 2, 2, 1, 1)
         if method.one_block:
             splits = (1, 2, 1, 1, 1, *method.sizes[5:])
-            if np.prod(splits) > BOW.num_tiles:
+            if np.prod(splits) > C600.num_tiles:
                 continue
         monkeypatch.setattr(conv_methods, "cuts", one_cut(splits))
-        for field, step in (("batch", 1), ("groups", 1), ("out_channels", 1), ("in_channels", 16)):
+        for field, step in (("batch", 1), ("groups", 1), ("out_channels", 1), ("in_channels", 32 if kind.left.startswith("f8") else 16)):
             if method.one_block and field.endswith("channels"):
                 continue
             before = 0
@@ -297,14 +322,14 @@ def test_a_fixed_plan_never_gets_quicker_when_the_convolution_grows(name: str, m
                 grown = replace(kind, **{field: getattr(kind, field) + times * step})
                 if grown.groups > 1 and field.endswith("channels"):
                     break
-                same = [each for each in methods(grown, BOW, HALF) if each.name == method.name]
+                same = [each for each in methods(grown, C600, HALF) if each.name == method.name]
                 cycles = cycles_at(same[0])
                 assert cycles >= before, (number, method.name, field, times)
                 before = cycles
 
 
 def cycles_at(method: Method) -> int:
-    found = search(method, BOW, HALF, flops=method.problem.flops, at_most=None)
+    found = search(method, C600, HALF, flops=method.problem.flops, at_most=None)
     assert found is not None
     return found.cost.cycles
 

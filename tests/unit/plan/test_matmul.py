@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
 import pytest
 
-from tests.unit.cost.machines import BOW, GC2, TOY, tiles, work
+from tests.unit.cost.machines import BOW, C600, GC2, TOY, tiles, work
 from tests.unit.plan.brute_force import one_cut, without_pruning
 from tilestep.cost.splits import useful_splits
 from tilestep.machine.spec import IpuSpec
@@ -16,7 +17,7 @@ from tilestep.plan import matmul
 from tilestep.plan.matmul import DEFAULTS, Matmul, matmul_of, matmul_plan, plan_dot
 
 HALF = PlanOptions(partials_type="half")
-DTYPES = ("f32", "f16", "bf16", "s32", "c64")
+DTYPES = ("f32", "f16", "bf16", "s32", "c64", "f8e4m3fnuz")
 
 
 def dense(rows: int, inner: int, columns: int, dtype: str = "f32", *, groups: int = 1, resident: bool = True) -> Matmul:
@@ -35,7 +36,7 @@ def problems() -> list[Matmul]:
             columns=chosen.choice(sizes),
             left=dtype,
             right=dtype,
-            result=dtype,
+            result="f16" if dtype == "f8e4m3fnuz" else dtype,
             left_resident=chosen.random() < 0.4,
             right_resident=chosen.random() < 0.4,
         )
@@ -44,7 +45,7 @@ def problems() -> list[Matmul]:
     ]
 
 
-@pytest.mark.parametrize("ipu", [TOY, tiles(13)], ids=["4 tiles", "13 tiles"])
+@pytest.mark.parametrize("ipu", [TOY, tiles(13), tiles(4, C600)], ids=["4 tiles", "13 tiles", "4 tiles with 8-bit floats"])
 def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     pruned = {problem: matmul_plan.__wrapped__(problem, ipu) for problem in problems()}
     without_pruning(monkeypatch)
@@ -125,6 +126,62 @@ def test_conversions_are_stated() -> None:
     assert matmul_plan(dense(30, 30, 30), BOW).cost.assumptions == ()
 
 
+FLOAT8 = replace(dense(512, 512, 512, "f8e4m3fnuz"), result="f16")
+
+
+def test_8_bit_floats_take_half_the_time_and_bytes_of_halves_where_the_machine_has_them() -> None:
+    large = replace(dense(4096, 4096, 4096, "f8e4m3fnuz", resident=False), result="f16")
+    eight, half = matmul_plan(large, C600, HALF), matmul_plan(replace(large, left="f16", right="f16"), C600, HALF)
+    assert (eight.method, half.method) == ("matrix unit", "matrix unit")
+    assert 1.7 < half.cost.compute_cycles / eight.cost.compute_cycles < 2
+    assert eight.cost.exchange_bytes < 0.75 * half.cost.exchange_bytes
+    assert eight.cost.flops == half.cost.flops
+
+
+def test_8_bit_floats_are_added_up_in_halves_whatever_the_option_says() -> None:
+    assert replace(matmul_plan(FLOAT8, C600).cost) == matmul_plan(FLOAT8, C600, HALF).cost
+    assert matmul_plan(FLOAT8, C600).cost.assumptions == (
+        "products of 8-bit floats are added up in halves: the matrix unit has no other sums for them",
+    )
+    one_tile = tiles(1, C600)
+    halves, floats = (
+        matmul_plan(replace(FLOAT8, rows=60, columns=16, inner=32, result=result), one_tile).cost for result in ("f16", "f32")
+    )
+    assert floats.compute_cycles == halves.compute_cycles + 11 + 6 * (20 + 3 * 80) + math.ceil(587 + 0.4404 * 3840) - math.ceil(
+        587 + 0.4404 * 1920
+    )  # 960 results: a cast of 80 pairs for each worker, and twice the bytes to regroup
+
+
+def test_formats_that_are_not_the_units_own_are_taken_for_them() -> None:
+    mixed = matmul_plan(replace(FLOAT8, left="f8e4m3fn", right="f8e5m2"), C600).cost
+    assert replace(mixed, assumptions=()) == replace(matmul_plan(FLOAT8, C600).cost, assumptions=())
+    assert any("own formats, whatever their bias" in sentence for sentence in mixed.assumptions)
+
+
+def test_8_bit_floats_become_halves_where_the_matrix_unit_has_none_or_not_these() -> None:
+    def text(problem: Matmul, ipu: IpuSpec) -> str:
+        return " ".join(matmul_plan(problem, ipu).cost.assumptions)
+
+    assert "converted to f16" in text(FLOAT8, BOW)
+    assert "converted to f16" in text(replace(FLOAT8, left="f8e3m4"), C600)
+    assert "converted to f16" in text(replace(FLOAT8, left="f16"), C600)
+    bow = replace(C600, macs_per_cycle_float8=0)
+    half = matmul_plan(replace(FLOAT8, left="f16", right="f16"), bow, HALF).cost
+    assert half.compute_cycles < matmul_plan(FLOAT8, bow, HALF).cost.compute_cycles < 1.5 * half.compute_cycles
+    assert matmul_plan(FLOAT8, C600).cost.compute_cycles < half.compute_cycles
+
+
+def test_an_8_bit_product_by_hand() -> None:
+    # One tile, nothing moves but the operands, a byte each: 48 positions, 8 for each worker, one block of 32 x 16.
+    problem = replace(dense(48, 32, 16, "f8e4m3fnuz", resident=False), result="f16")
+    cost = matmul_plan(problem, tiles(1, C600)).cost
+    assert cost.exchange_bytes == 48 * 32 + 32 * 16
+    # The workers end together: 14 cycles more for the last.
+    products = 46 + (2 * 6 + 9) + (6 * 6 + 10) + (20 * 6 + 11) + 64 + 6 * (17 + 27 - 5 + 4 * 5) + 14
+    regrouped = math.ceil(587 + 0.4404 * 48 * 16 * 2)  # results leave in groups of 16 channels, are read in groups of 32
+    assert cost.compute_cycles == products + regrouped
+
+
 def test_supersteps_by_hand() -> None:
     # One tile: bring the operands (exchange, sync), multiply; nothing to add up.
     cost = matmul_plan(dense(16, 8, 16, resident=False), tiles(1, TOY)).cost
@@ -191,6 +248,7 @@ def test_what_a_product_can_be_computed_by() -> None:
     assert methods_of(dense(5, 6, 7)) == ["matrix unit", "dot products"]
     assert methods_of(dense(5, 6, 7, "s32")) == ["dot products"]
     assert methods_of(dense(5, 1, 7)) == ["matrix unit", "dot products", "outer products"]
+    assert [method.name for method in matmul.methods(replace(FLOAT8, inner=1), C600, HALF)] == ["matrix unit", "dot products"]
 
 
 def test_each_method_is_the_cheapest_of_some_product() -> None:
@@ -207,16 +265,17 @@ def test_a_fixed_plan_never_gets_quicker_when_the_product_grows(
     """Inner sizes grow by whole groups of the matrix unit: a plan that pads its operand is another one than a plan that does not."""
     monkeypatch.setattr(matmul, "cuts", one_cut(splits))
     chosen = random.Random(1)
-    for dtype in ("f32", "f16", "s32"):
-        problem = Matmul(groups=2, rows=9, inner=64, columns=20, left=dtype, right=dtype, result=dtype, right_resident=True)
-        for method in matmul.methods(problem, BOW, options):
+    for dtype in ("f32", "f16", "s32", "f8e5m2fnuz"):
+        result, grain = ("f16", 32) if dtype == "f8e5m2fnuz" else (dtype, 16)
+        problem = Matmul(groups=2, rows=9, inner=64, columns=20, left=dtype, right=dtype, result=result, right_resident=True)
+        for method in matmul.methods(problem, C600, options):
             grown, before = problem, 0
             for _ in range(60):
-                plan = matmul.search(grown, method, BOW, options, at_most=None)
+                plan = matmul.search(grown, method, C600, options, at_most=None)
                 assert plan is not None
                 assert plan.cost.cycles >= before, (method.name, grown)
                 before = plan.cost.cycles
-                field, step = chosen.choice([("groups", 1), ("rows", chosen.choice((1, 5, 40))), ("inner", 16), ("columns", 3)])
+                field, step = chosen.choice([("groups", 1), ("rows", chosen.choice((1, 5, 40))), ("inner", grain), ("columns", 3)])
                 grown = replace(grown, **{field: getattr(grown, field) + step})
 
 
