@@ -280,3 +280,38 @@ def test_loops_in_a_shard_map_inside_of_another_are_counted_on_each_device(ipus:
     assert none < one
     assert (one - none) * 2 == two - none
     assert (one - none) * 4 == four - none
+
+
+def test_values_over_several_ipus_stay_whole_until_somebody_wants_a_part(ipus: list[jax.Device]) -> None:
+    """What a run makes goes into the next one undivided; whoever wants parts, subsets or another order, deletes or donates, finds them."""
+    mesh = Mesh(np.array(ipus), ("i",))
+    spread = NamedSharding(mesh, P("i"))
+    step = jax.jit(lambda x: x + 1)
+    taken = jax.jit(lambda x: x * 2, donate_argnums=0)
+    numbers = np.arange(4.0 * len(ipus), dtype=np.float32)
+    first = jax.device_put(numbers, spread)
+    x = first
+    for _ in range(5):
+        x = step(x)
+    part = x.addressable_shards[1].data  # taken out of the whole
+    np.testing.assert_array_equal(part, numbers[4:8] + 5)
+    y = step(x)  # of which one part was taken out
+    np.testing.assert_array_equal(y, numbers + 6)
+    backwards = NamedSharding(Mesh(np.array(ipus[::-1]), ("i",)), P("i"))
+    np.testing.assert_array_equal(step(jax.device_put(y, backwards)), numbers + 7)
+    two = NamedSharding(Mesh(np.array(ipus[:2]), ("i",)), P("i"))
+    halves = jax.make_array_from_single_device_arrays((8,), two, [shard.data for shard in y.addressable_shards[:2]])
+    np.testing.assert_array_equal(step(halves), numbers[:8] + 7)
+
+    doubled = taken(y)
+    assert y.is_deleted()
+    assert halves.is_deleted()  # their memory is the same
+    np.testing.assert_array_equal(doubled, 2 * (numbers + 6))
+    with pytest.raises(RuntimeError, match="deleted"):
+        step(y)
+    again = step(first)
+    again.addressable_shards[0].data.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        step(again).block_until_ready()
+    np.testing.assert_array_equal(step(first), numbers + 1)  # joined before, and again
+    np.testing.assert_array_equal(part, numbers[4:8] + 5)

@@ -321,9 +321,11 @@ def replicated_over(devices: Sequence[HostDevice], memory_kind: str) -> Any:
 _UNCHECKED = {"_skip_checks": True} if "_skip_checks" in (_jax.array_result_handler.__doc__ or "") else {}
 
 
-def result_handler(dims: tuple[int, ...], dtype: np.dtype[Any], device: HostDevice, memory_kind: str) -> Any:
-    """What makes a one-device array of a program's result; half the price of taking the results apart."""
-    sharding = single_device_sharding(device, memory_kind)
+def result_handler(dims: tuple[int, ...], dtype: np.dtype[Any], sharding: Any) -> Any:
+    """What makes an array of a program's result; half the price of taking the results apart, a fifth if there are several devices.
+
+    Args: dims: on one device. sharding: one device's, or `replicated_over` all of them.
+    """
     return _jax.array_result_handler(_aval(dims, dtype), sharding, committed=True, **_UNCHECKED)
 
 

@@ -162,23 +162,24 @@ class LoadedExecutable(_native.ExecutableBase):
 
     @functools.cached_property
     def _handlers(self) -> list[Any] | None:
-        """What makes an array of each result and counter; None where JAX has to take results apart: several devices, or a token."""
-        if len(self.devices) > 1 or any(dtype is None for _, dtype, _ in self.results):
+        """What makes an array of each result and counter; None where JAX takes results apart: a token, counters of several IPUs."""
+        several = len(self.devices) > 1
+        if any(dtype is None for _, dtype, _ in self.results) or (several and self.counted):
             return None
-        (device,) = self._host_devices
         shapes = [(dims, dtype) for dims, dtype, _ in self.results if dtype is not None] + [((), np.dtype(np.int32))] * len(self.counted)
         kinds = self.memory_kinds + ["device"] * len(self.counted)
-        return [compat.result_handler(dims, dtype, device, kind) for (dims, dtype), kind in zip(shapes, kinds, strict=True)]
+        places = [self._shardings[kind] if several else compat.single_device_sharding(self._host_devices[0], kind) for kind in kinds]
+        return [compat.result_handler(dims, dtype, place) for (dims, dtype), place in zip(shapes, places, strict=True)]
 
     @functools.cached_property
     def _execute(self) -> Any:
         return self.host_executable.execute_sharded
 
-    def run(self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None) -> tuple[list[list[Any]], Any]:
+    def run(self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None) -> tuple[list[Any], Any]:
         """Computes the results, and notes that it was done. Called from C.
 
-        Args: columns: arrays by argument, by argument and IPU if there are several; the others as Journal.run has them.
-        Returns: arrays by result and IPU, the counters behind the results; a token to wait for, or None.
+        Args: columns: arrays by argument; of several IPUs, one array over all of them or a list. The others as Journal.run has them.
+        Returns: arrays by result in the same form, the counters behind them; a token to wait for, or None.
         """
         mode = current_mode()
         if mode is not None or any(type(column[0] if isinstance(column, list) else column) is DryArray for column in columns):
@@ -189,7 +190,7 @@ class LoadedExecutable(_native.ExecutableBase):
 
     def _run_with_feeds(
         self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None
-    ) -> tuple[list[list[Any]], Any]:
+    ) -> tuple[list[Any], Any]:
         """A Ctrl-C on the way has the same run asked for again (execute.c): it must not take its data twice."""
         dispatch = self._dispatches.setdefault(first, Dispatch(lambda: self._run_now(columns, values, first, kept)))
         worker_of(self.ipus[0]).hand_over(dispatch)
@@ -201,11 +202,11 @@ class LoadedExecutable(_native.ExecutableBase):
 
     def _run_now(
         self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None
-    ) -> tuple[list[list[Any]], Any]:
+    ) -> tuple[list[Any], Any]:
         for index in kept or ():
             columns[index] = self._copy(columns[index])
         if len(self.devices) > 1:
-            columns = [compat.join(column, self._shardings[column[0].sharding.memory_kind]) for column in columns]
+            columns[:] = [self._join(column) if isinstance(column, list) else column for column in columns]  # C keeps what it finds there
         token = None
         if not self.num_outputs or self.callbacks:
             results = self._execute(columns, with_tokens=True)
@@ -215,15 +216,16 @@ class LoadedExecutable(_native.ExecutableBase):
         if self._handlers is None:
             arrays = results.disassemble_into_single_device_arrays()
         else:
-            arrays = [[array] for array in results.consume_with_handlers(self._handlers)]
+            arrays = results.consume_with_handlers(self._handlers)
             if self.direct is None and self.num_outputs and not (self.counted or self.callbacks or self._has_feeds):
                 self.direct = (self._execute, self._handlers, *self.client.journal.note_run, self._planned, current_group)
-        self.client.journal.run(self._planned, values, first, arrays[self.num_outputs :], kept or ())
+        counters = [array if isinstance(array, list) else [array] for array in arrays[self.num_outputs :]]
+        self.client.journal.run(self._planned, values, first, counters, kept or ())
         return arrays, token
 
     def _run_dry(
         self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...], mode: DryMode | None
-    ) -> tuple[list[list[Any]], Any]:
+    ) -> tuple[list[Any], Any]:
         require_one_kind(columns, [argument.name for argument in self.program.arguments], mode)
         assert mode is not None  # else the arguments were of the wrong kind
         planned = self._dry_runs.get(mode)
@@ -238,6 +240,9 @@ class LoadedExecutable(_native.ExecutableBase):
         self.client.journal.run(planned, values, first, [], kept)
         no_value = np.dtype(np.bool_)  # what stands for a token
         return [[DryArray(dims, dtype or no_value, mode) for _ in self.devices] for dims, dtype, _ in self.results], None
+
+    def _join(self, column: list[Any]) -> Any:
+        return compat.join(column, self._shardings[column[0].sharding.memory_kind])
 
     def _copy(self, column: Any) -> Any:
         if isinstance(column, list):

@@ -59,7 +59,7 @@ PyType_Spec ts_shape_spec = {"tilestep.pjrt._native.Shape", sizeof(Shape), 0, Py
 Buffer* ts_buffer_make(PyObject* array, PyObject* device, Memory* memory, Shape* shape, PyObject* value) {
   Buffer* self = (Buffer*)PyType_GenericAlloc(ts_buffer_type, 0);
   if (!self) return NULL;
-  Py_INCREF(array), Py_INCREF(device), Py_INCREF((PyObject*)memory), Py_INCREF((PyObject*)shape), Py_INCREF(value);
+  Py_XINCREF(array), Py_INCREF(device), Py_INCREF((PyObject*)memory), Py_INCREF((PyObject*)shape), Py_INCREF(value);
   self->array = array;
   self->device = device;
   self->memory = memory;
@@ -69,6 +69,63 @@ Buffer* ts_buffer_make(PyObject* array, PyObject* device, Memory* memory, Shape*
   memory->live_bytes += shape->size_bytes;
   if (memory->live_bytes > memory->peak_bytes) memory->peak_bytes = memory->live_bytes;
   return self;
+}
+Buffer* ts_buffer_part(PyObject* whole, int part, int parts, PyObject* device, Memory* memory, Shape* shape, PyObject* value) {
+  Buffer* self = ts_buffer_make(NULL, device, memory, shape, value);
+  if (!self) return NULL;
+  Py_INCREF(whole);
+  self->whole = whole;
+  self->part = part;
+  self->parts = parts;
+  return self;
+}
+/* Whether a run took it over, or somebody deleted it. */
+int ts_buffer_is_deleted(Buffer* buffer) {
+  PyObject* array = buffer->array ? buffer->array : buffer->whole;
+  if (array == Py_None) return 1;
+  PyObject* answer = PyObject_CallMethod(array, "is_deleted", NULL);
+  if (!answer) return -1;
+  int yes = PyObject_IsTrue(answer);
+  Py_DECREF(answer);
+  return yes;
+}
+PyObject* ts_buffer_array(Buffer* buffer) {
+  if (buffer->array) return buffer->array;
+  int deleted = ts_buffer_is_deleted(buffer);
+  if (deleted < 0) return NULL;
+  PyObject *array = Py_None, *arrays = deleted ? NULL : PyObject_GetAttrString(buffer->whole, "_arrays");
+  if (!deleted && !(array = arrays ? PyList_GetItem(arrays, buffer->part) : NULL)) {
+    Py_XDECREF(arrays);
+    return NULL;
+  }
+  Py_INCREF(array);
+  if (buffer->array) { /* another thread was faster */
+    Py_DECREF(array);
+  } else {
+    buffer->array = array;
+    if (array == Py_None) Py_CLEAR(buffer->whole);
+  }
+  Py_XDECREF(arrays);
+  return buffer->array;
+}
+static PyObject* get_array(PyObject* self, void* unused) {
+  (void)unused;
+  PyObject* array = ts_buffer_array((Buffer*)self);
+  Py_XINCREF(array);
+  return array;
+}
+static int set_array(PyObject* self, PyObject* array, void* unused) {
+  (void)unused;
+  PyObject *array_before = ((Buffer*)self)->array, *whole_before = ((Buffer*)self)->whole;
+  if (!array) {
+    PyErr_SetString(PyExc_AttributeError, "a buffer's array cannot be removed: None says that it is deleted");
+    return -1;
+  }
+  Py_INCREF(array);
+  ((Buffer*)self)->array = array;
+  ((Buffer*)self)->whole = NULL;
+  Py_XDECREF(array_before), Py_XDECREF(whole_before);
+  return 0;
 }
 static PyObject* buffer_make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject *array, *device, *memory, *shape;
@@ -88,20 +145,21 @@ static void buffer_dealloc(PyObject* object) {
   PyErr_Fetch(&type, &value, &trace);
   if (self->memory) self->memory->live_bytes -= self->shape->size_bytes;
   if (ts_forgotten && self->value && PyList_Append(ts_forgotten, self->value) < 0) PyErr_Clear();
-  Py_XDECREF(self->pinned), Py_XDECREF(self->peers), Py_XDECREF(self->array), Py_XDECREF(self->device);
+  Py_XDECREF(self->pinned), Py_XDECREF(self->peers), Py_XDECREF(self->array), Py_XDECREF(self->whole), Py_XDECREF(self->device);
   Py_XDECREF((PyObject*)self->memory), Py_XDECREF((PyObject*)self->shape), Py_XDECREF(self->value);
   PyErr_Restore(type, value, trace);
   ts_plain_dealloc(object);
 }
-static PyMemberDef buffer_members[] = {{"array", T_OBJECT, offsetof(Buffer, array), 0, "the value's array, None once deleted"},
-                                       {"device", T_OBJECT, offsetof(Buffer, device), READONLY, NULL},
+static PyMemberDef buffer_members[] = {{"device", T_OBJECT, offsetof(Buffer, device), READONLY, NULL},
                                        {"memory", T_OBJECT, offsetof(Buffer, memory), READONLY, NULL},
                                        {"shape", T_OBJECT, offsetof(Buffer, shape), READONLY, NULL},
                                        {"value", T_OBJECT, offsetof(Buffer, value), READONLY, "number of this value in emulated time"},
                                        {"pinned", T_OBJECT, offsetof(Buffer, pinned), 0, "keeps the memory in place"},
                                        {"pins", T_INT, offsetof(Buffer, pins), 0, "how many hold its address"},
                                        {NULL, 0, 0, 0, NULL}};
-static PyType_Slot buffer_slots[] = {{Py_tp_new, buffer_make}, {Py_tp_dealloc, buffer_dealloc}, {Py_tp_members, buffer_members}, {0, NULL}};
+static PyGetSetDef buffer_getset[] = {{"array", get_array, set_array, "the value's array, None once deleted", NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static PyType_Slot buffer_slots[] = {{Py_tp_new, buffer_make}, {Py_tp_dealloc, buffer_dealloc}, {Py_tp_members, buffer_members},
+                                     {Py_tp_getset, buffer_getset}, {0, NULL}};
 PyType_Spec ts_buffer_spec = {"tilestep.pjrt._native.Buffer", sizeof(Buffer), 0, Py_TPFLAGS_DEFAULT, buffer_slots};
 
 static void* api_destroy(PJRT_Buffer_Destroy_Args* a) {
@@ -178,13 +236,9 @@ static Event* ready_event(Buffer* buffer) {
   Py_XDECREF(note), Py_XDECREF(entry);
   if (!noted) return NULL;
   Py_DECREF(noted);
-  if (buffer->array == Py_None) return ts_event_done;
-  PyObject* deleted = PyObject_CallMethod(buffer->array, "is_deleted", NULL);
-  if (!deleted) return NULL;
-  int gone = PyObject_IsTrue(deleted);
-  Py_DECREF(deleted);
-  if (gone) return ts_event_done;
-  PyObject* waitables = PyTuple_Pack(1, buffer->array);
+  int gone = ts_buffer_is_deleted(buffer);
+  if (gone) return gone < 0 ? NULL : ts_event_done;
+  PyObject* waitables = PyTuple_Pack(1, buffer->array ? buffer->array : buffer->whole);
   Event* event = waitables ? ts_event_make(waitables, buffer->peers) : NULL;
   Py_XDECREF(waitables);
   return event;

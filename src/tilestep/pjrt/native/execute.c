@@ -35,31 +35,67 @@ static void* api_is_deleted(PJRT_LoadedExecutable_IsDeleted_Args* a) {
   return NULL;
 }
 
-/* Arrays by argument (by argument and device, if several), and the values' numbers, device by device. */
-static int take_arguments(PJRT_LoadedExecutable_Execute_Args* a, PyObject** columns, PyObject** values) {
+/* The array over all devices that the buffers of an argument are the parts of, device by device, or NULL. Borrowed. */
+static PyObject* whole_of(void*** rows, size_t argument, size_t num_devices) {
+  PyObject* whole = ((Buffer*)rows[0][argument])->whole;
+  for (size_t d = 0; whole && d < num_devices; d++) {
+    Buffer* buffer = rows[d][argument];
+    if (buffer->whole != whole || buffer->part != (int)d || buffer->parts != (int)num_devices) return NULL;
+  }
+  return whole;
+}
+static int is_gone(Buffer* buffer, size_t argument) {
+  PyObject* array = buffer->whole ? Py_True : ts_buffer_array(buffer);
+  if (array == Py_None) PyErr_Format(PyExc_RuntimeError, "INVALID_ARGUMENT: argument %zu was deleted or donated before", argument);
+  return !array || array == Py_None;
+}
+
+/* Arrays by argument (by argument and device, if there are several that no array is over), and the values' numbers, device by device.
+ * apart: takes every array over several devices apart. Returns how many arguments are lists, or -1. */
+static int take_arguments(PJRT_LoadedExecutable_Execute_Args* a, int apart, PyObject** columns, PyObject** values) {
   void*** rows = a->argument_lists;
+  int lists = 0;
   *columns = PyList_New((Py_ssize_t)a->num_args);
   *values = PyTuple_New((Py_ssize_t)(a->num_args * a->num_devices));
   if (!*columns || !*values) return -1;
   for (size_t i = 0; i < a->num_args; i++) {
+    PyObject* whole = apart || a->num_devices < 2 ? NULL : whole_of(rows, i, a->num_devices);
     PyObject* column = NULL;
-    if (a->num_devices > 1 && !(column = PyList_New((Py_ssize_t)a->num_devices))) return -1;
+    if (a->num_devices > 1 && !whole) {
+      if (!(column = PyList_New((Py_ssize_t)a->num_devices))) return -1;
+      PyList_SetItem(*columns, (Py_ssize_t)i, column);
+      lists++;
+    }
     for (size_t d = 0; d < a->num_devices; d++) {
       Buffer* buffer = rows[d][i];
-      if (buffer->array == Py_None) {
-        Py_XDECREF(column);
-        PyErr_Format(PyExc_RuntimeError, "INVALID_ARGUMENT: argument %zu was deleted or donated before", i);
-        return -1;
-      }
-      Py_INCREF(buffer->array);
+      if (is_gone(buffer, i)) return -1;
       Py_INCREF(buffer->value);
       PyTuple_SetItem(*values, (Py_ssize_t)(d * a->num_args + i), buffer->value);
-      if (column) PyList_SetItem(column, (Py_ssize_t)d, buffer->array);
-      else PyList_SetItem(*columns, (Py_ssize_t)i, buffer->array);
+      PyObject* array = whole && !d ? whole : whole ? NULL : ts_buffer_array(buffer);
+      if (whole && d) continue;
+      if (!array) return -1;
+      Py_INCREF(array);
+      if (column) PyList_SetItem(column, (Py_ssize_t)d, array);
+      else PyList_SetItem(*columns, (Py_ssize_t)i, array);
     }
-    if (column) PyList_SetItem(*columns, (Py_ssize_t)i, column);
   }
-  return 0;
+  return lists;
+}
+
+/* What the run has joined stays joined, for the next run with the same arguments. */
+static void remember_wholes(PJRT_LoadedExecutable_Execute_Args* a, PyObject* columns) {
+  void*** rows = a->argument_lists;
+  for (size_t i = 0; i < a->num_args; i++) {
+    PyObject* whole = PyList_GetItem(columns, (Py_ssize_t)i);
+    for (size_t d = 0; !PyList_Check(whole) && d < a->num_devices; d++) {
+      Buffer* buffer = rows[d][i];
+      if (buffer->whole || !buffer->array || buffer->array == Py_None) continue;
+      Py_INCREF(whole);
+      buffer->whole = whole;
+      buffer->part = (int)d;
+      buffer->parts = (int)a->num_devices;
+    }
+  }
 }
 
 static PyObject* indices_kept(PJRT_LoadedExecutable_Execute_Args* a) {
@@ -72,10 +108,11 @@ static PyObject* indices_kept(PJRT_LoadedExecutable_Execute_Args* a) {
   return kept;
 }
 
-/* Arrays by result, or by result and device. */
-static PyObject* result_on(PyObject* arrays, Py_ssize_t result, size_t device) {
-  PyObject* found = PyList_GetItem(arrays, result);
-  return found && PyList_Check(found) ? PyList_GetItem(found, (Py_ssize_t)device) : found;
+/* A buffer of an array, of one in a list with one for each device, or of a part of one over all devices. */
+static Buffer* result_on(PyObject* found, size_t d, size_t num_devices, PyObject* device, Memory* memory, Shape* shape, PyObject* value) {
+  if (found && PyList_Check(found)) found = PyList_GetItem(found, (Py_ssize_t)d);
+  else if (found && num_devices > 1) return ts_buffer_part(found, (int)d, (int)num_devices, device, memory, shape, value);
+  return found ? ts_buffer_make(found, device, memory, shape, value) : NULL;
 }
 
 /* Buffers for what came out; the references are the caller's handles. */
@@ -88,11 +125,11 @@ static int give_results(PJRT_LoadedExecutable_Execute_Args* a, Executable* self,
     PyObject* peers = self->num_outputs > 1 ? PyList_New(0) : NULL;
     if (self->num_outputs > 1 && !peers) return -1;
     for (int k = 0; k < self->num_outputs; k++) {
-      PyObject* array = result_on(arrays, k, d);
+      PyObject* array = PyList_GetItem(arrays, k);
       PyObject* memory = PyTuple_GetItem(memories, k);
       PyObject* shape = PyTuple_GetItem(self->shapes, k);
       PyObject* value = PyLong_FromUnsignedLongLong(first + d * (uint64_t)self->num_outputs + (uint64_t)k);
-      Buffer* made = array && memory && shape && value ? ts_buffer_make(array, device, (Memory*)memory, (Shape*)shape, value) : NULL;
+      Buffer* made = array && memory && shape && value ? result_on(array, d, a->num_devices, device, (Memory*)memory, (Shape*)shape, value) : NULL;
       Py_XDECREF(value);
       if (!made) {
         Py_XDECREF(peers);
@@ -138,7 +175,7 @@ static PyObject* run_through(Executable* self, PyObject* columns, PyObject* valu
   return pair;
 }
 
-/* The short way, without bytecode: what LoadedExecutable.run does for a program on one IPU that neither counts nor calls back.
+/* The short way, without bytecode: what LoadedExecutable.run does for a program that neither counts nor calls back.
  * direct: (execute, handlers, journal's append, what the journal does, the planned run, current_group) */
 static PyObject* run_direct(Executable* self, PyObject* columns, PyObject* values, PyObject* first) {
   static PyObject *name, *none;
@@ -156,8 +193,8 @@ static PyObject* run_direct(Executable* self, PyObject* columns, PyObject* value
   return pair;
 }
 /* Every so often a run goes the long way, on which the journal is worked off. */
-static int goes_direct(Executable* self, PyObject* kept) {
-  return self->direct && self->direct != Py_None && kept == Py_None && ts_no_dry_values && ++self->runs % 64;
+static int goes_direct(Executable* self, PyObject* kept, int lists) {
+  return !lists && self->direct && self->direct != Py_None && kept == Py_None && ts_no_dry_values && ++self->runs % 64;
 }
 
 static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {
@@ -166,16 +203,18 @@ static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {
   void* error = NULL;
   TS_ENTER;
   PyObject *columns = NULL, *values = NULL, *kept = NULL, *first_value = NULL, *pair = NULL;
+  int lists = 0;
   uint64_t first = ts_take_values((uint64_t)self->num_outputs * a->num_devices);
   if (a->execute_device && a->num_devices == 1 && a->execute_device != (void*)PyTuple_GetItem(self->devices, 0))
     error = ts_error_text(PJRT_Error_Code_UNIMPLEMENTED, "a program runs on the IPU that it was compiled for");
-  else if (take_arguments(a, &columns, &values) < 0 || !(kept = indices_kept(a)) ||
+  else if (!(kept = indices_kept(a)) || (lists = take_arguments(a, kept != Py_None, &columns, &values)) < 0 ||
            !(first_value = PyLong_FromUnsignedLongLong(first)) ||
-           !(pair = goes_direct(self, kept) ? run_direct(self, columns, values, first_value)
+           !(pair = goes_direct(self, kept, lists) ? run_direct(self, columns, values, first_value)
                                             : run_through(self, columns, values, first_value, kept)) ||
            give_results(a, self, PyTuple_GetItem(pair, 0), first) < 0 ||
            (a->device_complete_events && give_events(a, PyTuple_GetItem(pair, 1)) < 0))
     error = ts_error_from_python();
+  else if (lists && kept == Py_None) remember_wholes(a, columns);
   Py_XDECREF(columns), Py_XDECREF(values), Py_XDECREF(kept), Py_XDECREF(first_value), Py_XDECREF(pair);
   TS_LEAVE;
   return error;

@@ -69,7 +69,9 @@ typedef struct {
 
 typedef struct {
   PyObject_HEAD
-  PyObject* array; /* one-device array of the client that computes values; None once deleted */
+  PyObject* array; /* one-device array of the client that computes values; None once deleted; NULL: in `whole`, not taken out yet */
+  PyObject* whole; /* array over all devices of a run that this is a part of, or NULL */
+  int part, parts; /* which device of the whole, and of how many */
   PyObject* device;
   Memory* memory;
   Shape* shape;
@@ -114,7 +116,10 @@ extern Event* ts_event_done; /* the event that has happened; its handles are not
 Event* ts_event_make(PyObject* waitables, PyObject* peers);
 int ts_event_poll(Event* self);
 void ts_event_wait(Event* self);
+PyObject* ts_buffer_array(Buffer* buffer); /* borrowed; takes a whole apart. NULL and an exception if it cannot */
+int ts_buffer_is_deleted(Buffer* buffer);  /* 1, 0, or -1 and an exception */
 Buffer* ts_buffer_make(PyObject* array, PyObject* device, Memory* memory, Shape* shape, PyObject* value);
+Buffer* ts_buffer_part(PyObject* whole, int part, int parts, PyObject* device, Memory* memory, Shape* shape, PyObject* value);
 uint64_t ts_take_values(uint64_t count); /* numbers for new values: the first of `count` */
 /* tensor.c: `data` is where the values go; a block belongs to its capsule */
 void* ts_block_take(int code, int bits, const int64_t* dims, size_t rank, int64_t size_bytes, void** data);

@@ -28,21 +28,11 @@ static void* (*slow_is_deleted)(PJRT_Buffer_IsDeleted_Args*);
 static void* (*slow_pointer)(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args*);
 static void* (*slow_pin)(PJRT_Buffer_IncreaseExternalReferenceCount_Args*);
 
-/* 1, 0, or -1 and an exception */
-static int is_deleted(PyObject* array) {
-  if (array == Py_None) return 1;
-  PyObject* answer = PyObject_CallMethod(array, "is_deleted", NULL);
-  if (!answer) return -1;
-  int yes = PyObject_IsTrue(answer);
-  Py_DECREF(answer);
-  return yes;
-}
-
 static void* api_is_deleted(PJRT_Buffer_IsDeleted_Args* a) {
   Buffer* buffer = a->buffer;
   if (!ts_may_enter() || !ts_no_dry_values) return slow_is_deleted(a);
   TS_ENTER;
-  int deleted = is_deleted(buffer->array);
+  int deleted = ts_buffer_is_deleted(buffer);
   if (deleted < 0) PyErr_Clear();
   TS_LEAVE;
   if (deleted < 0) return slow_is_deleted(a);
@@ -50,11 +40,11 @@ static void* api_is_deleted(PJRT_Buffer_IsDeleted_Args* a) {
   return NULL;
 }
 
-/* Whether the value is there to be looked at; 0 leaves it to Python to say what is wrong. Needs the GIL. */
-static int is_live(PyObject* array) {
-  int deleted = is_deleted(array);
-  if (deleted < 0) PyErr_Clear();
-  return !deleted;
+/* The array, borrowed, if its value is there to be looked at; NULL leaves it to Python to say what is wrong. Needs the GIL. */
+static PyObject* live_array(Buffer* buffer) {
+  PyObject* array = ts_buffer_is_deleted(buffer) ? NULL : ts_buffer_array(buffer);
+  if (!array) PyErr_Clear();
+  return array;
 }
 
 static void* api_pointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* a) {
@@ -62,15 +52,15 @@ static void* api_pointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* a) {
   if (!ts_may_enter() || !ts_no_dry_values) return slow_pointer(a);
   void* address = NULL;
   TS_ENTER;
-  PyObject* array = buffer->array;
-  Py_INCREF(array);
-  PyObject* ready = is_live(array) ? PyObject_CallMethod(array, "block_until_ready", NULL) : NULL;
+  PyObject* array = live_array(buffer);
+  Py_XINCREF(array);
+  PyObject* ready = array ? PyObject_CallMethod(array, "block_until_ready", NULL) : NULL;
   PyObject* pointer = ready ? PyObject_CallMethod(array, "unsafe_buffer_pointer", NULL) : NULL;
   if (pointer) address = PyLong_AsVoidPtr(pointer);
   int failed = !pointer || PyErr_Occurred();
   PyErr_Clear();
   Py_XDECREF(ready), Py_XDECREF(pointer);
-  Py_DECREF(array);
+  Py_XDECREF(array);
   TS_LEAVE;
   if (failed) return slow_pointer(a);
   a->device_memory_ptr = address;
@@ -80,7 +70,8 @@ static void* api_pointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* a) {
 /* Keeps the memory where it is, and notes that the host reads the value. -1: Python has to. Needs the GIL. */
 static int pin(Buffer* buffer) {
   if (!buffer->pins) {
-    PyObject* view = is_live(buffer->array) ? PyMemoryView_FromObject(buffer->array) : NULL;
+    PyObject* array = live_array(buffer);
+    PyObject* view = array ? PyMemoryView_FromObject(array) : NULL;
     PyObject* note = view ? PyObject_GetAttrString(buffer->device, "note_read") : NULL; /* as note_wait (buffer.c) */
     PyObject* entry = note ? PyTuple_Pack(2, PyTuple_GetItem(note, 0), buffer->value) : NULL;
     PyObject* noted = entry ? PyObject_CallFunctionObjArgs(PyTuple_GetItem(note, 1), entry, NULL) : NULL;
