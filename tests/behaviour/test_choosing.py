@@ -107,6 +107,8 @@ def test_a_jax_newer_than_tested_is_said_at_first_use_of_ipu_and_not_before() ->
 
 def test_a_jax_too_old_leaves_the_cpu_alone_and_says_why_there_is_no_ipu() -> None:
     oldest = "import tilestep.pjrt.versions as versions; versions.OLDEST = (99, 0, 0); import jax, jax.numpy as jnp"
+    result = python(f"{oldest}; print(jnp.ones(3).sum())")
+    assert (result.stdout, result.stderr) == ("3.0\n", "")
     result = attempt(f"{oldest}; print(jnp.ones(3).sum()); jax.devices('ipu')")
     assert (result.returncode, result.stdout) == (1, "3.0\n")
     assert "is too old for the ipu platform: it needs jax 99.0.0 or newer (pip install -U jax)" in result.stderr

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from tilestep.cli.program import CodeProgram, ModuleProgram, Program, ScriptProgram, run_program
+from tilestep.cli.program import INTERRUPTED, CodeProgram, ModuleProgram, Program, ScriptProgram, run_program
 from tilestep.errors import SettingsError, SpecError
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
 from tilestep.machine.fields import SYNC_PATTERNS
@@ -107,13 +107,16 @@ def run(args: argparse.Namespace) -> int:
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
     with profile() as recording, mode:
         code = run_program(program)
-        _join_threads()
+        try:
+            _join_threads()
+        except KeyboardInterrupt:
+            code = INTERRUPTED
     if os.getpid() != process:  # a fork of the program has come here, too
         return code
     with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it any more: the program's affair
         sys.stdout.flush()
-    _show(recording.profile, stderr)
     try:
+        _show(recording.profile, stderr)
         if json_path is not None:
             json_path.write_text(recording.profile.to_json() + "\n", encoding="utf-8")
         if report_path is not None:
@@ -121,6 +124,8 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         print(f"tilestep run: the profile could not be written: {error}", file=stderr)
         return code or 1
+    except KeyboardInterrupt:  # whoever presses Ctrl-C now has seen enough
+        return INTERRUPTED
     return code
 
 

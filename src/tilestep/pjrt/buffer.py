@@ -81,7 +81,10 @@ def _aligned(dims: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any
     size = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
     if size < 2048:  # so small that XLA:CPU's own copy costs less than finding an aligned place
         return np.empty(dims, dtype)
-    raw = np.empty(size + _ALIGNMENT_BYTES, np.uint8)
+    try:
+        raw = np.empty(size + _ALIGNMENT_BYTES, np.uint8)
+    except MemoryError:
+        raise MemoryError(f"Out of memory allocating {size} bytes.") from None
     start = -raw.ctypes.data % _ALIGNMENT_BYTES
     return raw[start : start + size].view(dtype).reshape(dims)
 

@@ -6,24 +6,31 @@ import atexit
 import functools
 import importlib
 import os
+from typing import NoReturn
 
 import jax
 
+from tilestep.errors import UnsupportedError
 from tilestep.pjrt import _native
 from tilestep.pjrt.versions import require_not_too_old
 
 PLATFORM = "ipu"
 _PRIORITY = -1  # below CPU's 0: who names no platform gets what they had before
 _LAST_WAIT_WALL_S = 60.0
+_STANDSTILL_WALL_S = 30.0
 
 
 @functools.cache
 def initialize() -> None:
     """Registers the platform; called by JAX, once or again. Starts nothing.
 
-    Raises: UnsupportedError if this jax is too old.
+    With a jax that is too old, what it registers says so to whoever asks for the platform, and to nobody else.
     """
-    require_not_too_old(jax.__version__)
+    try:
+        require_not_too_old(jax.__version__)
+    except UnsupportedError as error:
+        _register_refusal(error)
+        return
     from tilestep.pjrt import compat  # leans on what this version has
 
     for module in ("buffer", "client", "device", "executable_entries", "layouts"):  # each fills in its entries of the table
@@ -51,12 +58,34 @@ def initialize() -> None:
     def leave() -> None:
         try:
             if os.getpid() == process:  # a fork has neither the threads to wait for nor a report of its own
-                WAITERS.finish(_LAST_WAIT_WALL_S)
+                _finish()
                 _write_report()
         finally:
             _native.close()
 
     atexit.register(leave)
+
+
+def _register_refusal(error: UnsupportedError) -> None:
+    from jax.extend.backend import register_backend_factory
+
+    def refuse() -> NoReturn:
+        raise error
+
+    register_backend_factory(PLATFORM, refuse, priority=_PRIORITY)
+
+
+def _finish() -> None:
+    """Waits for what is under way; daemon threads begin nothing more."""
+    from tilestep.pjrt.leaving import hold_back_daemons, stand_still
+    from tilestep.pjrt.waiting import WAITERS
+
+    if not WAITERS.started:
+        return
+    hold_back_daemons()
+    WAITERS.finish(_LAST_WAIT_WALL_S)
+    stand_still(WAITERS.is_idle, _STANDSTILL_WALL_S)
+    WAITERS.finish(_LAST_WAIT_WALL_S)
 
 
 def _write_report() -> None:

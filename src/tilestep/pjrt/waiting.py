@@ -36,6 +36,11 @@ class Waiters:
             if not self._threads:
                 self._grow()
 
+    @property
+    def started(self) -> bool:
+        """Whether there ever was something to wait for."""
+        return self._threads > 0
+
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
         """Lets `finish` wait for the block too: a thread that Python's end meets in the midst of C++ takes the process down."""
@@ -47,10 +52,14 @@ class Waiters:
             with self._lock:
                 self._busy -= 1
 
+    def is_idle(self) -> bool:
+        """Whether nothing is left to wait for."""
+        return not self._busy and (not self._threads or (self._work.empty() and not self._waiting))
+
     def finish(self, timeout_wall_s: float) -> bool:
         """Waits until nothing is left to wait for; False if the time ran out first."""
         end = time.monotonic() + timeout_wall_s
-        while self._busy or (self._threads and not (self._work.empty() and not self._waiting)):
+        while not self.is_idle():
             if time.monotonic() > end:
                 return False
             time.sleep(_LOOK_EVERY_WALL_S)

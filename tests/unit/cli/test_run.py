@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 import zipfile
 from pathlib import Path
@@ -129,6 +130,30 @@ def test_ctrl_c_from_outside_prints_the_summary_and_gives_130(tmp_path: Path) ->
     assert child.returncode == 130
     assert "KeyboardInterrupt" in told
     assert NOTHING_RAN in told
+
+
+def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback() -> None:
+    interrupted = """
+        import os, signal, time
+        from tilestep.report import Profile
+        def summary(self, **_):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+        Profile.summary = summary
+    """
+    done = tilestep_run("-c", textwrap.dedent(interrupted))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_ctrl_c_while_threads_of_the_program_end_prints_the_summary() -> None:
+    interrupted = """
+        import os, signal, threading, time
+        threading.Thread(target=time.sleep, args=(1.5,)).start()
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    """
+    done = tilestep_run("-c", textwrap.dedent(interrupted))
+    assert done.returncode == 130
+    assert done.stderr.startswith(f"\n{NOTHING_RAN}")
 
 
 def test_a_fork_of_the_program_prints_no_summary() -> None:

@@ -245,7 +245,7 @@ static Event* ready_event(Buffer* buffer) {
 }
 static void* api_ready_event(PJRT_Buffer_ReadyEvent_Args* a) {
   a->event = ts_event_done;
-  if (!ts_may_enter()) return NULL;
+  if (!ts_may_begin()) return NULL;
   void* error = NULL;
   TS_ENTER;
   a->event = ready_event(a->buffer);

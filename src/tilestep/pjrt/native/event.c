@@ -82,7 +82,7 @@ void ts_event_wait(Event* self) {
     self->message = PyBytes_FromStringAndSize(text, (Py_ssize_t)size);
     if (!self->message) PyErr_Clear();
     self->code = ts_error_code(error);
-    free(error);
+    ts_error_free(error);
   }
   Py_DECREF(waitables);
   Py_CLEAR(self->waitables);
@@ -144,14 +144,14 @@ static void* api_destroy(PJRT_Event_Destroy_Args* a) {
 static void* api_is_ready(PJRT_Event_IsReady_Args* a) {
   Event* event = a->event;
   a->is_ready = true;
-  if (event->done || !ts_may_enter()) return NULL;
+  if (event->done || !ts_may_begin()) return NULL;
   TS_ENTER;
   a->is_ready = ts_event_poll(event);
   TS_LEAVE;
   return NULL;
 }
 static void* await_event(Event* event) {
-  if (event == ts_event_done || !ts_may_enter()) return NULL;
+  if (event == ts_event_done || !ts_may_begin()) return NULL;
   TS_ENTER;
   ts_event_wait(event);
   void* error = error_of(event);
@@ -163,13 +163,13 @@ static void* api_error(PJRT_Event_Error_Args* a) { return await_event(a->event);
 
 static void* api_on_ready(PJRT_Event_OnReady_Args* a) {
   Event* event = a->event;
-  if (event == ts_event_done || !ts_may_enter()) {
+  if (event == ts_event_done || !ts_may_enter()) { /* not to be held back: a run in flight needs who waits for it */
     ((ReadyCallback)a->callback)(NULL, a->user_arg);
     return NULL;
   }
   void* error = NULL;
   TS_ENTER;
-  if (ts_closing || ts_event_poll(event)) {
+  if (ts_stage >= TS_CLOSING || ts_event_poll(event)) {
     ts_event_wait(event);
     fire(event, a->callback, a->user_arg);
   } else { /* nothing in here runs bytecode, so that no signal can get in between; putting something into a queue doesn't either */

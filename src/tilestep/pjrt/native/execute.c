@@ -168,10 +168,10 @@ static PyObject* run_once(Executable* self, PyObject* columns, PyObject* values,
 /* Ctrl-C in the middle of a dispatch must neither lose its results nor itself: the run begins again, then the interrupt comes. */
 static PyObject* run_through(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* kept) {
   PyObject* pair = run_once(self, columns, values, first, kept);
-  if (pair || !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return pair;
-  PyErr_Clear();
+  if (pair || !ts_interrupted()) return pair;
+  PyObject* interrupt = ts_take_interrupt();
   pair = run_once(self, columns, values, first, kept);
-  if (pair) PyErr_SetInterrupt();
+  ts_interrupt_later(interrupt);
   return pair;
 }
 
@@ -199,7 +199,7 @@ static int goes_direct(Executable* self, PyObject* kept, int lists) {
 
 static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {
   Executable* self = a->executable;
-  if (!ts_may_enter()) return ts_error_text(PJRT_Error_Code_UNAVAILABLE, "the interpreter is shutting down");
+  if (!ts_may_begin()) return ts_error_text(PJRT_Error_Code_UNAVAILABLE, "the interpreter is shutting down");
   void* error = NULL;
   TS_ENTER;
   PyObject *columns = NULL, *values = NULL, *kept = NULL, *first_value = NULL, *pair = NULL;

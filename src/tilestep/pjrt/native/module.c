@@ -12,6 +12,7 @@ PyObject* ts_configure(PyObject* module, PyObject* args);
 PyObject* ts_expect_dry_values(PyObject* module, PyObject* unused);
 PyObject* ts_guard_reads(PyObject* module, PyObject* guarded);
 PyObject* ts_close(PyObject* module, PyObject* unused);
+PyObject* ts_hold_back(PyObject* module, PyObject* thread);
 PyObject* ts_host_tensor(PyObject* module, PyObject* args);
 PyObject* ts_configure_puts(PyObject* module, PyObject* args);
 PyObject* ts_finish(PyObject* module, PyObject* wait);
@@ -23,8 +24,9 @@ static PJRT_Layouts_Extension layouts;
 
 static void* dispatch(int table, int index, const char* name, void* args) {
   size_t length = strlen(name);
-  if (!ts_may_enter()) {
-    if (length > 8 && !strcmp(name + length - 8, "_Destroy")) return NULL;
+  int destroys = length > 8 && !strcmp(name + length - 8, "_Destroy");
+  if (!(destroys ? ts_may_enter() : ts_may_begin())) {
+    if (destroys) return NULL;
     return ts_error_text(PJRT_Error_Code_UNAVAILABLE, "the interpreter is shutting down");
   }
   void* error = NULL;
@@ -36,10 +38,10 @@ static void* dispatch(int table, int index, const char* name, void* args) {
   } else {
     PyObject* result = PyObject_CallFunction(handler, "N", PyLong_FromVoidPtr(args));
     /* JAX aborts when a question that cannot fail fails: Ctrl-C waits until it is answered. A compilation it does end. */
-    if (!result && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) && !strstr(name, "Compile")) {
-      PyErr_Clear();
+    if (!result && ts_interrupted() && !strstr(name, "Compile")) {
+      PyObject* interrupt = ts_take_interrupt();
       result = PyObject_CallFunction(handler, "N", PyLong_FromVoidPtr(args));
-      PyErr_SetInterrupt();
+      ts_interrupt_later(interrupt);
     }
     if (result) Py_DECREF(result);
     else error = ts_error_from_python();
@@ -166,7 +168,7 @@ static PyObject* layout_facts(PyObject* module, PyObject* unused) {
   }
   return list;
 }
-static void finalized(void) { ts_closing = 2; }
+static void finalized(void) { ts_stage = TS_CLOSED; }
 
 static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_handler(table, index, function of the arguments' address)"},
                                 {"expect_dry_values", ts_expect_dry_values, METH_NOARGS, "from now on Python looks at every value"},
@@ -180,6 +182,7 @@ static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_
                                 {"object_at", object_at, METH_O, "the object at an address"},
                                 {"memory_at", memory_at, METH_O, "the Memory behind a PJRT_Memory*"},
                                 {"done_event", done_event, METH_NOARGS, "address of the event that has happened"},
+                                {"hold_back", ts_hold_back, METH_O, "hold_back(thread ident): it may begin nothing more; whether it stays in here"},
                                 {"close", ts_close, METH_NOARGS, "from here on only this thread may call in"},
                                 {"host_tensor", ts_host_tensor, METH_VARARGS, "host_tensor(type code, bits, dims, bytes) -> (capsule, address)"},
                                 {"layout_facts", layout_facts, METH_NOARGS, "(struct, field, offset; '' = size) as the C compiler sees them"},

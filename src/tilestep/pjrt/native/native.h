@@ -99,8 +99,16 @@ typedef struct {
 extern volatile int ts_no_dry_values; /* 0 once there may be values of a dry run, which only Python tells from others */
 extern PyObject* ts_wait_later; /* C function that takes (event, callback address, user address): another thread waits, then fires */
 extern PyObject* ts_forgotten;  /* list that takes the numbers of values whose buffer is gone */
-extern volatile int ts_closing; /* 1: only the thread that closed may enter Python; 2: nobody may */
+/* How far the process's end has come. LEAVING: threads that were named come no further (state.c). CLOSING: only the thread that closed
+ * may enter Python. CLOSED: nobody may. */
+enum { TS_OPEN, TS_LEAVING, TS_CLOSING, TS_CLOSED };
+extern volatile int ts_stage;
 int ts_may_enter(void);
+int ts_may_begin(void); /* the same, for what a thread that is held back must not begin: it does not return */
+int ts_interrupted(void); /* whether the pending exception is none of the work's own: Ctrl-C, or SystemExit of a signal's handler */
+PyObject* ts_take_interrupt(void); /* clears it */
+void ts_interrupt_later(PyObject* error); /* raises it again where the main thread is next in Python; takes the reference */
+void ts_error_free(void* error);
 void* ts_error(int code, const char* message, size_t size);
 void* ts_error_text(int code, const char* text);
 void* ts_error_from_python(void); /* the pending exception, cleared */

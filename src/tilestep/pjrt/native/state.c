@@ -1,26 +1,93 @@
 /* Errors, and who may still enter Python. */
+#define _DEFAULT_SOURCE /* pause */
 #include "native.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 PyObject* ts_wait_later;
 PyObject* ts_forgotten;
-volatile int ts_closing;
+volatile int ts_stage;
 volatile int ts_no_dry_values = 1;
 static PyObject* describe_error; /* exception -> (code, bytes) */
 static unsigned long closing_thread;
 
-int ts_may_enter(void) { return ts_closing == 0 || (ts_closing == 1 && PyThread_get_thread_ident() == closing_thread); }
+int ts_may_enter(void) {
+  return ts_stage == TS_OPEN || ts_stage == TS_LEAVING || (ts_stage == TS_CLOSING && PyThread_get_thread_ident() == closing_thread);
+}
+
+/* Daemon threads that the end of the process would meet in the midst of JAX. Python ends such a thread where it next wants the GIL, and
+ * its end within JAX's C++ takes the process down. They stay in here instead, and cease with the process. Entries are never freed. */
+typedef struct Held {
+  unsigned long thread;
+  volatile int stays;
+  struct Held* next;
+} Held;
+static Held* volatile held;
+
+static Held* held_of(unsigned long thread) {
+  for (Held* each = held; each; each = each->next)
+    if (each->thread == thread) return each;
+  return NULL;
+}
+int ts_may_begin(void) {
+  if (ts_stage == TS_OPEN) return 1;
+  Held* self = held_of(PyThread_get_thread_ident());
+  if (!self) return ts_may_enter();
+  if (ts_stage == TS_LEAVING) {
+    (void)PyGILState_Ensure(); /* whether it has the GIL or not: it gives it up */
+    (void)PyEval_SaveThread();
+  }
+  self->stays = 1;
+  for (;;) pause();
+}
+PyObject* ts_hold_back(PyObject* module, PyObject* thread) {
+  (void)module;
+  unsigned long number = PyLong_AsUnsignedLong(thread);
+  if (PyErr_Occurred()) return NULL;
+  Held* found = held_of(number);
+  if (!found) {
+    if (!(found = calloc(1, sizeof(Held)))) return PyErr_NoMemory();
+    found->thread = number;
+    found->next = held;
+    held = found;
+  }
+  if (ts_stage == TS_OPEN) ts_stage = TS_LEAVING;
+  return PyBool_FromLong(found->stays);
+}
+
+int ts_interrupted(void) { return PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception); }
+PyObject* ts_take_interrupt(void) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  Py_XDECREF(type), Py_XDECREF(trace);
+  return value;
+}
+static int raise_later(void* error) {
+  PyErr_SetObject((PyObject*)Py_TYPE(error), error);
+  Py_DECREF((PyObject*)error);
+  return -1;
+}
+void ts_interrupt_later(PyObject* error) {
+  if (Py_AddPendingCall(raise_later, error) < 0) { /* too many are pending: what is asked of every program gets through */
+    Py_DECREF(error);
+    PyErr_SetInterrupt();
+  }
+}
 
 typedef struct {
   const PJRT_Error_FunctionTable* vtable; /* first: a PJRT_Error points here */
   int code;
   size_t size;
-  char message[];
+  const char* message;
 } Error;
 
-static void error_destroy(void* error) { free(error); }
+static Error no_memory; /* what is said where not even an error can be made */
+void ts_error_free(void* error) {
+  if (error != &no_memory) free(error);
+}
 int ts_error_code(const void* error) { return ((const Error*)error)->code; }
 void ts_error_read(const void* error, const char** message, size_t* size) {
   *message = ((const Error*)error)->message;
@@ -29,16 +96,20 @@ void ts_error_read(const void* error, const char** message, size_t* size) {
 static void error_payloads(const void* error, void* visitor, void* user) { (void)error, (void)visitor, (void)user; /* it has none */ }
 
 static PJRT_Error_FunctionTable error_table = {
-    sizeof(PJRT_Error_FunctionTable), sizeof(Error), NULL, error_destroy, ts_error_read, ts_error_code, error_payloads};
+    sizeof(PJRT_Error_FunctionTable), sizeof(Error), NULL, ts_error_free, ts_error_read, ts_error_code, error_payloads};
+
+static Error no_memory = {&error_table, PJRT_Error_Code_RESOURCE_EXHAUSTED, 13, "Out of memory"};
 
 void* ts_error(int code, const char* message, size_t size) {
   Error* error = malloc(sizeof(Error) + size + 1);
-  if (!error) abort(); /* nothing is left to say it with */
+  if (!error) return &no_memory;
+  char* text = (char*)(error + 1);
   error->vtable = &error_table;
   error->code = code;
   error->size = size;
-  memcpy(error->message, message, size);
-  error->message[size] = 0;
+  memcpy(text, message, size);
+  text[size] = 0;
+  error->message = text;
   return error;
 }
 
@@ -62,13 +133,16 @@ void* ts_error_from_python(void) {
     error = ts_error_text(PJRT_Error_Code_INTERNAL, "an exception could not be described");
   }
   /* Ctrl-C while a function of ours ran: JAX makes an error of its own of ours, so the interrupt is asked for again behind it. */
-  if (value && PyErr_GivenExceptionMatches(value, PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
+  if (value && !PyErr_GivenExceptionMatches(value, PyExc_Exception)) {
+    Py_INCREF(value);
+    ts_interrupt_later(value);
+  }
   Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
   return error;
 }
 
 static void* api_destroy(PJRT_Error_Destroy_Args* a) {
-  free(a->error);
+  ts_error_free(a->error);
   return NULL;
 }
 static void* api_message(PJRT_Error_Message_Args* a) {
@@ -118,7 +192,7 @@ PyObject* ts_configure(PyObject* module, PyObject* args) {
 PyObject* ts_close(PyObject* module, PyObject* unused) {
   (void)module, (void)unused;
   closing_thread = PyThread_get_thread_ident();
-  ts_closing = 1;
+  ts_stage = TS_CLOSING;
   Py_RETURN_NONE;
 }
 

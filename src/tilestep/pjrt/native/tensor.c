@@ -109,7 +109,8 @@ PyObject* ts_host_tensor(PyObject* module, PyObject* args) {
   if (!dims) return PyErr_NoMemory();
   for (Py_ssize_t i = 0; i < rank; i++) dims[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
   void *data, *block = NULL;
-  if (!PyErr_Occurred() && (size_bytes < 0 || !(block = ts_block_take(code, bits, dims, (size_t)rank, size_bytes, &data)))) PyErr_NoMemory();
+  if (!PyErr_Occurred() && (size_bytes < 0 || !(block = ts_block_take(code, bits, dims, (size_t)rank, size_bytes, &data))))
+    PyErr_Format(PyExc_MemoryError, "Out of memory allocating %lld bytes.", size_bytes); /* XLA:CPU's own words */
   free(dims);
   PyObject* capsule = block ? ts_block_capsule(block) : NULL;
   return capsule ? Py_BuildValue("(NN)", capsule, PyLong_FromVoidPtr(data)) : NULL;

@@ -1,0 +1,110 @@
+"""The end of the process: daemon threads, and JAX's own, come to a standstill before Python does.
+
+Python ends a thread that still wants the interpreter then. In the midst of JAX's C++, that takes the process down, or has it wait for ever.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import jax
+
+from tilestep.pjrt import _native
+
+OWN_THREADS = "tilestep-"  # begins the names of the platform's own, which wait for work where Python may end them
+_JAX = str(Path(jax.__file__).parent)
+_JAX_POOLS = "tf_"  # begins the names of threads of JAX, of which some compile
+_TASKS = Path("/proc/self/task")
+_LOOK_EVERY_WALL_S = 0.002
+_STILL_LOOKS = 8  # who waits for the interpreter stirs every 5 ms
+_FAR_FROM_JAX_LOOKS = 100
+
+
+def hold_back_daemons() -> None:
+    """Lets daemon threads begin nothing more on the platform: at its next entry a thread stays until the process has ended."""
+    for thread in _daemons():
+        _held(thread)
+
+
+def stand_still(is_idle: Callable[[], bool], timeout_wall_s: float) -> bool:
+    """Waits until JAX's threads sleep, and each daemon thread was held back, or sleeps, or computes something far from JAX.
+
+    Args: is_idle: whether nothing is compiled or waited for.
+    Returns: False if the time ran out first.
+    """
+    end = time.monotonic() + timeout_wall_s
+    seen: dict[int, tuple[object, int]] = {}  # how a thread looked, and in how many looks since
+    in_jax: set[int] = set()
+    look = 0
+    while time.monotonic() < end:
+        look += 1
+        frames = sys._current_frames()
+        known = {thread.ident for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+        calls_back = not known.issuperset(frames)  # a thread of JAX runs Python
+        watched = _jax_threads()
+        for thread in _daemons():
+            if _held(thread) or thread.ident is None or thread.native_id is None:
+                continue
+            if _is_in_jax(frames.get(thread.ident)):
+                in_jax.add(thread.ident)
+            if look <= _FAR_FROM_JAX_LOOKS or thread.ident in in_jax:
+                watched.add(thread.native_id)
+        for native_id in watched:
+            now = _doing(native_id)
+            before, looks = seen.get(native_id, (None, 0))
+            seen[native_id] = (now, looks + 1 if now == before and now != "runs" else 0)
+        if is_idle() and not calls_back and look > _STILL_LOOKS and all(seen[native_id][1] >= _STILL_LOOKS for native_id in watched):
+            return True
+        time.sleep(_LOOK_EVERY_WALL_S)
+    return False
+
+
+def _daemons() -> list[threading.Thread]:
+    """Of Python's threads those that its end does not wait for; threads of JAX that once ran Python are none."""
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread.daemon
+        and thread is not threading.current_thread()
+        and not isinstance(thread, threading._DummyThread)
+        and not thread.name.startswith(OWN_THREADS)
+    ]
+
+
+def _jax_threads() -> set[int]:
+    return {int(task.name) for task in _TASKS.iterdir() if _name(task).startswith(_JAX_POOLS)}
+
+
+def _name(task: Path) -> str:
+    try:
+        return (task / "comm").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        return ""
+
+
+def _held(thread: threading.Thread) -> bool:
+    return thread.ident is not None and _native.hold_back(thread.ident)
+
+
+def _is_in_jax(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_JAX):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _doing(native_id: int) -> object:
+    """How often a thread that sleeps has been woken; 'runs', or 'is gone'."""
+    try:
+        status = dict(line.split(":\t", 1) for line in (_TASKS / str(native_id) / "status").read_text().splitlines() if ":\t" in line)
+    except (FileNotFoundError, ProcessLookupError):
+        return "is gone"
+    if not status["State"].startswith("S"):
+        return "runs"
+    return status["voluntary_ctxt_switches"], status["nonvoluntary_ctxt_switches"]
