@@ -12,7 +12,7 @@ SRC = Path(__file__).resolve().parent.parent / "src" / "tilestep"
 
 LAYERS = ("machine", "program", "cost", "plan", "sim", "report", "pjrt")  # an import may point up this list, never down
 SHARED = ("errors", "units", "hints", "options", "settings")  # any layer may import these
-RUNTIME = ("train",)  # for any JAX platform: imports nothing of the emulator
+RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
 DOORS = ("__init__", "__main__", "cli", "profiling")  # these may import anything
 SETTINGS_IMPORTS = ("errors", "options", "machine")
 UNITS = (*LAYERS, *SHARED, *RUNTIME, *DOORS)
