@@ -307,11 +307,11 @@ def test_values_over_several_ipus_stay_whole_until_somebody_wants_a_part(ipus: l
     assert y.is_deleted()
     assert halves.is_deleted()  # their memory is the same
     np.testing.assert_array_equal(doubled, 2 * (numbers + 6))
-    with pytest.raises(RuntimeError, match="deleted"):
+    with pytest.raises(ValueError, match="argument 0 was deleted or donated before"):  # where JAX's CPU platform ends in a signal
         step(y)
     again = step(first)
     again.addressable_shards[0].data.delete()
-    with pytest.raises(RuntimeError, match="deleted"):
-        step(again).block_until_ready()
+    with pytest.raises(ValueError, match="argument 0 was deleted or donated before"):
+        step(again)
     np.testing.assert_array_equal(step(first), numbers + 1)  # joined before, and again
     np.testing.assert_array_equal(part, numbers[4:8] + 5)

@@ -44,10 +44,11 @@ static PyObject* whole_of(void*** rows, size_t argument, size_t num_devices) {
   }
   return whole;
 }
-static int is_gone(Buffer* buffer, size_t argument) {
-  PyObject* array = buffer->whole ? Py_True : ts_buffer_array(buffer);
-  if (array == Py_None) PyErr_Format(PyExc_RuntimeError, "INVALID_ARGUMENT: argument %zu was deleted or donated before", argument);
-  return !array || array == Py_None;
+/* Whether there is nothing to run with, and an exception that says so. XLA finds it out for one device, and crashes for several. */
+static int is_gone(Buffer* buffer, size_t argument, int several) {
+  int gone = several || !buffer->array ? ts_buffer_is_deleted(buffer) : buffer->array == Py_None;
+  if (gone > 0) PyErr_Format(PyExc_RuntimeError, "INVALID_ARGUMENT: argument %zu was deleted or donated before", argument);
+  return gone;
 }
 
 /* Arrays by argument (by argument and device, if there are several that no array is over), and the values' numbers, device by device.
@@ -68,7 +69,7 @@ static int take_arguments(PJRT_LoadedExecutable_Execute_Args* a, int apart, PyOb
     }
     for (size_t d = 0; d < a->num_devices; d++) {
       Buffer* buffer = rows[d][i];
-      if (is_gone(buffer, i)) return -1;
+      if (!(whole && d) && is_gone(buffer, i, a->num_devices > 1)) return -1;
       Py_INCREF(buffer->value);
       PyTuple_SetItem(*values, (Py_ssize_t)(d * a->num_args + i), buffer->value);
       PyObject* array = whole && !d ? whole : whole ? NULL : ts_buffer_array(buffer);
