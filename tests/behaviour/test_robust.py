@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -16,52 +17,174 @@ import jax
 import numpy as np
 import pytest
 
-from .process import LIMIT_WALL_S, environment, python
+import tilestep
 
-SHORT_WALL_S = 4.0
+from .process import LIMIT_WALL_S, environment, python
 
 
 def shape_of(x: jax.Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
-def worker(device: jax.Device, until: float, failures: list[BaseException]) -> None:
-    """Dispatches, donates, calls back, raises, moves and drops arrays, until it is time."""
+class Stress:
+    """One thread of many: operations drawn at random, of which each result is checked against NumPy.
 
+    Values are small whole numbers, `held` keeps some with what they should be.
+    """
+
+    def __init__(self, ipus: list[jax.Device], seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.ipus = ipus
+        self.held = [self.fresh() for _ in range(4)]
+        mesh = jax.sharding.Mesh(np.array(ipus), ("i",))
+        self.over = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
+        self.add = jax.jit(lambda x, y: x + y)
+        self.donating = jax.jit(lambda x: x * 2 - 1, donate_argnums=0)
+        self.counting = jax.jit(lambda x: jax.lax.while_loop(lambda v: v[0] < 50, lambda v: v + 7, x))
+        self.calling = jax.jit(lambda x: jax.pure_callback(self.host, shape_of(x), x) * 1)
+        self.telling = jax.jit(self.tell)
+        self.summing = jax.jit(lambda x: x.reshape(4, 4).sum(0), out_shardings=self.over)
+        self.told: list[int] = []
+        self.operations = [
+            self.put, self.adds, self.donates, self.counts, self.calls_back, self.fails, self.moves, self.parks, self.sums,
+            self.tells, self.deletes, self.throws_away, self.reads, self.raises_over_arrays,
+        ]  # fmt: skip
+
+    def work(self) -> None:
+        self.rng.choice(self.operations)()
+
+    def fresh(self) -> tuple[jax.Array, np.ndarray]:
+        value = np.full(64, self.rng.randrange(40), np.int32)
+        return jax.device_put(value, self.rng.choice(self.ipus)), value
+
+    def take(self) -> tuple[jax.Array, np.ndarray]:
+        return self.held.pop(self.rng.randrange(len(self.held)))
+
+    def keep(self, array: jax.Array, value: np.ndarray) -> None:
+        if value[0] > 1000:
+            np.testing.assert_array_equal(array, value)
+            array, value = self.fresh()
+        self.held.append((array, value))
+
+    @staticmethod
     def host(v: np.ndarray) -> np.ndarray:
-        if v[0] > 50:
+        if v[0] < 0:
             raise ValueError("on purpose")
         return np.asarray(v) + 1
 
-    called = jax.jit(lambda x: jax.pure_callback(host, shape_of(x), x) * 1)
-    donating = jax.jit(lambda x: x * 1.5, donate_argnums=0)
-    try:
-        x = jax.device_put(np.ones(64, np.float32), device)
-        while time.monotonic() < until:
-            x = donating(called(x))
-            if x[0] > 40:
-                with pytest.raises(jax.errors.JaxRuntimeError):
-                    called(x * 0 + 99).block_until_ready()
-                x = jax.device_put(np.ones(64, np.float32), device)
-            jax.device_put(x, jax.devices("cpu")[0])
-            garbage = [x + k for k in range(3)]
-            garbage.append(garbage)  # type: ignore[arg-type]  # a cycle: only the collector frees it
-    except BaseException as error:
-        failures.append(error)
+    def tell(self, x: jax.Array) -> jax.Array:
+        jax.debug.callback(lambda v: self.told.append(int(v)), x[0], ordered=True)
+        return x + 3
+
+    def put(self) -> None:
+        self.take()
+        self.keep(*self.fresh())
+
+    def adds(self) -> None:
+        x, value = self.take()
+        k = self.rng.randrange(9)
+        self.keep(self.add(x, np.int32(k)), value + k)
+
+    def donates(self) -> None:
+        x, value = self.take()
+        self.keep(self.donating(x), value * 2 - 1)
+        assert x.is_deleted()
+
+    def counts(self) -> None:
+        x, value = self.take()
+        more = max(0, -(-(50 - int(value[0])) // 7)) * 7
+        self.keep(self.counting(x), value + more)
+
+    def calls_back(self) -> None:
+        x, value = self.take()
+        self.keep(self.calling(x), value + 1 if value[0] >= 0 else value)
+
+    def fails(self) -> None:
+        x, value = self.take()
+        with pytest.raises((jax.errors.JaxRuntimeError, ValueError), match="on purpose"):  # by whether JAX's fast path was taken
+            self.calling(x * 0 - 1).block_until_ready()
+        self.keep(x, value)
+
+    def moves(self) -> None:
+        x, value = self.take()
+        through = jax.device_put(x, jax.devices("cpu")[0]) if self.rng.random() < 0.3 else x
+        self.keep(jax.device_put(through, self.rng.choice(self.ipus)), value)
+
+    def parks(self) -> None:
+        x, value = self.take()
+        parked = jax.device_put(x, x.sharding.with_memory_kind("pinned_host"))
+        assert parked.sharding.memory_kind == "pinned_host"
+        self.keep(jax.device_put(parked, x.sharding), value)
+
+    def sums(self) -> None:
+        value = np.arange(16, dtype=np.int32) + self.rng.randrange(9)
+        result = self.summing(jax.device_put(value, self.over))
+        np.testing.assert_array_equal(result, value.reshape(4, 4).sum(0))
+
+    def tells(self) -> None:
+        x, value = self.take()
+        self.keep(self.telling(x), value + 3)
+        jax.effects_barrier()
+        assert self.told.pop() == value[0]
+
+    def deletes(self) -> None:
+        x, _ = self.fresh()
+        y = x + 1
+        x.delete()
+        with pytest.raises(RuntimeError, match="deleted"):
+            np.asarray(x)
+        assert y.shape == (64,)
+
+    def throws_away(self) -> None:
+        x, value = self.take()
+        garbage: list[Any] = [x + k for k in range(3)]
+        garbage.append(garbage)  # a cycle: only the collector frees it
+        self.keep(x, value)
+
+    def reads(self) -> None:
+        x, value = self.take()
+        np.testing.assert_array_equal(np.asarray(x), value)
+        assert int(x[5]) == value[5]
+        self.keep(x, value)
+
+    def raises_over_arrays(self) -> None:
+        def lose(depth: int) -> Any:
+            held = self.fresh()
+            if depth == 0:
+                raise KeyError("through all of them")
+            return lose(depth - 1), held
+
+        with pytest.raises(KeyError, match="through all of them"):
+            lose(3)
 
 
-def test_threads_with_callbacks_donation_errors_and_garbage_collection(ipus: list[jax.Device]) -> None:
+@pytest.mark.parametrize("operations", [100, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+def test_threads_with_callbacks_donation_errors_and_garbage_collection(ipus: list[jax.Device], operations: int) -> None:
     failures: list[BaseException] = []
-    until = time.monotonic() + SHORT_WALL_S
-    threads = [threading.Thread(target=worker, args=(ipus[k % 4], until, failures), daemon=True) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    while time.monotonic() < until:
-        gc.collect()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
+    left = iter(range(operations))
+    lock = threading.Lock()
+
+    def run(stress: Stress) -> None:
+        try:
+            while not failures:
+                with lock:
+                    if next(left, None) is None:
+                        break
+                stress.work()
+            for array, value in stress.held:
+                np.testing.assert_array_equal(array, value)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(Stress(ipus, seed),), daemon=True) for seed in range(6)]
+    with tilestep.profile() as profile:
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            gc.collect()
+            time.sleep(0.01)
     assert failures == []
+    assert sum(program.runs for program in profile.programs) > operations // 2
 
 
 def test_arrays_may_die_while_an_exception_is_on_its_way(ipu: jax.Device) -> None:
