@@ -163,6 +163,15 @@ class Feeder:
         """
         with self._condition:
             while not self._ready and not self._closed and not self._starved():
+                filling = self._stored_filling()
+                if filling is not None:  # it takes no dataset, in the midst of whose next element the thread may be
+                    self._fill_from_store(filling)
+                    self._condition.release()
+                    try:
+                        self._put(filling)
+                    finally:
+                        self._condition.acquire()
+                    continue
                 with waiting():
                     self._condition.wait()
             if self._closed:
@@ -188,7 +197,8 @@ class Feeder:
             if used < chunk.elements:
                 self._store.appendleft(rest)
                 self._stored += chunk.elements - used
-            self._plan = None  # the next loop begins anew
+            self._made = self._taken = 0  # the plan begins anew
+            self._condition.notify_all()
 
     def close(self) -> None:
         """Ends the thread. What has not been taken is lost."""
@@ -282,15 +292,31 @@ class Feeder:
         """Waits until another chunk is to be gathered; None: the feeder is closed."""
         with self._condition:
             while not self._closed:
-                plan = self._plan
-                if plan is not None and self._put_error is None and len(self._ready) < self._depth:
-                    capacity = plan.steps(self._made) * self._replicas
-                    enough = self._stored >= (self._replicas if plan.partial else capacity)
-                    if self._end is None or enough:
-                        self._filling = _Filling(plan, self._made, capacity)
-                        return self._filling
+                filling = self._stored_filling()
+                if filling is None and self._wants_more() and self._end is None:
+                    filling = self._new_filling()
+                if filling is not None:
+                    return filling
                 self._condition.wait()
             return None
+
+    def _wants_more(self) -> bool:
+        """Whether another chunk is to be gathered, and nobody is about it."""
+        return self._plan is not None and self._filling is None and self._put_error is None and len(self._ready) < self._depth
+
+    def _stored_filling(self) -> _Filling | None:
+        """A chunk to be gathered for which the store is enough; with a dataset that is over, what is left may be."""
+        if not self._wants_more() or not self._stored:
+            return None
+        assert self._plan is not None
+        capacity = self._plan.steps(self._made) * self._replicas
+        needed = self._replicas if self._plan.partial and self._end is not None else capacity
+        return self._new_filling() if self._stored >= needed else None
+
+    def _new_filling(self) -> _Filling:
+        assert self._plan is not None
+        self._filling = _Filling(self._plan, self._made, self._plan.steps(self._made) * self._replicas)
+        return self._filling
 
     def _is_current(self, filling: _Filling) -> bool:
         return self._filling is filling and not self._closed
@@ -298,7 +324,7 @@ class Feeder:
     def _fill(self, filling: _Filling, iterator: Iterator[Any] | None) -> None:
         """Gathers elements until the chunk is full, the dataset is over, or the filling is taken back."""
         with self._condition:
-            while self._is_current(filling) and self._store and filling.count < filling.capacity:
+            if self._is_current(filling):
                 self._fill_from_store(filling)
         if filling.count == filling.capacity or self._end is not None:
             return
@@ -348,21 +374,22 @@ class Feeder:
                 self._stored += filling.count
 
     def _fill_from_store(self, filling: _Filling) -> None:
-        piece = self._store.popleft()
-        length = len(piece[0])
-        taken = min(length, filling.capacity - filling.count)
-        if taken == filling.capacity == length:
-            filling.arrays = piece
-        else:
-            if not filling.arrays:
-                assert self._spec is not None  # there was an element
-                filling.arrays = self._empty(self._spec, filling.capacity)
-            for target, array in zip(filling.arrays, piece, strict=True):
-                target[filling.count : filling.count + taken] = array[:taken]
-            if taken < length:
-                self._store.appendleft([array[taken:] for array in piece])
-        self._stored -= taken
-        filling.count += taken
+        while self._store and filling.count < filling.capacity:
+            piece = self._store.popleft()
+            length = len(piece[0])
+            taken = min(length, filling.capacity - filling.count)
+            if taken == filling.capacity == length:
+                filling.arrays = piece
+            else:
+                if not filling.arrays:
+                    assert self._spec is not None  # there was an element
+                    filling.arrays = self._empty(self._spec, filling.capacity)
+                for target, array in zip(filling.arrays, piece, strict=True):
+                    target[filling.count : filling.count + taken] = array[:taken]
+                if taken < length:
+                    self._store.appendleft([array[taken:] for array in piece])
+            self._stored -= taken
+            filling.count += taken
 
     def _empty(self, spec: ElementSpec, count: int) -> Arrays:
         return [self._staging.empty((count, *shape), dtype) for shape, dtype in zip(spec.shapes, spec.dtypes, strict=True)]

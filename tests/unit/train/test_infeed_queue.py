@@ -1,0 +1,293 @@
+"""`InfeedQueue`: elements of any dataset, in order, each once, whatever the dataset does with its memory."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tilestep.errors import DatasetError, QueueError
+from tilestep.train import InfeedQueue, OutfeedQueue, repeat, while_loop
+
+
+def numbers(first: int = 0) -> Iterator[Any]:
+    return (np.float32(k) for k in itertools.count(first))
+
+
+def used(infeed: InfeedQueue, n: int, **options: Any) -> list[float]:
+    """The next n elements."""
+    outfeed = OutfeedQueue()
+
+    def body(c: Any, x: Any) -> Any:
+        outfeed.enqueue(x)
+        return c
+
+    repeat(n, body, 0, infeed, outfeed, **options)
+    return outfeed.dequeue().tolist()
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_a_dataset_may_reuse_its_memory(size: int) -> None:
+    """Each element is copied before the dataset is asked for the next one."""
+
+    def dataset() -> Iterator[Any]:
+        memory = np.empty(size, np.float32)
+        for k in itertools.count():
+            memory[:] = k
+            yield memory
+
+    infeed = InfeedQueue(dataset)
+    result = repeat(6, lambda c, x: c + x, np.zeros(size, np.float32), infeed, chunk=2)
+    assert (np.asarray(result) == 15).all()
+
+
+def test_memory_that_is_used_again_changes_no_array_that_lives() -> None:
+    """Large chunks lie in memory that goes round; arrays that are kept hold on to theirs."""
+    size = 50_000
+    infeed = InfeedQueue((np.full(size, k, np.float32) for k in itertools.count()), prefetch_depth=1)
+    infeed.reserve("test")
+    infeed.begin(chunk_steps=2, steps=2, carry_place=None)
+    kept = []
+    for _ in range(12):
+        chunk = infeed.take()
+        kept.append(jnp.asarray(chunk.on_device) if len(kept) % 2 else jax.device_put(chunk.on_device))
+        del chunk
+    for k, array in enumerate(kept):
+        np.testing.assert_array_equal(np.asarray(array)[:, 0], [2 * k, 2 * k + 1])
+
+
+@pytest.mark.parametrize(
+    ("later", "message"),
+    [
+        (
+            {"x": np.zeros((3, 2), np.float32), "y": 1},
+            r"element 2\['x'\] is float32\[3,2\], in the first one it was float32\[4,2\]; .*drop_rem",
+        ),
+        ({"x": np.zeros((4, 2)), "y": 1}, r"element 2\['x'\] is float64\[4,2\], in the first one it was float32\[4,2\]"),
+        ({"x": np.zeros((4, 2), np.float32)}, r"element 2 is PyTreeDef\({'x': \*}\), the first one was PyTreeDef\({'x': \*, 'y': \*}\)"),
+        ({"x": np.zeros((4, 2), np.float32), "y": "1"}, r"element 2\['y'\] is <U1 \(str\), no array of numbers"),
+    ],
+)
+def test_elements_must_be_alike(later: Any, message: str) -> None:
+    first = {"x": np.zeros((4, 2), np.float32), "y": 1}
+    infeed = InfeedQueue([first, first, later])
+    repeat(2, lambda c, x, y: c + y, 0, infeed)
+    with pytest.raises(DatasetError, match=message):
+        repeat(1, lambda c, x, y: c + y, 0, infeed)
+
+
+@pytest.mark.parametrize("element", [{"a": object()}, {"a": "text"}, {}, None])
+def test_elements_must_be_arrays_of_numbers(element: Any) -> None:
+    with pytest.raises(DatasetError, match=r"element 0(\['a'\])? (is|has no arrays)"):
+        repeat(1, lambda c, *_: c, 0, InfeedQueue([element]))
+
+
+def test_numbers_of_64_bits_are_what_jax_makes_of_them() -> None:
+    infeed = InfeedQueue(itertools.repeat({"f": np.float64(0.1), "i": np.int64(7), "p": 3, "b": True}))
+
+    def body(c: Any, f: Any, i: Any, p: Any, b: Any) -> Any:
+        assert [str(x.dtype) for x in (f, i, p, b)] == ["float32", "int32", "int32", "bool"]
+        return c
+
+    repeat(2, body, 0, infeed)
+    with jax.enable_x64(True):
+        assert float(repeat(1, lambda c, x: c + x, 0.0, InfeedQueue(itertools.repeat(np.float64(0.1))))) == 0.1
+
+
+def test_arrays_of_jax_and_small_types_are_elements() -> None:
+    infeed = InfeedQueue([(jnp.ones(3, jnp.bfloat16), jnp.int8(k)) for k in range(4)])
+    result = repeat(4, lambda c, x, k: c + x * k, jnp.zeros(3, jnp.bfloat16), infeed)
+    assert result.dtype == jnp.bfloat16
+    assert float(result[0]) == 6
+
+
+@pytest.mark.parametrize("dataset", [range(20), list(range(20)), lambda: range(20), lambda: iter(range(20)), np.arange(20)])
+def test_any_iterable_is_a_dataset(dataset: Any) -> None:
+    assert used(InfeedQueue(dataset), 20) == list(range(20))
+
+
+@pytest.mark.parametrize("dataset", [3, None, {"a": 1}, "text"])
+def test_what_is_no_dataset_is_refused(dataset: Any) -> None:
+    with pytest.raises(TypeError, match="dataset is a"):
+        InfeedQueue(dataset)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"prefetch_depth": 0}, ValueError, "prefetch_depth is 0: it must be 1 to 255"),
+        ({"prefetch_depth": 256}, ValueError, "prefetch_depth is 256: it must be 1 to 255"),
+        ({"prefetch_depth": 1.5}, TypeError, "prefetch_depth is 1.5"),
+        ({"replicas": 0}, ValueError, "replicas is 0: it must be 1 or more"),
+        ({"sharding": "cpu"}, TypeError, "sharding has a str: it must be a jax.Device"),
+    ],
+)
+def test_bad_arguments_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        InfeedQueue([1], **options)
+
+
+def test_it_goes_ahead_by_its_depth_and_no_further() -> None:
+    pulled = []
+
+    def dataset() -> Iterator[Any]:
+        for k in itertools.count():
+            pulled.append(k)
+            yield np.float32(k)
+
+    with InfeedQueue(dataset, prefetch_depth=2) as infeed:
+        time.sleep(0.05)
+        assert pulled == []  # it starts with the first loop
+        for _ in range(3):
+            repeat(4, lambda c, x: c + x, 0.0, infeed)
+        deadline = time.monotonic() + 30
+        while len(pulled) < 20 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(0.05)
+        assert len(pulled) == 12 + 2 * 4
+
+
+def test_a_slow_dataset_holds_up_no_loop_that_has_its_elements() -> None:
+    """Elements that are there can be had in other chunks while the dataset is in the midst of making the next one."""
+    more = threading.Event()
+
+    def dataset() -> Iterator[Any]:
+        yield from (np.float32(k) for k in range(6))
+        more.wait(60)
+        yield from numbers(6)
+
+    with InfeedQueue(dataset) as infeed:
+        assert used(infeed, 2, chunk=2) == [0, 1]
+        assert used(infeed, 1) == [2]
+        assert used(infeed, 3, chunk=2) == [3, 4, 5]
+        more.set()
+        assert used(infeed, 3) == [6, 7, 8]
+
+
+def test_close_ends_the_thread_and_the_dataset() -> None:
+    closed = threading.Event()
+
+    def dataset() -> Iterator[Any]:
+        try:
+            yield from numbers()
+        finally:
+            closed.set()
+
+    before = threading.active_count()
+    infeed = InfeedQueue(dataset)
+    used(infeed, 2)
+    infeed.close()
+    infeed.close()
+    assert closed.wait(30)
+    assert threading.active_count() == before
+    with pytest.raises(QueueError, match="the InfeedQueue is closed"):
+        used(infeed, 1)
+
+
+def test_a_queue_that_nobody_has_ends_its_thread() -> None:
+    before = threading.active_count()
+    infeed = InfeedQueue(numbers())
+    used(infeed, 2)
+    gone = weakref.ref(infeed)
+    del infeed
+    gc.collect()
+    assert gone() is None
+    assert threading.active_count() == before
+
+
+def test_close_during_a_loop_ends_it() -> None:
+    held = threading.Event()
+
+    def dataset() -> Iterator[Any]:
+        yield np.float32(0)
+        held.wait(60)
+
+    infeed = InfeedQueue(dataset)
+    threading.Timer(0.2, infeed.close).start()
+    with pytest.raises(QueueError, match="the InfeedQueue is closed"):
+        used(infeed, 2, chunk=1)
+    held.set()
+
+
+@pytest.mark.parametrize("make", [lambda: lambda: numbers(), lambda: range(100), lambda: np.arange(100)])
+def test_a_position_can_be_saved_and_restored(make: Any) -> None:
+    infeed = InfeedQueue(make())
+    assert infeed.state() == {"elements": 0}
+    used(infeed, 7, chunk=3)
+    state = infeed.state()
+    assert state == {"elements": 7}
+    assert used(infeed, 3) == [7, 8, 9]
+    infeed.restore(state)
+    assert used(infeed, 4) == [7, 8, 9, 10]
+    other = InfeedQueue(make())
+    other.restore(state)
+    assert (used(other, 2), other.consumed, other.state()) == ([7, 8], 9, {"elements": 9})
+
+
+class Counting:
+    """An iterator with a state, as grain's are."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.made = 0
+
+    def __iter__(self) -> Counting:
+        return self
+
+    def __next__(self) -> Any:
+        self.next += 1
+        self.made += 1
+        return np.float32(self.next - 1)
+
+    def get_state(self) -> dict[str, int]:
+        return {"next": self.next}
+
+    def set_state(self, state: dict[str, int]) -> None:
+        self.next = state["next"]
+
+
+def test_a_dataset_that_knows_its_place_goes_there_itself() -> None:
+    infeed = InfeedQueue(Counting)
+    used(infeed, 100, chunk=8)
+    while_loop(lambda c: c < 3, lambda c, x: c + 1, 0, infeed, chunk=8)
+    state = infeed.state()
+    assert state["elements"] == 103
+    assert state["dataset"]["next"] + state["skip"] == 103
+    made: list[Counting] = []
+    other = InfeedQueue(lambda: made.append(Counting()) or made[-1])
+    other.restore(state)
+    assert used(other, 3) == [103, 104, 105]
+    assert made[0].made < 50
+    again = other.state()
+    other.restore(again)
+    assert used(other, 2) == [106, 107]
+
+
+def test_an_iterator_cannot_go_back() -> None:
+    infeed = InfeedQueue(numbers())
+    infeed.restore({"elements": 5})  # forward, before it has begun
+    assert used(infeed, 2) == [5, 6]
+    with pytest.raises(QueueError, match="the dataset is an iterator whose one pass has begun: it cannot go back"):
+        infeed.restore({"elements": 0})
+
+
+@pytest.mark.parametrize("state", [{}, {"elements": -1}, {"elements": 1.5}, {"elements": 1, "other": 2}, {"elements": 3, "skip": "x"}])
+def test_what_is_no_state_is_refused(state: Any) -> None:
+    with pytest.raises(ValueError, match="is no state of an InfeedQueue"):
+        InfeedQueue(numbers()).restore(state)
+
+
+def test_a_dataset_shorter_than_a_restored_position_is_an_error() -> None:
+    infeed = InfeedQueue(range(5))
+    infeed.restore({"elements": 9})
+    with pytest.raises(DatasetError, match="ended"):
+        used(infeed, 1)

@@ -1,0 +1,114 @@
+"""Ctrl-C in a loop: nothing is lost, nothing happens twice, and the loop can go on."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilestep.errors import LoopInterrupt
+from tilestep.train import InfeedQueue, OutfeedQueue, loop_state, repeat, while_loop
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Processes that a shell starts in the background ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def ctrl_c_at(element: int) -> Iterator[Any]:
+    for k in itertools.count():
+        if k == element:
+            os.kill(os.getpid(), signal.SIGINT)
+        yield np.float32(k)
+
+
+def add(total: Any, x: Any) -> Any:
+    return total + x
+
+
+@pytest.mark.parametrize("loop", ["repeat", "while_loop"])
+@pytest.mark.parametrize("element", [0, 1, 7, 20, 39])
+def test_an_interrupted_loop_goes_on_where_it_was(loop: str, element: int) -> None:
+    infeed, outfeed = InfeedQueue(ctrl_c_at(element), prefetch_depth=1), OutfeedQueue()
+
+    def body(c: Any, x: Any) -> Any:
+        outfeed.enqueue(x)
+        return (c[0] + 1, c[1] + x)
+
+    def run(carry: Any, n: int) -> Any:
+        if loop == "repeat":
+            return repeat(n, body, carry, infeed, outfeed, chunk=4)
+        return while_loop(lambda c: c[0] < 40, body, carry, infeed, outfeed, chunk=4)
+
+    carry: Any = (0, np.float32(0))
+    try:
+        carry = run(carry, 40)
+        steps = 40
+        time.sleep(0.2)  # the signal came, or comes, outside of the loop
+    except LoopInterrupt as interrupt:
+        steps, carry = interrupt.steps, interrupt.carry
+    except KeyboardInterrupt:
+        steps = 40
+    assert steps % 4 == 0
+    assert infeed.consumed == steps
+    assert (int(carry[0]), float(carry[1])) == (steps, sum(range(steps)))
+    if steps < 40:
+        carry = run(carry, 40 - steps)
+    assert float(carry[1]) == sum(range(40))
+    np.testing.assert_array_equal(outfeed.dequeue(), np.arange(40))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_loop_that_waits_for_its_dataset_is_interrupted_at_once() -> None:
+    held = threading.Event()
+
+    def dataset() -> Iterator[Any]:
+        yield from (np.float32(k) for k in range(5))
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        held.wait(60)
+
+    infeed = InfeedQueue(dataset)
+    with pytest.raises(LoopInterrupt, match="interrupted after 4 steps") as caught:
+        repeat(8, add, np.float32(0), infeed, chunk=4)
+    assert (caught.value.steps, float(caught.value.carry), infeed.consumed) == (4, 6, 4)
+    state = loop_state(caught.value)
+    assert state is not None
+    assert (state.steps, state.carry) == (4, caught.value.carry)
+    held.set()
+
+
+def test_a_loop_that_waits_for_room_is_interrupted_at_once() -> None:
+    outfeed = OutfeedQueue(buffer_depth=4)
+
+    def body(c: Any) -> Any:
+        outfeed.enqueue(c)
+        return c + 1
+
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(LoopInterrupt) as caught:
+        repeat(8, body, 0, outfeed=outfeed)
+    assert (caught.value.steps, int(caught.value.carry)) == (4, 4)
+
+
+def test_a_handler_of_the_program_s_own_stays() -> None:
+    calls = []
+    signal.signal(signal.SIGINT, lambda *_: calls.append(1))
+    infeed = InfeedQueue(ctrl_c_at(3))
+    assert float(repeat(8, add, np.float32(0), infeed, chunk=2)) == 28
+    assert calls == [1]
+
+
+def test_the_exception_is_a_keyboard_interrupt_and_no_other() -> None:
+    assert issubclass(LoopInterrupt, KeyboardInterrupt)
+    assert not issubclass(LoopInterrupt, Exception)
+    assert loop_state(KeyboardInterrupt()) is None
