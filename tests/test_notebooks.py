@@ -41,7 +41,8 @@ def test_a_notebook_has_its_scripts_cells(name: str) -> None:
 def test_a_notebook_is_executed_in_order_and_shows_something(name: str) -> None:
     code = [cell for cell in committed(name)["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
-    assert any(cell["outputs"] for cell in code)
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert {(output["output_type"], output.get("name")) for output in outputs} == {("stream", "stdout")}
 
 
 @pytest.mark.slow

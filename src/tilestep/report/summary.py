@@ -46,6 +46,7 @@ def render(profile: Profile, *, width: int, color: bool) -> str:
         file=stream,
         width=max(width, LEAST_WIDTH),
         force_terminal=color,
+        force_jupyter=False,  # rich would show the text in the notebook, and return none
         color_system="standard" if color else None,
         legacy_windows=False,
         _environ={},
