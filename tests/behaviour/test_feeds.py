@@ -18,7 +18,9 @@ from jax import lax
 
 import tilestep
 from tests.behaviour.process import attempt
-from tilestep import train
+from tilestep import Profile, train
+from tilestep.machine import load_machine
+from tilestep.units import cycles_from_bytes, cycles_from_seconds
 
 SCALAR = jax.ShapeDtypeStruct((), jnp.float32)
 
@@ -283,6 +285,51 @@ def test_values_are_the_same_as_on_cpu_and_time_is_the_same_whenever_data_come(f
         cycles.append(profile.emulated_cycles)
     assert cycles[0] == cycles[1] > 0
     np.testing.assert_array_equal(*results)
+
+
+def emulated(ipu: jax.Device, turns: int, **options: Any) -> Profile:
+    """Of a loop that takes 4,000 bytes each turn and gives 40; its second run, when the program has been loaded."""
+    shape = jax.ShapeDtypeStruct((100, 10), jnp.float32)
+
+    def step(_: Any, total: Any) -> Any:
+        element, token = train.infeed(None, shape)
+        train.outfeed(token, total)
+        return total + element.sum(axis=0)
+
+    program = jax.jit(lambda total: lax.fori_loop(0, turns, step, total), compiler_options=options or None)
+    with tilestep.dry_run():
+        start = jax.device_put(np.zeros(10, np.float32), ipu)
+        program(start)
+        with tilestep.profile() as recording:
+            program(start)
+    return recording.profile
+
+
+def test_a_feed_costs_its_bytes_over_the_host_link_and_a_latency(ipu: jax.Device) -> None:
+    machine = load_machine("bow-2000")
+    clock_hz, host = machine.ipu.clock_hz, machine.host
+    latency = cycles_from_seconds(host.link_latency_seconds, clock_hz)
+    infeed, outfeed = (cycles_from_bytes(size, host.link_bytes_per_second, clock_hz) for size in (4000, 40))
+    profile = emulated(ipu, 7)
+    assert profile.cycles_by_kind["host-call"] == 7 * (infeed + outfeed + 2 * latency)
+    (program,) = profile.programs
+    assert (program.call_bytes_in, program.call_bytes_out) == (7 * 4000, 7 * 40)
+    assert {(step.name, step.executions, step.host) for step in profile.supersteps if step.family == "host call"} == {
+        ("infeed.0", 7, 7 * (infeed + latency)),
+        ("outfeed.0", 7, 7 * (outfeed + latency)),
+    }
+
+
+def test_io_tiles_hide_the_feeds_of_all_turns_but_one(ipu: jax.Device) -> None:
+    machine = load_machine("bow-2000")
+    clock_hz, host = machine.ipu.clock_hz, machine.host
+    latency = cycles_from_seconds(host.link_latency_seconds, clock_hz)
+    moved = sum(cycles_from_bytes(size, host.link_bytes_per_second, clock_hz) for size in (4000, 40))
+    profile = emulated(ipu, 7, ipu_num_io_tiles=32)
+    computed = sum(profile.cycles_by_kind[kind] for kind in ("compute", "exchange", "sync"))
+    assert computed > 7 * moved  # so that nothing but the first and the last is seen
+    assert profile.cycles_by_kind["host-call"] == moved + 7 * latency + latency
+    assert profile.io_tiles_cycles >= 7 * moved  # and the argument and the result
 
 
 def test_in_a_dry_run_shapes_are_enough(feeding: list[jax.Device]) -> None:

@@ -54,6 +54,7 @@ class HostCall:
     bytes_to_host: int
     bytes_from_host: int
     in_memory: bool = False  # of an array in pinned_host: the bytes go to and from memory, and no host program answers
+    is_feed: bool = False  # an infeed or outfeed: the host has its data, or takes them, at any time
 
 
 @dataclass(frozen=True, kw_only=True)

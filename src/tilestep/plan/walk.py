@@ -35,6 +35,7 @@ from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
 _UPDATES = frozenset({"dynamic-update-slice", "scatter"})  # write into their first operands
 _PARTIAL_READS = frozenset({"dynamic-slice", "slice", "gather"})
 _HOST_TRANSFERS = frozenset({"infeed", "outfeed", "send", "recv"})
+_FEEDS = (INFEED_TARGET, OUTFEED_TARGET)
 _FINISHED = frozenset({"send-done", "recv-done"})  # what the host did was counted when it began
 SITE = "tilestep.site"  # frontend attribute of a loop or branch whose runs are counted
 
@@ -536,7 +537,13 @@ class Walk:
     def _emit_host_call(
         self, instruction: Instruction, reads: Value, writes: Value, *, to_host: int, from_host: int, scope: _Scope
     ) -> None:
-        node = HostCall(name=instruction.name, scope=scope_of(instruction), bytes_to_host=to_host, bytes_from_host=from_host)
+        node = HostCall(
+            name=instruction.name,
+            scope=scope_of(instruction),
+            bytes_to_host=to_host,
+            bytes_from_host=from_host,
+            is_feed=instruction.attributes.get("custom_call_target", "") in _FEEDS,
+        )
         self._emit(node, [reads], writes, scope)
 
     def _emit_memory_access(
@@ -575,9 +582,7 @@ class Walk:
 
 def _calls_host(instruction: Instruction) -> bool:
     target = instruction.attributes.get("custom_call_target", "")
-    return instruction.opcode in _HOST_TRANSFERS or (
-        instruction.opcode == "custom-call" and ("callback" in target or target in (INFEED_TARGET, OUTFEED_TARGET))
-    )
+    return instruction.opcode in _HOST_TRANSFERS or (instruction.opcode == "custom-call" and ("callback" in target or target in _FEEDS))
 
 
 def scope_of(instruction: Instruction) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tilestep.machine.assemble import describe
 from tilestep.machine.spec import MachineSpec
@@ -96,6 +96,8 @@ def _program(totals: ProgramTotals, steps: Sequence[StepProfile], start: Mark, e
         host_bytes_out=_usual(totals.runs_by_bytes_out, first[1]),
         first_run_host_bytes_in=first[0],
         host_bytes_read=totals.bytes_read,
+        call_bytes_in=_called(totals, lambda call: call.bytes_from_host),
+        call_bytes_out=_called(totals, lambda call: call.bytes_to_host),
         peak_tile_bytes=program.memory.peak_bytes,
         peak_tile=program.memory.tile,
         peak_step=program.memory.peak_step,
@@ -113,6 +115,17 @@ def _program(totals: ProgramTotals, steps: Sequence[StepProfile], start: Mark, e
         cycles=_cycles(totals.cycles[_slowest(totals)]) if totals.cycles else _cycles({}),
         families=_families(steps),
     )
+
+
+def _called(totals: ProgramTotals, size: Callable[[HostCall], int]) -> int:
+    """Bytes of all host calls on all IPUs; not of what went to memory."""
+    total = 0
+    for use in totals.body.uses:
+        if isinstance(use.leaf, HostCall) and not use.leaf.in_memory:
+            site = use.site
+            times = totals.runs * totals.program.num_ipus if site is None else sum(n.get(site, 0) for n in totals.counted.values())
+            total += use.times * times * size(use.leaf)
+    return total
 
 
 def _usual(runs_by_bytes: Mapping[int, int], first: int) -> int:

@@ -71,6 +71,8 @@ class ProgramProfile:
     host_bytes_out: int
     first_run_host_bytes_in: int  # of the first run that this profile covers
     host_bytes_read: int  # results in SRAM that the host asked for, all together
+    call_bytes_in: int  # that callbacks and infeeds brought in all its runs, all its IPUs together
+    call_bytes_out: int  # that callbacks and outfeeds sent
     peak_tile_bytes: int
     peak_tile: int  # the fullest tile
     peak_step: str  # the superstep at which it is fullest

@@ -144,10 +144,15 @@ def _program_row(profile: Profile, program: ProgramProfile) -> list[str]:
         _time(profile, cycles.total),
         share_text(cycles.total, profile.emulated_cycles),
         *(share_text(part, cycles.total) for part in (cycles.compute, cycles.exchange, cycles.sync, cycles.host)),
-        bytes_text(program.host_bytes_in),
-        bytes_text(program.host_bytes_out),
+        *(bytes_text(size) for size in _bytes_of_a_run(program)),
         f"{share_text(program.peak_tile_bytes, tile_bytes)}{full}",
     ]
+
+
+def _bytes_of_a_run(program: ProgramProfile) -> tuple[int, int]:
+    """In and out: what streams usually, and what host calls move on average."""
+    runs = max(program.runs, 1)
+    return program.host_bytes_in + program.call_bytes_in // runs, program.host_bytes_out + program.call_bytes_out // runs
 
 
 def _memory_table(program: ProgramProfile) -> Table:

@@ -17,7 +17,7 @@ from tilestep.plan.steps import Branch, Collective, Counts, HostCall, Loop, Node
 from tilestep.plan.steps import Sequence as NodeSequence
 from tilestep.sim.collective import CollectiveCost, collective_cost
 from tilestep.sim.resources import Resource
-from tilestep.units import cycles_from_bytes, cycles_from_seconds
+from tilestep.units import ceil_div, cycles_from_bytes, cycles_from_seconds
 
 Site = tuple[int, int]  # (site, arm) of a data-dependent loop or branch
 Leaf = Superstep | Collective | HostCall
@@ -49,21 +49,35 @@ class BodyCycles(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """What the host calls of a run need of the machine, for one IPU, each alone on its link."""
+    """What the host calls of a run need of the machine, for one IPU, each alone on its link. Infeeds and outfeeds are counted in all."""
 
     waits: int = 0  # cycles of latency
     to_host: int = 0  # cycles of the host link
     from_host: int = 0
     memory: int = 0  # cycles of the streaming memory, either way
+    outfed: int = 0  # the part of to_host that is outfeeds
+    infed: int = 0  # the part of from_host that is infeeds
+    infeed_waits: int = 0  # their parts of the latency
+    outfeed_waits: int = 0
+    turns: int = 0  # how often a feed comes by, of several that come by equally often one
 
     def plus(self, other: Calls, times: int = 1) -> Calls:
         """This and `times` the other."""
-        return Calls(
-            self.waits + times * other.waits,
-            self.to_host + times * other.to_host,
-            self.from_host + times * other.from_host,
-            self.memory + times * other.memory,
-        )
+        return Calls(*(mine + times * more for mine, more in zip(self, other, strict=True)))
+
+    def exposed(self, body: int) -> int:
+        """Cycles of the feeds' transfers that no compute hides, on an IPU that does both at once.
+
+        Each turn's data come while the turn before computes, and leave while the next one does, over the same I/O tiles. Nothing hides the
+        first turn's and the last turn's.
+
+        Args: body: cycles that the run computes.
+        """
+        if not self.turns:
+            return 0
+        moved = self.infed + self.outfed
+        first = ceil_div(moved, self.turns)
+        return first + max(0, moved - first - (body - ceil_div(body, self.turns)))
 
 
 NO_CALLS: Final = Calls()
@@ -153,7 +167,7 @@ def body_cost(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> Bo
     it multiplies it again. A branch that is not counted takes its dearest arm; a loop that is neither static nor counted
     runs once.
     """
-    pricer = _Pricer(machine, tuple(ipus))
+    pricer = _Pricer(machine, tuple(ipus), program.num_io_tiles)
     uses = tuple(pricer.uses(program.body, 1, None))
     fixed = BodyCycles()
     counted: dict[Site, BodyCycles] = {}
@@ -168,7 +182,9 @@ def body_cost(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> Bo
             case Collective():
                 _add(traffic.setdefault(use.site, Counter()), pricer.collective(use.leaf).traffic, use.times)
             case HostCall():
-                calls[use.site] = calls.get(use.site, NO_CALLS).plus(pricer.calls(use.leaf), use.times)
+                made = calls.get(use.site, NO_CALLS)
+                turns = max(made.turns, use.times) if use.leaf.is_feed else made.turns
+                calls[use.site] = made.plus(pricer.calls(use.leaf), use.times)._replace(turns=turns)
             case Superstep():
                 pass
     return BodyCost(
@@ -191,8 +207,9 @@ def has_streaming_memory(machine: MachineSpec) -> bool:
 class _Pricer:
     """Prices the leaves of one program; equal collectives are priced once."""
 
-    def __init__(self, machine: MachineSpec, ipus: tuple[int, ...]) -> None:
+    def __init__(self, machine: MachineSpec, ipus: tuple[int, ...], num_io_tiles: int) -> None:
         self._machine = machine
+        self._num_io_tiles = num_io_tiles
         self._ipus = ipus
         self._collectives: dict[object, CollectiveCost] = {}
         by_machine = [machine_of(machine, ipu) for ipu in ipus]
@@ -238,7 +255,9 @@ class _Pricer:
                 cost = self.collective(leaf)
                 return BodyCycles(compute=leaf.compute_cycles, sync=cost.sync_cycles, collective=cost.exchange_cycles)
             case HostCall():
-                return BodyCycles(host_call=self._host_call_cycles(leaf))
+                passed = self._passed(leaf)
+                sync = self._machine.ipu.sync_cycles + self._machine.ipu.superstep_overhead_cycles
+                return BodyCycles(exchange=passed, sync=sync if passed else 0, host_call=self._host_call_cycles(leaf))
 
     def collective(self, leaf: Collective) -> CollectiveCost:
         shape = (leaf.kind, leaf.size_bytes, leaf.groups, leaf.pairs)
@@ -256,9 +275,20 @@ class _Pricer:
         """The same at the full rate, by what carries it."""
         rate, clock_hz = self._rate(call), self._machine.ipu.clock_hz
         out, back = (int(cycles_from_bytes(size, rate, clock_hz)) for size in (call.bytes_to_host, call.bytes_from_host))
+        waits = self._waits(call)
         if call.in_memory and has_streaming_memory(self._machine):
-            return Calls(waits=self._waits(call), memory=out + back)
-        return Calls(waits=self._waits(call), to_host=out, from_host=back)
+            return Calls(waits=waits, memory=out + back)
+        if call.is_feed:
+            to_ipu = waits if call.bytes_from_host else 0
+            return Calls(waits, out, back, outfed=out, infed=back, infeed_waits=to_ipu, outfeed_waits=waits - to_ipu)
+        return Calls(waits=waits, to_host=out, from_host=back)
+
+    def _passed(self, call: HostCall) -> int:
+        """Cycles for a feed to pass between the I/O tiles, if there are any, and the others: each exchanges its share."""
+        if not (call.is_feed and self._num_io_tiles):
+            return 0
+        share = ceil_div(call.bytes_to_host + call.bytes_from_host, self._num_io_tiles)
+        return ceil_div(share, self._machine.ipu.tile.exchange_bytes_per_cycle)
 
     def _waits(self, call: HostCall) -> int:
         transfers = max(1, (call.bytes_to_host > 0) + (call.bytes_from_host > 0))

@@ -337,9 +337,13 @@ class Execution:
         end = start
         for part in share.parts:
             calls, index = part.calls, part.state.machine
-            clock = self.resources.to_host[index].book(start, calls.to_host)
+            clock, waits = start, calls.waits
+            if part.beside and calls.turns:
+                clock, waits = self._feed_beside(run, part, start)
+                calls = calls._replace(to_host=calls.to_host - calls.outfed, from_host=calls.from_host - calls.infed)
+            clock = self.resources.to_host[index].book(clock, calls.to_host)
             clock = self.resources.to_ipus[index].book(clock, calls.from_host)
-            clock = self.resources.memories[index].book(clock, calls.memory) + calls.waits
+            clock = self.resources.memories[index].book(clock, calls.memory) + waits
             self._spend(part.state, start, clock, _HOST_CALL, run.prepared.ledger)
             end = max(end, clock)
         return _release(share.parts, end)
@@ -355,6 +359,24 @@ class Execution:
         return _release(share.parts, end)
 
     # Beside compute, over I/O tiles
+
+    def _feed_beside(self, run: Run, part: Part, start: int) -> tuple[int, int]:
+        """Infeeds and outfeeds of a run that has computed until `start`: the cycle at which they are over, and what of all latency is seen.
+
+        That of each infeed is, as of arguments that come beside compute; and that of the last outfeed.
+        """
+        calls, ledger, state = part.calls, run.prepared.ledger, part.state
+        compute, exchange, sync, _, _ = part.body
+        begin = start - (calls.infed + calls.outfed - calls.exposed(compute + exchange + sync))
+        end = start
+        for cycles, links, kind in (
+            (calls.infed, self.resources.to_ipus, _IO_IN),
+            (calls.outfed, self.resources.to_host, _IO_OUT),
+        ):
+            if cycles:
+                end = max(end, self._beside(state, links[state.machine], begin, cycles, kind, ledger))
+        hidden = max(0, calls.outfeed_waits - self._latency) if calls.outfeed_waits else 0
+        return end, calls.waits - hidden
 
     def _take_in(self, run: Run, part: Part, start: int) -> int:
         """The cycle at which the body can begin: its arguments may have come to the I/O tiles while the run before computed."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.sim.toy import DISPATCH, LATENCY, LOADED, Host, program, superstep
 from tilestep.machine import SyncPattern
-from tilestep.plan.steps import Program
+from tilestep.plan.steps import HostCall, Loop, Program, Sequence
 from tilestep.report import profile_between
 from tilestep.units import ceil_div
 
@@ -165,3 +165,73 @@ def test_io_tiles_cost_their_way_to_the_others_and_save_up_to_the_transfers(
     events = beside.system.trace.events
     tiles = [(event.start_cycle, event.end_cycle) for event in events if not event.kind.startswith("io-")]
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(tiles))
+
+
+# Infeeds and outfeeds inside of a loop
+
+
+def feed(*, takes: int = 0, gives: int = 0) -> HostCall:
+    return HostCall(name="feed", scope="", bytes_to_host=gives, bytes_from_host=takes, is_feed=True)
+
+
+def fed_loop(turns: int, compute: int, *, takes: int, gives: int, num_io_tiles: int = IO_TILES, num_ipus: int = 1) -> Program:
+    nodes = (feed(takes=takes), superstep(compute), feed(gives=gives))
+    loop = Loop(name="loop", scope="", body=Sequence(nodes=nodes), trips=turns)
+    return program(loop, takes=(), gives=(), num_io_tiles=num_io_tiles, num_ipus=num_ipus)
+
+
+@pytest.mark.parametrize(("compute", "exposed"), [(200, 60 + 20), (20, 60 + 20 + 3 * (60 + 20 - 51))])
+def test_feeds_of_a_loop_pass_beside_the_compute_of_other_turns(compute: int, exposed: int) -> None:
+    """In each turn, I/O tiles give an element and take another (8 + 3 cycles and 2 syncs); the first and the last nothing hides."""
+    host = Host()
+    host.run(fed_loop(4, compute, takes=60, gives=20))
+    turn = compute + passed(60) + passed(20) + 2 * SYNC
+    assert (passed(60), passed(20)) == (8, 3)
+    begin = DISPATCH + LOADED
+    latency = 4 * LATENCY + LATENCY  # of each infeed, and of the last outfeed
+    assert spans(host, "host-call") == [(begin + 4 * turn, begin + 4 * turn + exposed + latency)]
+    first = begin + 4 * turn + exposed - 4 * 80
+    assert spans(host, "io-in") == [(first, first + 4 * 60)]
+    assert spans(host, "io-out") == [(first + 4 * 60, first + 4 * 80)]
+    profile = profile_between(host.system, host.start, host.system.mark())
+    assert profile.cycles_by_kind["host-call"] == exposed + latency
+    assert profile.io_tiles_cycles == 4 * 80
+
+
+def test_feeds_stop_an_ipu_without_io_tiles_and_one_that_waits_for_others() -> None:
+    alone, together = Host(), Host(2, sync_pattern="full")
+    alone.run(fed_loop(4, 200, takes=60, gives=20, num_io_tiles=0))
+    assert alone.system.end_cycle == DISPATCH + LOADED + 4 * (60 + LATENCY + 200 + 20 + LATENCY)
+    together.run_on((0, 1), fed_loop(4, 200, takes=60, gives=20, num_ipus=2), [[], []])
+    assert spans(together, "io-in") == []
+    (call,) = spans(together, "host-call", 1)
+    assert call[1] - call[0] == 4 * 20 + 2 * 4 * 60 + 8 * LATENCY  # they share a link: IPU 0's outfeeds, then both's infeeds
+
+
+def test_several_feeds_in_a_turn_are_one_element() -> None:
+    """Two infeeds of 30 bytes each hide as one of 60 does, but each has its own latency and superstep."""
+    host = Host()
+    nodes = (feed(takes=30), feed(takes=30), superstep(200))
+    host.run(program(Loop(name="loop", scope="", body=Sequence(nodes=nodes), trips=4), num_io_tiles=IO_TILES))
+    (call,) = spans(host, "host-call")
+    assert call[1] - call[0] == 60 + 8 * LATENCY
+    assert spans(host, "compute") == [(DISPATCH + LOADED, DISPATCH + LOADED + 4 * 200)]
+
+
+def test_a_feed_outside_of_a_loop_hides_behind_nothing() -> None:
+    host = Host()
+    host.run(program(feed(takes=60), superstep(200), num_io_tiles=IO_TILES))
+    (call,) = spans(host, "host-call")
+    assert call[1] - call[0] == 60 + LATENCY
+
+
+@given(turns=st.integers(1, 9), compute=st.integers(0, 400), takes=st.integers(0, 300), gives=st.integers(0, 300))
+@settings(max_examples=60, deadline=None)
+def test_overlap_is_never_less_than_the_longer_nor_more_than_the_sum(turns: int, compute: int, takes: int, gives: int) -> None:
+    host = Host()
+    host.run(fed_loop(turns, compute, takes=takes, gives=gives))
+    own = turns * (compute + passed(takes) + passed(gives) + ((takes > 0) + (gives > 0)) * SYNC)
+    moved = turns * (takes + gives)
+    latency = 2 * turns * LATENCY
+    spent = host.system.end_cycle - DISPATCH - LOADED
+    assert max(own, moved) <= spent <= own + moved + latency
