@@ -208,7 +208,8 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
     if types.padded:
         compute = compute + (PADDING_CYCLES * block.left_elements).astype(np.int64)
     if types.regrouped:
-        results = partial.results * DTYPE_BITS[types.result] // 8
+        # Halves that come from 8-bit floats are cast to them before the next product regroups its operand (poplin/Convolution.cpp).
+        results = partial.results * (DTYPE_BITS[types.left] if types.float8 else DTYPE_BITS[types.result]) // 8
         compute = compute + np.ceil(REARRANGE_CYCLES + results * rearranged_per_byte(VECTOR_BYTES, ipu)).astype(np.int64)
     received = block.left_bytes + block.right_bytes * row_passes
     shared = np.where(block.left_shared, block.left_bytes, 0)

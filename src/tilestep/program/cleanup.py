@@ -1,7 +1,8 @@
 """Undoes what XLA:CPU does to a program for its own sake, so that the program asks for what its author wrote.
 
 - wrappers of one operation, small calls, asynchronous pairs: `inline.py`;
-- 16-bit operations computed in f32 between converts (all bf16 ones; f16 dots, convolutions, collectives);
+- 16-bit operations computed in f32 between converts (all bf16 ones; f16 dots, convolutions, collectives), and 8-bit floats that are
+  multiplied, moved or sent as wider ones;
 - `erf`, `erfc` and `erf_inv`, which arrive as some eighty f32 operations;
 - conversions of such operands in front of a loop that only reads them: `hoisted.py`;
 - reductions of 16-bit values that first convert the whole operand to f32: the tile reads halves and adds in f32;
@@ -23,8 +24,15 @@ from tilestep.program.shapes import Shape
 from tilestep.program.work import ArrayShape
 
 HALVES = ("f16", "bf16")
+FLOAT8 = ("f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e3m4")
+_WIDER = (*HALVES, "f32")  # what XLA makes of 8-bit floats: the type of a product's result, f16 elsewhere
 _COLLAPSED = re.compile(r"/(erf|erfc|erf_inv)$")
+_PRODUCTS = ("dot", "convolution")
 _VIEWS = ("bitcast", "reshape", "broadcast", "transpose", "copy")
+# What XLA does with 8-bit floats in a wider type although nothing is computed. Arithmetic on them stays between its conversions.
+_MOVES = frozenset({"bitcast", "reshape", "transpose", "copy", "broadcast", "slice", "dynamic-slice", "dynamic-update-slice",
+                    "concatenate", "pad", "reverse", "gather", "select", "all-gather", "all-to-all", "collective-permute",
+                    "collective-broadcast"})  # fmt: skip
 # Of these the result's dtype is not ours to choose, or says something about other instructions.
 _FIXED = frozenset({"parameter", "constant", "convert", "custom-call", "get-tuple-element", "tuple", "while", "conditional",
                     "iota", "infeed", "outfeed", "send", "recv", "bitcast-convert", "rng", "optimization-barrier"})  # fmt: skip
@@ -38,7 +46,7 @@ def clean(module: HloModule) -> HloModule:
 
     Raises: HloError as `inline_calls` does.
     """
-    flat = sink_converts(inline_calls(module), HALVES, _inserted)
+    flat = sink_converts(inline_calls(module), HALVES, FLOAT8, _inserted)
     done: dict[str, Computation] = {}
 
     def visit(computation: Computation, origins: Mapping[str, Origin]) -> None:
@@ -62,10 +70,14 @@ def clean(module: HloModule) -> HloModule:
 
 def _clean(computation: Computation) -> Computation:
     computation = _collapse_scopes(computation)
-    if any(leaf.dtype in HALVES for instruction in computation.instructions for leaf in instruction.leaves):
+    dtypes = {leaf.dtype for instruction in computation.instructions for leaf in instruction.leaves}
+    if not dtypes.isdisjoint(HALVES):
         for dtype in HALVES:
             computation = _restore_halves(computation, dtype)
         computation = _reduce_halves(computation)
+    if not dtypes.isdisjoint(FLOAT8):
+        for wide in _WIDER:
+            computation = _restore_float8(computation, wide)
     return computation
 
 
@@ -210,6 +222,74 @@ def _restore_halves(computation: Computation, dtype: str) -> Computation:
         elif instruction.opcode in ("dot", "convolution") and all(o in up for o in instruction.operands):
             changed[name] = replace(instruction, operands=tuple(table[o].operands[0] for o in instruction.operands))
     renamed = {name: table[name].operands[0] for name in down if table[name].operands[0] in restored}
+    return rebuilt(computation, changed, renamed) if changed or renamed else computation
+
+
+def _restore_float8(computation: Computation, wide: str) -> Computation:
+    """Lets products, and what only moves values, work on 8-bit floats that XLA has converted to a wider type for them.
+
+    A product's result keeps its type, and its operands may be of two 8-bit formats, as JAX allows. A conversion that the author wrote
+    and XLA has found equal to its own belongs to the product if the other operand's does: JAX multiplies no 8-bit floats with others.
+    """
+    users = users_of(computation.instructions)
+    table = computation.by_name
+    up: dict[str, str] = {}  # conversion, and the 8-bit type that it is of
+    inserted: set[str] = set()
+    down: dict[str, str] = {}
+    for i in computation.instructions:
+        if i.opcode != "convert":
+            continue
+        source, target = table[i.operands[0]].leaves[0].dtype, i.leaves[0].dtype
+        if source in FLOAT8 and target == wide:
+            up[i.name] = source
+            if _inserted(i, source, wide, computation):
+                inserted.add(i.name)
+        elif target in FLOAT8 and _inserted(i, wide, target, computation):
+            down[i.name] = target
+    if not inserted:
+        return computation
+
+    def is_wide(name: str) -> bool:
+        return not table[name].is_tuple and table[name].leaves[0].dtype == wide
+
+    moved = {i.name for i in computation.instructions if i.opcode in _MOVES and is_wide(i.name) and i is not computation.root}
+    products = {i.name for i in computation.instructions if i.opcode in _PRODUCTS and any(is_wide(o) for o in i.operands)}
+    while True:
+        types: dict[str, str] = {}  # 8-bit type of each value that has one
+        by_xla: set[str] = set()
+        for instruction in computation.instructions:
+            name = instruction.name
+            if name in up:
+                types[name] = up[name]
+            elif name in moved:
+                found = {types.get(o, wide) for o in instruction.operands if is_wide(o) and not _is_constant(computation, o)}
+                if len(found) == 1:
+                    types[name] = found.pop()
+            if name in inserted or (name in moved and any(o in by_xla for o in instruction.operands)):
+                by_xla.add(name)
+        wrong = {
+            name
+            for name in moved
+            if types.get(name, wide) == wide
+            or name not in by_xla
+            or not all(down.get(user.name) == types[name] or user.name in moved or user.name in products for user in users[name])
+        }
+        wrong |= {
+            name
+            for name in products
+            if not all(types.get(o, wide) != wide for o in table[name].operands) or not any(o in by_xla for o in table[name].operands)
+        }
+        if not wrong:
+            break
+        moved -= wrong
+        products -= wrong
+    changed: dict[str, Instruction] = {}
+    for name in (*moved, *products):
+        instruction = table[name]
+        operands = tuple(table[o].operands[0] if o in up else o for o in instruction.operands)
+        shape = _with_dtype(instruction.shape, types[name]) if name in moved else instruction.shape
+        changed[name] = replace(instruction, shape=shape, operands=operands)
+    renamed = {name: table[name].operands[0] for name in down if table[name].operands[0] in moved}
     return rebuilt(computation, changed, renamed) if changed or renamed else computation
 
 

@@ -1,7 +1,9 @@
-"""Takes back into loops the conversions to f32 that XLA:CPU has moved in front of them.
+"""Takes back into loops the conversions to wider types that XLA:CPU has moved in front of them.
 
 XLA:CPU multiplies halves in f32. Where a loop multiplies by a value that it does not change, XLA converts that value once,
 in front of the loop, and the loop carries it in f32: from inside it looks as if the author had wanted a product of floats.
+With 8-bit floats it does so twice, to the type of the product's result and to f32, and with stacks of them of which a loop takes one at
+a time.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ Inserted = Callable[[Instruction, str, str, Computation], bool]
 _PRODUCTS = ("dot", "convolution")
 
 
-def sink_converts(module: HloModule, halves: tuple[str, ...], inserted: Inserted) -> HloModule:
+def sink_converts(module: HloModule, halves: tuple[str, ...], float8: tuple[str, ...], inserted: Inserted) -> HloModule:
     """The module with such conversions inside of the loops, in front of the products that read them.
 
-    Only of values that a loop hands on as they are, reads in nothing but products, and whose last value nobody uses.
+    Only of values that a loop hands on as they are, reads in nothing but products (8-bit floats also in slices that XLA converts back,
+    and in its other conversions), and whose last value nobody uses.
     """
     table = {**module.computations, module.entry.name: module.entry}
     callers = Counter(
@@ -37,38 +40,50 @@ def sink_converts(module: HloModule, halves: tuple[str, ...], inserted: Inserted
             body = loop.called("body")[0]
             if callers[body] == 1 and callers[loop.called("condition")[0]] == 1:
                 for index in range(len(loop.shape.elements or ())):
-                    _sink(table, name, loop.name, index, halves, inserted)
+                    while _sink(table, name, loop.name, index, halves, float8, inserted):
+                        pass  # one conversion after the other
             visit(body)
 
     visit(module.entry.name)
     return replace(module, entry=table[module.entry.name], computations={name: table[name] for name in module.computations})
 
 
-def _sink(table: dict[str, Computation], outer: str, loop_name: str, index: int, halves: tuple[str, ...], inserted: Inserted) -> None:
-    """Moves the conversion of one carried element into the loop's body, if it is such a one."""
+def _sink(
+    table: dict[str, Computation],
+    outer: str,
+    loop_name: str,
+    index: int,
+    halves: tuple[str, ...],
+    float8: tuple[str, ...],
+    inserted: Inserted,
+) -> bool:
+    """Moves the conversion of one carried element into the loop's body, if it is such a one; whether it was."""
     computation = table[outer]
     loop = computation.by_name[loop_name]
     initial = computation.by_name[loop.operands[0]]
     if initial.opcode != "tuple" or _element_users(computation, loop.name, index):
-        return
-    readers = [i for i in computation.instructions if initial.name in i.operands]
+        return False
+    tuples = [i for i in computation.instructions if initial.name in i.operands]
     convert = computation.by_name[initial.operands[index]]
-    if len(readers) > 1 or convert.opcode != "convert" or convert.is_tuple:
-        return
+    if len(tuples) > 1 or convert.opcode != "convert" or convert.is_tuple:
+        return False
     source = computation.by_name[convert.operands[0]]
-    if source.leaves[0].dtype not in halves or not inserted(convert, source.leaves[0].dtype, "f32", computation):
-        return
+    narrow, wide = source.leaves[0].dtype, convert.leaves[0].dtype
+    if (narrow not in float8 and (narrow not in halves or wide != "f32")) or not inserted(convert, narrow, wide, computation):
+        return False
     body, condition = (table[loop.called(key)[0]] for key in ("body", "condition"))
     if body.root.opcode != "tuple" or _element_users(condition, condition.parameters[0].name, index):
-        return
+        return False
     elements = [i for i in _elements(body, body.parameters[0].name) if int(i.attributes["index"]) == index]
     if len(elements) != 1 or body.root.operands[index] != elements[0].name:
-        return
+        return False
     element = elements[0]
     users = [i for i in body.instructions if element.name in i.operands]
-    products = [i for i in users if i is not body.root]
-    if not products or any(i.opcode not in _PRODUCTS for i in products) or body.root.operands.count(element.name) != 1:
-        return
+    readers = [i for i in users if i is not body.root]
+    if not readers or body.root.operands.count(element.name) != 1:
+        return False
+    if any(not _goes_on(i, narrow, wide, body, float8, inserted) for i in readers):
+        return False
     whole = _changed(loop.shape, index, source.shape)
     idle = convert is not computation.root and sum(i.operands.count(convert.name) for i in computation.instructions) == 1
     table[outer] = _replaced(
@@ -80,12 +95,25 @@ def _sink(table: dict[str, Computation], outer: str, loop_name: str, index: int,
     )
     inside = replace(convert, name=f"{element.name}.{convert.name}", operands=(element.name,))
     names = {element.name: inside.name}
-    changed = {i.name: replace(i, operands=tuple(names.get(o, o) for o in i.operands)) for i in products}
+    changed = {i.name: replace(i, operands=tuple(names.get(o, o) for o in i.operands)) for i in readers}
     changed[element.name] = replace(element, shape=source.shape)
     changed[body.parameters[0].name] = replace(body.parameters[0], shape=whole)
     changed[body.root.name] = replace(body.root, shape=whole)
     table[body.name] = _replaced(body, changed, after={element.name: inside})
     table[condition.name] = _replaced(condition, {condition.parameters[0].name: replace(condition.parameters[0], shape=whole)})
+    return True
+
+
+def _goes_on(reader: Instruction, narrow: str, wide: str, body: Computation, float8: tuple[str, ...], inserted: Inserted) -> bool:
+    """Whether a conversion right in front of `reader` can be undone there."""
+    if reader.opcode in _PRODUCTS:
+        return True
+    if narrow not in float8:
+        return False
+    if reader.opcode == "dynamic-slice":
+        users = [i for i in body.instructions if reader.name in i.operands]
+        return bool(users) and all(inserted(i, wide, narrow, body) for i in users)
+    return inserted(reader, wide, "f32", body)
 
 
 def _elements(computation: Computation, name: str) -> list[Instruction]:

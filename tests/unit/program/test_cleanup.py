@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.golden.texts import hlo_text, module_text
 from tilestep.program import Computation, parse_hlo
 from tilestep.program.cleanup import clean
@@ -102,3 +104,73 @@ def test_erf_with_two_outputs_stays_in_parts() -> None:
   %b = f32[8]{{0}} exponential(%a){scope}
   ROOT %t = (f32[8]{{0}}, f32[8]{{0}}) tuple(%a, %b)"""
     assert opcodes(clean(parse_hlo(module_text(entry))).entry)["erf"] == 0
+
+
+def test_products_of_8_bit_floats_read_them_through_views() -> None:
+    # As XLA:CPU writes a dot of two formats with a result in f32, whose left operand it transposes.
+    entry = """
+  %x = f8e4m3fn[16,8]{1,0} parameter(0)
+  %w = f8e5m2[16,4]{1,0} parameter(1)
+  %x32 = f32[16,8]{1,0} convert(%x), metadata={op_name="jit(f)/dot_general"}
+  %turned = f32[8,16]{1,0} transpose(%x32), dimensions={1,0}
+  %w32 = f32[16,4]{1,0} convert(%w), metadata={op_name="jit(f)/dot_general"}
+  ROOT %d = f32[8,4]{1,0} dot(%turned, %w32), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
+    computation = clean(parse_hlo(module_text(entry))).entry
+    assert computation.root.operands == ("turned", "w")
+    assert (computation.root.leaves[0].dtype, computation.by_name["turned"].leaves[0].dtype) == ("f32", "f8e4m3fn")
+    assert opcodes(computation)["convert"] == 0
+
+
+def test_a_product_of_8_bit_floats_that_is_wanted_in_halves() -> None:
+    entry = """
+  %x = f8e4m3fnuz[8,16]{1,0} parameter(0)
+  %w = f8e4m3fnuz[16,4]{1,0} parameter(1)
+  %x16 = f16[8,16]{1,0} convert(%x), metadata={op_name="jit(f)/dot_general"}
+  %x32 = f32[8,16]{1,0} convert(%x16)
+  %w16 = f16[16,4]{1,0} convert(%w), metadata={op_name="jit(f)/dot_general"}
+  %w32 = f32[16,4]{1,0} convert(%w16)
+  %d = f32[8,4]{1,0} dot(%x32, %w32), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(f)/dot_general"}
+  ROOT %h = f16[8,4]{1,0} convert(%d), metadata={op_name="jit(f)/dot_general"}"""
+    computation = clean(parse_hlo(module_text(entry))).entry
+    assert opcodes(computation) == Counter({"parameter": 2, "dot": 1})
+    assert (computation.root.operands, computation.root.leaves[0].dtype) == (("x", "w"), "f16")
+
+
+EIGHT_BITS = """
+  %x = f8e4m3fn[8,16]{1,0} parameter(0)
+  %w = f8e4m3fn[16,4]{1,0} parameter(1)
+  %x16 = f16[8,16]{1,0} convert(%x), metadata={op_name="jit(f)/LEFT"}
+  %w16 = f16[16,4]{1,0} convert(%w), metadata={op_name="jit(f)/RIGHT"}
+  %d = f16[8,4]{1,0} dot(%x16, %w16), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %twice = f16[8,16]{1,0} add(%x16, %x16), metadata={op_name="jit(f)/add"}
+  ROOT %t = (f16[8,4]{1,0}, f16[8,16]{1,0}) tuple(%d, %twice)"""
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "operands"),
+    [
+        ("dot_general", "dot_general", ("x", "w")),
+        ("convert_element_type", "dot_general", ("x", "w")),  # XLA found the author's conversion of x to be the same as its own
+        ("convert_element_type", "convert_element_type", ("x16", "w16")),  # a product of halves
+    ],
+)
+def test_a_conversion_of_8_bit_floats_that_others_read_stays_for_them(left: str, right: str, operands: tuple[str, str]) -> None:
+    computation = clean(parse_hlo(module_text(EIGHT_BITS.replace("LEFT", left).replace("RIGHT", right)))).entry
+    assert computation.by_name["d"].operands == operands
+    assert computation.by_name["twice"].operands == ("x16", "x16")
+
+
+def test_moves_of_8_bit_floats_are_not_conversions_and_arithmetic_on_them_is() -> None:
+    entry = """
+  %x = f8e5m2[8,16]{1,0} parameter(0)
+  %up = f16[8,16]{1,0} convert(%x)
+  %part = f16[4,16]{1,0} slice(%up), slice={[0:4], [0:16]}
+  %down = f8e5m2[4,16]{1,0} convert(%part)
+  %double = f16[8,16]{1,0} add(%up, %up), metadata={op_name="jit(f)/add"}
+  %narrow = f8e5m2[8,16]{1,0} convert(%double)
+  ROOT %t = (f8e5m2[4,16]{1,0}, f8e5m2[8,16]{1,0}) tuple(%down, %narrow)"""
+    computation = clean(parse_hlo(module_text(entry))).entry
+    assert computation.root.operands == ("part", "narrow")
+    assert computation.by_name["part"].operands == ("x",)
+    assert computation.by_name["part"].leaves[0].dtype == "f8e5m2"
+    assert computation.by_name["double"].leaves[0].dtype == "f16"

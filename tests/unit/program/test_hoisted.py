@@ -80,3 +80,28 @@ def test_a_conversion_that_a_loop_carries_twice_stays_for_the_other_use() -> Non
     module = cleaned(text.replace("tuple(%next, %down, %w)", "tuple(%next, %down, %w, %spare)"))
     assert [leaf.dtype for leaf in module.entry.by_name["while"].leaves] == ["s32", "f16", "f16", "f32"]
     assert "wide" in module.entry.by_name
+
+
+NARROWED = """  %x8 = f8e4m3fn[64,8]{1,0} convert(%x), metadata={op_name="jit(f)/convert_element_type"}
+  %x16 = f16[64,8]{1,0} convert(%x8)
+  %up = f32[64,8]{1,0} convert(%x16)"""
+FLOAT8_LOOP = (
+    LOOP.replace("METADATA", "")
+    .replace("%a = f16[64,64]{1,0} parameter(0)", "%a8 = f8e4m3fn[64,64]{1,0} parameter(0)\n  %a = f16[64,64]{1,0} convert(%a8)")
+    .replace("  %up = f32[64,8]{1,0} convert(%x)", NARROWED)
+)
+
+
+def test_a_product_in_a_loop_keeps_its_8_bit_floats() -> None:
+    module = cleaned(FLOAT8_LOOP)
+    body = module.computations["body"]
+    assert [body.by_name[operand].leaves[0].dtype for operand in body.by_name["dot"].operands] == ["f8e4m3fn", "f8e4m3fn"]
+    assert body.by_name["dot"].leaves[0].dtype == "f16"
+    assert [leaf.dtype for leaf in module.entry.by_name["while"].leaves] == ["s32", "f16", "f8e4m3fn"]
+    assert not {"wide", "a"} & set(module.entry.by_name)
+
+
+def test_an_author_s_halves_of_8_bit_floats_stay_in_front_of_the_loop() -> None:
+    text = FLOAT8_LOOP.replace("convert(%a8)", 'convert(%a8), metadata={op_name="jit(f)/convert_element_type"}')
+    module = cleaned(text)
+    assert [leaf.dtype for leaf in module.entry.by_name["while"].leaves] == ["s32", "f16", "f16"]
