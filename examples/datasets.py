@@ -71,7 +71,9 @@ def load_mnist(directory: Path) -> Dataset:
     train = _load_pair(directory, "train")
     test = _load_pair(directory, "t10k")
     if train.images.shape[1] != test.images.shape[1]:
-        raise DataError(f"{directory}: pictures to train on have {train.images.shape[1]} pixels, those to test on {test.images.shape[1]}")
+        raise DataError(
+            f"{directory}: pictures to train on have {train.images.shape[1]} pixels, those to test on {test.images.shape[1]}"
+        )
     return Dataset(name=str(directory), train=train, test=test)
 
 
@@ -85,13 +87,17 @@ def read_idx(path: Path, *, num_dimensions: int) -> npt.NDArray[np.uint8]:
     expected_magic = _IDX_UNSIGNED_BYTE << 8 | num_dimensions
     magic = int.from_bytes(content[:4], "big")
     if len(content) < 4 or magic != expected_magic:
-        raise DataError(f"{path}: magic number is {magic} (0x{magic:08x}), expected {expected_magic} (0x{expected_magic:08x})")
+        raise DataError(
+            f"{path}: magic number is {magic} (0x{magic:08x}), expected {expected_magic} (0x{expected_magic:08x})"
+        )
     if len(content) < header_bytes:
         raise DataError(f"{path}: has {len(content)} bytes, its header alone needs {header_bytes}")
     dims = tuple(int(size) for size in np.frombuffer(content, ">u4", count=num_dimensions, offset=4))
     if len(content) - header_bytes != math.prod(dims):
         shape = "x".join(map(str, dims))
-        raise DataError(f"{path}: says {shape}, which is {math.prod(dims):,} bytes, but holds {len(content) - header_bytes:,}")
+        raise DataError(
+            f"{path}: says {shape}, which is {math.prod(dims):,} bytes, but holds {len(content) - header_bytes:,}"
+        )
     return np.frombuffer(content, np.uint8, offset=header_bytes).reshape(dims)
 
 
@@ -122,4 +128,6 @@ def _load_pair(directory: Path, prefix: str) -> Pictures:
         raise DataError(f"{image_path} has {len(images):,} pictures, {label_path} {len(labels):,} labels")
     if labels.max() >= NUM_CLASSES:
         raise DataError(f"{label_path}: has label {labels.max()}, the highest allowed is {NUM_CLASSES - 1}")
-    return Pictures(images=images.reshape(len(images), -1).astype(np.float32) / 255, labels=labels.astype(np.int32))
+    return Pictures(
+        images=images.reshape(len(images), -1).astype(np.float32) / 255, labels=labels.astype(np.int32)
+    )

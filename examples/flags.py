@@ -19,7 +19,11 @@ warnings.filterwarnings("ignore", "backend and device argument on jit", Deprecat
 def make_parser(description: str) -> argparse.ArgumentParser:
     """A parser with `--backend`."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--backend", default="ipu", help="the JAX platform to run on, like ipu, cpu or gpu (default: %(default)s)")
+    parser.add_argument(
+        "--backend",
+        default="ipu",
+        help="the JAX platform to run on, like ipu, cpu or gpu (default: %(default)s)",
+    )
     return parser
 
 
@@ -44,17 +48,33 @@ def parse_backend(description: str, *, num_devices: int = 1) -> str:
 
 def parse_training(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Dataset]:
     """The flags of training on digits, and the data set that they name."""
-    parser.add_argument("--data", type=Path, metavar="DIR", help="MNIST's idx files, .gz too (default: scikit-learn's 8x8 digits)")
-    parser.add_argument("--epochs", type=partial(whole_number, low=1, high=10_000), default=10, help="(default: %(default)s)")
-    parser.add_argument("--batch-size", type=partial(whole_number, low=1, high=1_000_000), default=128, help="(default: %(default)s)")
-    parser.add_argument("--seed", type=partial(whole_number, low=0, high=2**32 - 1), default=0, help="(default: %(default)s)")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="MNIST's idx files, .gz too (default: scikit-learn's 8x8 digits)",
+    )
+    parser.add_argument(
+        "--epochs", type=partial(whole_number, low=1, high=10_000), default=10, help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=partial(whole_number, low=1, high=1_000_000),
+        default=128,
+        help="(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=partial(whole_number, low=0, high=2**32 - 1), default=0, help="(default: %(default)s)"
+    )
     flags = parse(parser)
     try:
         dataset = load_mnist(flags.data) if flags.data else load_digits()
     except DataError as error:
         parser.error(str(error))
     if flags.batch_size > len(dataset.train):
-        parser.error(f"--batch-size is {flags.batch_size:,}: it must be at most {len(dataset.train):,}, the pictures to train on")
+        parser.error(
+            f"--batch-size is {flags.batch_size:,}: it must be at most {len(dataset.train):,}, the pictures to train on"
+        )
     return flags, dataset
 
 

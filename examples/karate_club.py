@@ -106,11 +106,15 @@ def loss(params: Params, graph: Graph) -> tuple[jax.Array, jax.Array]:
     """Cross-entropy of the two leaders; and the accuracy over all members."""
     logits = predict(params, graph)
     known = np.array(LEADERS)
-    cross_entropy = optax.softmax_cross_entropy_with_integer_labels(logits[known], graph.factions[known]).mean()
+    cross_entropy = optax.softmax_cross_entropy_with_integer_labels(
+        logits[known], graph.factions[known]
+    ).mean()
     return cross_entropy, jnp.mean(logits.argmax(axis=1) == graph.factions)
 
 
-def update(params: Params, optimizer_state: optax.OptState, graph: Graph) -> tuple[Params, optax.OptState, Statistics]:
+def update(
+    params: Params, optimizer_state: optax.OptState, graph: Graph
+) -> tuple[Params, optax.OptState, Statistics]:
     """One step of Adam."""
     (cross_entropy, accuracy), gradients = jax.value_and_grad(loss, has_aux=True)(params, graph)
     updates, optimizer_state = optimizer.update(gradients, optimizer_state, params)
@@ -131,7 +135,9 @@ with jax.default_device(jax.devices("cpu")[0]):
 for step in range(NUM_STEPS):
     params, optimizer_state, statistics = jitted_update(params, optimizer_state, graph)
     accuracy = float(statistics.accuracy)
-    print(f"step {step}: loss {float(statistics.loss):.4f}, {round(accuracy * num_nodes)} of {num_nodes} right ({accuracy:.3f})")
+    print(
+        f"step {step}: loss {float(statistics.loss):.4f}, {round(accuracy * num_nodes)} of {num_nodes} right ({accuracy:.3f})"
+    )
 
 # %% [markdown]
 # Who is wrong? Member 8 had friends on both sides, and chose the other one.

@@ -91,5 +91,7 @@ print(f"w = {float(fit.line.w):.4f}, b = {float(fit.line.b):.4f}")
 # %%
 for program in profile.programs:
     print(f"{program.name} ran {program.runs:,} times in {1e3 * profile.emulated_s:.1f} ms, all emulated:")
-    print(f"  {program.first_run_host_bytes_in:,} bytes in at the first run, {program.host_bytes_in} at each one after it")
+    print(
+        f"  {program.first_run_host_bytes_in:,} bytes in at the first run, {program.host_bytes_in} at each one after it"
+    )
     print(f"  {program.host_bytes_out} bytes out at each run")

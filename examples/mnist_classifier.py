@@ -45,7 +45,10 @@ def init_params(key: jax.Array, sizes: Sequence[int]) -> Params:
     """Weights by He et al., biases zero."""
     keys = jax.random.split(key, len(sizes) - 1)
     initializer = jax.nn.initializers.he_normal()
-    return [(initializer(layer_key, shape), jnp.zeros(shape[1])) for layer_key, shape in zip(keys, pairwise(sizes), strict=True)]
+    return [
+        (initializer(layer_key, shape), jnp.zeros(shape[1]))
+        for layer_key, shape in zip(keys, pairwise(sizes), strict=True)
+    ]
 
 
 def predict(params: Params, images: jax.Array) -> jax.Array:
@@ -79,7 +82,9 @@ class TrainState(NamedTuple):
 def init_state(dataset: Dataset, *, seed: int) -> TrainState:
     """The state before the first step. Initialising is many small operations, so it runs on the CPU."""
     with jax.default_device(jax.devices("cpu")[0]):
-        params = init_params(jax.random.key(seed), (dataset.train.images.shape[1], *HIDDEN_UNITS, NUM_CLASSES))
+        params = init_params(
+            jax.random.key(seed), (dataset.train.images.shape[1], *HIDDEN_UNITS, NUM_CLASSES)
+        )
         return TrainState(params, optimizer.init(params), jnp.zeros(()))
 
 
@@ -87,7 +92,9 @@ def update(state: TrainState, images: jax.Array, labels: jax.Array) -> TrainStat
     """One step of gradient descent with momentum."""
     batch_loss, gradients = jax.value_and_grad(loss)(state.params, images, labels)
     updates, optimizer_state = optimizer.update(gradients, state.optimizer_state, state.params)
-    return TrainState(optax.apply_updates(state.params, updates), optimizer_state, state.loss_sum + batch_loss)
+    return TrainState(
+        optax.apply_updates(state.params, updates), optimizer_state, state.loss_sum + batch_loss
+    )
 
 
 # %% [markdown]
@@ -97,7 +104,9 @@ def update(state: TrainState, images: jax.Array, labels: jax.Array) -> TrainStat
 
 
 # %%
-def batches(pictures: Pictures, *, batch_size: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def batches(
+    pictures: Pictures, *, batch_size: int, rng: np.random.Generator
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The pictures in random order."""
     order = rng.permutation(len(pictures))
     for start in range(0, len(order) - batch_size + 1, batch_size):
@@ -129,10 +138,14 @@ def train(dataset: Dataset, *, backend: str, epochs: int, batch_size: int, seed:
     rng = np.random.default_rng(seed)
     state = init_state(dataset, seed=seed)
     steps = len(dataset.train) // batch_size
-    bar = partial(track, total=steps, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
+    bar = partial(
+        track, total=steps, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True
+    )
     print_sizes(dataset, steps)
     for epoch in range(1, epochs + 1):
-        for images, labels in bar(batches(dataset.train, batch_size=batch_size, rng=rng), f"epoch {epoch}/{epochs}"):
+        for images, labels in bar(
+            batches(dataset.train, batch_size=batch_size, rng=rng), f"epoch {epoch}/{epochs}"
+        ):
             state = jitted_update(state, images, labels)
         print_epoch(epoch, state, dataset, steps)
         state = state._replace(loss_sum=np.zeros((), np.float32))
@@ -140,7 +153,9 @@ def train(dataset: Dataset, *, backend: str, epochs: int, batch_size: int, seed:
 
 def print_sizes(dataset: Dataset, steps: int) -> None:
     """What is trained on."""
-    print(f"{dataset.name}: {len(dataset.train):,} pictures to train on, {len(dataset.test):,} to test on, {steps} steps an epoch")
+    print(
+        f"{dataset.name}: {len(dataset.train):,} pictures to train on, {len(dataset.test):,} to test on, {steps} steps an epoch"
+    )
 
 
 def print_epoch(epoch: int, state: TrainState, dataset: Dataset, steps: int) -> None:
@@ -156,7 +171,9 @@ def print_epoch(epoch: int, state: TrainState, dataset: Dataset, steps: int) -> 
 def main() -> None:
     """The command line."""
     parser = make_parser("Train a digits classifier with JAX on an emulated IPU.")
-    parser.add_argument("--no-donation", action="store_true", help="let the training state go to and fro at each step")
+    parser.add_argument(
+        "--no-donation", action="store_true", help="let the training state go to and fro at each step"
+    )
     flags, dataset = parse_training(parser)
     train(
         dataset,

@@ -26,7 +26,9 @@ STEP_SIZE = 0.1
 
 flags, dataset = parse_training(make_parser("Train a digits classifier with plain JAX on an emulated IPU."))
 num_pixels = dataset.train.images.shape[1]
-print(f"{dataset.name}: {len(dataset.train):,} pictures of {num_pixels} pixels to train on, {len(dataset.test):,} to test on")
+print(
+    f"{dataset.name}: {len(dataset.train):,} pictures of {num_pixels} pixels to train on, {len(dataset.test):,} to test on"
+)
 
 # %% [markdown]
 # ## The network
@@ -38,7 +40,10 @@ Params = list[tuple[jax.Array, jax.Array]]  # (weights, biases) of each layer
 
 def init_params(rng: np.random.Generator, sizes: tuple[int, ...]) -> Params:
     return [
-        (rng.normal(scale=np.sqrt(2 / inputs), size=(inputs, outputs)).astype(np.float32), np.zeros(outputs, np.float32))
+        (
+            rng.normal(scale=np.sqrt(2 / inputs), size=(inputs, outputs)).astype(np.float32),
+            np.zeros(outputs, np.float32),
+        )
         for inputs, outputs in pairwise(sizes)
     ]
 

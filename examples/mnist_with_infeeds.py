@@ -28,7 +28,9 @@ from tilestep.train import InfeedQueue, repeat
 
 
 # %%
-def all_batches(dataset: Dataset, *, epochs: int, batch_size: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def all_batches(
+    dataset: Dataset, *, epochs: int, batch_size: int, seed: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """What the classifier without a queue gets, in the same order."""
     rng = np.random.default_rng(seed)
     for _ in range(epochs):
@@ -58,7 +60,9 @@ def train(dataset: Dataset, *, backend: str, epochs: int, batch_size: int, seed:
 # %%
 def main() -> None:
     """The command line."""
-    flags, dataset = parse_training(make_parser("Train a digits classifier on an emulated IPU, one call for each epoch."))
+    flags, dataset = parse_training(
+        make_parser("Train a digits classifier on an emulated IPU, one call for each epoch.")
+    )
     train(dataset, backend=flags.backend, epochs=flags.epochs, batch_size=flags.batch_size, seed=flags.seed)
 
 

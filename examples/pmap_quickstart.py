@@ -85,7 +85,8 @@ print(f"columns add up to 1:\n{by_column}\nrows do:\n{by_row}\nall do:\n{by_both
 # %%
 pairs = devices[:2], devices[2:]
 halves = [
-    jax.device_put(half, NamedSharding(Mesh(np.array(pair), ("i",)), P("i"))) for half, pair in zip(np.split(data, 2), pairs, strict=True)
+    jax.device_put(half, NamedSharding(Mesh(np.array(pair), ("i",)), P("i")))
+    for half, pair in zip(np.split(data, 2), pairs, strict=True)
 ]
 divide_by_sum = jax.pmap(lambda x: x / lax.psum(x, "i"), axis_name="i", devices=pairs[0])
 divide_by_mean = jax.pmap(lambda x: x / lax.pmean(x, "i"), axis_name="i", devices=pairs[1])
@@ -130,4 +131,6 @@ for generation in generations:
 # %%
 for program in profile.programs:
     cycles = program.cycles
-    print(f"{GENERATIONS} generations: {cycles.compute:,} cycles of compute, {cycles.exchange:,} of exchange, {cycles.sync:,} of sync")
+    print(
+        f"{GENERATIONS} generations: {cycles.compute:,} cycles of compute, {cycles.exchange:,} of exchange, {cycles.sync:,} of sync"
+    )

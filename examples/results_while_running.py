@@ -85,4 +85,6 @@ def train() -> jax.Array:
 
 
 weights = train()
-print(f"train() has returned: {num_printed} losses are printed, weights are {np.asarray(weights, np.float64).round(3).tolist()}")
+print(
+    f"train() has returned: {num_printed} losses are printed, weights are {np.asarray(weights, np.float64).round(3).tolist()}"
+)

@@ -61,7 +61,10 @@ for spec in (P("x", "y"), P("x", None), P("y", None), P(("x", "y"), None)):
 rng = np.random.default_rng(0)
 left, right = rng.normal(size=(256, 512)).astype(np.float32), rng.normal(size=(512, 128)).astype(np.float32)
 product = jax.jit(jnp.matmul)
-blocks = product(jax.device_put(left, NamedSharding(mesh, P("x", None))), jax.device_put(right, NamedSharding(mesh, P(None, "y"))))
+blocks = product(
+    jax.device_put(left, NamedSharding(mesh, P("x", None))),
+    jax.device_put(right, NamedSharding(mesh, P(None, "y"))),
+)
 print(blocks.sharding.spec, blocks.addressable_shards[0].data.shape)
 print("as NumPy has it:", np.allclose(blocks, left @ right, atol=1e-3))
 
@@ -78,7 +81,9 @@ with tilestep.profile() as profile:
     total.block_until_ready()
 print("as NumPy has it:", np.allclose(total, left @ right, atol=1e-3))
 for step in profile.supersteps:
-    print(f"{step.name}: {step.compute:,} cycles of compute, {step.exchange:,} of exchange, {step.sync:,} of sync")
+    print(
+        f"{step.name}: {step.compute:,} cycles of compute, {step.exchange:,} of exchange, {step.sync:,} of sync"
+    )
 
 # %% [markdown]
 # ## Data parallel training
