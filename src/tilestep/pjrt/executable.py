@@ -200,9 +200,7 @@ class LoadedExecutable(_native.ExecutableBase):
             raise error
         return pair
 
-    def _run_now(
-        self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None
-    ) -> tuple[list[Any], Any]:
+    def _run_now(self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None) -> tuple[list[Any], Any]:
         for index in kept or ():
             columns[index] = self._copy(columns[index])
         if len(self.devices) > 1:
