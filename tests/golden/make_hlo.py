@@ -62,6 +62,16 @@ def golden_matmul() -> Any:
     return jax.jit(jnp.matmul).lower(jax.ShapeDtypeStruct((1536, 64), half), jax.ShapeDtypeStruct((64, 64), half))
 
 
+def golden_float8() -> Any:
+    """The program whose cycles float8/DERIVATION.md derives."""
+    eight = jnp.float8_e4m3fnuz
+
+    def product(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.lax.dot(x.astype(eight), w, preferred_element_type=jnp.float16)
+
+    return jax.jit(product).lower(jax.ShapeDtypeStruct((1536, 64), jnp.float16), jax.ShapeDtypeStruct((64, 64), eight))
+
+
 def gelu_half() -> Any:
     def gelu(x: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
         h = jax.nn.gelu(x @ w, approximate=False)
@@ -168,8 +178,8 @@ def offload() -> Any:
 CASES: dict[str, Callable[[], Any]] = {
     case.__name__: case
     for case in (
-        golden_mlp_step, golden_matmul, mlp_train_step, gelu_half, bfloat16, scan, train_loop, while_data, cond, psum, conv, callback,
-        cholesky, offload,
+        golden_mlp_step, golden_matmul, golden_float8, mlp_train_step, gelu_half, bfloat16, scan, train_loop, while_data, cond, psum, conv,
+        callback, cholesky, offload,
     )
 }  # fmt: skip
 
