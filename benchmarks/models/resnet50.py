@@ -1,10 +1,12 @@
 """ResNet-50 v1.5 for images of 224 x 224 (He et al. 2015; the stride stands in the 3x3 convolutions, as in torchvision).
 
-For inference batch norm is folded into the convolutions, as every deployment does; for training it is computed.
+For inference batch norm is folded into the convolutions, as every deployment does; for training it is computed. With 8-bit kernels
+everything between the convolutions stays in halves, as in PopRT: each convolution's input is cast, its result is halves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import jax
@@ -16,19 +18,32 @@ STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # (width, blocks, 
 EXPANSION = 4
 CLASSES = 1000
 IMAGE = 224
+LAYERS = ("first_conv", "first_shortcut", "head")  # that have been kept in halves where the others are in 8-bit floats
 _MEAN = (0.485, 0.456, 0.406)  # of ImageNet, per colour
 _DEVIATION = (0.229, 0.224, 0.225)
 
 
-def shapes(dtype: Any, *, normalised: bool = False) -> Params:
-    """Shapes of all parameters. Args: normalised: batch norm has a scale and an offset of its own (training)."""
+def shapes(dtype: Any, *, normalised: bool = False, kernels: Any = None, kept: Collection[str] = ()) -> Params:
+    """Shapes of all parameters.
+
+    Args:
+        normalised: batch norm has a scale and an offset of its own (training).
+        kernels: dtype of the kernels, where it is another one than the biases' `dtype`.
+        kept: kernels that are of `dtype` all the same, out of `LAYERS`.
+    Raises: ValueError for a layer that has no name here.
+    """
+    if unknown := set(kept) - set(LAYERS):
+        raise ValueError(f"{', '.join(sorted(unknown))}: no such layer has a name; {', '.join(LAYERS)} have")
 
     def array(*dims: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(dims, dtype)
 
-    def conv(size: int, inputs: int, outputs: int) -> Params:
+    def kernel(name: str, *dims: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(dims, dtype if kernels is None or name in kept else kernels)
+
+    def conv(size: int, inputs: int, outputs: int, name: str = "") -> Params:
         norm = {"scale": array(outputs)} if normalised else {}
-        return {"kernel": array(size, size, inputs, outputs), "bias": array(outputs), **norm}
+        return {"kernel": kernel(name, size, size, inputs, outputs), "bias": array(outputs), **norm}
 
     blocks: list[Params] = []
     inputs = 64
@@ -36,21 +51,25 @@ def shapes(dtype: Any, *, normalised: bool = False) -> Params:
         for index in range(count):
             outputs = width * EXPANSION
             block = {"reduce": conv(1, inputs, width), "spatial": conv(3, width, width), "expand": conv(1, width, outputs)}
-            blocks.append(block if index else {**block, "shortcut": conv(1, inputs, outputs)})
+            name = "" if blocks else "first_shortcut"
+            blocks.append(block if index else {**block, "shortcut": conv(1, inputs, outputs, name)})
             inputs = outputs
-    return {"stem": conv(7, 3, 64), "blocks": blocks, "head": {"kernel": array(inputs, CLASSES), "bias": array(CLASSES)}}
+    head = {"kernel": kernel("head", inputs, CLASSES), "bias": array(CLASSES)}
+    return {"stem": conv(7, 3, 64, "first_conv"), "blocks": blocks, "head": head}
 
 
 def forward(params: Params, images: jax.Array) -> jax.Array:
     """[batch, CLASSES] logits of [batch, IMAGE, IMAGE, 3] images; images of bytes are normalised first."""
-    x = _normalised(images, params["head"]["kernel"].dtype) if images.dtype == jnp.uint8 else images
+    x = _normalised(images, params["head"]["bias"].dtype) if images.dtype == jnp.uint8 else images
     x = jax.nn.relu(_conv(params["stem"], x, 2))
     x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
     blocks = iter(params["blocks"])
     for _, count, stride in STAGES:
         for index in range(count):
             x = _block(next(blocks), x, 1 if index else stride)
-    return x.mean((1, 2)) @ params["head"]["kernel"] + params["head"]["bias"]
+    head = params["head"]
+    x = x.mean((1, 2))
+    return jnp.matmul(x.astype(head["kernel"].dtype), head["kernel"], preferred_element_type=x.dtype) + head["bias"]
 
 
 def _block(params: Params, x: jax.Array, stride: int) -> jax.Array:
@@ -61,10 +80,20 @@ def _block(params: Params, x: jax.Array, stride: int) -> jax.Array:
 
 
 def _conv(params: Params, x: jax.Array, stride: int) -> jax.Array:
-    """A convolution that keeps the size of the field but for the stride, and batch norm where it is not folded."""
+    """A convolution that keeps the size of the field but for the stride, and batch norm where it is not folded.
+
+    8-bit kernels want an 8-bit input. A scale is a power of two that goes with the format (PopRT's fp8_params), and costs nothing.
+    """
     kernel = params["kernel"]
     edge = ((kernel.shape[0] - 1) // 2,) * 2
-    y = jax.lax.conv_general_dilated(x, kernel, (stride, stride), (edge, edge), dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    labels = ("NHWC", "HWIO", "NHWC")
+    if kernel.dtype == x.dtype:
+        y = jax.lax.conv_general_dilated(x, kernel, (stride, stride), (edge, edge), dimension_numbers=labels)
+    else:
+        narrow = x.astype(kernel.dtype)
+        y = jax.lax.conv_general_dilated(
+            narrow, kernel, (stride, stride), (edge, edge), dimension_numbers=labels, preferred_element_type=x.dtype
+        )
     if "scale" not in params:
         return y + params["bias"]
     mean = y.mean((0, 1, 2), dtype=jnp.float32)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from benchmarks.measured import feeding, footprints, kernels, networks, products
@@ -142,9 +143,20 @@ def test_a_batch_that_ran_out_of_memory_gives_a_verdict(asked: Asked) -> None:
     assert (verdict.measured, verdict.predicted) == (False, True)
 
 
-def test_eight_bit_floats_are_left_out_and_say_why(asked: Asked) -> None:
-    outcome = judge(row("ResNet-50 inference, host data with overlapped I/O", "3x224x224 bs 2", "fp8"))
-    assert (outcome.status, "8-bit floats" in outcome.reason) == ("left out", True)
+def test_a_network_in_8_bit_floats_keeps_what_its_source_says_in_halves(asked: Asked) -> None:
+    conditions = replace(CONDITIONS, ops="input=uint8 fp16=first_conv+head")
+    workload = "ResNet-50 inference, host data with overlapped I/O"
+    assert judge(row(workload, "3x224x224 bs 2", "fp8", conditions=conditions)).status == "judged"
+    assert {leaf.dtype for leaf in jax.tree.leaves(asked.state)} == {jnp.dtype(jnp.float16), jnp.dtype(jnp.float8_e4m3fnuz)}
+    kept = (asked.state["stem"]["kernel"], asked.state["head"]["kernel"], asked.state["blocks"][0]["reduce"]["bias"])
+    assert {leaf.dtype for leaf in kept} == {jnp.dtype(jnp.float16)}
+    judge(row(workload, "3x224x224 bs 2", "fp8", conditions=replace(CONDITIONS, ops="")))
+    assert asked.state["stem"]["kernel"].dtype == jnp.float8_e4m3fnuz
+
+
+def test_a_network_in_8_bit_floats_of_unknown_layers_is_left_out(asked: Asked) -> None:
+    outcome = judge(row("ResNet-50 inference", "3x224x224 bs 2", "fp8", conditions=None))
+    assert (outcome.status, "what stayed in halves" in outcome.reason) == ("left out", True)
 
 
 def test_a_product_on_a_tile_needs_no_platform() -> None:

@@ -91,6 +91,19 @@ def test_classifiers_give_a_logit_per_class(dtype: Any) -> None:
     assert logits(cnn.forward, cnn.shapes(dtype), 128, 128, 1).shape == (2, 10)
 
 
+def test_a_network_in_8_bit_floats_computes_what_one_in_halves_does() -> None:
+    eight = resnet50.shapes(jnp.float16, kernels=jnp.float8_e4m3fnuz, kept=("first_conv", "head"))
+    assert eight["head"]["kernel"].dtype == eight["blocks"][0]["expand"]["bias"].dtype == jnp.float16
+    block = drawn(eight["blocks"][0], 0.05)
+    x = drawn(jax.ShapeDtypeStruct((1, 4, 4, 64), jnp.float16))
+    widened = jax.tree.map(lambda leaf: leaf.astype(jnp.float16), block)
+    narrow, wide = (resnet50._block(params, x, 1) for params in (block, widened))
+    assert narrow.dtype == jnp.float16
+    np.testing.assert_allclose(narrow, wide, atol=0.1 * float(np.abs(wide).max()))
+    with pytest.raises(ValueError, match="last_conv: no such layer has a name; first_conv, first_shortcut, head have"):
+        resnet50.shapes(jnp.float16, kernels=jnp.float8_e4m3fnuz, kept=("last_conv",))
+
+
 def test_training_steps_are_those_of_the_books() -> None:
     def loss(w: jax.Array, x: jax.Array) -> jax.Array:
         return (w * x).sum()
