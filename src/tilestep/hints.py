@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final, Protocol
 
 INFEED_TARGET: Final = "tilestep_infeed"  # what a program calls to take an element from its device's queue, and to send one
 OUTFEED_TARGET: Final = "tilestep_outfeed"
@@ -40,3 +41,86 @@ def program_group(name: str) -> Iterator[None]:
 # The innermost group's name and the serial number of this entry into it, or None outside of any group. Runs no bytecode: a Ctrl-C
 # cannot come between a run and what is noted of it.
 current_group: Callable[[], tuple[str, int] | None] = _group.get
+
+
+class Listener(Protocol):
+    """An emulator that takes hints."""
+
+    def set_apart(self, apart: bool) -> None:
+        """Some thread is within `aside` or `uploads_kept` from now on, or none is."""
+        ...
+
+    def moment(self) -> Any:
+        """What stands for this moment of the program."""
+        ...
+
+    def upload(self, kept: list[tuple[Any, ...]], moment: Any) -> None:
+        """What was kept happens now, and began at the moment."""
+        ...
+
+
+_aside: ContextVar[bool] = ContextVar("tilestep_aside", default=False)
+_kept: ContextVar[list[tuple[Any, ...]] | None] = ContextVar("tilestep_kept_uploads", default=None)
+_lock = threading.Lock()
+_listener: Listener | None = None
+_apart = 0  # threads within `aside` or `uploads_kept`
+
+
+def listen(listener: Listener) -> None:
+    """`listener` takes the hints from now on."""
+    global _listener
+    with _lock:
+        _listener = listener
+        listener.set_apart(_apart > 0)
+
+
+def _set_apart(change: int) -> None:
+    global _apart
+    with _lock:
+        before, _apart = _apart, _apart + change
+        if _listener is not None and (before > 0) != (_apart > 0):
+            _listener.set_apart(_apart > 0)
+
+
+@contextlib.contextmanager
+def aside() -> Iterator[None]:
+    """Says that what this thread waits for and reads inside holds up nothing: the emulated program goes on meanwhile.
+
+    For threads that only look on, and waits that the machine emulated would not need.
+    """
+    token = _aside.set(True)
+    _set_apart(1)
+    try:
+        yield
+    finally:
+        _set_apart(-1)
+        _aside.reset(token)
+
+
+# Whether this thread is within `aside`; what it keeps its uploads in, or None. Neither runs bytecode.
+is_aside: Callable[[], bool] = _aside.get
+kept_uploads: Callable[[], list[tuple[Any, ...]] | None] = _kept.get
+
+
+@contextlib.contextmanager
+def uploads_kept() -> Iterator[list[tuple[Any, ...]]]:
+    """What this thread puts on devices inside has no emulated time yet: it is kept in the list, for `upload`."""
+    kept: list[tuple[Any, ...]] = []
+    token = _kept.set(kept)
+    _set_apart(1)
+    try:
+        yield kept
+    finally:
+        _set_apart(-1)
+        _kept.reset(token)
+
+
+def moment() -> Any:
+    """This moment of the emulated program, for `upload`. Where no emulator listens it is nothing."""
+    return None if _listener is None else _listener.moment()
+
+
+def upload(kept: list[tuple[Any, ...]], since: Any) -> None:
+    """What was kept comes to its devices now, and has been on its way since that moment."""
+    if kept and _listener is not None:
+        _listener.upload(kept, since)

@@ -33,7 +33,7 @@ class Client:
         self._stated = stated
         self.machine = settings.machine
         self.journal = journal.Journal(settings)
-        self.devices = make_devices(settings.machine, settings.hardware_ids, self.journal)
+        self.devices = self.journal.devices = make_devices(settings.machine, settings.hardware_ids, self.journal)
         self.plans = PlanCache()
         self.program_keys = itertools.count(1)  # in the order of compilation: who a program is, in emulated time
         self.device_addresses = pointers([device.address for device in self.devices])

@@ -19,7 +19,8 @@ class Device:
 
     def __init__(self, *, index: int, hardware_id: int, machine: MachineSpec, journal: Journal) -> None:
         self.id = index
-        self.note_wait, self.note_read = journal.note_wait, journal.note_read  # C asks for them
+        self.note_wait: tuple[Any, ...] = journal.note_wait  # C asks for it
+        self.note_read: tuple[Any, ...] = journal.note_read
         self.note_put: tuple[Any, ...] | None = None  # too: (what the journal does, its append, id, the host's device)
         self.journal = journal  # of the client that this device belongs to; an older client's values may still be around
         self.hardware_id = hardware_id

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -35,6 +35,14 @@ class PlannedRun(NamedTuple):
     counted: tuple[tuple[int, int], ...]  # (site, arm) of each counter
 
 
+class Noting(Protocol):
+    """A device of the platform, as the journal sees it: how C notes what happens to the device's values."""
+
+    note_wait: tuple[Any, ...]
+    note_read: tuple[Any, ...]
+    note_put: tuple[Any, ...] | None
+
+
 class Journal:
     """The order of events of one platform, and the system that they happen to."""
 
@@ -43,11 +51,13 @@ class Journal:
         self.origin = self.system.mark()
         self.keeps_timeline = settings.report_directory is not None  # until the process ends
         self._entries: deque[tuple[Any, ...]] = deque()
+        self._append: Callable[[tuple[Any, ...]], None] = self._entries.append
+        self.devices: Sequence[Noting] = ()  # whose C side notes what happens
         self._lock = threading.RLock()
         self._working = False
-        self.note_wait = (self._wait, self._entries.append)  # how C notes that the host waited for a value
-        self.note_read = (self._read, self._entries.append)  # and that it read one
-        self.note_put = (self._put, self._entries.append)  # a value from the host
+        self.note_wait = (self._wait, self._append)  # how C notes that the host waited for a value
+        self.note_read = (self._read, self._append)  # and that it read one
+        self.note_put = (self._put, self._append)  # a value from the host
         self.note_run = (self._entries.append, self._run)  # and a run that needs nothing else
         self._next_copy = -1  # numbers of copies that no buffer stands for
 
@@ -74,8 +84,37 @@ class Journal:
         """
         self._add((self._run, planned, values, first, counters, kept, hints.current_group()))
 
+    def moment(self) -> list[int]:
+        """What will hold the host's clock as it is now, once the entries up to here are worked off."""
+        cell: list[int] = []
+        self._add((self._note_moment, cell))
+        return cell
+
+    def upload(self, kept: Sequence[tuple[Any, ...]], moment: Any) -> None:
+        """What another thread put before, and kept, happens now, as if begun at `moment`."""
+        for _, *what in kept:
+            self._add((self._put, *what, moment))
+
+    def set_apart(self, apart: bool) -> None:
+        """From now on some thread's doings are (or no thread's are) to be told apart from the program's: see `hints`."""
+        self._append = self._append_if_the_program_s if apart else self._entries.append
+        self.note_wait, self.note_read = (self._wait, self._append), (self._read, self._append)
+        self.note_put = (self._put, self._append)
+        for device in self.devices:
+            device.note_wait, device.note_read = self.note_wait, self.note_read
+            if device.note_put is not None:
+                device.note_put = (*self.note_put, *device.note_put[2:])
+
+    def _append_if_the_program_s(self, entry: tuple[Any, ...]) -> None:
+        what = entry[0]
+        kept = hints.kept_uploads()
+        if kept is not None and what == self._put:
+            kept.append(entry)
+        elif not (hints.is_aside() and what in (self._wait, self._read)):
+            self._entries.append(entry)
+
     def _add(self, entry: tuple[Any, ...]) -> None:
-        self._entries.append(entry)
+        self._append(entry)
         if len(self._entries) >= _WORK_OFF_EVERY:
             self.work_off(wait=False)
 
@@ -111,8 +150,11 @@ class Journal:
             finally:
                 self._working = False
 
-    def _put(self, value: int, ipu: int, size_bytes: int, on_host: bool) -> None:
-        self.system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host)
+    def _put(self, value: int, ipu: int, size_bytes: int, on_host: bool, since: list[int] | None = None) -> None:
+        self.system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host, since=since[0] if since else None)
+
+    def _note_moment(self, cell: list[int]) -> None:
+        cell.append(self.system.host_cycle)
 
     def _copy(self, source: int, target: int, ipu: int, on_host: bool, group: tuple[str, int] | None) -> None:
         self.system.copy(source, target, ipu=ipu, on_host=on_host, group=group)
@@ -163,6 +205,7 @@ def use(journal: Journal) -> None:
     """Makes `journal` the one that profiles are taken from."""
     global _current
     _current = journal
+    hints.listen(journal)
 
 
 @contextlib.contextmanager

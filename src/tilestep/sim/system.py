@@ -134,19 +134,24 @@ class System:
 
     # What the host does
 
-    def put(self, value: int, *, ipu: int, size_bytes: int, on_host: bool) -> None:
+    def put(self, value: int, *, ipu: int, size_bytes: int, on_host: bool, since: int | None = None) -> None:
         """A host array becomes a value. It stays in the host's memory until a program streams it in.
 
-        Args: on_host: it is meant to stay off the chip (pinned_host): it goes to streaming memory at once, if the machine has that.
-        Raises: ValueError for a value that exists, an IPU that does not, or a negative size.
+        Args:
+            on_host: it is meant to stay off the chip (pinned_host): it goes to streaming memory at once, if the machine has that.
+            since: the cycle from which the host has had it, if that is past; None: now.
+        Raises: ValueError for a value that exists, an IPU that does not, a negative size, or a cycle that is to come.
         """
         self._require_new(value)
         if size_bytes < 0:
             raise ValueError(f"value {value} has {size_bytes} bytes: it must be 0 or more")
+        begin = self._host if since is None else since
+        if not 0 <= begin <= self._host:
+            raise ValueError(f"value {value} cannot come at cycle {begin:,}: the host's clock is at {self._host:,}")
         state = self._ipu(ipu)
-        self._values[value] = made = Value(state.index, size_bytes, ready=self._host, epoch=0, host_ready=self._host, made_by=None)
+        self._values[value] = made = Value(state.index, size_bytes, ready=begin, epoch=0, host_ready=begin, made_by=None)
         if on_host and self._in_memory:
-            self._execution.to_memory(made, state.machine, self._host)
+            self._execution.to_memory(made, state.machine, begin)
 
     def copy(self, source: int, target: int, *, ipu: int, on_host: bool, group: tuple[str, int] | None = None) -> None:
         """`target` becomes a copy of `source` for another IPU or memory, by way of the host's memory.

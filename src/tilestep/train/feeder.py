@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, cast, final
 import jax
 from numpy.typing import NDArray
 
+from tilestep import hints
 from tilestep.errors import QueueError
 from tilestep.train.elements import ElementSpec
 from tilestep.train.staging import Staging
@@ -66,12 +67,17 @@ class Plan:
 class Chunk:
     """Some elements on their devices.
 
-    Attributes: on_device: the pytree of stacked elements. on_host: the same in the host's memory. elements: how many of them are real.
+    Attributes:
+        on_device: the pytree of stacked elements.
+        on_host: the same in the host's memory.
+        elements: how many of them are real.
+        uploads: what an emulator is told when the loop takes it (`hints.upload`); None: nothing was uploaded.
     """
 
     on_device: Any
     on_host: Arrays
     elements: int
+    uploads: list[Any] | None
 
 
 class SavesState(Protocol):
@@ -129,6 +135,7 @@ class Feeder:
         self._plan: Plan | None = None
         self._made = self._taken = 0  # chunks since the plan began
         self._ready: deque[Chunk] = deque()
+        self._freed: deque[Any] = deque()  # the moments at which there was room for the next chunks to be taken
         self._filling: _Filling | None = None
         self._store: deque[Arrays] = deque()  # what comes before the dataset's next element
         self._stored = 0  # elements in it
@@ -149,7 +156,10 @@ class Feeder:
                 self._take_back()
                 self._plan = plan
                 self._put_error = None
+                self._freed.clear()
                 self._made = self._taken = 0
+            if not plan.in_place and len(self._freed) != self._depth:
+                self._freed.extend([hints.moment()] * self._depth)
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._work, name="tilestep-infeed", daemon=True)
                 self._thread.start()
@@ -185,6 +195,9 @@ class Feeder:
             chunk = self._ready.popleft()
             self._taken += 1
             self._consumed += chunk.elements
+            if chunk.uploads is not None:
+                hints.upload(chunk.uploads, self._freed.popleft())
+                self._freed.append(hints.moment())
             self._condition.notify_all()
             return chunk
 
@@ -403,9 +416,10 @@ class Feeder:
         if self._replica_axis:
             stacked = [array.reshape(-1, self._replicas, *array.shape[1:]) for array in stacked]
         on_device = _jax.tree.unflatten(spec.structure, stacked)
+        uploads: list[Any] | None = None
         try:
             if not plan.in_place:
-                with _thread_settings(plan):
+                with _thread_settings(plan), hints.uploads_kept() as uploads:
                     on_device = _jax.device_put(on_device, plan.place)
         except Exception as error:
             with self._condition:
@@ -414,7 +428,7 @@ class Feeder:
                 self._take_back_filling(filling)
                 self._condition.notify_all()
             return
-        chunk = Chunk(on_device=on_device, on_host=filling.arrays, elements=filling.count)
+        chunk = Chunk(on_device=on_device, on_host=filling.arrays, elements=filling.count, uploads=uploads)
         with self._condition:
             if self._is_current(filling):
                 self._filling = None

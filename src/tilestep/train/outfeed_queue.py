@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
+from tilestep import hints
 from tilestep.errors import QueueError
 from tilestep.train.numbers import whole_number
 
@@ -40,10 +41,13 @@ class _Chunk:
     def element_bytes(self) -> int:
         return sum(leaf.nbytes // len(leaf) for leaf in self.leaves)
 
-    def on_host(self) -> list[Any]:
+    @property
+    def is_on_host(self) -> bool:
+        return all(isinstance(leaf, np.ndarray) for leaf in self.leaves)
+
+    def to_host(self) -> None:
         """Waits for the values."""
         self.leaves = [np.asarray(leaf) for leaf in self.leaves]
-        return self.leaves
 
     def is_ready(self) -> bool:
         return all(isinstance(leaf, np.ndarray) or leaf.is_ready() for leaf in self.leaves)
@@ -133,19 +137,20 @@ class OutfeedQueue:
                 self._condition.wait()
             running = self._user is not None
             taken: list[_Chunk] = []
-            while self._chunks and (not running or self._chunks[0].is_ready()):
-                taken.append(self._chunks.popleft())
+            with self._looking():
+                while self._chunks and (not running or self._chunks[0].is_ready()):
+                    taken.append(self._chunks.popleft())
             self._count -= sum(chunk.last - chunk.first for chunk in taken)
             self._condition.notify_all()
         if self.mode == "last":
             if not taken:
                 raise QueueError("there is nothing new in the OutfeedQueue: no step has enqueued values since they were read last")
-            return self._tree([leaf[-1] for leaf in taken[-1].on_host()])
+            return self._tree([leaf[-1] for leaf in self._on_host(taken[-1])])
         if self._structure is None:
             return None
         if not taken:
             return self._tree([np.empty((0, *shape), dtype=dtype) for shape, dtype in self._shapes])
-        parts = [[leaf[chunk.first : chunk.last] for leaf in chunk.on_host()] for chunk in taken]
+        parts = [[leaf[chunk.first : chunk.last] for leaf in self._on_host(chunk)] for chunk in taken]
         return self._tree([pieces[0] if len(parts) == 1 else np.concatenate(pieces) for pieces in _columns(parts)])
 
     def __iter__(self) -> Iterator[Any]:
@@ -164,7 +169,7 @@ class OutfeedQueue:
     def _elements(self) -> Iterator[Any]:
         while (taken := self._next_element()) is not None:
             chunk, index = taken
-            yield self._tree([leaf[index] for leaf in chunk.on_host()])
+            yield self._tree([leaf[index] for leaf in self._on_host(chunk)])
 
     def _next_element(self) -> tuple[_Chunk, int] | None:
         with self._condition:
@@ -189,6 +194,16 @@ class OutfeedQueue:
         with self._condition:
             self._closed = True
             self._condition.notify_all()
+
+    def _looking(self) -> AbstractContextManager[None]:
+        """A thread beside the loop's holds up no emulated machine when it waits for values, and the loop's own does."""
+        return contextlib.nullcontext() if threading.get_ident() == self._loop_thread else hints.aside()
+
+    def _on_host(self, chunk: _Chunk) -> list[Any]:
+        if not chunk.is_on_host:
+            with self._looking():
+                chunk.to_host()
+        return chunk.leaves
 
     def _tree(self, leaves: list[Any]) -> Any:
         return _jax.tree.unflatten(self._structure, leaves)
