@@ -18,6 +18,7 @@ program runs where its arguments are; one that uses none runs on JAX's default d
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
@@ -32,10 +33,12 @@ from tilestep.train.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed,
 
 _CODES: Final = _feeds.dtype_codes()
 _DTYPES: Final = {code: jnp.dtype(name) for name, code in _CODES.items()}
+_CODE_OF: Final = {dtype: code for code, dtype in _DTYPES.items()}
 _MAX_RANK: Final = 32
 
 Device = Any  # jax.Device, of which jaxlib tells no types
 
+_config: Any = jax.config
 _jnp: Any = jnp
 _tree: Any = jax.tree_util  # whose types say nothing of what is in a tree
 
@@ -172,42 +175,55 @@ def feeds_of_a_dry_run(platform: str, values: Literal["error", "zeros"]) -> Iter
 # ---------------------------------------------------------------------------------------------------------------- checks
 
 
-def _flatten(value: Any) -> tuple[list[tuple[str, Any]], Any]:
-    leaves, structure = _tree.tree_flatten_with_path(value)
-    return [(_tree.keystr(path) or "the element", leaf) for path, leaf in leaves], structure
+Path = tuple[Any, ...]  # of a leaf in its tree
 
 
-def _expected(path: str, leaf: Any) -> jax.ShapeDtypeStruct:
+def _flatten(value: Any) -> tuple[list[tuple[Path, Any]], Any]:
+    return _tree.tree_flatten_with_path(value)
+
+
+def _named(path: Path) -> str:
+    return _tree.keystr(path) or "the element"
+
+
+def _expected(path: Path, leaf: Any) -> jax.ShapeDtypeStruct:
     shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
     if shape is None or dtype is None:
         raise TypeError(
-            f"{path} is {leaf!r}: a feed needs shape and dtype of each array, for example jax.ShapeDtypeStruct((8,), 'float32')"
+            f"{_named(path)} is {leaf!r}: a feed needs shape and dtype of each array, for example jax.ShapeDtypeStruct((8,), 'float32')"
         )
     return jax.ShapeDtypeStruct(_dims(path, shape), _dtype(path, dtype))
 
 
-def _dims(path: str, shape: Sequence[int]) -> tuple[int, ...]:
+def _dims(path: Path, shape: Sequence[int]) -> tuple[int, ...]:
     if len(shape) > _MAX_RANK:
-        raise TypeError(f"{path} has {len(shape)} dimensions: a feed carries arrays of at most {_MAX_RANK}")
+        raise TypeError(f"{_named(path)} has {len(shape)} dimensions: a feed carries arrays of at most {_MAX_RANK}")
     return tuple(shape)
 
 
-def _dtype(path: str, dtype: Any) -> Any:
-    extended = jnp.issubdtype(dtype, jax.dtypes.extended)
-    canonical = None if extended else jax.dtypes.canonicalize_dtype(dtype)
-    if canonical is None or canonical.name not in _CODES:
-        raise TypeError(f"{path} has dtype {dtype}, which no feed carries: known are {', '.join(_CODES)}")
-    return canonical
+def _dtype(path: Path, dtype: Any) -> Any:
+    found = _fed_as(dtype, bool(_config.jax_enable_x64))
+    if found is None:
+        raise TypeError(f"{_named(path)} has dtype {dtype}, which no feed carries: known are {', '.join(_CODES)}")
+    return found
 
 
-def _host_leaf(path: str, leaf: Any) -> tuple[int, tuple[int, ...], Any]:
+@functools.lru_cache(maxsize=256)
+def _fed_as(dtype: Any, x64: bool) -> Any:
+    """The dtype of 32 bits for one of 64 without `x64`; None for one that cannot be fed."""
+    del x64  # canonicalize_dtype sees it
+    canonical = None if jnp.issubdtype(dtype, jax.dtypes.extended) else jax.dtypes.canonicalize_dtype(dtype)
+    return canonical if canonical is not None and canonical.name in _CODES else None
+
+
+def _host_leaf(path: Path, leaf: Any) -> tuple[int, tuple[int, ...], Any]:
     """Dtype code, dimensions, and the bytes, row-major."""
     given: Any = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
     if isinstance(given, np.ndarray) and given.dtype.kind in "OSUMm":
-        raise TypeError(f"{path} is {type(leaf).__name__} of dtype {given.dtype}: a feed carries arrays of numbers")
+        raise TypeError(f"{_named(path)} is {type(leaf).__name__} of dtype {given.dtype}: a feed carries arrays of numbers")
     dtype, dims = _dtype(path, given.dtype), _dims(path, given.shape)
     array = np.ascontiguousarray(np.asarray(given).astype(dtype, copy=False))
-    return _CODES[dtype.name], dims, array.reshape(-1).view(np.uint8)
+    return _CODE_OF[dtype], dims, array.reshape(-1).view(np.uint8)
 
 
 def _platform(device: Any) -> int:

@@ -214,3 +214,10 @@ def test_outside_of_a_program_a_feed_is_one_by_itself(device: jax.Device) -> Non
     assert (float(value), token) == (4.0, "kept")
     assert train.outfeed("kept", value) == "kept"
     assert train.transfer_from_outfeed(device, SCALAR) == 4
+
+
+def test_64_bits_stay_where_they_are_enabled(device: jax.Device) -> None:
+    with jax.enable_x64(True):
+        train.transfer_to_infeed(device, (1.5, np.arange(2)))
+        found = take((jax.ShapeDtypeStruct((), np.float64), jax.ShapeDtypeStruct((2,), np.int64)))
+        assert [leaf.dtype.name for leaf in found] == ["float64", "int64"]
