@@ -18,6 +18,9 @@ import numpy.typing as npt
 NUM_CLASSES = 10
 _IDX_UNSIGNED_BYTE = 0x08
 _TEST_FRACTION = 5  # every fifth of the 1,797 small digits is for testing
+_MAX_BYTES = (
+    2**30
+)  # of an unpacked file: a small .gz can hold any number of them. EMNIST's largest has 0.6 of that
 _SPLIT_SEED = 0  # which ones: the same in every run
 
 
@@ -102,12 +105,19 @@ def read_idx(path: Path, *, num_dimensions: int) -> npt.NDArray[np.uint8]:
 
 
 def _read(path: Path) -> bytes:
-    if path.suffix != ".gz":
-        return path.read_bytes()
+    packed = path.suffix == ".gz"
     try:
-        return gzip.decompress(path.read_bytes())
+        with gzip.open(path) if packed else path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: is not a whole gzip file ({error})") from error
+        raise DataError(
+            f"{path}: {'is not a whole gzip file' if packed else 'cannot be read'} ({error})"
+        ) from error
+    if len(content) > _MAX_BYTES:
+        raise DataError(
+            f"{path}: holds more than {_MAX_BYTES:,} bytes, which is more than any data set in this format"
+        )
+    return content
 
 
 def _find(directory: Path, name: str) -> Path:

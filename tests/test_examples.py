@@ -238,3 +238,10 @@ def test_a_damaged_gzip_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (write_mnist(tmp_path, suffix=".gz") / f"{IMAGE_FILE}.gz").write_bytes(content)
     with pytest.raises(DataError, match="is not a whole gzip file"):
         load_mnist(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_file_that_never_ends_is_refused(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(load_mnist.__globals__, "_MAX_BYTES", 40 * 28 * 28)
+    with pytest.raises(DataError, match=r"train-images-idx3-ubyte.* holds more than 31,360 bytes"):
+        load_mnist(write_mnist(tmp_path, suffix=suffix))

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tilestep.errors import DatasetError
+from tilestep.errors import DatasetError, QueueError
 from tilestep.train.elements import Dataset, ElementSpec, iterator_maker
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.loop import DEFAULT_CHUNK
@@ -107,7 +107,7 @@ def _epoch(take: Callable[[], tuple[int, int]], *, number: int, epochs: int, ele
                 f"the dataset ended after {number * elements + taken:,} elements, in epoch {number + 1} of {epochs}: {epochs:,} epochs of "
                 f"{elements:,} elements need {epochs * elements:,}; ask for less, or let the dataset repeat"
             ) from None
-        except DatasetError:
+        except (DatasetError, QueueError):
             raise
         except Exception as error:
             error.add_note(f"raised by the dataset after {number * elements + taken:,} elements, in epoch {number + 1} of {epochs}")
