@@ -27,7 +27,7 @@ demo: $(VENV)/.ready-demo ## train a digits classifier on an emulated IPU, and s
 test: $(VENV)/.ready-test ## format, lint, types and tests: all that CI runs
 	VENV=$(VENV) scripts/check
 
-test-all: $(VENV)/.ready-test ## the same, long tests included
+test-all: $(VENV)/.ready-test-all ## the same, long tests included
 	VENV=$(VENV) scripts/check --all
 
 format: $(VENV)/.ready-test ## rewrite the sources as `make test` wants them
@@ -54,3 +54,7 @@ $(VENV)/.ready-demo: $(VENV)/.created pyproject.toml setup.py constraints.txt $(
 $(VENV)/.ready-test: $(VENV)/.created pyproject.toml setup.py constraints.txt $(NATIVE)
 	$(PIP_INSTALL) '.[dev]'
 	@touch $@ $(VENV)/.ready-demo
+
+$(VENV)/.ready-test-all: $(VENV)/.ready-test
+	$(PIP_INSTALL) '.[dev,programs]'
+	@touch $@

@@ -100,8 +100,11 @@ def test_versions_of_jax_are_the_same_wherever_they_stand() -> None:
 def test_what_is_declared_is_used() -> None:
     extras = PROJECT["optional-dependencies"]
     declared = [*PROJECT["dependencies"], *(one for name, extra in extras.items() if name != "dev" for one in extra)]
-    modules = {re.split(r"[\[<>=]", requirement)[0].replace("scikit-learn", "sklearn") for requirement in declared}
-    sources = [path.read_text(encoding="utf-8") for folder in ("src", "examples") for path in (ROOT / folder).rglob("*.py")]
+    imported_as = {"dm-haiku": "haiku", "dm-pix": "dm_pix", "scikit-learn": "sklearn"}
+    names = {re.split(r"[\[<>=]", requirement)[0] for requirement in declared}
+    modules = {imported_as.get(name, name) for name in names}
+    folders = ("src", "examples", "tests/programs")
+    sources = [path.read_text(encoding="utf-8") for folder in folders for path in (ROOT / folder).rglob("*.py")]
     used = {module for text in sources for module in re.findall(r"^ *(?:import|from) (\w+)", text, re.MULTILINE)}
     assert modules - used == set()
 

@@ -11,6 +11,7 @@ from tilestep.report.quantities import bytes_text, count_text, names_text, share
 
 LOADS_DOMINATE: Final = 0.1  # of emulated time
 NEARLY_FULL: Final = 0.85  # of a tile's memory
+_STREAMING_NAMED: Final = 3  # programs; a script of short functions has hundreds that stream some bytes
 
 FindingKind = Literal["memory", "loads", "donation", "limit", "idle", "fallback"]
 
@@ -56,7 +57,21 @@ def _memory(profile: Profile) -> Iterator[Finding]:
         else:
             text = f"{what} nearly fills its tiles: {amount}.{parts}"
         yield Finding(kind="memory", text=text)
+    yield from _code(profile)
     yield from _streaming_memory(profile)
+
+
+def _code(profile: Profile) -> Iterator[Finding]:
+    available = profile.machine.tile_executable_bytes
+    for program in profile.programs:
+        needed = sum(size for kind, size in program.tile_bytes_by_kind if kind.endswith("code"))
+        if program.runs and needed > available:
+            yield Finding(
+                kind="memory",
+                text=f"program {profile.label(program.key)} has too much code: {bytes_text(needed)} a tile, which can execute "
+                f"{bytes_text(available)}; it ran only because running out of memory was allowed. Try a loop over equal parts "
+                "(jax.lax.scan over layers), several programs, or more IPUs.",
+            )
 
 
 def _streaming_memory(profile: Profile) -> Iterator[Finding]:
@@ -99,7 +114,8 @@ def _loads(profile: Profile) -> Iterator[Finding]:
 
 
 def _donation(profile: Profile) -> Iterator[Finding]:
-    for program in sorted(profile.programs, key=lambda program: -_streamed_bytes(program)):
+    streaming = sorted((p for p in profile.programs if p.streamed_again), key=lambda program: -_streamed_bytes(program))
+    for program in streaming[:_STREAMING_NAMED]:
         own = [argument for argument in program.streamed_again if argument.reason == "own result"]
         same = [argument for argument in program.streamed_again if argument.reason == "same value"]
         if own:
@@ -114,6 +130,12 @@ def _donation(profile: Profile) -> Iterator[Finding]:
                 text=f"{_arguments(profile, program, same)} with the same value{_s(same)}: return {_it(same, 'it', 'them')} unchanged and "
                 f"donate {_it(same, 'it', 'them')}, and {_it(same, 'it stays', 'they stay')} on the IPU.",
             )
+    rest = streaming[_STREAMING_NAMED:]
+    if rest:
+        size = bytes_text(sum(_streamed_bytes(program) for program in rest))
+        they = f"{count_text(len(rest), 'more program')} {'streams' if len(rest) == 1 else 'stream'}"
+        text = f"{they} arguments in again, {size} all together; the JSON profile has all."
+        yield Finding(kind="donation", text=text)
 
 
 def _arguments(profile: Profile, program: ProgramProfile, arguments: list[StreamedArgument]) -> str:

@@ -83,6 +83,18 @@ def test_weights_that_stream_at_each_call_can_stay() -> None:
     )
 
 
+def test_of_many_programs_that_stream_in_again_the_largest_are_named() -> None:
+    host = Host()
+    values = {size: host.put(size) for size in (8, 16, 32, 64, 128)}
+    programs = {size: program(superstep(5), name=f"read{size}", takes=(size,), gives=(4,)) for size in values}
+    for _ in range(3):
+        for size, value in values.items():
+            host.run(programs[size], value)
+    texts = [finding.text for finding in findings(profile_of(host)) if finding.kind == "donation"]
+    assert [text.split()[0] for text in texts] == ["read128", "read64", "read32", "2"]
+    assert texts[-1] == "2 more programs stream arguments in again, 48 B all together; the JSON profile has all."
+
+
 def test_donated_and_fresh_arguments_are_left_alone() -> None:
     host = Host()
     step = program(superstep(5), name="step", takes=(64, 8), gives=(64,), donates={0: 0})
