@@ -103,10 +103,15 @@ def sums(_: int) -> None:
     summed(jax.device_put(np.ones(8, np.float32), NamedSharding(mesh, split))).block_until_ready()
 
 
+JOBS = (compiles, runs, calls, moves, sums)
+for job in JOBS:  # what they import: an exception of a signal's handler within Python's import machinery may block other threads for ever
+    job(1)
+
+
 def work(own: random.Random) -> None:
     k = 0
     while not over.is_set():
-        own.choice((compiles, runs, calls, moves, sums))(k := k + 1)
+        own.choice(JOBS)(k := k + 1)
 
 
 signalled = way in ("interrupt", "terminate", "terminate handled")

@@ -10,7 +10,7 @@ enum { SHAPES = 65536, PYTHON_EVERY = 64 };
 static void* (*slow_put)(PJRT_Client_BufferFromHostBuffer_Args*);
 static PyObject *take_over, *shape_of_code; /* (tensor, host device, None) -> array; (type, dims) -> Shape */
 static PyObject* shapes;                    /* bytes of type and dims -> Shape */
-static unsigned puts;
+static unsigned asked; /* how often */
 
 PyObject* ts_configure_puts(PyObject* module, PyObject* args) {
   PyObject *take, *shape;
@@ -102,7 +102,7 @@ static void* api_put(PJRT_Client_BufferFromHostBuffer_Args* a) {
   Element element = element_of(a->type);
   int64_t size = element.bytes && !a->device_layout && ts_may_begin() && ts_no_dry_values ? dense_bytes(a, element.bytes) : -1;
   Memory* memory = a->memory ? (Memory*)((MemoryHandle*)a->memory)->object : NULL;
-  if (size < 0 || !shapes || ++puts % PYTHON_EVERY == 0 || (memory && strcmp(PyBytes_AsString(memory->kind), "device"))) return slow_put(a);
+  if (size < 0 || !shapes || ++asked % PYTHON_EVERY == 0 || (memory && strcmp(PyBytes_AsString(memory->kind), "device"))) return slow_put(a);
   void *data, *block = ts_block_take(element.code, element.bytes * 8, a->dims, a->num_dims, size, &data);
   if (!block) return slow_put(a);
   if (size && a->data) memcpy(data, a->data, (size_t)size);
