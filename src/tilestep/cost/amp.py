@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from tilestep.cost import float8
-from tilestep.cost.dtypes import VECTOR_BYTES
+from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES
 from tilestep.cost.splits import Ints, ceil_divide
 from tilestep.machine.spec import IpuSpec
 
@@ -45,6 +45,11 @@ class MatrixUnit:
     def saves_state(self) -> bool:
         """Whether the codelet is the one that keeps its workers' state between blocks."""
         return self.operands == "half" and (self.partials == "float" or self.units >= 16)
+
+
+def takes_float8(ipu: IpuSpec, left: str, right: str) -> bool:
+    """Whether the machine's matrix unit multiplies such operands as they are: 8-bit floats, of the same format or not."""
+    return ipu.has_float8 and ARITHMETIC[left].float8 and ARITHMETIC[right].float8
 
 
 @cache

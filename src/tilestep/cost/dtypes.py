@@ -89,12 +89,14 @@ def dtype_assumptions(*dtypes: str) -> tuple[str, ...]:
     return tuple(sorted({ARITHMETIC[dtype].assumption for dtype in dtypes} - {""}))
 
 
-def product_assumptions(left: str, right: str, result: str, *, float8: bool) -> tuple[str, ...]:
+def product_assumptions(left: str, right: str, result: str, *, float8: bool, half_sums: bool) -> tuple[str, ...]:
     """As `dtype_assumptions` of a product's operands and result.
 
-    Args: float8: the matrix unit multiplies the operands as they are, which are 8-bit floats.
+    Args:
+        float8: the matrix unit multiplies the operands as they are, which are 8-bit floats.
+        half_sums: it could, and so each way to multiply them adds up in halves.
     """
+    found = {FLOAT8_SUMS_TEXT} if half_sums else set[str]()
     if not float8:
-        return dtype_assumptions(left, right, result)
-    alike = () if {left, right} <= {*UNIT_FORMATS} else (ALIKE_TEXT,)
-    return tuple(sorted((*alike, FLOAT8_SUMS_TEXT)))
+        return tuple(sorted(found.union(dtype_assumptions(left, right, result))))
+    return tuple(sorted(found if {left, right} <= {*UNIT_FORMATS} else {ALIKE_TEXT, *found}))

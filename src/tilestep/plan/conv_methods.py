@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from tilestep.cost.amp import MatrixUnit, amp_nx1, amp_nx1_at_least
+from tilestep.cost.amp import MatrixUnit, amp_nx1, amp_nx1_at_least, takes_float8
 from tilestep.cost.dtypes import ARITHMETIC
 from tilestep.cost.exchange import TILES_PER_BUS
 from tilestep.cost.mac import (
@@ -34,7 +34,7 @@ from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.field import POINT, Axis
 from tilestep.plan.lists import by_element_bytes
-from tilestep.plan.matmul import COMPLEX_PRODUCTS, computes_in, partial_bytes, sent_bytes, takes_float8, unit_of, vectors_of
+from tilestep.plan.matmul import COMPLEX_PRODUCTS, computes_in, partial_bytes, sent_bytes, unit_of, vectors_of
 from tilestep.plan.partition import Blocks, Plan, Types, cheapest, footprint_of
 from tilestep.units import ceil_div
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from tilestep.cost.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, matrix_unit
+from tilestep.cost.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, matrix_unit, takes_float8
 from tilestep.cost.attributes import ints
 from tilestep.cost.dtypes import ARITHMETIC, Unit
 from tilestep.cost.exchange import TILES_PER_BUS
@@ -205,11 +205,6 @@ def _outer_products(unit: VectorUnit, dtype: str) -> Method:
         compute_at_least=lambda g, p, _, o: 2 * g * p * o,
         partial_bytes=partial_bytes(unit.half_partials, dtype),
     )
-
-
-def takes_float8(ipu: IpuSpec, left: str, right: str) -> bool:
-    """Whether the machine's matrix unit multiplies such operands as they are: 8-bit floats, of the same format or not."""
-    return ipu.has_float8 and ARITHMETIC[left].float8 and ARITHMETIC[right].float8
 
 
 def unit_of(ipu: IpuSpec, unit: Unit | Literal["float8"], options: PlanOptions) -> MatrixUnit:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tilestep.cost.amp import takes_float8
 from tilestep.cost.copy import PADDING_CYCLES, REARRANGE_CYCLES, rearranged_per_byte
 from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES, product_assumptions
 from tilestep.cost.elementwise import SUPERVISOR_CYCLES, WORKER_BUNDLES
@@ -125,7 +126,9 @@ def cheapest(
         temporary_tile_bytes=int(costs.temporary_bytes[best]),
         result_tile_elements=int(costs.results[best]),
         flops=flops,
-        assumptions=product_assumptions(types.left, types.right, types.result, float8=types.float8),
+        assumptions=product_assumptions(
+            types.left, types.right, types.result, float8=types.float8, half_sums=takes_float8(ipu, types.left, types.right)
+        ),
     )
     stages = int(costs.stages[best])
     footprint = Footprint(
@@ -187,7 +190,8 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
     left = block.left_bytes + _converted_bytes(block.left_elements, types.left, types)
     right = block.right_bytes + _converted_bytes(block.right_elements, types.right, types)
     narrower = DTYPE_BITS[types.result] < 8 * types.partial_bytes
-    wider = types.float8 and DTYPE_BITS[types.result] > 8 * types.partial_bytes  # than halves, the only sums of 8-bit floats
+    # Wider than halves, the only sums of 8-bit floats.
+    wider = takes_float8(ipu, types.left, types.right) and DTYPE_BITS[types.result] > 8 * types.partial_bytes
     sums = np.where((block.depth > 1) | narrower | wider, block.outputs * types.partial_bytes, 0)
     arriving = sums + partial.largest_bytes
     # Serial passes over the block's rows bound what the left operand takes, over its columns the rest: half of the bound each.

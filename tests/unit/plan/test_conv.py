@@ -266,7 +266,7 @@ def test_what_a_convolution_of_8_bit_floats_can_be_computed_by() -> None:
     as_halves = replace(KINDS["8-bit floats, depthwise"], left="f16", right="f16")
     assert names("8-bit floats, depthwise", BOW) == [method.name for method in methods(as_halves, BOW, PlanOptions())]
     assert "converted to f16" in convolution_plan(KINDS["8-bit floats"], BOW).assumptions[0]
-    assert "added up in halves" in convolution_plan(KINDS["8-bit floats"], C600).assumptions[0]
+    assert "added up in halves" in " ".join(convolution_plan(KINDS["8-bit floats"], C600).assumptions)
 
 
 def test_a_convolution_of_8_bit_floats_is_quicker_than_of_halves() -> None:

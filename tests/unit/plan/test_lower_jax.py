@@ -205,6 +205,56 @@ def test_what_an_ipu_has_a_library_for_stays_whole(name: str) -> None:
     assert {step.family for step in steps}.isdisjoint({"scatter", "rearrange"})
 
 
+E4, E5, UNIT_E4 = jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.float8_e4m3fnuz
+FLOAT8: dict[str, tuple[Function, tuple[Any, ...], set[str]]] = {  # what is not a product: families of the other steps
+    "to halves": (lambda a, b: lax.dot(a, b, preferred_element_type=jnp.float16), (of(UNIT_E4, 512, 768), of(UNIT_E4, 768, 512)), set()),
+    "to floats, two formats": (
+        lambda a, b: lax.dot(a, b, preferred_element_type=jnp.float32),
+        (of(E4, 512, 768), of(E5, 768, 512)),
+        set(),
+    ),
+    "to its own type": (lambda a, b: a @ b, (of(E4, 512, 768), of(E4, 768, 512)), {"elementwise"}),
+    "heads": (
+        lambda q, k: jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32),
+        (of(E4, 2, 512, 4, 64), of(E4, 2, 512, 4, 64)),
+        {"rearrange"},
+    ),
+    "convolution of what was cast": (
+        lambda x, w: lax.conv_general_dilated(
+            x.astype(UNIT_E4), w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), preferred_element_type=jnp.float16
+        ),
+        (of(jnp.float16, 2, 14, 14, 64), of(UNIT_E4, 3, 3, 64, 64)),
+        {"elementwise"},
+    ),
+    "layers of a loop": (
+        lambda x, ws: lax.scan(lambda h, w: (lax.dot(h.astype(E4), w, preferred_element_type=jnp.float16), None), x, ws)[0],
+        (of(jnp.float16, 512, 512), of(E4, 5, 512, 512)),
+        {"elementwise", "dynamic-slice"},
+    ),
+    "one weight in a loop": (
+        lambda x, w: lax.fori_loop(0, 5, lambda _, h: lax.dot(h.astype(E5), w, preferred_element_type=jnp.float32), x),
+        (of(jnp.float32, 512, 512), of(E4, 512, 512)),
+        {"elementwise"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLOAT8)
+def test_products_of_8_bit_floats_are_what_the_author_wrote(name: str) -> None:
+    """On an IPU that has them nothing but the author's own casts converts; on another each product converts its operands itself."""
+    function, arguments, others = FLOAT8[name]
+    module = parse_hlo(clean_hlo(jax.jit(function).lower(*arguments)))
+    found = {machine: lower(module, load_machine(machine), name=name, num_ipus=1) for machine in ("c600", "bow-2000")}
+    for program in found.values():
+        steps = supersteps(program.body)
+        assert {step.family for step in steps} - {"matmul", "convolution"} == others
+        (product,) = [step for step in steps if step.family in ("matmul", "convolution")]
+        assert product.codelet.split()[2].startswith("f8")
+    assert any("added up in halves" in sentence for sentence in found["c600"].assumptions)
+    assert not any("converted to f16" in sentence for sentence in found["c600"].assumptions)
+    assert any("converted to f16" in sentence for sentence in found["bow-2000"].assumptions)
+
+
 def test_an_argmax_counts_by_itself() -> None:
     text = clean_hlo(jax.jit(lambda x: x.argmax(-1)).lower(f32(1472, 1000)))
     program = lower(parse_hlo(text), MACHINE, name="argmax", num_ipus=1)
