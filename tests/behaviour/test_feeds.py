@@ -219,6 +219,18 @@ def test_on_ipu_data_may_come_after_the_call(feeding: list[jax.Device]) -> None:
     assert [float(array.reshape(-1)[0]) for array in waiting] == [2, 3, 2]
 
 
+def test_on_ipu_a_profile_does_not_wait_for_data(feeding: list[jax.Device]) -> None:
+    ipu, *_ = feeding
+    program = jax.jit(lambda total: lax.fori_loop(0, 3, lambda _, value: digits(value), total))
+    start = zero(ipu)
+    with tilestep.profile() as profile:
+        waiting = program(start)
+    assert not waiting.is_ready()
+    assert profile.programs[0].call_bytes_in == 12
+    feed(ipu, 1, 2, 3)
+    assert waiting == 123
+
+
 def test_each_ipu_has_its_own_queues(feeding: list[jax.Device]) -> None:
     first, second, *_ = feeding
     program = jax.jit(digits)

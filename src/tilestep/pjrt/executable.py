@@ -16,7 +16,7 @@ from tilestep.pjrt import _native, callbacks, capi, compat, proto
 from tilestep.pjrt.analysis import partitioned_hlo
 from tilestep.pjrt.buffer import TOKEN_SHAPE, shape_of
 from tilestep.pjrt.client import Client
-from tilestep.pjrt.counters import add_counters, mark_sites
+from tilestep.pjrt.counters import NO_SITE, add_counters, mark_sites
 from tilestep.pjrt.device import MEMORY_KINDS
 from tilestep.pjrt.dry import DryArray, DryMode, current_mode, require_one_kind, settled
 from tilestep.pjrt.entry import int32s, int64s, named_values, pointers, sizes, text
@@ -153,8 +153,13 @@ class LoadedExecutable(_native.ExecutableBase):
         self.memories = tuple(tuple(device.memory(kind) for kind in self.memory_kinds) for device in self.devices)
 
     @functools.cached_property
+    def _counters(self) -> tuple[tuple[int, int], ...]:
+        """What emulated time has to wait for; the result that counts nothing comes last and is none of them."""
+        return tuple(key for key in self.counted if key != NO_SITE)
+
+    @functools.cached_property
     def _planned(self) -> PlannedRun:
-        return PlannedRun(self.program, self.key, self.ipus, self.num_outputs, self.counted)
+        return PlannedRun(self.program, self.key, self.ipus, self.num_outputs, self._counters)
 
     @functools.cached_property
     def _shardings(self) -> dict[str, Any]:
@@ -217,7 +222,9 @@ class LoadedExecutable(_native.ExecutableBase):
             arrays = results.consume_with_handlers(self._handlers)
             if self.direct is None and self.num_outputs and not (self.counted or self.callbacks or self._has_feeds):
                 self.direct = (self._execute, self._handlers, *self.client.journal.note_run, self._planned, current_group)
-        counters = [array if isinstance(array, list) else [array] for array in arrays[self.num_outputs :]]
+        counters = [
+            array if isinstance(array, list) else [array] for array in arrays[self.num_outputs : self.num_outputs + len(self._counters)]
+        ]
         self.client.journal.run(self._planned, values, first, counters, kept or ())
         return arrays, token
 

@@ -213,7 +213,7 @@ def _fed_as(dtype: Any, x64: bool) -> Any:
     """The dtype of 32 bits for one of 64 without `x64`; None for one that cannot be fed."""
     del x64  # canonicalize_dtype sees it
     canonical = None if jnp.issubdtype(dtype, jax.dtypes.extended) else jax.dtypes.canonicalize_dtype(dtype)
-    return canonical if canonical is not None and canonical.name in _CODES else None
+    return None if canonical is None or canonical.name not in _CODES else _DTYPES[_CODES[canonical.name]]  # in this host's byte order
 
 
 def _host_leaf(path: Path, leaf: Any) -> tuple[int, tuple[int, ...], Any]:

@@ -62,6 +62,11 @@ def test_an_element_is_a_copy_row_major_whatever_it_was(device: jax.Device) -> N
     np.testing.assert_array_equal(take(jax.ShapeDtypeStruct((2, 3), jnp.float32)), [[2, 1, 0], [5, 4, 3]])
 
 
+def test_another_byte_order_is_turned_round(device: jax.Device) -> None:
+    train.transfer_to_infeed(device, np.arange(3, dtype=">f4"))
+    assert take(jax.ShapeDtypeStruct((3,), jnp.float32)).tolist() == [0, 1, 2]
+
+
 def test_64_bits_become_32_as_everywhere_in_jax(device: jax.Device) -> None:
     train.transfer_to_infeed(device, (1.5, 7, np.arange(2)))
     found = take((jax.ShapeDtypeStruct((), np.float64), jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((2,), np.int64)))
