@@ -37,6 +37,9 @@ def test_the_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (bow["num_ipus"], bow["tile_sram_bytes"], bow["sram_bytes"]) == (4, 638_976, 4 * 1472 * 638_976)
     assert bow["peak_half_flops_per_second"] == pytest.approx(1.394e15, rel=0.001)  # Bow-2000 datasheet
     assert bow["peak_float_flops_per_second"] == pytest.approx(0.349e15, rel=0.002)
+    assert bow["peak_float8_flops_per_second"] == 0
+    c600 = next(machine for machine in listed if machine["name"] == "c600")
+    assert c600["peak_float8_flops_per_second"] == 2 * c600["peak_half_flops_per_second"]
 
 
 def test_one_machine_shows_every_field_with_unit_basis_and_source(capsys: pytest.CaptureFixture[str]) -> None:
