@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import time
 from collections import namedtuple
 from collections.abc import Iterator
@@ -213,3 +214,21 @@ def test_what_is_no_queue_or_cannot_be_used_is_refused() -> None:
     queue.close()
     with pytest.raises(QueueError, match="is closed"):
         infeed_benchmark(queue, 1, 1)
+
+
+def test_closing_a_queue_ends_its_benchmark() -> None:
+    asked = threading.Event()
+
+    def waiting() -> Iterator[np.ndarray]:
+        yield np.ones(2, np.float32)
+        asked.set()
+        time.sleep(0.05)
+        yield from itertools.repeat(np.ones(2, np.float32), 10)
+
+    queue = InfeedQueue(waiting)
+    closer = threading.Thread(target=lambda: (asked.wait(), queue.close()))
+    closer.start()
+    with pytest.raises(QueueError, match="is closed") as caught:
+        infeed_benchmark(queue, 1, 100, chunk=1)
+    closer.join()
+    assert not hasattr(caught.value, "__notes__")
