@@ -61,6 +61,7 @@ class TileMemoryError(TilestepError, MemoryError):
         needed_bytes: bytes that the tile would need.
         available_bytes: bytes that the tile has.
         largest: (what, bytes per tile) of the largest parts, largest first.
+        of_code: whether the bytes are those of code alone, and of the part of a tile that instructions are fetched from.
     """
 
     def __init__(
@@ -71,19 +72,27 @@ class TileMemoryError(TilestepError, MemoryError):
         needed_bytes: int,
         available_bytes: int,
         largest: Sequence[tuple[str, int]],
+        of_code: bool = False,
     ) -> None:
         self.tile = tile
         self.superstep = superstep
         self.needed_bytes = needed_bytes
         self.available_bytes = available_bytes
         self.largest = tuple(largest)
+        self.of_code = of_code
         parts = ", ".join(f"{what} {size:,} B" for what, size in self.largest)
+        needs = f"tile {tile} needs {needed_bytes:,} B in superstep '{superstep}' but has {available_bytes:,} B "
+        ways_out = (
+            "more IPUs, a smaller batch, donated arguments (donate_argnums), rematerialisation (jax.checkpoint) or a\n  smaller dtype"
+        )
+        if of_code:
+            needs = f"each tile needs {needed_bytes:,} B of code but can execute {available_bytes:,} B "
+            ways_out = "a loop over equal parts (jax.lax.scan over layers), several programs, or more IPUs"
         super().__init__(
-            f"tile {tile} needs {needed_bytes:,} B in superstep '{superstep}' but has {available_bytes:,} B "
-            f"({needed_bytes - available_bytes:,} B over)\n"
+            f"{needs}({needed_bytes - available_bytes:,} B over)\n"
             f"  largest: {parts}\n"
-            "  try: more IPUs, a smaller batch, donated arguments (donate_argnums), rematerialisation (jax.checkpoint) or a\n"
-            '  smaller dtype; POPLAR_ENGINE_OPTIONS=\'{"debug.allowOutOfMemory":"true"}\' runs it anyway and says so'
+            f"  try: {ways_out}; "
+            'POPLAR_ENGINE_OPTIONS=\'{"debug.allowOutOfMemory":"true"}\' runs it anyway and says so'
         )
 
 

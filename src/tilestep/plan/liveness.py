@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import TileMemoryError
-from tilestep.machine.spec import MachineSpec
+from tilestep.machine.spec import MachineSpec, TileSpec
 from tilestep.plan.spread import Spread, aligned, spread_evenly, spread_in_blocks
 from tilestep.plan.steps import Program, TileMemory
 
@@ -138,17 +138,26 @@ def tile_memory(
     )
 
 
+def fits(memory: TileMemory, tile: TileSpec) -> bool:
+    """Whether a tile holds all of it, and its code where a tile can fetch instructions from."""
+    return memory.peak_bytes <= tile.sram_bytes and memory.instruction_bytes <= tile.executable_bytes
+
+
 def check_fits(program: Program, machine: MachineSpec) -> None:
-    """Raises TileMemoryError if the program needs more bytes on a tile than the tile has."""
+    """Raises TileMemoryError if the program needs more bytes on a tile than the tile has, or more of code than it can execute."""
     memory, tile = program.memory, machine.ipu.tile
-    if memory.peak_bytes > tile.sram_bytes:
-        raise TileMemoryError(
-            tile=memory.tile,
-            superstep=memory.peak_step,
-            needed_bytes=memory.peak_bytes,
-            available_bytes=tile.sram_bytes,
-            largest=memory.largest[:LARGEST],
-        )
+    if fits(memory, tile):
+        return
+    in_total = memory.peak_bytes > tile.sram_bytes
+    code = tuple(part for part in memory.always if part[0].endswith("code"))
+    raise TileMemoryError(
+        tile=memory.tile,
+        superstep=memory.peak_step,
+        needed_bytes=memory.peak_bytes if in_total else memory.instruction_bytes,
+        available_bytes=tile.sram_bytes if in_total else tile.executable_bytes,
+        largest=memory.largest[:LARGEST] if in_total else code,
+        of_code=not in_total,
+    )
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,11 @@ class TileMemory:
     values_bytes: int = 0  # resident and transient ones at that step, of all tiles together
 
     @property
+    def instruction_bytes(self) -> int:
+        """Of all code: what a tile has to fetch instructions from. Vertex state and constants are data."""
+        return sum(size for kind, size in self.always if kind.endswith("code"))
+
+    @property
     def by_kind(self) -> tuple[tuple[str, int], ...]:
         """(kind, bytes) that add up to the peak: code and fixed ones, resident values, other values and temporaries."""
         values = (("resident values", self.resident_bytes), ("other values and temporaries", self.transient_bytes))

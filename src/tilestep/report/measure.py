@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tilestep.machine.assemble import describe
 from tilestep.machine.spec import MachineSpec
-from tilestep.plan.liveness import LARGEST
+from tilestep.plan.liveness import LARGEST, fits
 from tilestep.plan.steps import Collective, HostCall, Program, Superstep
 from tilestep.plan.streaming import streaming_memory_bytes
 from tilestep.report.profile import (
@@ -54,6 +54,7 @@ def profile_between(system: System, start: Mark, end: Mark) -> Profile:
             num_ipus=spec.num_ipus,
             num_tiles=spec.ipu.num_tiles,
             tile_sram_bytes=spec.ipu.tile.sram_bytes,
+            tile_executable_bytes=spec.ipu.tile.executable_bytes,
             clock_hz=spec.ipu.clock_hz,
             sync_pattern=spec.sync_pattern,
             streaming_memory_bytes=spec.host.streaming_memory_bytes,
@@ -105,7 +106,7 @@ def _program(totals: ProgramTotals, steps: Sequence[StepProfile], start: Mark, e
         alive_tile_bytes=program.memory.alive[:NUM_ALIVE],
         largest_tile_bytes=program.memory.largest[:LARGEST],
         values_bytes=program.memory.values_bytes,
-        out_of_memory=program.memory.peak_bytes > machine.ipu.tile.sram_bytes,
+        out_of_memory=not fits(program.memory, machine.ipu.tile),
         streaming_memory_bytes=streaming_memory_bytes(program, machine, tuple(totals.cycles)),
         donated=tuple(argument.name for argument in program.arguments if argument.result is not None and not argument.on_host),
         not_donated=could_be_donated(program),

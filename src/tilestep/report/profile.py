@@ -131,6 +131,7 @@ class MachineProfile:
     num_ipus: int
     num_tiles: int  # of one IPU
     tile_sram_bytes: int
+    tile_executable_bytes: int  # of that: what can hold code
     clock_hz: float
     sync_pattern: str
     streaming_memory_bytes: int  # of one IPU-Machine; 0: pinned_host is the host's memory

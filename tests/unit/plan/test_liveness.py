@@ -264,3 +264,25 @@ def test_a_program_that_does_not_fit_is_an_error_that_names_tile_step_and_parts(
     error = caught.value
     assert (error.tile, error.superstep, error.needed_bytes, error.available_bytes) == (17, "dot.3", available + 1, available)
     check_fits(replace(program, memory=replace(memory, peak_bytes=available)), machine)
+
+
+def test_code_must_lie_where_a_tile_can_execute_it() -> None:
+    machine = load_machine("bow-2000")
+    available = machine.ipu.tile.executable_bytes
+    assert available == 208 * 1024
+    code = (("exchange code", available - 1000), ("vertex state", 5_000), ("vertex code", 1_000), ("constants", 50_000))
+    memory = TileMemory(
+        peak_bytes=300_000, peak_step="dot.3", code_bytes=available + 55_000, resident_bytes=0, transient_bytes=0, always=code
+    )
+    program = Program(name="p", num_ipus=1, body=Steps(), arguments=(), results=(), memory=memory)
+    check_fits(program, machine)
+    larger = replace(memory, always=(*code, ("control code", 8)))
+    with pytest.raises(TileMemoryError) as caught:
+        check_fits(replace(program, memory=larger), machine)
+    first, second, third = str(caught.value).splitlines()
+    assert first == "each tile needs 213,000 B of code but can execute 212,992 B (8 B over)"
+    assert second == "  largest: exchange code 211,992 B, vertex code 1,000 B, control code 8 B"
+    assert third.startswith(
+        "  try: a loop over equal parts (jax.lax.scan over layers), several programs, or more IPUs; POPLAR_ENGINE_OPTIONS="
+    )
+    assert (caught.value.of_code, caught.value.needed_bytes, caught.value.available_bytes) == (True, 213_000, 212_992)
