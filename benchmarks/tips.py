@@ -45,6 +45,7 @@ CLASSIFIER = (784, 1024, 1024, 10), 128  # layers, and pictures of a batch: the 
 SMALL = (16, 16, 4), 8  # one whose steps are shorter than a call
 CHUNK = 8  # steps of one program on the device
 SHORT_STEPS = 128
+PRODUCTS = 16
 
 Run = Callable[[int], object]  # does so many steps, from the beginning, and returns what to wait for
 
@@ -137,6 +138,21 @@ def loop_with_infeed(network: Network) -> Run:
     return run
 
 
+def with_smaller_last_batch(network: Network, *, padded: bool) -> Run:
+    """Epochs of `CHUNK` batches, of which the last one is smaller, or filled up. (Padding would have to be left out of the loss.)"""
+    step = jax.jit(network.update, backend="ipu", donate_argnums=(0,))
+    smaller = network.batch_size if padded else network.batch_size * 3 // 4
+
+    def run(steps: int) -> object:
+        state = network.first_state()
+        for number, (images, labels) in enumerate(network.batches(steps), 1):
+            size = smaller if number % CHUNK == 0 else network.batch_size
+            state = step(state, images[:size], labels[:size])
+        return state
+
+    return run
+
+
 def evaluating(network: Network, backend: str) -> Run:
     """Training steps, each followed by an evaluation."""
     step = jax.jit(network.update, backend="ipu", donate_argnums=(0,))
@@ -192,6 +208,23 @@ def loop_on_device() -> Run:
     return run
 
 
+def multiplying(dtype: Any, options: dict[str, str] | None = None) -> Run:
+    """`PRODUCTS` in one program, so many that a call's overhead doesn't show."""
+
+    def products(x: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, PRODUCTS, lambda _, x: x @ x / x.shape[0], x)
+
+    step = jax.jit(products, backend="ipu", donate_argnums=(0,), compiler_options=options)
+
+    def run(steps: int) -> object:
+        x: Any = np.ones((1024, 1024), dtype)
+        for _ in range(steps):
+            x = step(x)
+        return x
+
+    return run
+
+
 def training(name: str, network: Network, *, steps: int) -> Tip:
     layers = "-".join(map(str, network.layers))
     return Tip(
@@ -234,6 +267,25 @@ TIPS = (
         step="step of a short function, donated",
         steps=SHORT_STEPS,
         ways=(Way(name="loop on the host", prepare=loop_on_host), Way(name="loop on the device", prepare=loop_on_device)),
+    ),
+    Tip(
+        name="shapes",
+        step=f"training step, in epochs of {CHUNK} batches",
+        steps=2 * CHUNK,
+        ways=(
+            Way(name="the last one smaller", prepare=lambda: with_smaller_last_batch(classifier, padded=False)),
+            Way(name="the last one filled up", prepare=lambda: with_smaller_last_batch(classifier, padded=True)),
+        ),
+    ),
+    Tip(
+        name="types",
+        step=f"call with {PRODUCTS} products of 1024 x 1024 matrices",
+        steps=2,
+        ways=(
+            Way(name="`float32`", prepare=lambda: multiplying(np.float32)),
+            Way(name="`float16`, sums in 32 bits", prepare=lambda: multiplying(np.float16)),
+            Way(name="`float16`, sums in 16 bits", prepare=lambda: multiplying(np.float16, {"ipu_partials_type": "half"})),
+        ),
     ),
 )
 
