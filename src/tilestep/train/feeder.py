@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tilestep import hints
 from tilestep.errors import QueueError
 from tilestep.train.elements import ElementSpec
-from tilestep.train.staging import Staging
+from tilestep.train.staging import Staging, is_settled
 
 _END_WALL_S: Final = 1.0  # how long `close` waits for a dataset that is in the midst of making an element
 
@@ -357,16 +357,18 @@ class Feeder:
                 self._condition.notify_all()
 
     def _fill_with(self, element: Any, filling: _Filling) -> None:
-        """The dataset's next element. It is copied before the dataset is asked for another one, which may reuse its memory."""
+        """The dataset's next element. It is copied before the dataset is asked for another one, which may reuse its memory.
+
+        Not if it is a chunk by itself, in memory that nobody can write to and the device can take over.
+        """
         spec = self._spec
         if spec is None:
             spec = self._spec = ElementSpec(element, self._pulled, x64=filling.plan.x64)
         arrays = spec.arrays(element, self._pulled)
-        if not filling.arrays:
-            filling.arrays = self._empty(spec, filling.capacity)
-        row = filling.count
-        for target, array in zip(filling.arrays, arrays, strict=True):
-            target[row] = array
+        if filling.capacity == 1 and all(map(is_settled, arrays, spec.dtypes)):
+            filling.arrays = [array[None] for array in arrays]
+        else:
+            self._copy(arrays, filling)
         with self._condition:
             self._pulled += 1
             if self._filling is filling:
@@ -377,6 +379,14 @@ class Feeder:
                 target[0] = array
             self._store.append(lone)
             self._stored += 1
+
+    def _copy(self, arrays: Arrays, filling: _Filling) -> None:
+        if not filling.arrays:
+            assert self._spec is not None  # there is an element
+            filling.arrays = self._empty(self._spec, filling.capacity)
+        row = filling.count
+        for target, array in zip(filling.arrays, arrays, strict=True):
+            target[row] = array
 
     def _take_back_filling(self, filling: _Filling) -> None:
         """The chunk will never be full: its elements wait in the store for a loop that wants fewer."""

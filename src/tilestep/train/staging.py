@@ -57,6 +57,23 @@ class Staging:
         return raw.view(dtype).reshape(shape)
 
 
+def is_settled(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether an array will do as it is, of that dtype: its memory is read-only as far down as NumPy knows, aligned, and dense.
+
+    Small arrays never are: copying them costs less than the question.
+    """
+    if array.nbytes < _POOLED_BYTES or array.flags.writeable or array.dtype != dtype or not array.flags.c_contiguous:
+        return False
+    base: Any = array.base
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return False
+        base = base.base  # pyright: ignore[reportUnknownMemberType]
+    if isinstance(base, memoryview) and not base.readonly:
+        return False
+    return array.ctypes.data % _ALIGNMENT_BYTES == 0
+
+
 def _aligned(size: int) -> NDArray[np.uint8]:
     raw = np.empty(size + _ALIGNMENT_BYTES, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT_BYTES
