@@ -15,7 +15,7 @@ def test_importing_it_starts_no_device() -> None:
     python("import tilestep.legacy; from jax._src import xla_bridge; assert not xla_bridge._backends")
 
 
-def test_moved_and_renamed_names() -> None:
+def test_moved_and_renamed_names_and_devices_that_may_be_called() -> None:
     python(
         """
         import jax, jax.numpy as jnp, numpy as np, tilestep.legacy
@@ -37,14 +37,6 @@ def test_moved_and_renamed_names() -> None:
         assert jnp.in1d(x, jnp.array([1, 4])).tolist() == [False, True, False, True] and jnp.trapz(jnp.arange(3.0)) == 2
         aval = jax.ShapedArray((2, 3), jnp.float32)
         assert (aval.shape, aval.dtype) == ((2, 3), jnp.float32)
-        """
-    )
-
-
-def test_a_device_may_be_called() -> None:
-    python(
-        """
-        import jax, jax.numpy as jnp, tilestep.legacy
         x = jax.device_put(jnp.ones(3), jax.devices("ipu")[1])
         assert x.device() is x.device and x.device().id == 1 and jnp.ones(2).device().platform == "cpu"
         """

@@ -156,14 +156,16 @@ def test_the_minimal_example_prints_values_and_device() -> None:
     assert result.stdout == "[ 2.  5. 10.] IpuDevice(id=0, num_tiles=1472, version=ipu2)\n"
 
 
-@pytest.mark.parametrize(
-    ("flag", "check"),
-    [
-        ("config.FLAGS.jax_ipu_use_model = True", "config.FLAGS.jax_ipu_use_model is True"),
-        ("config.FLAGS.jax_ipu_model_num_tiles = 8", "'num_tiles=8' in str(jax.devices('ipu')[0])"),
-        ("config.FLAGS.jax_platform_name = 'ipu'", "jax.devices()[0].platform == 'ipu'"),
-        ('config.FLAGS.jax_platforms = "ipu,cpu"', "jax.devices()[0].platform == 'ipu'"),
-    ],
-)
-def test_each_flag_does_what_is_said_of_it(flag: str, check: str) -> None:
-    python(program("import jax, tilestep.legacy", "from jax.config import config", flag, f"assert {check}"))
+@pytest.mark.parametrize("default", ["config.FLAGS.jax_platform_name = 'ipu'", 'config.FLAGS.jax_platforms = "ipu,cpu"'])
+def test_each_flag_does_what_is_said_of_it(default: str) -> None:
+    python(
+        program(
+            "import jax, tilestep.legacy",
+            "from jax.config import config",
+            "config.FLAGS.jax_ipu_use_model = True",
+            "config.FLAGS.jax_ipu_model_num_tiles = 8",
+            default,
+            "assert config.FLAGS.jax_ipu_use_model is True",
+            "assert str(jax.devices()[0]) == 'IpuDevice(id=0, num_tiles=8, version=ipu2)', jax.devices()",
+        )
+    )
