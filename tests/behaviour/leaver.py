@@ -18,12 +18,11 @@ HANGS_AFTER_WALL_S = 120
 
 seed, way, since = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 rng = random.Random(seed)
-ready, over = threading.Event(), threading.Event()
+imported, ready, over = threading.Event(), threading.Event(), threading.Event()
 
 
 def end() -> None:
-    if since == "ready":
-        ready.wait()
+    (ready if since == "ready" else imported).wait()
     time.sleep(rng.uniform(0, 2.5 if since == "start" else 0.7))
     if way == "interrupt":
         os.kill(os.getpid(), signal.SIGINT)
@@ -43,11 +42,12 @@ if way == "terminate handled":
     signal.signal(signal.SIGTERM, leave)
 threading.Thread(target=end, daemon=True).start()
 
-import jax  # noqa: E402  # the end may come while it is imported
+import jax  # noqa: E402  # an exception while it is imported takes the process down, whether tilestep is there or not
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax.sharding import NamedSharding, PartitionSpec  # noqa: E402
 
+imported.set()
 jax.config.update("jax_platforms", "ipu,cpu")
 devices = jax.devices()
 
