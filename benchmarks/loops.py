@@ -33,6 +33,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else PyTorch's threads spin between steps, and on a busy machine starve everybody
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, this file is in no package
 
 import jax
