@@ -80,6 +80,7 @@ def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right() -> None:
         assert float(accuracies[-1]) > 0.95
 
 
+@pytest.mark.slow
 def test_donation_changes_no_number() -> None:
     assert printed_on("cpu", "mnist_classifier.py", *SHORT, "--no-donation") == printed_on("cpu", "mnist_classifier.py", *SHORT)
 
@@ -109,7 +110,7 @@ def test_a_hundred_losses_are_printed_in_order_before_training_returns(backend: 
 
 
 def test_the_plain_classifier_says_that_its_parameters_go_to_and_fro() -> None:
-    on_ipu, on_cpu = printed_on("ipu", "mnist_plain.py"), printed_on("cpu", "mnist_plain.py")
+    on_ipu, on_cpu = (printed_on(backend, "mnist_plain.py", *SHORT) for backend in ("ipu", "cpu"))
     assert on_ipu.startswith(on_cpu)
     parameter_bytes = 4 * (65 * 512 + 513 * 512 + 513 * 10)  # weights and biases, 64-512-512-10
     batch_bytes = 4 * 128 * (64 + 1)
