@@ -35,7 +35,9 @@ MODULES = (
     "jax.scipy.signal",
     "jax.scipy.special",
     "jax.scipy.stats",
+    "tilestep.train",
 )
+FEED = "tilestep.train's own, which need a host beside them: tests/behaviour/test_feeds.py"
 CUDA = "JAX lowers it for CUDA only; on any platform but a GPU it raises"
 PALLAS = "part of Pallas, whose kernels have no CPU lowering"
 NO_CPU = "XLA:CPU cannot compile it"
@@ -45,7 +47,7 @@ ORDER = "carries an order of effects and no value; the ordered callbacks' rows h
 EXEMPT: dict[str, str] = {
     "after_all": ORDER,
     "broadcast_to": "Pallas' own spelling of broadcast_in_dim",
-    "buffer_callback": "experimental, and JAX itself admits it on 'cpu' and 'cuda' by name",
+    "buffer_callback": "writes into its results: tests/behaviour/test_like_cpu.py",
     "call": "the oldest form of jit; no function of JAX makes one any more",
     "check": "becomes values before anything is lowered: the checkify row",
     "closed_call": "as 'call', and inlined when references are discharged: the run_state row",
@@ -64,9 +66,11 @@ EXEMPT: dict[str, str] = {
     "eq_to": "an inner step of lowering sort with several keys, which a row has",
     "from_edtype": "conversion of extended types that programs define themselves; no operation at all when lowered",
     "geqp3": "an inner step of lowering qr with pivots, which a row has",
+    "infeed": FEED,
     "iota_2x32_shape": BITS,
     "mpmd_map": PALLAS,
     "multiple_of": PALLAS,
+    "outfeed": FEED,
     "pallas_call": PALLAS,
     "pbroadcast_done": NO_CPU,
     "philox2x32": BITS,
