@@ -44,40 +44,48 @@ static PyObject* whole_of(void*** rows, size_t argument, size_t num_devices) {
   }
   return whole;
 }
-/* Whether there is nothing to run with, and an exception that says so. XLA finds it out for one device, and crashes for several. */
-static int is_gone(Buffer* buffer, size_t argument, int several) {
-  int gone = several || !buffer->array ? ts_buffer_is_deleted(buffer) : buffer->array == Py_None;
-  if (gone > 0) PyErr_Format(PyExc_RuntimeError, "INVALID_ARGUMENT: argument %zu was deleted or donated before", argument);
-  return gone;
+static int say_gone(size_t argument) {
+  PyErr_Format(PyExc_RuntimeError, "INVALID_ARGUMENT: argument %zu was deleted or donated before", argument);
+  return -1;
 }
 
-/* Arrays by argument (by argument and device, if there are several that no array is over), and the values' numbers, device by device.
+/* Arrays by argument, and the values' numbers, for a program on one device. */
+static int take_arguments(PJRT_LoadedExecutable_Execute_Args* a, PyObject* columns, PyObject* values) {
+  void** row = ((void***)a->argument_lists)[0];
+  for (size_t i = 0; i < a->num_args; i++) {
+    Buffer* buffer = row[i];
+    PyObject* array = ts_buffer_array(buffer);
+    if (!array || array == Py_None) return array ? say_gone(i) : -1;
+    Py_INCREF(array), Py_INCREF(buffer->value);
+    PyList_SetItem(columns, (Py_ssize_t)i, array);
+    PyTuple_SetItem(values, (Py_ssize_t)i, buffer->value);
+  }
+  return 0;
+}
+
+/* One array over all devices for each argument, or a list if there is none; the values' numbers, device by device.
  * apart: takes every array over several devices apart. Returns how many arguments are lists, or -1. */
-static int take_arguments(PJRT_LoadedExecutable_Execute_Args* a, int apart, PyObject** columns, PyObject** values) {
+static int take_arguments_of_several(PJRT_LoadedExecutable_Execute_Args* a, int apart, PyObject* columns, PyObject* values) {
   void*** rows = a->argument_lists;
   int lists = 0;
-  *columns = PyList_New((Py_ssize_t)a->num_args);
-  *values = PyTuple_New((Py_ssize_t)(a->num_args * a->num_devices));
-  if (!*columns || !*values) return -1;
   for (size_t i = 0; i < a->num_args; i++) {
-    PyObject* whole = apart || a->num_devices < 2 ? NULL : whole_of(rows, i, a->num_devices);
-    PyObject* column = NULL;
-    if (a->num_devices > 1 && !whole) {
-      if (!(column = PyList_New((Py_ssize_t)a->num_devices))) return -1;
-      PyList_SetItem(*columns, (Py_ssize_t)i, column);
-      lists++;
-    }
+    PyObject* whole = apart ? NULL : whole_of(rows, i, a->num_devices);
+    PyObject* column = whole;
+    if (whole) Py_INCREF(whole);
+    else if (!(column = PyList_New((Py_ssize_t)a->num_devices))) return -1;
+    else lists++;
+    PyList_SetItem(columns, (Py_ssize_t)i, column);
     for (size_t d = 0; d < a->num_devices; d++) {
       Buffer* buffer = rows[d][i];
-      if (!(whole && d) && is_gone(buffer, i, a->num_devices > 1)) return -1;
+      int gone = whole && d ? 0 : ts_buffer_is_deleted(buffer); /* XLA finds it out for one device, and crashes for several */
+      if (gone) return gone < 0 ? -1 : say_gone(i);
       Py_INCREF(buffer->value);
-      PyTuple_SetItem(*values, (Py_ssize_t)(d * a->num_args + i), buffer->value);
-      PyObject* array = whole && !d ? whole : whole ? NULL : ts_buffer_array(buffer);
-      if (whole && d) continue;
+      PyTuple_SetItem(values, (Py_ssize_t)(d * a->num_args + i), buffer->value);
+      if (whole) continue;
+      PyObject* array = ts_buffer_array(buffer);
       if (!array) return -1;
       Py_INCREF(array);
-      if (column) PyList_SetItem(column, (Py_ssize_t)d, array);
-      else PyList_SetItem(*columns, (Py_ssize_t)i, array);
+      PyList_SetItem(column, (Py_ssize_t)d, array);
     }
   }
   return lists;
@@ -208,7 +216,10 @@ static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {
   uint64_t first = ts_take_values((uint64_t)self->num_outputs * a->num_devices);
   if (a->execute_device && a->num_devices == 1 && a->execute_device != (void*)PyTuple_GetItem(self->devices, 0))
     error = ts_error_text(PJRT_Error_Code_UNIMPLEMENTED, "a program runs on the IPU that it was compiled for");
-  else if (!(kept = indices_kept(a)) || (lists = take_arguments(a, kept != Py_None, &columns, &values)) < 0 ||
+  else if (!(kept = indices_kept(a)) || !(columns = PyList_New((Py_ssize_t)a->num_args)) ||
+           !(values = PyTuple_New((Py_ssize_t)(a->num_args * a->num_devices))) ||
+           (lists = a->num_devices == 1 ? take_arguments(a, columns, values)
+                                        : take_arguments_of_several(a, kept != Py_None, columns, values)) < 0 ||
            !(first_value = PyLong_FromUnsignedLongLong(first)) ||
            !(pair = goes_direct(self, kept, lists) ? run_direct(self, columns, values, first_value)
                                             : run_through(self, columns, values, first_value, kept)) ||
