@@ -1,6 +1,6 @@
-"""Queues of infeeds and outfeeds, and what XLA:CPU calls for them (native/feeds.c)."""
+"""Queues of infeeds and outfeeds, and what XLA:CPU calls for them (native/feeds.c); the gathering of elements (native/gather.c)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 def put(platform: int, ordinal: int, leaves: tuple[tuple[int, tuple[int, ...], Any], ...], /) -> None: ...
@@ -11,3 +11,13 @@ def set_timeout(seconds: float, /) -> float: ...
 def close() -> None: ...
 def targets() -> Sequence[Any]: ...
 def dtype_codes() -> dict[str, int]: ...
+def gather(
+    iterator: Iterator[Any],
+    skeleton: Any,
+    leaves: tuple[tuple[Any, str], ...],
+    array_type: type[Any],
+    row: int,
+    end: int,
+    seconds: float,
+    /,
+) -> tuple[int, int, Any]: ...

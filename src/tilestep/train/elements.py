@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeGuard, final
 
@@ -10,9 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError
+from tilestep.train import _feeds
 
 _NO_NUMBERS: Final = "OSUMm"  # dtype kinds of objects, strings and dates: nothing that a device can hold
 _CURE: Final = "all elements must be alike: drop the remainder of the data (drop_remainder=True, drop_last=True), or pad it"
+
+
+class Outcome(enum.IntEnum):
+    """Why `ElementSpec.gather` has ended."""
+
+    GATHERED = 0  # the rows are full, or time is over
+    ODD = 1  # an element is to be had by `ElementSpec.arrays`
+    RAISED = 2  # the iterator has raised
+    OVER = 3  # the iterator is
+
 
 Dataset = Iterable[Any] | Callable[[], Iterable[Any]]
 
@@ -48,13 +61,14 @@ class ElementSpec:
     Attributes:
         structure: the elements' tree.
         shapes: of its arrays.
-        dtypes: of its arrays on the device: 64-bit ones are there only under jax_enable_x64.
+        dtypes: of its arrays on the device, in the machine's byte order: 64-bit ones are there only under jax_enable_x64.
+        gathers: whether `gather` does anything but hand elements back.
 
     Args: element: the first. index: its number, for messages. x64: whether 64-bit numbers stay so.
     Raises: DatasetError if it has no arrays, or one of no numbers.
     """
 
-    __slots__ = ("_given", "dtypes", "shapes", "structure")
+    __slots__ = ("_formats", "_given", "_skeleton", "dtypes", "gathers", "shapes", "structure")
 
     def __init__(self, element: Any, index: int, *, x64: bool) -> None:
         leaves, self.structure = _tree.tree_flatten(element)
@@ -64,7 +78,12 @@ class ElementSpec:
         self.shapes: tuple[tuple[int, ...], ...] = tuple(array.shape for array in arrays)
         self._given = tuple(array.dtype for array in arrays)
         with jax.enable_x64(x64):
-            self.dtypes: tuple[np.dtype[Any], ...] = tuple(np.dtype(jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays)
+            self.dtypes: tuple[np.dtype[Any], ...] = tuple(
+                np.dtype(jax.dtypes.canonicalize_dtype(array.dtype.newbyteorder("="))) for array in arrays
+            )
+        self._skeleton = _skeleton(self.structure, itertools.count())
+        self._formats = _formats(self._given)
+        self.gathers = self._skeleton is not None and self._formats is not None
 
     def arrays(self, element: Any, index: int) -> list[NDArray[Any]]:
         """The arrays of an element, in the order of the tree.
@@ -85,6 +104,35 @@ class ElementSpec:
                 found, where = _kind(array.shape, array.dtype), _path(element, position)
                 raise DatasetError(f"element {index}{where} is {found}, in the first one it was {_kind(shape, dtype)}; {_CURE}")
         return leaves
+
+    def gather(self, iterator: Iterator[Any], rows: list[NDArray[Any]], row: int, end: int, seconds: float) -> tuple[int, Outcome, Any]:
+        """Copies the iterator's elements into rows `row` to `end` of its leaves' arrays, for about `seconds` of wall time.
+
+        Returns: how many; why no more; an element that is no plain NumPy, or is not like the first one, or what the iterator raised.
+        """
+        assert self._formats is not None  # else it does not gather
+        leaves = tuple(zip(rows, self._formats, strict=True))
+        count, outcome, value = _feeds.gather(iterator, self._skeleton, leaves, np.ndarray, row, end, seconds)
+        return count, Outcome(outcome), value
+
+
+def _skeleton(structure: Any, number: Iterator[int]) -> Any:
+    """What `_feeds.gather` takes as a structure; None if it has other containers than dicts, lists, tuples and None."""
+    kind = structure.node_data()
+    if kind is None:
+        return next(number)
+    children = tuple(_skeleton(child, number) for child in structure.children())
+    if kind[0] not in (dict, list, tuple, type(None)) or None in children:
+        return None
+    return kind[0], tuple(kind[1]) if kind[0] is dict else None, children
+
+
+def _formats(dtypes: Iterable[np.dtype[Any]]) -> tuple[str, ...] | None:
+    """The dtypes' names as buffers give them; None if there is one without."""
+    try:
+        return tuple(memoryview(np.empty(0, dtype)).format for dtype in dtypes)  # pyright: ignore[reportArgumentType] (of Python 3.12 on)
+    except ValueError:  # of ml_dtypes' numbers
+        return None
 
 
 def _array(leaf: Any, element: Any, position: int, index: int) -> NDArray[Any]:

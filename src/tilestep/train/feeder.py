@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from tilestep import hints
 from tilestep.errors import QueueError
-from tilestep.train.elements import ElementSpec
+from tilestep.train.elements import ElementSpec, Outcome
 from tilestep.train.staging import Staging, is_settled
 
+_GATHER_WALL_S: Final = 0.5e-3  # how long others may wait for what has come from a dataset meanwhile
 _END_WALL_S: Final = 1.0  # how long `close` waits for a dataset that is in the midst of making an element
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
@@ -123,12 +124,22 @@ class Feeder:
         depth: chunks that are made ahead.
         replicas: successive elements that make up one step.
         replica_axis: whether a step's elements have an axis for that.
+        staging: makes the memory of chunks.
+        copy: whether the dataset may write to arrays that it has given.
     """
 
     def __init__(
-        self, make_iterator: Callable[[], Iterator[Any]], start: Start, *, depth: int, replicas: int, replica_axis: bool, staging: Staging
+        self,
+        make_iterator: Callable[[], Iterator[Any]],
+        start: Start,
+        *,
+        depth: int,
+        replicas: int,
+        replica_axis: bool,
+        staging: Staging,
+        copy: bool,
     ) -> None:
-        self._make_iterator, self._start = make_iterator, start
+        self._make_iterator, self._start, self._copy = make_iterator, start, copy
         self._depth, self._replicas, self._replica_axis, self._staging = depth, replicas, replica_axis, staging
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -348,7 +359,10 @@ class Feeder:
                 self._states.append((self._pulled, state))
         try:
             while filling.count < filling.capacity and self._is_current(filling):
-                self._fill_with(next(iterator), filling)
+                if filling.capacity > 1 and self._spec is not None and self._spec.gathers:
+                    self._gather(iterator, filling, self._spec)
+                else:
+                    self._fill_with(next(iterator), filling)
         except StopIteration as error:
             with self._condition:
                 self._end = error
@@ -359,34 +373,45 @@ class Feeder:
     def _fill_with(self, element: Any, filling: _Filling) -> None:
         """The dataset's next element. It is copied before the dataset is asked for another one, which may reuse its memory.
 
-        Not if it is a chunk by itself, in memory that nobody can write to and the device can take over.
+        Not if it is a chunk by itself, in memory that nobody writes to and the device can take over.
         """
         spec = self._spec
         if spec is None:
             spec = self._spec = ElementSpec(element, self._pulled, x64=filling.plan.x64)
         arrays = spec.arrays(element, self._pulled)
-        if filling.capacity == 1 and all(map(is_settled, arrays, spec.dtypes)):
+        if filling.capacity == 1 and all(
+            is_settled(array, dtype, trusted=not self._copy) for array, dtype in zip(arrays, spec.dtypes, strict=True)
+        ):
             filling.arrays = [array[None] for array in arrays]
         else:
-            self._copy(arrays, filling)
-        with self._condition:
-            self._pulled += 1
-            if self._filling is filling:
-                filling.count += 1
-                return
-            lone = self._empty(spec, 1)  # the filling was taken back meanwhile: this element comes after what was in it
-            for target, array in zip(lone, arrays, strict=True):
-                target[0] = array
-            self._store.append(lone)
-            self._stored += 1
+            if not filling.arrays:
+                filling.arrays = self._empty(spec, filling.capacity)
+            for target, array in zip(filling.arrays, arrays, strict=True):
+                target[filling.count] = array
+        self._pulled_into(filling, 1)
 
-    def _copy(self, arrays: Arrays, filling: _Filling) -> None:
+    def _gather(self, iterator: Iterator[Any], filling: _Filling, spec: ElementSpec) -> None:
+        """As many of the dataset's next elements as come within a moment; one that is no plain NumPy goes the long way."""
         if not filling.arrays:
-            assert self._spec is not None  # there is an element
-            filling.arrays = self._empty(self._spec, filling.capacity)
-        row = filling.count
-        for target, array in zip(filling.arrays, arrays, strict=True):
-            target[row] = array
+            filling.arrays = self._empty(spec, filling.capacity)
+        count, outcome, value = spec.gather(iterator, filling.arrays, filling.count, filling.capacity, _GATHER_WALL_S)
+        self._pulled_into(filling, count)
+        if outcome is Outcome.ODD:
+            self._fill_with(value, filling)
+        elif outcome is Outcome.RAISED:
+            raise value
+        elif outcome is Outcome.OVER:
+            raise StopIteration
+
+    def _pulled_into(self, filling: _Filling, count: int) -> None:
+        """The dataset's next `count` elements have been copied to the rows after those that are there."""
+        with self._condition:
+            self._pulled += count
+            if self._filling is filling:
+                filling.count += count
+            elif count:  # the filling was taken back meanwhile: these elements come after what was in it
+                self._store.append([array[filling.count : filling.count + count].copy() for array in filling.arrays])
+                self._stored += count
 
     def _take_back_filling(self, filling: _Filling) -> None:
         """The chunk will never be full: its elements wait in the store for a loop that wants fewer."""

@@ -40,15 +40,23 @@ class InfeedQueue:
             prefix of an element's. None: to where the loop's carry is, replicated over its mesh if it is on several devices.
         replicas: successive elements that make one step: element `step * replicas + r` is replica r's. Each array then has a leading axis
             of `replicas`, for `sharding` to divide. None: a step is one element, without such an axis.
+        copy: False: a promise that nothing writes to the arrays of an element once it has come from the dataset. A large element (from
+            64 KiB on) that is a chunk by itself (`chunk=1`), dense and at a multiple of 64 bytes is then used where it lies, as one in
+            read-only memory (`np.load(file, mmap_mode="r")`, tf.data) always is.
     Raises: TypeError for a dataset, number or sharding of the wrong kind, ValueError for a number out of its bounds.
     """
 
-    def __init__(self, dataset: Dataset, *, prefetch_depth: int = 3, sharding: Any = None, replicas: int | None = None) -> None:
+    def __init__(
+        self, dataset: Dataset, *, prefetch_depth: int = 3, sharding: Any = None, replicas: int | None = None, copy: bool = True
+    ) -> None:
         self._make_iterator: Callable[[], Iterator[Any]] = iterator_maker(dataset)
         self._one_pass = isinstance(dataset, Iterator)
         self._depth = whole_number("prefetch_depth", prefetch_depth, least=1, most=MOST_AHEAD)
         self._replicas = None if replicas is None else whole_number("replicas", replicas, least=1)
         self._place = None if sharding is None else _jax.tree.map(_chunk_place, sharding)
+        if not isinstance(copy, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"copy is {copy!r}: it must be a bool")
+        self._copy = copy
         self._lock = threading.Lock()
         self._user: str | None = None
         self._closed = False
@@ -122,6 +130,7 @@ class InfeedQueue:
             replicas=self._replicas or 1,
             replica_axis=self._replicas is not None,
             staging=self._staging,
+            copy=self._copy,
         )
 
     def reserve(self, user: str) -> None:

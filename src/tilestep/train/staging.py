@@ -57,21 +57,24 @@ class Staging:
         return raw.view(dtype).reshape(shape)
 
 
-def is_settled(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether an array will do as it is, of that dtype: its memory is read-only as far down as NumPy knows, aligned, and dense.
+def is_settled(array: NDArray[Any], dtype: np.dtype[Any], *, trusted: bool) -> bool:
+    """Whether an array will do as it is, of that dtype: aligned, dense, and nobody writes to it.
 
-    Small arrays never are: copying them costs less than the question.
+    The latter is so if it is `trusted`, or its memory is read-only as far down as NumPy knows. Small arrays never do: copying them costs
+    less than the question.
     """
-    if array.nbytes < _POOLED_BYTES or array.flags.writeable or array.dtype != dtype or not array.flags.c_contiguous:
+    if array.nbytes < _POOLED_BYTES or array.dtype != dtype or not array.flags.c_contiguous:
         return False
-    base: Any = array.base
+    return (trusted or _is_read_only(array)) and array.ctypes.data % _ALIGNMENT_BYTES == 0
+
+
+def _is_read_only(array: NDArray[Any]) -> bool:
+    base: Any = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
             return False
         base = base.base  # pyright: ignore[reportUnknownMemberType]
-    if isinstance(base, memoryview) and not base.readonly:
-        return False
-    return array.ctypes.data % _ALIGNMENT_BYTES == 0
+    return not isinstance(base, memoryview) or base.readonly
 
 
 def _aligned(size: int) -> NDArray[np.uint8]:

@@ -89,6 +89,116 @@ def test_only_memory_that_nobody_can_write_to_is_taken_over() -> None:
         np.testing.assert_array_equal(total, 3 * row)
 
 
+@pytest.mark.parametrize("copy", [True, False])
+def test_without_copies_elements_are_used_where_they_lie(copy: bool) -> None:
+    """What is written to a chunk's memory before a loop uses it is seen exactly if the caller has promised to write nothing."""
+    size = 50_000
+    memory = np.zeros(3 * size + 16, np.float32)
+    start = -memory.ctypes.data % 64 // 4
+    rows = memory[start : start + 3 * size].reshape(3, size)  # rows begin at a multiple of 64 bytes
+    given = threading.Event()
+
+    def dataset() -> Iterator[Any]:
+        yield from rows
+        given.set()
+        yield rows[0]
+
+    infeed = InfeedQueue(dataset, copy=copy)
+    infeed.reserve("test")
+    infeed.begin(chunk_steps=1, steps=1, carry_place=None)
+    first = infeed.take()
+    assert given.wait(10)
+    rows[:] = 1
+    assert float(np.asarray(first.on_device)[0, 0]) == (0 if copy else 1)
+    infeed.close()
+
+
+def test_copy_is_a_bool() -> None:
+    with pytest.raises(TypeError, match=r"copy is 'no': it must be a bool"):
+        InfeedQueue([], copy="no")  # pyright: ignore[reportArgumentType]
+
+
+class Numbered(np.ndarray):
+    """A subclass, whose meaning only itself knows."""
+
+
+KINDS: list[Any] = [
+    lambda k: {"x": np.full((2, 3), k, np.float32), "y": np.int32(k)},
+    lambda k: {"x": np.full((2, 3), k, np.float32), "y": np.array(k, np.int32)},
+    lambda k: {"y": np.array(k, np.int32), "x": np.full((3, 2), k, np.float32).T},
+    lambda k: {"x": np.full((4, 6), k, np.float32)[::2, ::2], "y": np.array(k, np.int32)},
+    lambda k: {"x": jnp.full((2, 3), k, jnp.float32), "y": np.array(k, np.int32)},
+    lambda k: {"x": np.full((2, 3), k, np.float32).view(Numbered), "y": np.array(k, np.int32)},
+]
+
+
+@pytest.mark.parametrize("first", range(len(KINDS)))
+def test_like_elements_may_be_of_different_makes(first: int) -> None:
+    """Plain arrays are gathered quickly, others one by one: the order is theirs in any mixture."""
+    rng = np.random.default_rng(first)
+    elements = [KINDS[first](0)] + [KINDS[rng.integers(len(KINDS))](k) for k in range(1, 100)]
+    seen = OutfeedQueue()
+
+    def body(carry: Any, x: Any, y: Any) -> Any:
+        seen.enqueue((x, y))
+        return carry
+
+    repeat(100, body, 0, InfeedQueue(elements), seen, chunk=7)
+    xs, ys = seen.dequeue()
+    assert ys.tolist() == list(range(100))
+    np.testing.assert_array_equal(xs, np.arange(100, dtype=np.float32)[:, None, None] * np.ones((2, 3), np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "float64", "complex64", ">f4", jnp.bfloat16])
+def test_elements_of_every_dtype_are_gathered(dtype: Any) -> None:
+    rows = np.arange(-5, 27).reshape(16, 2).astype(dtype)
+    gathered = OutfeedQueue()
+
+    def body(carry: Any, x: Any, none: Any, nested: Any) -> Any:
+        assert none is None
+        gathered.enqueue((x, nested))
+        return carry
+
+    repeat(16, body, 0, InfeedQueue([(row, None, [(row[:1], {})]) for row in rows]), gathered, chunk=5)
+    x, nested = gathered.dequeue()
+    expected = rows.astype(x.dtype)
+    assert x.dtype == jax.dtypes.canonicalize_dtype(np.dtype(dtype).newbyteorder("="))
+    np.testing.assert_array_equal(x, expected)
+    np.testing.assert_array_equal(nested[0][0], expected[:, :1])
+
+
+@pytest.mark.parametrize("bad", [1, 5, 63, 64, 99])
+def test_what_came_before_an_exception_is_used(bad: int) -> None:
+    def dataset() -> Iterator[Any]:
+        for k in range(100):
+            if k == bad:
+                raise OSError(f"element {k} cannot be read")
+            yield np.full(3, k, np.float32)
+
+    infeed = InfeedQueue(dataset)
+    with pytest.raises(OSError, match=f"element {bad} cannot be read"):
+        repeat(100, lambda c, x: c + x[0], 0.0, infeed, chunk=7)
+    assert infeed.consumed == bad // 7 * 7
+    assert used(infeed, bad % 7, chunk=1) == [[k] * 3 for k in range(bad // 7 * 7, bad)] if bad % 7 else True
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        np.zeros((2, 2), np.float32),
+        np.zeros(3, np.float64),
+        np.zeros(3, ">f4"),
+        (np.zeros(3, np.float32),),
+        {"a": np.zeros(3, np.float32)},
+        "text",
+    ],
+)
+def test_an_element_that_is_unlike_is_named_by_its_number(later: Any) -> None:
+    elements = [np.zeros(3, np.float32)] * 40 + [later]
+    with pytest.raises(DatasetError, match=r"element 40 is "):
+        repeat(41, lambda c, x: c + x[0], 0.0, InfeedQueue(elements))
+
+
 @pytest.mark.parametrize(
     ("later", "message"),
     [

@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "gather.h"
+
 /* ------------------------------------------------------------------------------------------------------------- XLA's FFI */
 
 enum { API_MAJOR = 0, API_MINOR = 3, EXTENSION_METADATA = 1, STAGE_EXECUTE = 3, TOKEN = 17, ATTRIBUTE_SCALAR = 3 };
@@ -645,6 +647,7 @@ static PyMethodDef methods[] = {{"put", put, METH_VARARGS, "Copies an element in
                                 {"set_timeout", set_timeout, METH_VARARGS, "How long programs wait for data, in seconds; what it was."},
                                 {"close", close_all, METH_NOARGS, "Refuses programs that wait, or will ask."},
                                 {"targets", targets, METH_NOARGS, "The functions that XLA calls: for infeeds, for outfeeds, for a zero that it doesn't know."},
+                                {"gather", gather, METH_VARARGS, "Copies elements of an iterator into the rows of arrays."},
                                 {"dtype_codes", dtype_codes, METH_NOARGS, "XLA's number of each dtype that can be fed, by NumPy's name."},
                                 {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_feeds", "Queues of infeeds and outfeeds (native/feeds.c).", -1, methods, NULL, NULL,
