@@ -6,8 +6,8 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-from typing import Any, Final, Protocol
+from contextvars import ContextVar, Token
+from typing import Any, Final, Protocol, final
 
 INFEED_TARGET: Final = "tilestep_infeed"  # what a program calls to take an element from its device's queue, and to send one
 OUTFEED_TARGET: Final = "tilestep_outfeed"
@@ -17,9 +17,9 @@ _serial = itertools.count(1)
 _group: ContextVar[tuple[str, int] | None] = ContextVar("tilestep_program_group", default=None)
 
 
-@contextlib.contextmanager
-def program_group(name: str) -> Iterator[None]:
-    """Says that the programs dispatched inside are one program per IPU.
+@final
+class program_group:
+    """Says that the programs dispatched inside are one program per IPU: `with program_group(name):`.
 
     Between members of a group an emulated IPU neither reloads its program nor pays the host's cost of a dispatch;
     together they need the resident values, the sum of their code and the largest of their transients. What one member
@@ -29,13 +29,21 @@ def program_group(name: str) -> Iterator[None]:
     Args: name: identifies the group; not empty.
     Raises: ValueError if `name` is empty.
     """
-    if not name:
-        raise ValueError("program_group() needs a name that is not empty")
-    token = _group.set((name, next(_serial)))
-    try:
-        yield
-    finally:
-        _group.reset(token)
+
+    __slots__ = ("_name", "_token")
+
+    def __init__(self, name: str) -> None:
+        if not name:
+            raise ValueError("program_group() needs a name that is not empty")
+        self._name = name
+        self._token: Token[tuple[str, int] | None] | None = None
+
+    def __enter__(self) -> None:
+        self._token = _group.set((self._name, next(_serial)))
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None  # it was entered
+        _group.reset(self._token)
 
 
 # The innermost group's name and the serial number of this entry into it, or None outside of any group. Runs no bytecode: a Ctrl-C

@@ -11,6 +11,8 @@ from jax.sharding import NamedSharding, Sharding
 
 _NO_NUMBERS: Final = "OSUMm"  # dtype kinds of objects, strings and dates
 
+_array_types: set[type] = set()  # of leaves that were JAX's arrays: `isinstance` takes longer
+
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
 
@@ -20,11 +22,13 @@ class Carry:
 
     Attributes:
         tree: JAX's and NumPy's arrays, none of weak type.
+        structure: the tree's.
         place: where it is; None if it is not committed to a place.
         shardings: of its leaves, in their order, for those on several devices of a mesh, else None; empty if there are none of them.
     """
 
     tree: Any
+    structure: Any
     place: Sharding | None
     shardings: tuple[NamedSharding | None, ...]
 
@@ -40,30 +44,40 @@ def prepared(carry: Any, *, donate: bool, loop: str) -> Carry:
     leaves, structure = _jax.tree.flatten(carry)
     seen: set[int] = set()
     place: Sharding | None = None
-    divided = False
+    sharding: Any = None
+    count, divided, changed = 1, False, False
     for index, leaf in enumerate(leaves):
-        if not isinstance(leaf, jax.Array):
-            leaves[index] = _number(carry, index)
+        if type(leaf) not in _array_types and not _is_array(leaf, loop):
+            leaves[index], changed = _number(carry, index), True
             continue
-        if isinstance(leaf, _jax.core.Tracer):
-            raise TypeError(
-                f"{loop}() was called in a function that JAX traces: it starts programs from the host; use jax.lax.fori_loop there"
-            )
         array: Any = leaf
-        sharding = array.sharding
-        count = sharding.num_devices
-        divided = divided or count > 1
-        if array.committed and (place is None or count > place.num_devices):
+        if array.sharding is not sharding:
+            sharding = array.sharding
+            count = sharding.num_devices
+            divided = divided or count > 1
+        committed = array.committed
+        if committed and (place is None or count > place.num_devices):
             place = sharding
         if getattr(array, "weak_type", False):  # random keys have none
-            leaves[index] = _jax.device_put(np.asarray(array), sharding if array.committed else None)
+            leaves[index], changed = _jax.device_put(np.asarray(array), sharding if committed else None), True
             continue
         memory = _memory(array, count)
         if not donate or memory in seen:
-            leaves[index] = _jax.device_put(array, sharding if array.committed else None, may_alias=False)
+            leaves[index], changed = _jax.device_put(array, sharding if committed else None, may_alias=False), True
         seen.add(memory)
     shardings = tuple(_divided(leaf) for leaf in leaves) if divided else ()
-    return Carry(tree=_jax.tree.unflatten(structure, leaves), place=place, shardings=shardings)
+    tree = _jax.tree.unflatten(structure, leaves) if changed else carry
+    return Carry(tree=tree, structure=structure, place=place, shardings=shardings)
+
+
+def _is_array(leaf: Any, loop: str) -> bool:
+    """Whether a leaf is JAX's. Raises: TypeError inside of a function that JAX traces."""
+    if not isinstance(leaf, jax.Array):
+        return False
+    if isinstance(leaf, _jax.core.Tracer):
+        raise TypeError(f"{loop}() was called in a function that JAX traces: it starts programs from the host; use jax.lax.fori_loop there")
+    _array_types.add(type(leaf))
+    return True
 
 
 def _divided(leaf: Any) -> NamedSharding | None:

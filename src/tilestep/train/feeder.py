@@ -163,7 +163,8 @@ class Feeder:
     def begin(self, plan: Plan) -> None:
         """A loop begins: what was gathered for another plan is gathered again."""
         with self._condition:
-            if plan != self._plan or self._taken % plan.period or self._put_error is not None:
+            changed = (plan is not self._plan and plan != self._plan) or self._taken % plan.period or self._put_error is not None
+            if changed:
                 self._take_back()
                 self._plan = plan
                 self._put_error = None
@@ -174,7 +175,8 @@ class Feeder:
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._work, name="tilestep-infeed", daemon=True)
                 self._thread.start()
-            self._condition.notify_all()
+            if changed:  # else the thread has nothing new to do, and woken would only be in the way of the loop
+                self._condition.notify_all()
 
     def take(self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> Chunk:
         """The next chunk of the plan; waits for it, inside of `waiting()`. Its elements count as consumed.

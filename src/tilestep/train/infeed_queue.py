@@ -59,6 +59,7 @@ class InfeedQueue:
         self._copy = copy
         self._lock = threading.Lock()
         self._user: str | None = None
+        self._planned: tuple[tuple[Any, ...], Plan] | None = None  # what the last loop wanted, and what follows
         self._closed = False
         self._staging = Staging()
         self._feeder = self._start(Start())
@@ -157,20 +158,24 @@ class InfeedQueue:
             steps: how many it needs; None: as many as there are, the last ones in a chunk that is not full.
             carry_place: where its carry is, if that is committed to a place.
         """
-        chunks, rest = (1, 0) if steps is None else divmod(steps, chunk_steps)
         config: Any = jax.config
-        devices = carry_place.device_set if carry_place is not None else () if config.jax_default_device is not None else jax.devices()[:1]
-        self._feeder.begin(
-            Plan(
-                chunk_steps=chunk_steps,
-                chunks=chunks,
-                rest_steps=rest,
-                place=_beside(carry_place) if self._place is None else self._place,
-                default_device=config.jax_default_device,
-                x64=bool(config.jax_enable_x64),
-                in_place=self._place is None and [device.platform for device in devices] == ["cpu"],
-                partial=steps is None,
-            )
+        wanted = (chunk_steps, steps, carry_place, config.jax_default_device, bool(config.jax_enable_x64))
+        if self._planned is None or self._planned[0] != wanted:
+            self._planned = wanted, self._plan(*wanted)
+        self._feeder.begin(self._planned[1])
+
+    def _plan(self, chunk_steps: int, steps: int | None, carry_place: Sharding | None, default_device: Any, x64: bool) -> Plan:
+        chunks, rest = (1, 0) if steps is None else divmod(steps, chunk_steps)
+        devices = carry_place.device_set if carry_place is not None else () if default_device is not None else jax.devices()[:1]
+        return Plan(
+            chunk_steps=chunk_steps,
+            chunks=chunks,
+            rest_steps=rest,
+            place=_beside(carry_place) if self._place is None else self._place,
+            default_device=default_device,
+            x64=x64,
+            in_place=self._place is None and [device.platform for device in devices] == ["cpu"],
+            partial=steps is None,
         )
 
     def take(self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> Chunk:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import final
+from typing import Any, Final, final
+
+# What `signal` wraps, in ten times the time: it makes an enumeration's error of every handler that is no member of it.
+_signal: Any = importlib.import_module("_signal")
+_SIGINT: Final = int(signal.SIGINT)
 
 
 @final
@@ -23,14 +28,14 @@ class CtrlC:
 
     def begin(self) -> None:
         """The block begins."""
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._come)
+        if threading.current_thread() is threading.main_thread() and _signal.getsignal(_SIGINT) is signal.default_int_handler:
+            _signal.signal(_SIGINT, self._come)
             self._mine = True
 
     def end(self) -> None:
         """The block ends."""
         if self._mine:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            _signal.signal(_SIGINT, signal.default_int_handler)
 
     def _come(self, number: int, frame: FrameType | None) -> None:
         if self._waits or self._pending:

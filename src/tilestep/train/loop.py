@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -87,7 +87,7 @@ def repeat(
     with _Run(f"repeat({total})", state, infeed, outfeed, total=total, progress=progress) as run:
         if infeed is not None and total:
             infeed.begin(chunk_steps=steps, steps=total, carry_place=state.place)
-        with run.group(kept, steps, total % steps):
+        with _group(kept, steps, total % steps):
             while run.steps < total:
                 now = min(steps, total - run.steps)
                 program = kept.program(now)
@@ -127,7 +127,7 @@ def while_loop(
     with _Run("while_loop()", state, infeed, outfeed, total=most, progress=progress) as run:
         if infeed is not None:
             infeed.begin(chunk_steps=steps, steps=None, carry_place=state.place)
-        with run.group(kept, steps, 0):
+        with _group(kept, steps, 0):
             going = most is None or most > 0
             while going:
                 try:
@@ -209,12 +209,6 @@ class _Run:
                 + (f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else "")
             )
 
-    @contextlib.contextmanager
-    def group(self, loop: Loop, steps: int, rest: int) -> Iterator[None]:
-        """The chunks' programs are one program to an emulated machine, unless the caller says what is."""
-        with contextlib.nullcontext() if hints.current_group() else hints.program_group(f"{loop.name} {steps}+{rest}"):
-            yield
-
     def elements(self, steps: int) -> Chunk | None:
         """What the next chunk of `steps` steps needs: its elements, and room in the outfeed."""
         self._ctrl_c.check()
@@ -253,6 +247,11 @@ class _Run:
         return error
 
 
+def _group(loop: Loop, steps: int, rest: int) -> AbstractContextManager[None]:
+    """The chunks' programs are one program to an emulated machine, unless the caller says what is."""
+    return contextlib.nullcontext() if hints.current_group() else hints.program_group(f"{loop.name} {steps}+{rest}")
+
+
 def _chunk_steps(chunk: int | None, default: int, outfeed: OutfeedQueue | None) -> int:
     depth = None if outfeed is None or outfeed.mode == "last" or outfeed.when_full == "drop" else outfeed.buffer_depth
     if chunk is None:
@@ -264,9 +263,9 @@ def _chunk_steps(chunk: int | None, default: int, outfeed: OutfeedQueue | None) 
 
 
 def _key(carry: Carry) -> Any:
-    return _jax.tree.structure(carry.tree), carry.shardings
+    return carry.structure, carry.shardings
 
 
 def _shardings(carry: Carry) -> Any:
     """Where the carry's leaves must be after the loop, as a tree; None lets XLA choose."""
-    return None if not carry.shardings else _jax.tree.unflatten(_jax.tree.structure(carry.tree), carry.shardings)
+    return None if not carry.shardings else _jax.tree.unflatten(carry.structure, carry.shardings)
