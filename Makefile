@@ -8,7 +8,7 @@ SHELL := bash
 
 PYTHON ?= python3
 VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
-NATIVE := $(wildcard src/tilestep/pjrt/native/*.[ch])
+NATIVE := $(wildcard src/tilestep/*/native/*.[ch])
 PIP_INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 # Nothing of the caller's own Python set-up may leak into the environment.
