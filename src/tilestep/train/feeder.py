@@ -178,9 +178,10 @@ class Feeder:
             if changed:  # else the thread has nothing new to do, and woken would only be in the way of the loop
                 self._condition.notify_all()
 
-    def take(self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> Chunk:
+    def take(self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True) -> Chunk:
         """The next chunk of the plan; waits for it, inside of `waiting()`. Its elements count as consumed.
 
+        Args: wake: whether the thread hears of it now, and makes another one; else `wake` is due.
         Raises: what the dataset raised, if it gives too few elements for it (StopIteration if it was over), or JAX when it put them on
             their devices; then none is consumed. QueueError if the feeder is or gets closed.
         """
@@ -195,6 +196,7 @@ class Feeder:
                     finally:
                         self._condition.acquire()
                     continue
+                self._condition.notify_all()  # the thread may not have heard of the room that a loop made which was interrupted then
                 with waiting():
                     self._condition.wait()
             if self._closed:
@@ -211,8 +213,14 @@ class Feeder:
             if chunk.uploads is not None:
                 hints.upload(chunk.uploads, self._freed.popleft())
                 self._freed.append(hints.moment())
-            self._condition.notify_all()
+            if wake:
+                self._condition.notify_all()
             return chunk
+
+    def wake(self) -> None:
+        """There may be room for another chunk."""
+        with self._condition:
+            self._condition.notify_all()
 
     def give_back(self, chunk: Chunk, used: int) -> None:
         """Of the chunk that was taken last only the first `used` elements were used: the others are the next ones again."""

@@ -178,13 +178,15 @@ class InfeedQueue:
             partial=steps is None,
         )
 
-    def take(self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> Chunk:
+    def take(self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True) -> Chunk:
         """The next chunk of a loop that has begun; waits for it, inside of `waiting()`.
 
+        Args: wake: whether the thread goes on right now; else at `wake`, which a loop calls when it has started the chunk's program: before
+            that the thread would only be in its way.
         Raises: what the dataset raised; DatasetError if it is over.
         """
         try:
-            return self._feeder.take(waiting)
+            return self._feeder.take(waiting, wake=wake)
         except StopIteration:
             used, left = self._feeder.consumed, self._feeder.available
             rest = f", {left:,} after them are left for a loop that needs no more" if left else ""
@@ -192,6 +194,10 @@ class InfeedQueue:
                 f"the dataset ended after {used + left:,} elements: the loop needs more; {used:,} are used{rest}. Let the dataset repeat, "
                 "or run fewer steps"
             ) from None
+
+    def wake(self) -> None:
+        """The thread goes on."""
+        self._feeder.wake()
 
     def give_back(self, chunk: Chunk, used: int) -> None:
         """Of the chunk taken last only `used` elements were used."""

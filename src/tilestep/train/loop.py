@@ -141,6 +141,8 @@ def while_loop(
                 if there is not None:
                     limit = min(limit, there)
                 run.carry, status, values = program(run.carry, np.int32(limit), None if elements is None else elements.on_device)
+                if infeed is not None:
+                    infeed.wake()  # before the host waits
                 going = (found := int(status)) > 0
                 done = found if found >= 0 else ~found
                 if infeed is not None and elements is not None and done * infeed.elements_per_step < elements.elements:
@@ -216,7 +218,7 @@ class _Run:
         if self._outfeed is not None:
             self._outfeed.make_room(steps, self._ctrl_c.waiting)
         if self._infeed is not None:
-            self._taken = self._infeed.take(self._ctrl_c.waiting)
+            self._taken = self._infeed.take(self._ctrl_c.waiting, wake=False)
         self._feeding = False
         return self._taken
 
@@ -224,6 +226,8 @@ class _Run:
         """A chunk of so many steps has been started, and `carry` is what it returns."""
         self.steps += steps
         self._taken = None
+        if self._infeed is not None:
+            self._infeed.wake()
         if self._outfeed is not None:
             self._feeding = True
             self._outfeed.deliver(values, steps)

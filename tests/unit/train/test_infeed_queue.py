@@ -113,6 +113,17 @@ def test_without_copies_elements_are_used_where_they_lie(copy: bool) -> None:
     infeed.close()
 
 
+def test_a_chunk_that_was_taken_without_a_word_is_made_up_for() -> None:
+    """As when a Ctrl-C comes between a chunk and its program."""
+    infeed = InfeedQueue(range(3), prefetch_depth=1)
+    infeed.reserve("test")
+    infeed.begin(chunk_steps=1, steps=1, carry_place=None)
+    infeed.take(wake=False)
+    infeed.release()
+    assert used(infeed, 1) == [1]
+    infeed.close()
+
+
 def test_copy_is_a_bool() -> None:
     with pytest.raises(TypeError, match=r"copy is 'no': it must be a bool"):
         InfeedQueue([], copy="no")  # pyright: ignore[reportArgumentType]
