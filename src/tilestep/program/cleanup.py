@@ -29,7 +29,7 @@ _WIDER = (*HALVES, "f32")  # what XLA makes of 8-bit floats: the type of a produ
 _COLLAPSED = re.compile(r"/(erf|erfc|erf_inv)$")
 _PRODUCTS = ("dot", "convolution")
 _VIEWS = ("bitcast", "reshape", "broadcast", "transpose", "copy")
-# What XLA does with 8-bit floats in a wider type although nothing is computed. Arithmetic on them stays between its conversions.
+# What XLA does with small floats in a wider type although nothing is computed. Arithmetic on 8-bit ones stays between its conversions.
 _MOVES = frozenset({"bitcast", "reshape", "transpose", "copy", "broadcast", "slice", "dynamic-slice", "dynamic-update-slice",
                     "concatenate", "pad", "reverse", "gather", "select", "all-gather", "all-to-all", "collective-permute",
                     "collective-broadcast"})  # fmt: skip
@@ -190,6 +190,8 @@ def _inserted(instruction: Instruction, source: str, target: str, computation: C
 def _restore_halves(computation: Computation, dtype: str) -> Computation:
     """Gives operations that XLA:CPU computes in f32 between converts of its own their 16-bit type back.
 
+    A product whose result stays in f32 reads halves, also where they are moved between their conversion and it.
+
     Collect first, change afterwards: a convert may serve several operations, not all of them restored.
     """
     users = users_of(computation.instructions)
@@ -203,24 +205,32 @@ def _restore_halves(computation: Computation, dtype: str) -> Computation:
         return not table[name].is_tuple and table[name].leaves[0].dtype == "f32"
 
     restored = {i.name for i in computation.instructions if i.opcode not in _FIXED and is_f32(i.name) and i is not computation.root}
+    products = {i.name for i in computation.instructions if i.opcode in _PRODUCTS}  # whose result may stay in f32
+
+    def is_half(name: str) -> bool:
+        return name in up or (name in restored and table[name].opcode in _MOVES)
+
     while True:
         wrong = {
             name
             for name in restored
             if not all(o in up or o in restored or not is_f32(o) or _is_constant(computation, o) for o in table[name].operands)
-            or not all(user.name in down or user.name in restored for user in users[name])
+            or not all(
+                user.name in down or user.name in restored or (user.name in products and table[name].opcode in _MOVES)
+                for user in users[name]
+            )
         }
-        if not wrong:
+        wrong_products = {name for name in products if not all(is_half(o) for o in table[name].operands)}
+        if not wrong and not wrong_products:
             break
         restored -= wrong
+        products -= wrong_products
     changed: dict[str, Instruction] = {}
-    for instruction in computation.instructions:
-        name = instruction.name
-        if name in restored:
-            operands = tuple(table[o].operands[0] if o in up else o for o in instruction.operands)
-            changed[name] = replace(instruction, shape=_with_dtype(instruction.shape, dtype), operands=operands)
-        elif instruction.opcode in ("dot", "convolution") and all(o in up for o in instruction.operands):
-            changed[name] = replace(instruction, operands=tuple(table[o].operands[0] for o in instruction.operands))
+    for name in (*restored, *products):
+        instruction = table[name]
+        operands = tuple(table[o].operands[0] if o in up else o for o in instruction.operands)
+        shape = _with_dtype(instruction.shape, dtype) if name in restored else instruction.shape
+        changed[name] = replace(instruction, shape=shape, operands=operands)
     renamed = {name: table[name].operands[0] for name in down if table[name].operands[0] in restored}
     return rebuilt(computation, changed, renamed) if changed or renamed else computation
 

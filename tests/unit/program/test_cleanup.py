@@ -67,6 +67,39 @@ def test_a_dot_of_halves_that_is_wanted_in_f32_keeps_its_result() -> None:
     assert root.leaves[0].dtype == "f32"
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_a_dot_of_halves_reads_them_through_views(dtype: str) -> None:
+    """As XLA:CPU writes a batched product whose operands it transposes; an operand that something else reads in f32 stays in f32."""
+    entry = f"""
+  %x = {dtype}[8,2,16]{{2,1,0}} parameter(0)
+  %w = {dtype}[16,4]{{1,0}} parameter(1)
+  %x32 = f32[8,2,16]{{2,1,0}} convert(%x)
+  %w32 = f32[16,4]{{1,0}} convert(%w)
+  %t = f32[2,8,16]{{2,1,0}} transpose(%x32), dimensions={{1,0,2}}
+  %b = f32[16,16]{{1,0}} bitcast(%t)
+  %d = f32[16,4]{{1,0}} dot(%b, %w32), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"""
+    alone = clean(parse_hlo(module_text(entry + "\n  ROOT %r = f32[16,4]{1,0} negate(%d)"))).entry
+    assert [alone.by_name[name].leaves[0].dtype for name in ("t", "b", "d", "r")] == [dtype, dtype, "f32", "f32"]
+    assert alone.by_name["d"].operands == ("b", "w")
+    assert opcodes(alone)["convert"] == 0
+
+    shared = clean(parse_hlo(module_text(entry + "\n  ROOT %r = (f32[16,4]{1,0}, f32[16,16]{1,0}) tuple(%d, %b)"))).entry
+    assert [shared.by_name[name].leaves[0].dtype for name in ("t", "b", "d")] == ["f32", "f32", "f32"]
+    assert shared.by_name["d"].operands == ("b", "w32")
+
+
+def test_arithmetic_between_a_conversion_and_a_dot_stays_in_f32() -> None:
+    entry = """
+  %x = f16[8,16]{1,0} parameter(0)
+  %w = f16[16,4]{1,0} parameter(1)
+  %x32 = f32[8,16]{1,0} convert(%x)
+  %n = f32[8,16]{1,0} sine(%x32)
+  %w32 = f32[16,4]{1,0} convert(%w)
+  ROOT %d = f32[8,4]{1,0} dot(%n, %w32), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
+    root = clean(parse_hlo(module_text(entry))).entry.root
+    assert root.operands == ("n", "w32")
+
+
 def test_converts_that_the_author_wrote_stay() -> None:
     entry = """
   %x = f16[8,16]{1,0} parameter(0)
