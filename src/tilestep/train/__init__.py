@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from tilestep.train.accumulation import AccumulationState as AccumulationState
+from tilestep.train.accumulation import accumulate_gradients as accumulate_gradients
+from tilestep.train.accumulation import effective_batch_size as effective_batch_size
+from tilestep.train.accumulation import gradient_accumulation as gradient_accumulation
 from tilestep.train.dataset_bench import dataset_benchmark as dataset_benchmark
 from tilestep.train.dataset_bench import infeed_benchmark as infeed_benchmark
 from tilestep.train.infeed_queue import InfeedQueue as InfeedQueue
@@ -9,6 +13,11 @@ from tilestep.train.loop import LoopState as LoopState
 from tilestep.train.loop import loop_state as loop_state
 from tilestep.train.loop import repeat as repeat
 from tilestep.train.loop import while_loop as while_loop
+from tilestep.train.optimizer_state import apply_updates as apply_updates
+from tilestep.train.optimizer_state import offloaded as offloaded
+from tilestep.train.optimizer_state import on_device as on_device
+from tilestep.train.optimizer_state import placed as placed
+from tilestep.train.optimizer_state import placed_like as placed_like
 from tilestep.train.outfeed_queue import OutfeedQueue as OutfeedQueue
 from tilestep.train.program_feeds import PendingFeeds as PendingFeeds
 from tilestep.train.program_feeds import clear_feeds as clear_feeds
