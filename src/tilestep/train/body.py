@@ -9,6 +9,7 @@ from typing import Any
 import jax
 from jax.extend.core import jaxpr_as_fun
 
+from tilestep.train.optimizer_state import is_on_host
 from tilestep.train.outfeed_queue import OutfeedQueue, collecting
 
 Body = Callable[..., Any]
@@ -116,6 +117,11 @@ def _same_leaf(path: Any, old: Any, new: Any, body: Body) -> Any:
         raise TypeError(
             f"{where}: body {name_of(body)} must keep shape and dtype: expected {_kind(old)}, found {_kind(array)}; give the loop a carry "
             f"of the latter kind, or convert in the body (.astype, .reshape)"
+        )
+    if is_on_host(array) != is_on_host(old):
+        kept, found = ("the host's", "the device's") if is_on_host(old) else ("the device's", "the host's")
+        raise TypeError(
+            f"{where}: body {name_of(body)} must keep it in {kept} memory: found in {found}; tilestep.train.placed_like(new, old) moves it"
         )
     return _jax.lax.convert_element_type(array, array.dtype) if getattr(array, "weak_type", False) else array
 
