@@ -1,0 +1,96 @@
+"""Schedules for the eye: as text, and as pictures."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Final
+
+from tilestep.train.schedule import Costs, Kind, Schedule, Task, Timeline
+
+_WIDEST: Final = 400  # columns of time that a text has at most
+_COLORS: Final = {
+    Kind.FORWARD: "#4c8bf5",
+    Kind.BACKWARD: "#5fb87a",
+    Kind.INPUT_GRADIENT: "#8ccf9f",
+    Kind.WEIGHT_GRADIENT: "#c9a227",
+    Kind.UPDATE: "#b5533c",
+    Kind.STORE: "#b9b9b9",
+    Kind.LOAD: "#d9d9d9",
+}
+_MEANINGS: Final = {
+    Kind.FORWARD: "forward",
+    Kind.BACKWARD: "backward",
+    Kind.INPUT_GRADIENT: "input gradient",
+    Kind.WEIGHT_GRADIENT: "weight gradient",
+    Kind.UPDATE: "update",
+    Kind.STORE: "store",
+    Kind.LOAD: "load",
+}
+
+
+def _label(schedule: Schedule, task: Task) -> str:
+    """A task as its device's row writes it: without the stage where there is only one."""
+    alone = schedule.device_mapping.count(schedule.device(task)) == 1
+    return str(task)[len(str(task.stage)) :] if alone else str(task)
+
+
+def as_text(schedule: Schedule, costs: Costs) -> str:
+    """A row for each device, time to the right; a last line with what comes of it."""
+    timeline = schedule.simulate(costs)
+    lengths = [timeline.end[task] - timeline.begin[task] for task in timeline.begin]
+    unit = min((length for length in lengths if length > 0), default=1.0)
+    columns = max(1, math.ceil(timeline.makespan / unit - 1e-9))
+    title = f"{schedule.name}: {schedule.stages} stages, {schedule.microbatches} microbatches"
+    if columns > _WIDEST:
+        return f"{title}; too long for text ({columns:,} columns): draw it with plot()\n{_summary(schedule, timeline)}"
+    width = 1 + max(len(_label(schedule, task)) for task in timeline.begin)
+    lines = [title]
+    for device, tasks in enumerate(schedule.tasks):
+        cells = ["." for _ in range(columns)]
+        for task in tasks:
+            first, last = round(timeline.begin[task] / unit), round(timeline.end[task] / unit)
+            for column in range(first, max(last, first)):
+                cells[column] = _label(schedule, task) if column == first else "-" * len(_label(schedule, task))
+        lines.append(f"{device:>3} |" + "".join(cell.rjust(width) for cell in cells).rstrip())
+    return "\n".join([*lines, _summary(schedule, timeline)])
+
+
+def _summary(schedule: Schedule, timeline: Timeline) -> str:
+    stash = f", microbatches kept by stage {' '.join(map(str, schedule.stash()))}" if schedule.training else ""
+    return f"makespan {timeline.makespan:g}, bubble {timeline.bubble:.1%}{stash}"
+
+
+def plot(schedule: Schedule, path: str | Path, costs: Costs) -> None:
+    """Draws the schedule to a file. Raises: as `Schedule.plot`."""
+    try:
+        from matplotlib.figure import Figure  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+    except ImportError as error:
+        raise ImportError("drawing a schedule needs Matplotlib: pip install 'tilestep[plots]'; show() draws it as text without") from error
+    timeline = schedule.simulate(costs)
+    figure: Any = Figure(figsize=(11, 1.4 + 0.42 * len(schedule.tasks)), layout="constrained")
+    panel: Any = figure.subplots()
+    _draw(panel, schedule, timeline)
+    kinds = [kind for kind in Kind if any(task.kind is kind and timeline.end[task] > timeline.begin[task] for task in timeline.begin)]
+    handles = [panel.barh(0, 0, color=_COLORS[kind], label=_MEANINGS[kind]) for kind in kinds]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(kinds), frameon=False)
+    figure.savefig(Path(path), dpi=120)
+
+
+def _draw(panel: Any, schedule: Schedule, timeline: Timeline) -> None:
+    devices = len(schedule.tasks)
+    for task, begin in timeline.begin.items():
+        length = timeline.end[task] - begin
+        if length <= 0:
+            continue
+        panel.barh(schedule.device(task), length, left=begin, height=0.86, color=_COLORS[task.kind], edgecolor="white", linewidth=0.6)
+        if length > timeline.makespan / 70:
+            label = _label(schedule, task)
+            panel.text(begin + length / 2, schedule.device(task), label, ha="center", va="center", fontsize=7, color="white")
+    panel.set_xlim(0, timeline.makespan or 1)
+    panel.set_ylim(devices - 0.5, -0.5)
+    panel.set_yticks(range(devices), [f"device {device}" for device in range(devices)])
+    panel.set_title(f"{schedule.name}: {timeline.bubble:.1%} of the time in bubbles", fontsize=10, loc="left")
+    for side in ("top", "right", "left"):
+        panel.spines[side].set_visible(False)
+    panel.tick_params(left=False)
