@@ -7,6 +7,7 @@ TilestepError
 ├── StoredError (ValueError)       a serialised program that cannot be used here
 ├── DatasetError (ValueError)      a dataset that ends early, or whose elements are not alike
 ├── QueueError (RuntimeError)      a feed of a training loop that is closed, in use, full or empty
+├── ReplicasDifferError            arrays that should be equal on all replicas and are not
 ├── UnsupportedError               something this build or platform cannot do
 ├── TileMemoryError (MemoryError)  a program that does not fit into the tiles
 └── StreamingMemoryError (MemoryError)  a program whose values in pinned_host do not fit into streaming memory
@@ -17,7 +18,9 @@ KeyboardInterrupt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+
+_MOST_SHOWN: Final = 8  # of many differences
 
 
 class TilestepError(Exception):
@@ -46,6 +49,23 @@ class DatasetError(TilestepError, ValueError):
 
 class QueueError(TilestepError, RuntimeError):
     """A feed of a training loop cannot do what was asked now: it is closed, in use by another loop, full, or there is nothing in it."""
+
+
+class ReplicasDifferError(TilestepError):
+    """Arrays differ between replicas that should not.
+
+    Attributes: differences: one `tilestep.train.ReplicaDifference` for each array, with where and by how much.
+    """
+
+    def __init__(self, *, differences: Sequence[Any]) -> None:
+        self.differences = tuple(differences)
+        some = "".join(f"\n  {difference}" for difference in self.differences[:_MOST_SHOWN])
+        more = f"\n  and {len(self.differences) - _MOST_SHOWN:,} more" if len(self.differences) > _MOST_SHOWN else ""
+        super().__init__(
+            f"{len(self.differences):,} arrays differ between replicas{some}{more}\n"
+            "  try: the mean of gradients before the update (cross_replica(optimizer)), or of what else the replicas' own data changes "
+            "(cross_replica_mean); equal random keys where draws change the carry"
+        )
 
 
 class UnsupportedError(TilestepError):

@@ -6,8 +6,22 @@ from tilestep.train.accumulation import AccumulationState as AccumulationState
 from tilestep.train.accumulation import accumulate_gradients as accumulate_gradients
 from tilestep.train.accumulation import effective_batch_size as effective_batch_size
 from tilestep.train.accumulation import gradient_accumulation as gradient_accumulation
+from tilestep.train.cross_replica import cross_replica as cross_replica
+from tilestep.train.cross_replica import cross_replica_all_gather as cross_replica_all_gather
+from tilestep.train.cross_replica import cross_replica_all_to_all as cross_replica_all_to_all
+from tilestep.train.cross_replica import cross_replica_mean as cross_replica_mean
+from tilestep.train.cross_replica import cross_replica_reduce_scatter as cross_replica_reduce_scatter
+from tilestep.train.cross_replica import cross_replica_sum as cross_replica_sum
+from tilestep.train.cross_replica import element_key as element_key
+from tilestep.train.cross_replica import replica_count as replica_count
+from tilestep.train.cross_replica import replica_index as replica_index
+from tilestep.train.cross_replica import replica_key as replica_key
 from tilestep.train.dataset_bench import dataset_benchmark as dataset_benchmark
 from tilestep.train.dataset_bench import infeed_benchmark as infeed_benchmark
+from tilestep.train.devices import select_devices as select_devices
+from tilestep.train.divergence import ReplicaDifference as ReplicaDifference
+from tilestep.train.divergence import replica_differences as replica_differences
+from tilestep.train.divergence import require_equal_replicas as require_equal_replicas
 from tilestep.train.infeed_queue import InfeedQueue as InfeedQueue
 from tilestep.train.loop import LoopState as LoopState
 from tilestep.train.loop import loop_state as loop_state
@@ -27,3 +41,4 @@ from tilestep.train.program_feeds import pending_feeds as pending_feeds
 from tilestep.train.program_feeds import set_feed_timeout as set_feed_timeout
 from tilestep.train.program_feeds import transfer_from_outfeed as transfer_from_outfeed
 from tilestep.train.program_feeds import transfer_to_infeed as transfer_to_infeed
+from tilestep.train.replicas import Replicas as Replicas

@@ -1,0 +1,102 @@
+"""Which devices a program uses: so many, in groups, or by their numbers.
+
+Sources: TensorFlow for the IPU, `IPUConfig.auto_select_ipus` and `select_ipus` (SDK 2.4 documentation), for the forms of the selection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
+
+import jax
+
+from tilestep.train.numbers import whole_number
+
+Device = Any  # jax.Device, which JAX's types call a variable
+Devices = tuple[Device, ...]
+
+
+@overload
+def select_devices(count: int | None = None, *, platform: str | None = None) -> Devices: ...
+@overload
+def select_devices(count: Sequence[int], *, platform: str | None = None) -> tuple[Devices, ...]: ...
+@overload
+def select_devices(*, ids: int | Sequence[int], platform: str | None = None) -> Devices: ...
+@overload
+def select_devices(*, ids: Sequence[Sequence[int]], platform: str | None = None) -> tuple[Devices, ...]: ...
+def select_devices(
+    count: int | Sequence[int] | None = None,
+    *,
+    ids: int | Sequence[int] | Sequence[Sequence[int]] | None = None,
+    platform: str | None = None,
+) -> Devices | tuple[Devices, ...]:
+    """Devices out of `jax.devices()`: the first so many, several such groups one after the other, or those with given numbers.
+
+    Args:
+        count: how many; a list of numbers gives as many groups, which share no device; None: all there are.
+        ids: their numbers (`device.id`), in the order wanted; a list of lists gives groups.
+        platform: of which platform; None: JAX's default one.
+    Returns: a tuple of devices, or one such tuple for each group.
+    Raises: TypeError for what is no whole number. ValueError if there are too few devices, a number is unknown or comes twice, or both
+        `count` and `ids` are given.
+    """
+    there: Devices = tuple(jax.devices() if platform is None else jax.devices(platform))
+    if ids is not None:
+        if count is not None:
+            raise ValueError(f"count is {count!r} and ids is {ids!r}: give one of them, they are two ways to select devices")
+        return _by_id(there, ids)
+    if count is None:
+        return there
+    if not isinstance(count, Iterable) or isinstance(count, str):
+        return _first(there, [whole_number("count", count, least=1)])[0]
+    sizes = [whole_number(f"count[{index}]", size, least=1) for index, size in enumerate(count)]
+    if not sizes:
+        raise ValueError("count is an empty list: name the size of one group at least")
+    return _first(there, sizes)
+
+
+def _first(there: Devices, sizes: list[int]) -> tuple[Devices, ...]:
+    needed = sum(sizes)
+    if needed > len(there):
+        sum_text = f"{' + '.join(map(str, sizes))} = {needed}" if len(sizes) > 1 else str(needed)
+        raise ValueError(f"{sum_text} devices were asked for, but there are {len(there)} on platform {there[0].platform}{_more(there)}")
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
+    return tuple(there[start : start + size] for start, size in zip(starts, sizes, strict=True))
+
+
+def _by_id(there: Devices, ids: Any) -> Devices | tuple[Devices, ...]:
+    if not _is_list(ids):
+        return _numbered(there, [ids])
+    if not ids:
+        raise ValueError("ids is an empty list: name one device at least")
+    grouped = [_is_list(item) for item in ids]
+    if not any(grouped):
+        return _numbered(there, ids)
+    if not all(grouped) or not all(ids):
+        raise ValueError(f"ids is {ids!r}: it must be a list of numbers, or a list of such lists, none of them empty")
+    _numbered(there, [number for group in ids for number in group])
+    return tuple(_numbered(there, group) for group in ids)
+
+
+def _numbered(there: Devices, ids: Iterable[Any]) -> Devices:
+    numbers = [whole_number("ids", number, least=0) for number in ids]
+    by_id = {device.id: device for device in there}
+    twice = sorted({number for number in numbers if numbers.count(number) > 1})
+    if twice:
+        raise ValueError(f"ids names device {twice[0]} {numbers.count(twice[0])} times: each device can be selected once")
+    unknown = [number for number in numbers if number not in by_id]
+    if unknown:
+        known = ", ".join(map(str, sorted(by_id)))
+        raise ValueError(f"ids names device {unknown[0]}, but platform {there[0].platform} has those with ids {known}{_more(there)}")
+    return tuple(by_id[number] for number in numbers)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
+
+
+def _more(there: Devices) -> str:
+    """How to get more devices of a platform, where the host decides how many there are."""
+    ways = {"cpu": "jax.config.update('jax_num_cpu_devices', n)", "ipu": "jax.config.update('jax_ipu_device_count', n)"}
+    way = ways.get(there[0].platform)
+    return f": {way} at the program's start makes n of them" if way else ""

@@ -1,0 +1,267 @@
+"""Functions over replicas: sums, means, gathers, scatters, keys, and the optimiser of the mean gradient.
+
+In the test run itself the replicas are the emulated machine's four IPUs; `test_replicas_on_cpu` runs this file on CPU devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from tilestep import train
+from tilestep.errors import ReplicasDifferError
+from tilestep.train import Replicas
+
+PLATFORM = "cpu" if len(jax.devices("cpu")) > 1 else "ipu"
+
+
+def replicas(count: int, shards: int = 1) -> Replicas:
+    return Replicas(devices=jax.devices(PLATFORM)[: count * shards], shards=shards)
+
+
+def on_each(function: Callable[[Any], Any], values: Any) -> Any:
+    """What `function` returns on each replica for its row of `values`, stacked."""
+    there = replicas(len(values))
+
+    def one(row: Any) -> Any:
+        return jax.tree.map(lambda x: jnp.asarray(x)[None], function(row[0]))
+
+    return jax.tree.map(np.asarray, jax.jit(there.shard_map(one, in_specs=P(there.axis), out_specs=P(there.axis)))(values))
+
+
+def test_a_sum_and_a_mean_are_on_every_replica() -> None:
+    values = np.array([[1, 10], [2, 20], [4, 40]], np.float32)
+    np.testing.assert_array_equal(on_each(train.cross_replica_sum, values), [[7, 70]] * 3)
+    np.testing.assert_allclose(on_each(train.cross_replica_mean, values), [[7 / 3, 70 / 3]] * 3, rtol=1e-6)
+
+
+def test_groups_are_of_successive_replicas() -> None:
+    """TensorFlow for the IPU's replica_group_size: four replicas in groups of two."""
+    values = np.array([1, 2, 4, 8], np.float32)
+    assert on_each(lambda x: train.cross_replica_sum(x, group_size=2), values).tolist() == [3, 3, 12, 12]
+    assert on_each(lambda x: train.cross_replica_mean(x, group_size=2), values).tolist() == [1.5, 1.5, 6, 6]
+    assert on_each(lambda x: train.cross_replica_all_gather(x, group_size=2), values).tolist() == [[1, 2], [1, 2], [4, 8], [4, 8]]
+    for size in (1, 4):
+        expected = values if size == 1 else [15] * 4
+        np.testing.assert_array_equal(on_each(lambda x, size=size: train.cross_replica_sum(x, group_size=size), values), expected)
+
+
+def test_groups_that_do_not_divide_the_replicas_are_an_error_with_the_arithmetic() -> None:
+    with pytest.raises(ValueError, match=r"4 replicas / group_size 3 = 1.333 groups, no whole number: group_size must be one of 1, 2, 4"):
+        on_each(lambda x: train.cross_replica_sum(x, group_size=3), np.zeros(4, np.float32))
+
+
+def test_gathered_parts_of_a_scattered_sum_are_the_sum() -> None:
+    rng = np.random.default_rng(0)
+    for rows in (1, 4, 5, 8):
+        values = rng.integers(-9, 9, (4, rows, 2)).astype(np.float32)
+        parts = on_each(train.cross_replica_reduce_scatter, values)
+        assert parts.shape == (4, -(-rows // 4), 2)
+        whole = parts.reshape(-1, 2)
+        np.testing.assert_array_equal(whole[:rows], values.sum(0))
+        assert (whole[rows:] == 0).all()
+        means = on_each(lambda x: train.cross_replica_reduce_scatter(x, reduction="mean"), values)
+        np.testing.assert_array_equal(means, parts / 4)
+
+
+def test_scattered_sums_of_groups() -> None:
+    values = np.arange(12, dtype=np.float32).reshape(4, 3)
+    parts = on_each(lambda x: train.cross_replica_reduce_scatter(x, group_size=2), values)
+    assert parts.tolist() == [[3, 5], [7, 0], [15, 17], [19, 0]]
+
+
+def test_all_to_all_is_a_transposition_and_its_own_inverse() -> None:
+    values = np.arange(4 * 4 * 3, dtype=np.float32).reshape(4, 4, 3)
+    once = on_each(train.cross_replica_all_to_all, values)
+    np.testing.assert_array_equal(once, values.transpose(1, 0, 2))
+    np.testing.assert_array_equal(on_each(train.cross_replica_all_to_all, once), values)
+    moved = on_each(lambda x: train.cross_replica_all_to_all(x, split_axis=0, concat_axis=-1), values)
+    np.testing.assert_array_equal(moved, values.transpose(1, 0, 2).reshape(4, 1, 12))
+    with pytest.raises(ValueError, match=r"3 rows \(axis 1 of shape \(4, 3\)\) / 4 replicas is no whole number"):
+        on_each(lambda x: train.cross_replica_all_to_all(x, split_axis=1), values)
+    with pytest.raises(ValueError, match=r"concat_axis is 2, but the array has shape \(4, 3\): it must be -2 to 1"):
+        on_each(lambda x: train.cross_replica_all_to_all(x, concat_axis=2), values)
+
+
+def test_permuted_replicas_permute_what_comes_out_and_change_nothing_else() -> None:
+    values = np.random.default_rng(1).integers(-50, 50, (4, 8)).astype(np.float32)
+    order = [2, 0, 3, 1]
+    for function in (train.cross_replica_sum, train.cross_replica_mean, train.cross_replica_reduce_scatter):
+        np.testing.assert_array_equal(on_each(function, values), on_each(function, values[order]))
+    np.testing.assert_array_equal(
+        on_each(train.cross_replica_all_gather, values)[0][order], on_each(train.cross_replica_all_gather, values[order])[0]
+    )
+
+
+def test_every_kind_of_number_and_any_tree() -> None:
+    tree = {"i": np.arange(4, dtype=np.int8), "c": np.arange(4) * np.complex64(1j), "none": None}
+    result = on_each_tree(train.cross_replica_sum, tree)
+    assert (result["i"].tolist(), result["i"].dtype, result["c"][0], result["none"]) == ([6] * 4, np.int8, 6j, None)
+    with pytest.raises(TypeError, match=r"cross_replica_mean of int8\[\]: a mean needs real or complex numbers"):
+        on_each(train.cross_replica_mean, np.arange(4, dtype=np.int8))
+
+
+def on_each_tree(function: Callable[[Any], Any], tree: Any) -> Any:
+    there = replicas(4)
+
+    def one(tree: Any) -> Any:
+        return jax.tree.map(lambda x: x[None], function(jax.tree.map(lambda x: x[0], tree)))
+
+    return jax.tree.map(np.asarray, jax.jit(there.shard_map(one, in_specs=P(there.axis), out_specs=P(there.axis)))(tree))
+
+
+def test_a_mean_of_halves_does_not_overflow_where_a_sum_does() -> None:
+    values = np.full(4, 40_000, np.float16)
+    assert np.isinf(on_each(train.cross_replica_sum, values)).all()
+    assert (on_each(train.cross_replica_mean, values) == values).all()
+
+
+def test_without_replicas_there_is_one() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    for function in (train.cross_replica_sum, train.cross_replica_mean, train.cross_replica_reduce_scatter, train.cross_replica_all_to_all):
+        np.testing.assert_array_equal(jax.jit(function)(x), x)
+        np.testing.assert_array_equal(function(x, group_size=1), x)
+    assert train.cross_replica_all_gather(x).shape == (1, 3, 2)
+    assert (int(train.replica_index()), train.replica_count()) == (0, 1)
+    with pytest.raises(ValueError, match=r"1 replicas / group_size 2"):
+        train.cross_replica_sum(x, group_size=2)
+
+
+def test_an_axis_named_replica_is_one_of_replicas_whoever_made_it() -> None:
+    values = np.arange(6, dtype=np.float32)
+    assert jax.vmap(train.cross_replica_sum, axis_name="replica")(values).tolist() == [15] * 6
+    assert jax.vmap(lambda x: train.replica_index() + 0 * x, axis_name="replica")(values).tolist() == list(range(6))
+
+
+def test_an_axis_of_another_name_is_an_error_and_not_one_replica() -> None:
+    mesh = Mesh(np.array(jax.devices(PLATFORM)[:2]), ("data",))
+    mapped = jax.shard_map(train.cross_replica_sum, mesh=mesh, in_specs=P("data"), out_specs=P("data"))
+    with pytest.raises(ValueError, match=r"jax.shard_map over 'data', which has no axis 'replica': give the loop `replicas`"):
+        jax.jit(mapped)(np.ones(2, np.float32))
+    named = Replicas(mesh=mesh, axis="data")
+    result = jax.jit(named.shard_map(train.cross_replica_sum, in_specs=P("data"), out_specs=P("data")))(np.ones(2, np.float32))
+    assert result.tolist() == [2, 2]
+
+
+def test_the_cross_replica_optimiser_takes_the_mean() -> None:
+    """TensorFlow for the IPU's CrossReplicaOptimizer: two replicas with gradients 1 and 3 update with 2."""
+    optimizer = train.cross_replica(optax.sgd(0.5))
+    gradients = np.array([1, 3], np.float32)
+
+    def step(gradient: Any) -> Any:
+        tree = {"w": gradient, "none": None, "masked": optax.MaskedNode()}
+        return optimizer.update(tree, optimizer.init(tree))[0]
+
+    updates = on_each(step, gradients)
+    assert updates["w"].tolist() == [-1, -1]
+    assert (updates["none"], updates["masked"]) == (None, optax.MaskedNode())
+    assert float(step(np.float32(3))["w"]) == -1.5
+
+
+def test_the_mean_is_taken_of_any_optimiser_s_gradients_and_extra_arguments_are_handed_on() -> None:
+    inner = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-2))
+    params = {"w": jnp.arange(3.0), "b": jnp.ones(())}
+    gradients = np.random.default_rng(2).normal(size=(4, 3)).astype(np.float32)
+
+    def step(optimizer: Any, gradient: Any) -> Any:
+        return optimizer.update({"w": gradient, "b": gradient.sum()}, optimizer.init(params), params)[0]
+
+    ours = on_each(lambda gradient: step(train.cross_replica(inner), gradient), gradients)
+    expected = jax.jit(lambda gradient: step(inner, gradient))(gradients.mean(0))
+    for name in params:
+        np.testing.assert_allclose(ours[name], np.stack([expected[name]] * 4), rtol=1e-5)
+    plateau = train.cross_replica(optax.contrib.reduce_on_plateau())
+    plateau.update(params, plateau.init(params), value=1.0)
+
+
+def test_a_gradient_through_a_sum_is_that_of_the_sum_over_replicas() -> None:
+    values = np.array([1, 2, 3, 4], np.float32)
+    result = on_each(jax.grad(lambda x: train.cross_replica_sum(x) * (train.replica_index() + 1)), values)
+    assert result.tolist() == [10] * 4  # each replica's loss weighs the sum: 1 + 2 + 3 + 4
+
+
+def test_keys_differ_between_replicas_and_depend_on_nothing_else() -> None:
+    key = jax.random.key(7)
+
+    def draws(count: int) -> Any:
+        return on_each(lambda _: jax.random.normal(train.replica_key(key), (3,)), np.zeros(count, np.float32))
+
+    four, two = draws(4), draws(2)
+    assert len({row.tobytes() for row in four}) == 4
+    np.testing.assert_array_equal(two, four[:2])
+    equal = on_each(lambda _: jax.random.normal(key, (3,)), np.zeros(4, np.float32))
+    assert len({row.tobytes() for row in equal}) == 1
+
+
+def test_an_element_s_key_is_the_same_however_many_replicas_share_the_work() -> None:
+    key = jax.random.key(7)
+
+    def draws(count: int) -> Any:
+        steps = on_each(
+            lambda _: jax.vmap(lambda step: jax.random.bits(train.element_key(key, step)))(jnp.arange(8 // count)), np.zeros(count)
+        )
+        return steps.T.ravel()
+
+    np.testing.assert_array_equal(draws(4), draws(1))
+    np.testing.assert_array_equal(draws(4), draws(2))
+    assert len(set(draws(1).tolist())) == 8
+
+
+def diverged(there: Replicas, function: Callable[[Any], Any]) -> Any:
+    """What `function` of the replica's number returns on each, called replicated."""
+    return jax.jit(there.shard_map(lambda: function(train.replica_index()), in_specs=(), out_specs=P()))()
+
+
+def test_what_differs_is_named_with_where_and_by_how_much() -> None:
+    there = replicas(4)
+    tree = diverged(
+        there,
+        lambda r: {
+            "w": [jnp.arange(5.0).at[2].add(0.25 * r), jnp.ones(3)],
+            "n": jnp.int32(7) - (r == 2),
+            "nan": jnp.full(2, jnp.nan),
+            "k": jax.random.wrap_key_data(jnp.array([1, 2], jnp.uint32) + (r == 1).astype(jnp.uint32)),
+        },
+    )
+    found = {difference.path: difference for difference in train.replica_differences(tree, there)}
+    assert set(found) == {"['w'][0]", "['n']", "['k']"}
+    w, n = found["['w'][0]"], found["['n']"]
+    assert (w.replica, w.elements, w.size, w.largest) == (3, 1, 5, 0.75)
+    assert (n.replica, n.elements, n.size, n.largest) == (2, 1, 1, 1)
+    assert found["['k']"].replica == 1
+    with pytest.raises(
+        ReplicasDifferError, match=r"3 arrays differ between replicas\n.*\n.*\n.*1 of 5 elements on replica 3 .* 0.75 at most\n"
+    ) as error:
+        train.require_equal_replicas(tree, there)
+    assert len(error.value.differences) == 3
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "float16", "bfloat16", "float32", "complex64", "float8_e4m3fn"])
+def test_differences_of_every_dtype_are_found(dtype: str) -> None:
+    there = replicas(2)
+    tree = diverged(there, lambda r: {"same": jnp.ones(3, dtype), "other": jnp.stack([jnp.zeros((), dtype), (r == 1).astype(dtype)])})
+    (difference,) = train.replica_differences(tree, there)
+    assert (difference.path, difference.replica, difference.elements, difference.largest) == ("['other']", 1, 1, 1)
+
+
+def test_a_zero_s_sign_and_a_nan_on_one_replica_are_differences() -> None:
+    there = replicas(2)
+    sign, nan = train.replica_differences(diverged(there, lambda r: [jnp.where(r == 1, -0.0, 0.0), jnp.where(r == 1, jnp.nan, 0.0)]), there)
+    assert (sign.elements, sign.largest) == (1, 0)
+    assert (nan.elements, np.isnan(nan.largest)) == (1, True)
+
+
+def test_equal_arrays_and_other_things_are_no_differences() -> None:
+    there = replicas(3)
+    tree = there.place({"w": np.arange(4.0), "key": jax.random.key(0), "n": 3})
+    assert train.replica_differences({**tree, "elsewhere": np.ones(2), "empty": there.place(np.zeros(0))}, there) == ()
+    train.require_equal_replicas(tree, there)
+    assert train.replica_differences(tree, replicas(1)) == ()
