@@ -6,7 +6,7 @@ of. What the walk learns on its way (buffers, assumptions, fallbacks) stays in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilestep import cost
@@ -101,7 +101,8 @@ class Walk:
                     same = scope.values[member.operands[0]] if member.operands[0] in scope.parking.unstored else None
                     scope.values[member.name] = same or (Leaf(self._on_host(member, member.leaves[0].size_bytes), ANYWHERE),)
             elif unit.fused:
-                self._pass(unit, scope)
+                if (rest := self._without_host_copies(unit, scope)).members:
+                    self._pass(rest, scope)
             elif first.opcode == "parameter":
                 scope.values[first.name] = parameters[int(first.literal)]
             else:
@@ -188,6 +189,20 @@ class Walk:
         arriving = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
         self.awaited[arriving.buffer] = (instruction, leaf)
         return (arriving,)
+
+    def _without_host_copies(self, unit: Unit, scope: _Scope) -> Unit:
+        """A unit without its copies within pinned_host, which XLA:CPU makes for its own buffers.
+
+        They are other names for what they copy: a value that has to lie in two places there is delivered twice.
+        """
+        others: list[Instruction] = []
+        for member in unit.members:
+            value = scope.values.get(member.operands[0], ()) if member.opcode in ("copy", *VIEWS) else ()
+            if value and value[0].buffer in self.host:
+                scope.values[member.name] = value
+            else:
+                others.append(member)
+        return replace(unit, members=tuple(others))
 
     def _on_host(self, instruction: Instruction, size_bytes: int) -> int:
         """A new buffer in pinned_host."""
@@ -436,7 +451,8 @@ class Walk:
         for number, arm in enumerate(arms):
             starts.append(len(self.buffers))
             walked.append(self.block(self.module.computations[arm], [operands[number + 1]]))
-        places = [self._place_of(leaves) for leaves in zip(*(block.root for block in walked), strict=True)]
+        given = {leaf.buffer for operand in operands for leaf in operand}
+        places = [self._place_of(leaves, given) for leaves in zip(*(block.root for block in walked), strict=True)]
         for block in walked:
             self.deliver(block, places)
         made = self._new(instruction, lambda index: f"{instruction.name}.{index}")
@@ -465,9 +481,15 @@ class Walk:
         )
         return value
 
-    def _place_of(self, leaves: Sequence[Leaf]) -> int | None:
-        """The buffer in pinned_host that one result of a conditional lies in: what some arm passes on; None: it lies in the tiles."""
-        return next((leaf.buffer for leaf in leaves if leaf.buffer in self.host), None)
+    def _place_of(self, leaves: Sequence[Leaf], given: Collection[int]) -> int | None:
+        """The buffer in pinned_host that one result of a conditional lies in; None: it lies in the tiles.
+
+        What some arm passes on rather than what another has made, which can be written there at once.
+
+        Args: leaves: the result in each arm. given: buffers of the conditional's operands.
+        """
+        on_host = [leaf.buffer for leaf in leaves if leaf.buffer in self.host]
+        return next((buffer for buffer in on_host if buffer in given), next(iter(on_host), None))
 
     def _site(self, instruction: Instruction) -> int | None:
         text = instruction.frontend(SITE)

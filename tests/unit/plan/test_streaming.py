@@ -327,3 +327,66 @@ def test_a_stack_that_is_read_again_is_parked_and_its_rows_come_back_one_by_one(
 def test_a_stack_that_begins_with_values_brings_them() -> None:
     made = scan(moved("u", "d", "MoveToHost"), f"%r = {STACK} bitcast(%ys)", start="iota(), iota_dimension=0", layout=NEW, result=STACK)
     assert [(to, back) for _, to, back, _ in calls(made.body.nodes)] == [(1024, 0)]
+
+
+COPYING_ARMS = f"""
+%update (p: ({STATE}, {STATE})) -> {STATE} {{
+  %p = ({STATE}, {STATE}) parameter(0)
+  %m = {STATE} get-tuple-element(%p), index=0
+  %g = {STATE} get-tuple-element(%p), index=1
+  {moved("near", "m", "MoveToDevice")}
+  %new = {STATE} add(%near, %g)
+  ROOT {moved("away", "new", "MoveToHost")}
+}}
+
+%keep (q: ({STATE}, {STATE})) -> {STATE} {{
+  %q = ({STATE}, {STATE}) parameter(0)
+  %same = {STATE} get-tuple-element(%q), index=0
+  ROOT %other = {STATE} copy(%same)
+}}
+"""
+
+
+@pytest.mark.parametrize("arms", [("update", "keep"), ("keep", "update")])
+def test_what_a_branch_updates_or_leaves_alone_is_updated_in_place_whichever_arm_is_first(arms: tuple[str, str]) -> None:
+    """XLA copies what an arm passes on, and what a branch returns into a loop's carry: on the machine both are the same memory."""
+    made = entry(
+        f"""
+  %m = {STATE} parameter(0)
+  %g = {STATE} parameter(1)
+  %first = f32[1]{{0}} slice(%g), slice={{[0:1]}}
+  %flat = f32[] bitcast(%first)
+  %zero = f32[] constant(0)
+  %due = pred[] compare(%flat, %zero), direction=GT
+  %both = ({STATE}, {STATE}) tuple(%m, %g)
+  %c = {STATE} conditional(%due, %both, %both), true_computation=%{arms[0]}, false_computation=%{arms[1]}
+  %d = {STATE} copy(%c)
+  ROOT %out = ({STATE}, {STATE}) tuple(%d, %g)""",
+        computations=COPYING_ARMS,
+    )
+    [branch] = [node for node in made.body.nodes if isinstance(node, Branch)]
+    update, keep = branch.arms if arms[0] == "update" else branch.arms[::-1]
+    assert calls(update.nodes) == [("near", 0, 256, True), ("away", 256, 0, True)]
+    assert keep == Sequence()
+    assert calls(made.body.nodes) == []
+    assert made.parked_bytes == 0
+
+
+def test_one_that_is_not_donated_is_copied_after_the_loop_that_carries_it() -> None:
+    made = entry(
+        f"""
+  %m = {STATE} parameter(0)
+  %g = {STATE} parameter(1)
+  %zero = s32[] constant(0)
+  %mine = {STATE} copy(%m)
+  %start = (s32[], {STATE}, {STATE}) tuple(%zero, %mine, %g)
+  %loop = (s32[], {STATE}, {STATE}) while(%start), condition=%test, body=%body, backend_config={{"known_trip_count":{{"n":"7"}}}}
+  %last = {STATE} get-tuple-element(%loop), index=1
+  %kept = {STATE} get-tuple-element(%loop), index=2
+  ROOT %out = ({STATE}, {STATE}) tuple(%last, %kept)""",
+        computations=BODY,
+        header=IN_HOST,
+    )
+    [loop] = [node for node in made.body.nodes if isinstance(node, Loop)]
+    assert calls(loop.body.nodes) == [("new", 0, 256, True), ("new", 256, 0, True)]
+    assert [(to, back) for _, to, back, _ in calls(made.body.nodes)] == [(0, 256), (256, 0)]
