@@ -93,7 +93,8 @@ def gradient_accumulation(
             promoted = None if params is None else _promoted(params, accumulators)
             changes, inner = wrapped.update(final, inner, promoted, **extra_args)
             changes = _map(lambda change, like: change.astype(_jnp.result_type(like)), changes, gradients if params is None else params)
-            return changes, inner, _jax.tree.map(_jnp.zeros_like, accumulators)
+            # Zeros that XLA does not know for such: it makes them where the sums were, once nobody needs those, and not beside them.
+            return changes, inner, _jax.tree.map(lambda acc: _jnp.where(state.microbatch < 0, acc, 0), accumulators)
 
         def wait(accumulators: Any, inner: Any) -> tuple[Any, Any, Any]:
             kinds, _, _ = _jax.eval_shape(apply, accumulators, inner)
