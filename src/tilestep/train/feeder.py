@@ -465,7 +465,7 @@ class Feeder:
         try:
             if not plan.in_place:
                 with _thread_settings(plan), hints.uploads_kept() as uploads:
-                    on_device = _jax.device_put(on_device, plan.place)
+                    on_device = _put(on_device, plan.place)
         except Exception as error:
             with self._condition:
                 if self._is_current(filling):
@@ -480,6 +480,18 @@ class Feeder:
                 self._made += 1
                 self._ready.append(chunk)
                 self._condition.notify_all()
+
+
+def _put(elements: Any, place: Any) -> Any:
+    """Stacked elements on their devices; of devices of several processes this one fills its own, whose elements alone it has."""
+    shardings = _jax.tree.leaves(place)
+    if all(sharding.is_fully_addressable for sharding in shardings):
+        return _jax.device_put(elements, place)
+
+    def put(sharding: Any, part: Any) -> Any:
+        return _jax.tree.map(lambda array: _jax.make_array_from_process_local_data(sharding, array), part)
+
+    return _jax.tree.map(put, place, elements)
 
 
 def _thread_settings(plan: Plan) -> AbstractContextManager[object]:

@@ -17,6 +17,7 @@ from tilestep.errors import DatasetError, QueueError
 from tilestep.train.elements import Dataset, iterator_maker
 from tilestep.train.feeder import Chunk, Feeder, Plan, Start
 from tilestep.train.numbers import whole_number
+from tilestep.train.replicas import Replicas
 from tilestep.train.staging import Staging
 
 MOST_AHEAD: Final = 255  # chunks; the bound of TensorFlow for the IPU
@@ -39,7 +40,9 @@ class InfeedQueue:
         sharding: where elements go: a device, a sharding of one element (of one step, if `replicas` is given), or a tree of such that is a
             prefix of an element's. None: to where the loop's carry is, replicated over its mesh if it is on several devices.
         replicas: successive elements that make one step: element `step * replicas + r` is replica r's. Each array then has a leading axis
-            of `replicas`, for `sharding` to divide. None: a step is one element, without such an axis.
+            of `replicas`, for `sharding` to divide; None for `sharding` divides it over the replicas of the loop. Replicas themselves, in
+            place of their number: with several processes a step takes one element for each replica of this process (`Replicas.share`).
+            None: a step is one element, without such an axis.
         copy: False: a promise that nothing writes to the arrays of an element once it has come from the dataset. A large element (from
             64 KiB on) that is a chunk by itself (`chunk=1`), dense and at a multiple of 64 bytes is then used where it lies, as one in
             read-only memory (`np.load(file, mmap_mode="r")`, tf.data) always is.
@@ -47,12 +50,15 @@ class InfeedQueue:
     """
 
     def __init__(
-        self, dataset: Dataset, *, prefetch_depth: int = 3, sharding: Any = None, replicas: int | None = None, copy: bool = True
+        self, dataset: Dataset, *, prefetch_depth: int = 3, sharding: Any = None, replicas: int | Replicas | None = None, copy: bool = True
     ) -> None:
         self._make_iterator: Callable[[], Iterator[Any]] = iterator_maker(dataset)
         self._one_pass = isinstance(dataset, Iterator)
         self._depth = whole_number("prefetch_depth", prefetch_depth, least=1, most=MOST_AHEAD)
-        self._replicas = None if replicas is None else whole_number("replicas", replicas, least=1)
+        self.replicas: Final = (
+            replicas if replicas is None or isinstance(replicas, Replicas) else whole_number("replicas", replicas, least=1)
+        )
+        self._replicas = len(self.replicas.local) if isinstance(self.replicas, Replicas) else self.replicas
         self._place = None if sharding is None else _jax.tree.map(_chunk_place, sharding)
         if not isinstance(copy, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"copy is {copy!r}: it must be a bool")
@@ -82,7 +88,7 @@ class InfeedQueue:
 
     @property
     def elements_per_step(self) -> int:
-        """How many elements one step takes: the number of replicas."""
+        """How many elements one step takes: the number of replicas, of this process where there are several."""
         return self._replicas or 1
 
     def close(self) -> None:
@@ -150,31 +156,39 @@ class InfeedQueue:
         with self._lock:
             self._user = None
 
-    def begin(self, *, chunk_steps: int, steps: int | None, carry_place: Sharding | None) -> None:
+    def begin(self, *, chunk_steps: int, steps: int | None, carry_place: Sharding | None, over: Replicas | None = None) -> None:
         """A loop that has reserved the queue says how it wants its elements.
 
         Args:
             chunk_steps: steps of a chunk.
             steps: how many it needs; None: as many as there are, the last ones in a chunk that is not full.
             carry_place: where its carry is, if that is committed to a place.
+            over: its replicas.
         """
         config: Any = jax.config
-        wanted = (chunk_steps, steps, carry_place, config.jax_default_device, bool(config.jax_enable_x64))
+        if over is None and isinstance(self.replicas, Replicas):
+            over = self.replicas
+        wanted = (chunk_steps, steps, carry_place, over, config.jax_default_device, bool(config.jax_enable_x64))
         if self._planned is None or self._planned[0] != wanted:
             self._planned = wanted, self._plan(*wanted)
         self._feeder.begin(self._planned[1])
 
-    def _plan(self, chunk_steps: int, steps: int | None, carry_place: Sharding | None, default_device: Any, x64: bool) -> Plan:
+    def _plan(
+        self, chunk_steps: int, steps: int | None, carry_place: Sharding | None, over: Replicas | None, default_device: Any, x64: bool
+    ) -> Plan:
         chunks, rest = (1, 0) if steps is None else divmod(steps, chunk_steps)
+        place = self._place
+        if place is None:
+            place = _beside(carry_place) if over is None or self.replicas is None else _chunk_place(over.divided)
         devices = carry_place.device_set if carry_place is not None else () if default_device is not None else jax.devices()[:1]
         return Plan(
             chunk_steps=chunk_steps,
             chunks=chunks,
             rest_steps=rest,
-            place=_beside(carry_place) if self._place is None else self._place,
+            place=place,
             default_device=default_device,
             x64=x64,
-            in_place=self._place is None and [device.platform for device in devices] == ["cpu"],
+            in_place=self._place is None and over is None and [device.platform for device in devices] == ["cpu"],
             partial=steps is None,
         )
 

@@ -15,14 +15,15 @@ import numpy as np
 from tilestep import hints
 from tilestep.errors import LoopInterrupt, QueueError
 from tilestep.train.body import Body, truth
-from tilestep.train.cadence import Cadence, cadence_of, counters, remember
 from tilestep.train.carry import Carry, prepared
 from tilestep.train.feeder import Chunk
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.interrupt import CtrlC
 from tilestep.train.numbers import whole_number
 from tilestep.train.outfeed_queue import OutfeedQueue
-from tilestep.train.programs import Loop, Span, repeat_loop, while_loop_loop
+from tilestep.train.programs import Loop, repeat_loop, while_loop_loop
+from tilestep.train.replicas import Replicas
+from tilestep.train.spread import spread_over
 
 DEFAULT_CHUNK: Final = 64  # steps
 _IN_FLIGHT: Final = 4  # chunks that are started before the first of them is waited for: a bound on the memory of their elements
@@ -60,6 +61,7 @@ def repeat(
     chunk: int | None = None,
     donate: bool = True,
     progress: bool = False,
+    replicas: Replicas | None = None,
 ) -> Any:
     """Runs `n` steps of `body` on the device: one program for each chunk of steps, which the host only starts.
 
@@ -76,30 +78,32 @@ def repeat(
         chunk: steps of one program; None: the lesser of n and 64 (and of the outfeed's buffer_depth, unless it drops).
         donate: whether the carry's arrays are given up, as `jax.jit(donate_argnums=...)` does. Without, they are copied first.
         progress: whether to show a bar with the steps done.
+        replicas: on which `body` runs, once on each: with the whole carry, and its own element of the infeed. Each keeps its carry by
+            itself: what it learns from its element must be combined (`cross_replica_mean`, `cross_replica(optimizer)`) for the carries to
+            stay equal. Values for the outfeed have a leading axis of replicas if there are several. The carry is copied to the replicas
+            if it is not there, and returned replicated: JAX shows replica 0's (`replica_differences` compares).
     Returns: the carry after `n` steps. Its arrays may still be being computed.
     Raises: TypeError for a body that does not take its arguments or keep the carry, ValueError for a number out of its bounds. QueueError
         for a feed that is closed or in use. What the dataset raises; DatasetError if it ends early. LoopInterrupt at Ctrl-C. The latter
         four have a `loop_state`.
     """
     total = whole_number("n", n, least=0)
+    steps = _chunk_steps(chunk, min(total, DEFAULT_CHUNK), outfeed)
+    spread = spread_over(replicas, infeed, outfeed)
     state = prepared(carry, donate=donate, loop="repeat")
-    counting = counters(state.structure)
-    cadence = cadence_of(carry, counting, total, f"repeat({total})") if counting else None
-    steps = _chunk_steps(chunk, min(total, DEFAULT_CHUNK), outfeed, cadence)
-    paced = cadence if cadence is not None and cadence.is_worth_programs(steps, total) else None
-    kept = repeat_loop(body, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state))
+    if spread is not None:
+        state = spread.placed(state)
+    kept = repeat_loop(body, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state), spread=spread)
     with _Run(f"repeat({total})", state, infeed, outfeed, total=total, progress=progress) as run:
         if infeed is not None and total:
-            infeed.begin(chunk_steps=steps, steps=total, carry_place=state.place)
+            infeed.begin(chunk_steps=steps, steps=total, carry_place=state.place, over=replicas)
         with _group(kept, steps, total % steps):
             while run.steps < total:
                 now = min(steps, total - run.steps)
-                program = kept.program(_span(paced, kept, run.steps, now))
+                program = kept.program(now)
                 elements = run.elements(now)
                 run.carry, values = program(run.carry, None if elements is None else elements.on_device)
                 run.did(now, values)
-    if paced is not None and not kept.unsteady:
-        remember(run.carry, counting, 0)
     return run.carry
 
 
@@ -114,11 +118,12 @@ def while_loop(
     chunk: int | None = None,
     donate: bool = True,
     progress: bool = False,
+    replicas: Replicas | None = None,
 ) -> Any:
     """Runs steps of `body` on the device as long as `condition(carry)` is true: before each step, also the first one.
 
-    The condition sees the carry and no element. Elements are consumed for the steps that are done, and no others. The host looks at the
-    end of each chunk whether to go on. Without feeds and `chunk`, all steps are one chunk.
+    The condition sees the carry and no element; with replicas it must be true on all of them. Elements are consumed for the steps that
+    are done, and no others. The host looks at the end of each chunk whether to go on. Without feeds and `chunk`, all steps are one chunk.
 
     Args: maximum_iterations: steps at most; None: any number. The others, what is returned and raised: see `repeat`.
     Raises: TypeError if the condition returns anything but one scalar of dtype bool.
@@ -127,12 +132,17 @@ def while_loop(
     divided = infeed is not None or outfeed is not None or chunk is not None
     whole = DEFAULT_CHUNK if divided else _MOST_STEPS
     steps = _chunk_steps(chunk, whole if most is None else min(most, whole), outfeed)
+    spread = spread_over(replicas, infeed, outfeed)
     state = prepared(carry, donate=donate, loop="while_loop")
-    kept = while_loop_loop(body, condition, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state))
-    program = kept.program(Span(steps=steps if infeed is not None or outfeed is not None else 1))
+    if spread is not None:
+        state = spread.placed(state)
+    kept = while_loop_loop(
+        body, condition, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state), spread=spread
+    )
+    program = kept.program(steps if infeed is not None or outfeed is not None else 1)
     with _Run("while_loop()", state, infeed, outfeed, total=most, progress=progress) as run:
         if infeed is not None:
-            infeed.begin(chunk_steps=steps, steps=None, carry_place=state.place)
+            infeed.begin(chunk_steps=steps, steps=None, carry_place=state.place, over=replicas)
         with _group(kept, steps, 0):
             going = most is None or most > 0
             while going:
@@ -262,22 +272,14 @@ def _group(loop: Loop, steps: int, rest: int) -> AbstractContextManager[None]:
     return contextlib.nullcontext() if hints.current_group() else hints.program_group(f"{loop.name} {steps}+{rest}")
 
 
-def _chunk_steps(chunk: int | None, default: int, outfeed: OutfeedQueue | None, cadence: Cadence | None = None) -> int:
+def _chunk_steps(chunk: int | None, default: int, outfeed: OutfeedQueue | None) -> int:
     depth = None if outfeed is None or outfeed.mode == "last" or outfeed.when_full == "drop" else outfeed.buffer_depth
     if chunk is None:
-        most = max(1, default if depth is None else min(default, depth))
-        return most if cadence is None else cadence.chunk_steps(most)
+        return max(1, default if depth is None else min(default, depth))
     steps = whole_number("chunk", chunk, least=1, most=_MOST_STEPS)
     if depth is not None and steps > depth:
         raise ValueError(f"chunk is {steps}, but the outfeed holds the values of {depth} steps at most: choose a chunk of {depth} or less")
     return steps
-
-
-def _span(cadence: Cadence | None, kept: Loop, done: int, steps: int) -> Span:
-    """What the next chunk of `steps` steps does, after `done` steps."""
-    if cadence is None or kept.unsteady:
-        return Span(steps=steps)
-    return Span(steps=steps, count=cadence.count, first=cadence.first_update(done, steps))
 
 
 def _key(carry: Carry) -> Any:

@@ -34,17 +34,23 @@ class Replicas:
         shards: devices of one replica. The body's arrays are divided over them as the carry's shardings say (axis "shard").
         mesh: in place of devices and shards: the axis `axis` of it counts the replicas, the others are within a replica.
         axis: name of the mesh axis of replicas.
-    Attributes: mesh, axis, count, shards; local: the numbers of the replicas that this process has.
+    Attributes:
+        mesh, axis, count, shards: as given, or found out.
+        local: the numbers of the replicas that this process has.
+        replicated: sharding of an array that each replica has.
+        divided: sharding of an array whose leading axis counts the replicas.
     Raises: TypeError or ValueError if count x shards is not the number of devices, a device comes twice, or the mesh has no such axis.
         ValueError if a replica's devices are of several processes, or a process has none.
     """
 
-    __slots__ = ("axis", "count", "local", "mesh", "shards")
+    __slots__ = ("axis", "count", "divided", "local", "mesh", "replicated", "shards")
 
     axis: str
     count: int
+    divided: NamedSharding
     local: tuple[int, ...]
     mesh: Mesh
+    replicated: NamedSharding
     shards: int
 
     def __init__(
@@ -65,6 +71,8 @@ class Replicas:
         self._set("count", mesh.shape[axis])
         self._set("shards", mesh.size // mesh.shape[axis])
         self._set("local", _local(mesh, axis))
+        self._set("replicated", NamedSharding(mesh, PartitionSpec()))
+        self._set("divided", NamedSharding(mesh, PartitionSpec(axis)))
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -79,18 +87,8 @@ class Replicas:
         return hash((self.mesh, self.axis))
 
     def __repr__(self) -> str:
-        devices = "device" if self.shards == 1 else f"{self.shards} devices"
-        return f"<Replicas: {self.count}, each a {devices} of {self.mesh.devices.flat[0].platform}>".replace("a 2", "2")
-
-    @property
-    def replicated(self) -> NamedSharding:
-        """Of an array that each replica has."""
-        return NamedSharding(self.mesh, PartitionSpec())
-
-    @property
-    def divided(self) -> NamedSharding:
-        """Of an array whose leading axis counts the replicas."""
-        return NamedSharding(self.mesh, PartitionSpec(self.axis))
+        devices = f"{self.shards} device{'s' * (self.shards > 1)}"
+        return f"<Replicas: {self.count}, each {devices} of platform {self.mesh.devices.flat[0].platform}>"
 
     def shard_map(self, function: Callable[..., Any], *, in_specs: Any, out_specs: Any) -> Callable[..., Any]:
         """`function` once per replica, as `jax.shard_map` over the replicas' axis, in which `cross_replica_sum` and its like work.
@@ -116,14 +114,22 @@ class Replicas:
             _axis.reset(token)
 
     def place(self, carry: Any) -> Any:
-        """A pytree of arrays and numbers on all replicas, equal on each. What is there already stays as it is; the rest is copied.
+        """A pytree of arrays and numbers on all replicas, equal on each. What is there already stays as it is, and the rest is copied;
+        the copy may share the memory of a replica's device with what was given.
 
         With several processes, all must give equal values. Within a replica an array may be divided: by a NamedSharding of this mesh.
 
         Raises: ValueError for an array that is divided over the replicas, or over devices of another mesh.
         """
-        leaves, structure = _jax.tree_util.tree_flatten_with_path(carry)
-        return _jax.tree.unflatten(structure, [self._placed(path, leaf) for path, leaf in leaves])
+        leaves, structure = _jax.tree.flatten(carry)
+        others = [index for index, leaf in enumerate(leaves) if not (isinstance(leaf, jax.Array) and leaf.sharding == self.replicated)]
+        elsewhere = [index for index in others if not self._is_here(carry, index, leaves[index])]
+        if not elsewhere:
+            return carry
+        sources = [_movable(leaves[index]) for index in elsewhere]
+        for index, copy in zip(elsewhere, _jax.device_put(sources, self.replicated), strict=True):
+            leaves[index] = copy
+        return _jax.tree.unflatten(structure, leaves)
 
     def share(self, dataset: Iterable[Any]) -> Iterator[Any]:
         """This process's elements of a dataset that all processes have: element `step * count + r` where replica r is of this process.
@@ -133,24 +139,28 @@ class Replicas:
         mine = frozenset(self.local)
         return (element for index, element in enumerate(dataset) if index % self.count in mine)
 
-    def _placed(self, path: Any, leaf: Any) -> Any:
-        if isinstance(leaf, jax.Array):
-            sharding = leaf.sharding
-            if isinstance(sharding, NamedSharding) and sharding.mesh == self.mesh:
-                if self.axis in _names(sharding.spec):
-                    raise ValueError(
-                        f"carry{_jax.tree_util.keystr(path)} is divided over axis {self.axis!r} ({sharding.spec}), but each replica needs "
-                        f"all of it: give it with a sharding that leaves that axis out, such as replicas.replicated"
-                    )
-                return leaf
-            if not sharding.is_fully_replicated:
-                raise ValueError(
-                    f"carry{_jax.tree_util.keystr(path)} is divided over devices in another way than the replicas ({sharding}): give it on "
-                    f"one device, or with a NamedSharding of replicas.mesh"
-                )
-            if len(jax.process_indices()) > 1 and not _jax.dtypes.issubdtype(leaf.dtype, _jax.dtypes.extended):
-                leaf = np.asarray(leaf)
-        return _jax.device_put(leaf, self.replicated, may_alias=False)
+    def _is_here(self, carry: Any, index: int, leaf: Any) -> bool:
+        """Whether leaf number `index` is on the replicas. Raises: ValueError if it is divided, over them or elsewhere."""
+        if not isinstance(leaf, jax.Array):
+            return False
+        sharding: Any = leaf.sharding
+        here = isinstance(sharding, NamedSharding) and sharding.mesh == self.mesh
+        if here and self.axis not in _names(sharding.spec):
+            return True
+        if here or not sharding.is_fully_replicated:
+            where = _jax.tree_util.keystr(_jax.tree_util.tree_flatten_with_path(carry)[0][index][0])
+            raise ValueError(
+                f"carry{where} is divided over devices ({sharding}), but each replica needs all of it: give it whole, on one device or as "
+                f"replicas.replicated; within a replica a NamedSharding of replicas.mesh may divide it, by another axis than {self.axis!r}"
+            )
+        return False
+
+
+def _movable(leaf: Any) -> Any:
+    """What can be put on the devices of several processes: no array of this process's devices alone."""
+    if jax.process_count() == 1 or not isinstance(leaf, jax.Array) or _jax.dtypes.issubdtype(leaf.dtype, _jax.dtypes.extended):
+        return leaf
+    return np.asarray(leaf)
 
 
 def current_axis() -> str:
