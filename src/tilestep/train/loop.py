@@ -15,13 +15,14 @@ import numpy as np
 from tilestep import hints
 from tilestep.errors import LoopInterrupt, QueueError
 from tilestep.train.body import Body, truth
+from tilestep.train.cadence import Cadence, cadence_of, counters, remember
 from tilestep.train.carry import Carry, prepared
 from tilestep.train.feeder import Chunk
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.interrupt import CtrlC
 from tilestep.train.numbers import whole_number
 from tilestep.train.outfeed_queue import OutfeedQueue
-from tilestep.train.programs import Loop, repeat_loop, while_loop_loop
+from tilestep.train.programs import Loop, Span, repeat_loop, while_loop_loop
 from tilestep.train.replicas import Replicas
 from tilestep.train.spread import spread_over
 
@@ -88,11 +89,14 @@ def repeat(
         four have a `loop_state`.
     """
     total = whole_number("n", n, least=0)
-    steps = _chunk_steps(chunk, min(total, DEFAULT_CHUNK), outfeed)
     spread = spread_over(replicas, infeed, outfeed)
     state = prepared(carry, donate=donate, loop="repeat")
     if spread is not None:
         state = spread.placed(state)
+    counting = counters(state.structure)
+    cadence = cadence_of(carry, counting, total, f"repeat({total})") if counting else None
+    steps = _chunk_steps(chunk, min(total, DEFAULT_CHUNK), outfeed, cadence)
+    paced = cadence if cadence is not None and cadence.is_worth_programs(steps, total) else None
     kept = repeat_loop(body, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state), spread=spread)
     with _Run(f"repeat({total})", state, infeed, outfeed, total=total, progress=progress) as run:
         if infeed is not None and total:
@@ -100,10 +104,12 @@ def repeat(
         with _group(kept, steps, total % steps):
             while run.steps < total:
                 now = min(steps, total - run.steps)
-                program = kept.program(now)
+                program = kept.program(_span(paced, kept, run.steps, now))
                 elements = run.elements(now)
                 run.carry, values = program(run.carry, None if elements is None else elements.on_device)
                 run.did(now, values)
+    if paced is not None and not kept.unsteady:
+        remember(run.carry, counting, 0)
     return run.carry
 
 
@@ -139,7 +145,7 @@ def while_loop(
     kept = while_loop_loop(
         body, condition, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state), spread=spread
     )
-    program = kept.program(steps if infeed is not None or outfeed is not None else 1)
+    program = kept.program(Span(steps=steps if infeed is not None or outfeed is not None else 1))
     with _Run("while_loop()", state, infeed, outfeed, total=most, progress=progress) as run:
         if infeed is not None:
             infeed.begin(chunk_steps=steps, steps=None, carry_place=state.place, over=replicas)
@@ -272,14 +278,22 @@ def _group(loop: Loop, steps: int, rest: int) -> AbstractContextManager[None]:
     return contextlib.nullcontext() if hints.current_group() else hints.program_group(f"{loop.name} {steps}+{rest}")
 
 
-def _chunk_steps(chunk: int | None, default: int, outfeed: OutfeedQueue | None) -> int:
+def _chunk_steps(chunk: int | None, default: int, outfeed: OutfeedQueue | None, cadence: Cadence | None = None) -> int:
     depth = None if outfeed is None or outfeed.mode == "last" or outfeed.when_full == "drop" else outfeed.buffer_depth
     if chunk is None:
-        return max(1, default if depth is None else min(default, depth))
+        most = max(1, default if depth is None else min(default, depth))
+        return most if cadence is None else cadence.chunk_steps(most)
     steps = whole_number("chunk", chunk, least=1, most=_MOST_STEPS)
     if depth is not None and steps > depth:
         raise ValueError(f"chunk is {steps}, but the outfeed holds the values of {depth} steps at most: choose a chunk of {depth} or less")
     return steps
+
+
+def _span(cadence: Cadence | None, kept: Loop, done: int, steps: int) -> Span:
+    """What the next chunk of `steps` steps does, after `done` steps."""
+    if cadence is None or kept.unsteady:
+        return Span(steps=steps)
+    return Span(steps=steps, count=cadence.count, first=cadence.first_update(done, steps))
 
 
 def _key(carry: Carry) -> Any:

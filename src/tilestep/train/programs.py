@@ -14,7 +14,8 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from tilestep.train.body import Body, name_of, step_of, traced, truth
+from tilestep.train import cadence
+from tilestep.train.body import Body, Step, name_of, step_of, traced, truth
 from tilestep.train.outfeed_queue import OutfeedQueue
 from tilestep.train.spread import Spread
 
@@ -30,18 +31,36 @@ _of_others: OrderedDict[Hashable, dict[Hashable, Loop]] = OrderedDict()
 
 
 @dataclass(frozen=True, kw_only=True)
+class Span:
+    """What a chunk's program does: `steps` steps.
+
+    Attributes:
+        count: steps for each update, if it is known which steps of the chunk update; else None, and a step that might finds out by itself.
+        first: number of the chunk's first step that updates, counted from 1; None: none of them does.
+    """
+
+    steps: int
+    count: int | None = None
+    first: int | None = None
+
+
+@dataclass(kw_only=True)
 class Loop:
-    """One loop: the programs of its chunks by number of steps, and a name that no other loop has."""
+    """One loop: the programs of its chunks, and a name that no other loop has.
+
+    Attributes: unsteady: whether its body has turned out not to add one microbatch for each step.
+    """
 
     name: str
-    programs: dict[int, Program]
-    make: Callable[[int], Program]
+    programs: dict[Span, Program]
+    make: Callable[[Loop, Span], Program]
+    unsteady: bool = False
 
-    def program(self, steps: int) -> Program:
-        """That of a chunk of `steps` steps."""
-        program = self.programs.get(steps)
+    def program(self, span: Span) -> Program:
+        """That of a chunk."""
+        program = self.programs.get(span)
         if program is None:
-            program = self.programs[steps] = self.make(steps)
+            program = self.programs[span] = self.make(self, span)
         return program
 
 
@@ -58,22 +77,44 @@ def repeat_loop(
     here, whose = _reference(body), None if outfeed is None else weakref.ref(outfeed)
     last = outfeed is not None and outfeed.mode == "last"
 
-    def make(steps: int) -> Program:
+    def make(loop: Loop, span: Span) -> Program:
+        def step(body: Body) -> Step:
+            return step_of(body, infed=infed, outfeed=None if whose is None else whose())
+
         def run(carry: Any, elements: Any) -> tuple[Any, Any]:
-            step = step_of(here(), infed=infed, outfeed=None if whose is None else whose())
-            if not last:
-                return _jax.lax.scan(step, carry, elements, length=steps)
-            first = _jax.tree.map(lambda stacked: stacked[0], elements)
-            step, kinds = traced(step, carry, first)
-            nothing = _jax.tree.map(lambda kind: _jax.numpy.zeros(kind.shape, kind.dtype), kinds)
-            (carry, values), _ = _jax.lax.scan(
-                lambda state, element: (step(state[0], element), None), (carry, nothing), elements, length=steps
-            )
-            return carry, _jax.tree.map(lambda value: value[None], values)
+            if span.count is not None:
+                try:
+                    steps = (step(cadence.paced(here(), "between")), step(cadence.paced(here(), "last")))
+                    return _scanned(steps, carry, elements, span, last_only=last)
+                except (TypeError, ValueError):  # the body does not add one microbatch a step, or is wrong anyway, which it tells below
+                    loop.unsteady = True
+            return _scanned((step(here()),), carry, elements, Span(steps=span.steps), last_only=last)
 
         return _jitted(run, f"repeat_{name_of(here())}", (shardings, None), spread)
 
     return _kept(body, ("repeat", infed, whose, key, spread), make)
+
+
+def _scanned(steps: tuple[Step, ...], carry: Any, elements: Any, span: Span, *, last_only: bool) -> tuple[Any, Any]:
+    """(carry, stacked values) after the chunk's steps. Args: steps: the one, or those between updates and before one."""
+
+    def scan(steps: tuple[Step, ...], carry: Any) -> tuple[Any, Any]:
+        if span.count is None:
+            return _jax.lax.scan(steps[0], carry, elements, length=span.steps)
+        between, last = steps
+        return cadence.scan(between, last, carry, elements, steps=span.steps, count=span.count, first=span.first)
+
+    if not last_only:
+        return scan(steps, carry)
+    first = _jax.tree.map(lambda stacked: stacked[0], elements)
+    once, kinds = traced(steps[0], carry, first)
+    nothing = _jax.tree.map(lambda kind: _jax.numpy.zeros(kind.shape, kind.dtype), kinds)
+
+    def newest(step: Step) -> Step:
+        return lambda state, element: (step(state[0], element), None)
+
+    (carry, values), _ = scan(tuple(map(newest, (once, *steps[1:]))), (carry, nothing))
+    return carry, _jax.tree.map(lambda value: value[None], values)
 
 
 def while_loop_loop(
@@ -97,14 +138,16 @@ def while_loop_loop(
         answer = truth(condition, carry)
         return answer if spread is None else spread.everywhere(_jax.numpy.asarray(answer))
 
-    def make(steps: int) -> Program:
+    def make(loop: Loop, span: Span) -> Program:
+        del loop
+
         def run(carry: Any, most: Any, elements: Any) -> tuple[Any, Any, Any]:
             def element_at(index: Any) -> Any:
                 return _jax.tree.map(lambda stacked: _jax.lax.dynamic_index_in_dim(stacked, index, keepdims=False), elements)
 
             queue = None if whose is None else whose()
             step, kinds = traced(step_of(here(), infed=infed, outfeed=queue), carry, element_at(0))
-            room = 1 if last else steps
+            room = 1 if last else span.steps
             rows = _jax.tree.map(lambda kind: _jax.numpy.zeros((room, *kind.shape), kind.dtype), kinds)
 
             def again(state: Any) -> Any:
@@ -138,7 +181,7 @@ def _reference(body: Body) -> Callable[[], Any]:
     return weakref.ref(body) if isinstance(body, types.FunctionType) else lambda: body
 
 
-def _kept(body: Body, key: Hashable, make: Callable[[int], Program]) -> Loop:
+def _kept(body: Body, key: Hashable, make: Callable[[Loop, Span], Program]) -> Loop:
     with _lock:
         if isinstance(body, types.FunctionType):
             loops = _of_functions.setdefault(body, {})
