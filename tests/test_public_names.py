@@ -101,6 +101,7 @@ PUBLIC_NAMES = [
     "tilestep.train.PendingFeeds",
     "tilestep.train.ReplicaDifference",
     "tilestep.train.Replicas",
+    "tilestep.train.Shard",
     "tilestep.train.accumulate_gradients",
     "tilestep.train.apply_updates",
     "tilestep.train.clear_feeds",
@@ -128,11 +129,14 @@ PUBLIC_NAMES = [
     "tilestep.train.replica_differences",
     "tilestep.train.replica_index",
     "tilestep.train.replica_key",
+    "tilestep.train.replica_specs",
     "tilestep.train.require_equal_replicas",
     "tilestep.train.select_devices",
     "tilestep.train.set_feed_timeout",
+    "tilestep.train.sharded",
     "tilestep.train.transfer_from_outfeed",
     "tilestep.train.transfer_to_infeed",
+    "tilestep.train.unsharded",
     "tilestep.train.while_loop",
 ]
 

@@ -31,13 +31,13 @@ _jnp: Any = jnp
 
 def replica_index() -> Any:
     """int32[]: the number of the replica that runs this, from 0 on."""
-    axis = _axis()
+    axis = replica_axis()
     return _jnp.int32(0) if axis is None else _jax.lax.axis_index(axis)
 
 
 def replica_count() -> int:
     """How many replicas run this."""
-    axis = _axis()
+    axis = replica_axis()
     return 1 if axis is None else int(_jax.lax.axis_size(axis))
 
 
@@ -164,7 +164,7 @@ def _mapped(tree: Any, function: Any) -> Any:
     return _jax.tree.map(lambda leaf: function(_jnp.asarray(leaf)), tree)
 
 
-def _axis() -> str | None:
+def replica_axis() -> str | None:
     """The axis of replicas; None: there is one replica. Raises: ValueError if devices run this by an axis that nobody has named."""
     axis = current_axis()
     try:
@@ -182,7 +182,7 @@ def _axis() -> str | None:
 
 def _group(group_size: int | None) -> tuple[str | None, list[list[int]] | None, int]:
     """(axis, groups for JAX, replicas of a group)."""
-    axis, count = _axis(), replica_count()
+    axis, count = replica_axis(), replica_count()
     if group_size is None:
         return axis, None, count
     size = whole_number("group_size", group_size, least=1)
