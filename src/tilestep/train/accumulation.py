@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -14,6 +14,8 @@ import numpy as np
 
 from tilestep.train.body import arguments_of
 from tilestep.train.numbers import whole_number
+from tilestep.train.optimizer_state import Offload, choice_for, offloaded, on_device, placed, placed_like, platform_of
+from tilestep.train.sharded_state import sharded
 
 if TYPE_CHECKING:
     import optax
@@ -50,7 +52,13 @@ class AccumulationState:
 
 
 def gradient_accumulation(
-    optimizer: optax.GradientTransformation, count: int, *, dtype: Any | Choice = None, reduction: Reduction = "sum"
+    optimizer: optax.GradientTransformation,
+    count: int,
+    *,
+    dtype: Any | Choice = None,
+    reduction: Reduction = "sum",
+    offload_optimizer_state: Offload = None,
+    shard_optimizer_state: bool = False,
 ) -> optax.GradientTransformationExtraArgs:
     """An optimiser that adds up the gradients of `count` microbatches before `optimizer` sees them.
 
@@ -67,16 +75,28 @@ def gradient_accumulation(
             Paths are like "layers/0/kernel".
         reduction: "sum"; "mean", the sum divided by `count`; "running_mean", the mean after each microbatch, which overflows in no dtype
             that holds the gradients.
-    Raises: ValueError for a number or name out of its bounds; from `init` TypeError for a dtype that cannot hold the variable's gradients.
+        offload_optimizer_state: what of the optimiser's state is in the host's memory but for the updates, as `offload` of `offloaded`.
+            None: on a platform whose devices have a memory of their own (not CPU), all but scalars, with a warning where it cannot be.
+            A mapping may have entries for "accumulators", which then move in each step, and "parameters", which `placed` heeds.
+        shard_optimizer_state: whether each replica keeps its part of the optimiser's state only, see `sharded`.
+    Raises: ValueError for a number or name out of its bounds, or a state that is to be divided but not offloaded; TypeError for an
+        `offload_optimizer_state` of another kind. From `init` TypeError for a dtype that cannot hold the variable's gradients, and what
+        `offloaded` raises.
     """
-    from optax import GradientTransformationExtraArgs, with_extra_args_support  # which takes a while to import
+    from optax import GradientTransformationExtraArgs  # which takes a while to import
 
     number = whole_number("count", count, least=1, most=_MOST)
     _require_reduction(reduction)
-    wrapped = with_extra_args_support(optimizer)
+    if shard_optimizer_state and choice_for(offload_optimizer_state, "optimizer_state") is False:
+        raise ValueError(
+            "shard_optimizer_state is True, and offload_optimizer_state False: parts of a state are kept in the host's memory; leave the "
+            "latter None, or give sharded(optimizer) as the optimiser, which divides a state that stays on the device"
+        )
+    wrapped = offloaded(sharded(optimizer) if shard_optimizer_state else optimizer, offload_optimizer_state)
+    away = offload_optimizer_state if isinstance(offload_optimizer_state, Mapping) else {}
 
     def init(params: Any) -> AccumulationState:
-        accumulators = zeros_for(params, dtype)
+        accumulators = placed(zeros_for(params, dtype), away, kind="accumulators", platform=platform_of(params))
         microbatch = _jnp.zeros((), np.int32)
         return AccumulationState(
             microbatch=microbatch, accumulators=accumulators, inner=wrapped.init(_promoted(params, accumulators)), count=number
@@ -86,7 +106,7 @@ def gradient_accumulation(
         gradients = updates
         if state.known == "done":
             raise ValueError("the gradients of a second microbatch were given in one step of the loop")
-        accumulators = added(state.accumulators, gradients, state.microbatch, reduction)
+        accumulators = added(on_device(state.accumulators), gradients, state.microbatch, reduction)
 
         def apply(accumulators: Any, inner: Any) -> tuple[Any, Any, Any]:
             final = _map(lambda gradient, acc: gradient if acc is None else _finished(acc, number, reduction), gradients, accumulators)
@@ -109,7 +129,7 @@ def gradient_accumulation(
         return changes, dataclasses.replace(
             state,
             microbatch=(state.microbatch + 1) % number,
-            accumulators=accumulators,
+            accumulators=placed_like(accumulators, state.accumulators),
             inner=inner,
             known=None if state.known is None else "done",
         )

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from tilestep.errors import ReplicasDifferError
+from tilestep.train.optimizer_state import on_device
 from tilestep.train.replicas import Replicas
 
 _UNSIGNED: Final = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
@@ -55,7 +56,7 @@ def replica_differences(tree: Any, replicas: Replicas) -> tuple[ReplicaDifferenc
     there = [(_jax.tree_util.keystr(path), leaf) for path, leaf in found if _is_on(leaf, replicas) and leaf.size]
     if not there or replicas.count == 1:
         return ()
-    counts, largest = _compare(replicas)([leaf for _, leaf in there])
+    counts, largest = _compare(replicas)(on_device([leaf for _, leaf in there]))
     differences: list[ReplicaDifference] = []
     for index, (path, leaf) in enumerate(there):
         count, most = np.asarray(counts[index]), np.asarray(largest[index])

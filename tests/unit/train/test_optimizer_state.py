@@ -13,7 +13,7 @@ import optax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from tilestep.train import InfeedQueue, apply_updates, gradient_accumulation, offloaded, on_device, placed, placed_like, repeat
+from tilestep.train import InfeedQueue, apply_updates, gradient_accumulation, offloaded, on_device, placed, placed_like, repeat, sharded
 from tilestep.train.optimizer_state import choice_for, why_not
 
 X = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
@@ -70,12 +70,26 @@ def test_values_are_the_same_bit_for_bit(optimizer: Any) -> None:
         assert leaf.sharding.memory_kind == ("pinned_host" if leaf.size > 1 else "device")
 
 
-def test_an_accumulations_optimiser_keeps_its_state_away_between_updates() -> None:
-    inside = gradient_accumulation(offloaded(optax.adam(0.1), True), 2)
-    state = inside.init(parameters())
-    assert memories(state.inner[0].mu) == {"w": "pinned_host", "b": "pinned_host", "scale": "device"}
-    assert set(jax.tree.leaves(memories(state.accumulators))) == {"device"}
-    assert_equal(trained(inside, steps=6), trained(gradient_accumulation(optax.adam(0.1), 2), steps=6))
+def test_accumulation_moves_by_kind_and_each_kind_only_when_it_is_used() -> None:
+    plain = optax.adam(0.1)
+    away = gradient_accumulation(plain, 2, offload_optimizer_state={"optimizer_state": True, "accumulators": True})
+    expected = trained(gradient_accumulation(plain, 2), steps=6)
+    params, state = trained(away, steps=6)
+    assert_equal((params, state), expected)
+    assert memories(state.inner[0].mu) == memories(state.accumulators) == {"w": "pinned_host", "b": "pinned_host", "scale": "device"}
+    state = gradient_accumulation(plain, 2, offload_optimizer_state=True).init(parameters())
+    assert memories(state.inner[0].mu)["w"] == "pinned_host"
+    assert memories(state.accumulators)["w"] == "device"
+    assert set(jax.tree.leaves(memories(gradient_accumulation(plain, 2).init(parameters())))) == {"device"}
+
+
+def test_a_divided_state_that_is_to_stay_on_the_device_is_refused() -> None:
+    """TensorFlow for the IPU's `replicated_optimizer_state_sharding` with `offload_weight_update_variables=False`."""
+    for offload in (False, {"optimizer_state": False}):
+        with pytest.raises(ValueError, match=r"offload_optimizer_state False: .* give sharded\(optimizer\)"):
+            gradient_accumulation(optax.adam(0.1), 2, offload_optimizer_state=offload, shard_optimizer_state=True)  # pyright: ignore[reportArgumentType]
+    gradient_accumulation(optax.adam(0.1), 2, shard_optimizer_state=True)
+    gradient_accumulation(sharded(optax.adam(0.1)), 2, offload_optimizer_state=False)
 
 
 def test_steps_called_one_by_one_keep_it_there_too() -> None:
