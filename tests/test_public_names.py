@@ -124,6 +124,7 @@ PUBLIC_NAMES = [
     "tilestep.train.pending_feeds",
     "tilestep.train.placed",
     "tilestep.train.placed_like",
+    "tilestep.train.recomputed",
     "tilestep.train.repeat",
     "tilestep.train.replica_count",
     "tilestep.train.replica_differences",

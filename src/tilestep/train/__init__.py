@@ -41,6 +41,7 @@ from tilestep.train.program_feeds import pending_feeds as pending_feeds
 from tilestep.train.program_feeds import set_feed_timeout as set_feed_timeout
 from tilestep.train.program_feeds import transfer_from_outfeed as transfer_from_outfeed
 from tilestep.train.program_feeds import transfer_to_infeed as transfer_to_infeed
+from tilestep.train.recompute import recomputed as recomputed
 from tilestep.train.replicas import Replicas as Replicas
 from tilestep.train.sharded_state import replica_specs as replica_specs
 from tilestep.train.sharded_state import sharded as sharded

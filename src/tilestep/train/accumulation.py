@@ -15,6 +15,7 @@ import numpy as np
 from tilestep.train.body import arguments_of
 from tilestep.train.numbers import whole_number
 from tilestep.train.optimizer_state import Offload, choice_for, offloaded, on_device, placed, placed_like, platform_of
+from tilestep.train.recompute import Recompute, in_loop, require_recompute
 from tilestep.train.sharded_state import sharded
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def accumulate_gradients(
     has_aux: bool = False,
     dtype: Any | Choice = None,
     reduction: Reduction = "sum",
+    recompute: Recompute = None,
 ) -> tuple[Any, Any]:
     """Losses and accumulated gradients of all microbatches: a loop in the program, for a step that takes its whole batch at once.
 
@@ -155,14 +157,16 @@ def accumulate_gradients(
         params: a pytree of real or complex arrays.
         microbatches: a pytree of arrays with the microbatches along their leading axis, which has one length, 1 or more.
         dtype, reduction: of the accumulators, see `gradient_accumulation`.
+        recompute: what the gradients compute again instead of keeping it, of functions that `recomputed` marks in `loss_fn`.
     Returns: (losses, gradients), with `has_aux` ((losses, aux), gradients). Losses and what is in aux are stacked along a new leading axis;
         gradients are like the parameters, in the accumulators' dtype.
     Raises: ValueError for microbatches whose leading axes differ or are empty; TypeError for those without one, and for what
         `gradient_accumulation` and `jax.grad` refuse.
     """
     _require_reduction(reduction)
+    require_recompute(recompute)
     number = _leading(microbatches)
-    gradient_of = _jax.value_and_grad(loss_fn, has_aux=has_aux)
+    gradient_of = in_loop(_jax.value_and_grad(loss_fn, has_aux=has_aux), recompute)
     zeros = zeros_for(params, dtype)
 
     def step(accumulators: Any, numbered: Any) -> tuple[Any, Any]:

@@ -23,6 +23,7 @@ from tilestep.train.interrupt import CtrlC
 from tilestep.train.numbers import whole_number
 from tilestep.train.outfeed_queue import OutfeedQueue
 from tilestep.train.programs import Loop, Span, repeat_loop, while_loop_loop
+from tilestep.train.recompute import Recompute, require_recompute
 from tilestep.train.replicas import Replicas
 from tilestep.train.spread import spread_over
 
@@ -63,6 +64,7 @@ def repeat(
     donate: bool = True,
     progress: bool = False,
     replicas: Replicas | None = None,
+    recompute: Recompute = None,
 ) -> Any:
     """Runs `n` steps of `body` on the device: one program for each chunk of steps, which the host only starts.
 
@@ -83,12 +85,15 @@ def repeat(
             itself: what it learns from its element must be combined (`cross_replica_mean`, `cross_replica(optimizer)`) for the carries to
             stay equal. Values for the outfeed have a leading axis of replicas if there are several. The carry is copied to the replicas
             if it is not there, and returned replicated: JAX shows replica 0's (`replica_differences` compares).
+        recompute: what the gradients in `body` compute again instead of keeping it, of functions that `tilestep.train.recomputed` marks:
+            None, "full", a policy of `jax.checkpoint_policies` or a tuple of names (see there).
     Returns: the carry after `n` steps. Its arrays may still be being computed.
     Raises: TypeError for a body that does not take its arguments or keep the carry, ValueError for a number out of its bounds. QueueError
         for a feed that is closed or in use. What the dataset raises; DatasetError if it ends early. LoopInterrupt at Ctrl-C. The latter
         four have a `loop_state`.
     """
     total = whole_number("n", n, least=0)
+    require_recompute(recompute)
     spread = spread_over(replicas, infeed, outfeed)
     state = prepared(carry, donate=donate, loop="repeat")
     if spread is not None:
@@ -97,7 +102,9 @@ def repeat(
     cadence = cadence_of(carry, counting, total, f"repeat({total})") if counting else None
     steps = _chunk_steps(chunk, min(total, DEFAULT_CHUNK), outfeed, cadence)
     paced = cadence if cadence is not None and cadence.is_worth_programs(steps, total) else None
-    kept = repeat_loop(body, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state), spread=spread)
+    kept = repeat_loop(
+        body, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state), spread=spread, recompute=recompute
+    )
     with _Run(f"repeat({total})", state, infeed, outfeed, total=total, progress=progress) as run:
         if infeed is not None and total:
             infeed.begin(chunk_steps=steps, steps=total, carry_place=state.place, over=replicas)
@@ -125,6 +132,7 @@ def while_loop(
     donate: bool = True,
     progress: bool = False,
     replicas: Replicas | None = None,
+    recompute: Recompute = None,
 ) -> Any:
     """Runs steps of `body` on the device as long as `condition(carry)` is true: before each step, also the first one.
 
@@ -135,6 +143,7 @@ def while_loop(
     Raises: TypeError if the condition returns anything but one scalar of dtype bool.
     """
     most = None if maximum_iterations is None else whole_number("maximum_iterations", maximum_iterations, least=0)
+    require_recompute(recompute)
     divided = infeed is not None or outfeed is not None or chunk is not None
     whole = DEFAULT_CHUNK if divided else _MOST_STEPS
     steps = _chunk_steps(chunk, whole if most is None else min(most, whole), outfeed)
@@ -143,7 +152,14 @@ def while_loop(
     if spread is not None:
         state = spread.placed(state)
     kept = while_loop_loop(
-        body, condition, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state), spread=spread
+        body,
+        condition,
+        key=_key(state),
+        infed=infeed is not None,
+        outfeed=outfeed,
+        shardings=_shardings(state),
+        spread=spread,
+        recompute=recompute,
     )
     program = kept.program(Span(steps=steps if infeed is not None or outfeed is not None else 1))
     with _Run("while_loop()", state, infeed, outfeed, total=most, progress=progress) as run:

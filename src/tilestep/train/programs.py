@@ -17,6 +17,7 @@ import numpy as np
 from tilestep.train import cadence
 from tilestep.train.body import Body, Step, name_of, step_of, traced, truth
 from tilestep.train.outfeed_queue import OutfeedQueue
+from tilestep.train.recompute import Recompute, in_loop
 from tilestep.train.spread import Spread
 
 Program = Callable[..., Any]
@@ -65,7 +66,14 @@ class Loop:
 
 
 def repeat_loop(
-    body: Body, *, key: Hashable, infed: bool, outfeed: OutfeedQueue | None, shardings: Any, spread: Spread | None = None
+    body: Body,
+    *,
+    key: Hashable,
+    infed: bool,
+    outfeed: OutfeedQueue | None,
+    shardings: Any,
+    spread: Spread | None = None,
+    recompute: Recompute = None,
 ) -> Loop:
     """The loop of `repeat`. Its programs are (carry, stacked elements) -> (carry, stacked values of the outfeed).
 
@@ -73,13 +81,14 @@ def repeat_loop(
         key: what else two loops of one body may differ in.
         shardings: a tree of the carry's shardings.
         spread: over which replicas.
+        recompute: what `recomputed` functions in the body do.
     """
     here, whose = _reference(body), None if outfeed is None else weakref.ref(outfeed)
     last = outfeed is not None and outfeed.mode == "last"
 
     def make(loop: Loop, span: Span) -> Program:
         def step(body: Body) -> Step:
-            return step_of(body, infed=infed, outfeed=None if whose is None else whose())
+            return step_of(in_loop(body, recompute), infed=infed, outfeed=None if whose is None else whose())
 
         def run(carry: Any, elements: Any) -> tuple[Any, Any]:
             if span.count is not None:
@@ -92,7 +101,7 @@ def repeat_loop(
 
         return _jitted(run, f"repeat_{name_of(here())}", (shardings, None), spread)
 
-    return _kept(body, ("repeat", infed, whose, key, spread), make)
+    return _kept(body, ("repeat", infed, whose, key, spread, recompute), make)
 
 
 def _scanned(steps: tuple[Step, ...], carry: Any, elements: Any, span: Span, *, last_only: bool) -> tuple[Any, Any]:
@@ -126,6 +135,7 @@ def while_loop_loop(
     outfeed: OutfeedQueue | None,
     shardings: Any,
     spread: Spread | None = None,
+    recompute: Recompute = None,
 ) -> Loop:
     """The loop of `while_loop`. Its programs are (carry, most steps, stacked elements) -> (carry, status, stacked values).
 
@@ -146,7 +156,7 @@ def while_loop_loop(
                 return _jax.tree.map(lambda stacked: _jax.lax.dynamic_index_in_dim(stacked, index, keepdims=False), elements)
 
             queue = None if whose is None else whose()
-            step, kinds = traced(step_of(here(), infed=infed, outfeed=queue), carry, element_at(0))
+            step, kinds = traced(step_of(in_loop(here(), recompute), infed=infed, outfeed=queue), carry, element_at(0))
             room = 1 if last else span.steps
             rows = _jax.tree.map(lambda kind: _jax.numpy.zeros((room, *kind.shape), kind.dtype), kinds)
 
@@ -166,7 +176,7 @@ def while_loop_loop(
 
         return _jitted(run, f"while_loop_{name_of(here())}", (shardings, None, None), spread)
 
-    return _kept(body, ("while_loop", condition, infed, whose, key, spread), make)
+    return _kept(body, ("while_loop", condition, infed, whose, key, spread, recompute), make)
 
 
 def _jitted(run: Program, name: str, shardings: Any, spread: Spread | None) -> Program:

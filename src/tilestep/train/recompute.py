@@ -1,0 +1,92 @@
+"""Recomputation: what the backward pass needs is computed again there, and takes no memory in between."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeVar, cast
+
+import jax
+
+from tilestep.train.body import Body, name_of
+
+# None: everything is kept. "full": nothing but the function's arguments. A policy of `jax.checkpoint_policies`. Names: what
+# `jax.ad_checkpoint.checkpoint_name` calls so is kept, and nothing else.
+Recompute = None | Literal["full"] | Callable[..., Any] | tuple[str, ...]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+_of_loop: Any = _jax.make_user_context(None)  # what the loop whose body is being traced says; JAX's caches tell its values apart
+_met: set[Recompute] = set()  # what some function has been recomputed by, because its loop says so
+
+_AS_THE_LOOP_SAYS: Final = "as the loop says"
+
+
+def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] = _AS_THE_LOOP_SAYS) -> F:
+    """A function of the same values whose gradients need less memory: what its backward pass takes is computed again.
+
+    It is for parts of what is differentiated, such as a layer: the backward pass computes a whole part again before it goes through it, so
+    with "full" a single part as large as the loss itself saves nothing. Its arguments are pytrees of arrays. A random key among them gives
+    the same numbers each time.
+
+    Args: recompute: None: nothing is. "full": everything but the arguments. A policy of `jax.checkpoint_policies`. A tuple of names:
+        everything but the arguments and what `jax.ad_checkpoint.checkpoint_name` gives such a name. By default what the loop around it
+        says, `repeat(..., recompute=...)`; nothing outside of a loop.
+    Raises: TypeError or ValueError for anything else.
+    """
+    if recompute != _AS_THE_LOOP_SAYS:
+        return checkpointed(function, recompute)
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        said: Recompute = _of_loop.value
+        _met.add(said)
+        return checkpointed(function, said)(*args, **kwargs)
+
+    return cast("F", run)
+
+
+def checkpointed(function: F, recompute: Recompute) -> F:
+    """`recomputed` by something that is said."""
+    require_recompute(recompute)
+    if recompute is None:
+        return function
+    policy: Any = None
+    if isinstance(recompute, tuple):
+        policy = _jax.checkpoint_policies.save_only_these_names(*recompute)
+    elif callable(recompute):
+        policy = recompute
+    return _jax.checkpoint(function, policy=policy)
+
+
+def require_recompute(recompute: Any) -> None:
+    """Raises: TypeError or ValueError for what says nothing about recomputation."""
+    if recompute is None or recompute == "full" or (callable(recompute) and not isinstance(recompute, type)):
+        return
+    if isinstance(recompute, tuple) and recompute and all(isinstance(name, str) for name in cast("tuple[Any, ...]", recompute)):
+        return
+    kind = ValueError if isinstance(recompute, str | tuple) else TypeError
+    raise kind(
+        f'recompute is {recompute!r}: it must be None, "full", a policy of jax.checkpoint_policies, or a tuple of one or more names '
+        "that jax.ad_checkpoint.checkpoint_name gives"
+    )
+
+
+def in_loop(body: Body, recompute: Recompute) -> Body:
+    """The body in a loop that says what is recomputed. Its call raises ValueError if nothing in it is marked by `recomputed`."""
+    if recompute is None:
+        return body
+
+    @functools.wraps(body)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _of_loop(recompute):
+            result = body(*args, **kwargs)
+        if recompute not in _met:
+            raise ValueError(
+                f"recompute is {recompute!r}, but the loop's body {name_of(body)} calls nothing to recompute: differentiate "
+                "tilestep.train.recomputed(loss) in place of loss"
+            )
+        return result
+
+    return run

@@ -1,0 +1,147 @@
+"""`recompute=`: the same values, and less memory."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.ad_checkpoint import checkpoint_name
+
+import tilestep
+from tilestep.machine import load_machine
+from tilestep.train import InfeedQueue, accumulate_gradients, gradient_accumulation, recomputed, repeat, while_loop
+
+WAYS: dict[str, Any] = {
+    "full": "full",
+    "policy": jax.checkpoint_policies.dots_saveable,
+    "names": ("hidden",),
+}
+LAYERS, WIDTH = 3, 32
+
+
+def weights() -> Any:
+    return jnp.asarray(np.random.default_rng(0).normal(size=(LAYERS, WIDTH, WIDTH)) / WIDTH**0.5, jnp.float32)
+
+
+def layer(weight: Any, x: Any, key: Any) -> Any:
+    """With dropout, whose numbers must be the same when they are drawn again."""
+    hidden = checkpoint_name(jnp.tanh(x @ weight), "hidden")
+    return jnp.where(jax.random.bernoulli(key, 0.8, x.shape), hidden / 0.8, 0) + jnp.sin(hidden)
+
+
+def loss(weights: Any, x: Any, key: Any, layer: Any = layer) -> Any:
+    for weight, number in zip(weights, jax.random.split(key, LAYERS), strict=True):
+        x = layer(weight, x, number)
+    return jnp.mean(x**2)
+
+
+def loss_by_layers(way: Any = "as the loop says") -> Any:
+    """The loss, whose layers are recomputed each by itself."""
+    return functools.partial(loss, layer=recomputed(layer, way))
+
+
+ELEMENT = jnp.asarray(np.random.default_rng(1).normal(size=(8, WIDTH)), jnp.float32), jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Any:
+    return jax.jit(jax.grad(loss))(weights(), *ELEMENT)
+
+
+def training(gradient_of: Any) -> Any:
+    """(a body, the carry it starts with)."""
+    optimiser = gradient_accumulation(optax.sgd(0.1), 2)
+
+    def body(carry: Any, x: Any, key: Any) -> Any:
+        params, state = carry
+        updates, state = optimiser.update(gradient_of(params, x, jax.random.wrap_key_data(key)), state, params)
+        return optax.apply_updates(params, updates), state
+
+    return body, (weights(), optimiser.init(weights()))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_values_are_the_same(way: str, plain: jax.Array) -> None:
+    found = jax.jit(jax.grad(loss_by_layers(WAYS[way])))(weights(), *ELEMENT)
+    np.testing.assert_allclose(found, plain, rtol=1e-6, atol=1e-8)
+
+
+def kept(way: Any) -> int:
+    """How many activations the backward pass gets from the forward pass; the argument is one, too."""
+    kinds = jax.eval_shape(lambda *args: jax.tree.leaves(jax.vjp(loss_by_layers(way), *args)[1]), weights(), *ELEMENT)
+    return sum(kind.shape == ELEMENT[0].shape for kind in kinds)
+
+
+def test_what_is_kept_is_what_was_asked_for() -> None:
+    assert kept("full") == LAYERS + 1  # the layers' arguments, and the last one's result
+    assert kept(("hidden",)) == 2 * LAYERS + 1
+    assert kept(None) > 3 * LAYERS + 1
+
+
+def test_a_loop_s_word_is_for_marked_functions_and_for_its_own_programs() -> None:
+    ways: list[str] = []
+
+    @recomputed
+    def marked(c: Any, x: Any) -> Any:
+        return jnp.sum(jnp.sin(c * x))
+
+    def body(c: Any, x: Any) -> Any:
+        ways.append("checkpoint" if "remat" in str(jax.make_jaxpr(jax.grad(marked))(c, x)) else "plain")
+        return c - jax.grad(marked)(c, x)
+
+    infeed = InfeedQueue(itertools.repeat(np.float32(1)))
+    for way in (None, "full", None, ("a",), "full"):
+        repeat(2, body, 0.5, infeed, recompute=way)
+    assert ways == ["plain", "checkpoint", "checkpoint"]
+    while_loop(lambda c: True, body, 0.5, infeed, maximum_iterations=2, recompute="full")  # pyright: ignore[reportArgumentType]
+    assert ways[3:] == ["checkpoint"]
+    assert "remat" not in str(jax.make_jaxpr(jax.grad(marked))(0.5, 1.0))
+
+
+def test_a_loop_with_nothing_to_recompute_says_so() -> None:
+    with pytest.raises(ValueError, match=r"recompute is \('nothing',\), but the loop's body lambda calls nothing to recompute: "):
+        repeat(2, lambda c: c + 1, 0, recompute=("nothing",))
+
+
+@pytest.mark.parametrize(
+    ("way", "error"),
+    [("half", ValueError), ((), ValueError), (("a", 1), ValueError), (["a"], TypeError), (True, TypeError), (int, TypeError)],
+)
+def test_other_words_are_refused(way: Any, error: type[Exception]) -> None:
+    for call in (
+        lambda: repeat(2, lambda c: c, 0, recompute=way),
+        lambda: while_loop(lambda c: False, lambda c: c, 0, recompute=way),  # pyright: ignore[reportArgumentType]
+        lambda: recomputed(loss, way),
+        lambda: accumulate_gradients(loss, weights(), (jnp.ones((1, 2, WIDTH)), jax.random.split(jax.random.key(0), 1)), recompute=way),
+    ):
+        with pytest.raises(error, match=r'it must be None, "full", a policy of jax.checkpoint_policies, or a tuple of one or more names'):
+            call()
+
+
+def test_the_single_step_form_recomputes() -> None:
+    data = jnp.ones((3, 8, WIDTH)), jax.random.split(jax.random.key(0), 3)
+    texts = [
+        str(jax.make_jaxpr(lambda params, way=way: accumulate_gradients(loss_by_layers(), params, data, recompute=way))(weights()))
+        for way in (None, "full")
+    ]
+    assert ["remat" in text for text in texts] == [False, True]
+
+
+def test_an_ipu_s_tiles_hold_less() -> None:
+    """Peaks of a loop on the emulated machine: full recomputation of each layer, against none."""
+    peaks: list[int] = []
+    element = np.zeros((1 << 16, WIDTH), np.float32), np.zeros(2, np.uint32)
+    with jax.default_device(jax.devices("ipu")[0]):
+        for way in (None, "full"):
+            body, carry = training(jax.grad(loss_by_layers()))
+            carry = jax.tree.map(np.asarray, carry)
+            with tilestep.dry_run(), tilestep.profile() as profile:
+                repeat(2, body, carry, InfeedQueue(itertools.repeat(element)), recompute=way)
+            peaks.append(max(program.peak_tile_bytes for program in profile.programs))
+    assert peaks[0] - peaks[1] > 2 * element[0].nbytes / load_machine("bow-2000").ipu.num_tiles
