@@ -135,6 +135,7 @@ PUBLIC_NAMES = [
     "tilestep.train.select_devices",
     "tilestep.train.set_feed_timeout",
     "tilestep.train.sharded",
+    "tilestep.train.start_processes",
     "tilestep.train.transfer_from_outfeed",
     "tilestep.train.transfer_to_infeed",
     "tilestep.train.unsharded",

@@ -33,6 +33,7 @@ from tilestep.train.optimizer_state import on_device as on_device
 from tilestep.train.optimizer_state import placed as placed
 from tilestep.train.optimizer_state import placed_like as placed_like
 from tilestep.train.outfeed_queue import OutfeedQueue as OutfeedQueue
+from tilestep.train.processes import start_processes as start_processes
 from tilestep.train.program_feeds import PendingFeeds as PendingFeeds
 from tilestep.train.program_feeds import clear_feeds as clear_feeds
 from tilestep.train.program_feeds import infeed as infeed

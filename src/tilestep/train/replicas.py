@@ -117,7 +117,8 @@ class Replicas:
         """A pytree of arrays and numbers on all replicas, equal on each. What is there already stays as it is, and the rest is copied;
         the copy may share the memory of a replica's device with what was given.
 
-        With several processes, all must give equal values. Within a replica an array may be divided: by a NamedSharding of this mesh.
+        With several processes all must give equal values, which a loop checks. Within a replica an array may be divided, by a
+        NamedSharding of this mesh.
 
         Raises: ValueError for an array that is divided over the replicas, or over devices of another mesh.
         """
@@ -126,8 +127,7 @@ class Replicas:
         elsewhere = [index for index in others if not self._is_here(carry, index, leaves[index])]
         if not elsewhere:
             return carry
-        sources = [_movable(leaves[index]) for index in elsewhere]
-        for index, copy in zip(elsewhere, _jax.device_put(sources, self.replicated), strict=True):
+        for index, copy in zip(elsewhere, self._copied([leaves[index] for index in elsewhere]), strict=True):
             leaves[index] = copy
         return _jax.tree.unflatten(structure, leaves)
 
@@ -138,6 +138,18 @@ class Replicas:
         """
         mine = frozenset(self.local)
         return (element for index, element in enumerate(dataset) if index % self.count in mine)
+
+    def _copied(self, leaves: list[Any]) -> list[Any]:
+        """The arrays on all replicas; with several processes each fills its own devices."""
+        if self.replicated.is_fully_addressable:
+            return _jax.device_put(leaves, self.replicated)
+        return [self._filled(leaf) for leaf in leaves]
+
+    def _filled(self, leaf: Any) -> Any:
+        if isinstance(leaf, jax.Array) and _jax.dtypes.issubdtype(leaf.dtype, _jax.dtypes.prng_key):
+            return _jax.random.wrap_key_data(self._filled(_jax.random.key_data(leaf)), impl=_jax.random.key_impl(leaf))
+        array = np.asarray(leaf, dtype=_jax.dtypes.canonicalize_dtype(_jax.numpy.result_type(leaf)))
+        return _jax.make_array_from_callback(array.shape, self.replicated, lambda index: array[index])
 
     def _is_here(self, carry: Any, index: int, leaf: Any) -> bool:
         """Whether leaf number `index` is on the replicas. Raises: ValueError if it is divided, over them or elsewhere."""
@@ -154,13 +166,6 @@ class Replicas:
                 f"replicas.replicated; within a replica a NamedSharding of replicas.mesh may divide it, by another axis than {self.axis!r}"
             )
         return False
-
-
-def _movable(leaf: Any) -> Any:
-    """What can be put on the devices of several processes: no array of this process's devices alone."""
-    if jax.process_count() == 1 or not isinstance(leaf, jax.Array) or _jax.dtypes.issubdtype(leaf.dtype, _jax.dtypes.extended):
-        return leaf
-    return np.asarray(leaf)
 
 
 def current_axis() -> str:

@@ -11,6 +11,7 @@ import jax
 from jax.sharding import PartitionSpec
 
 from tilestep.train.carry import Carry
+from tilestep.train.divergence import require_equal_replicas
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.outfeed_queue import OutfeedQueue
 from tilestep.train.replicas import Replicas
@@ -60,8 +61,13 @@ class Spread:
         return _jax.lax.pmin(condition.astype(_jax.numpy.int32), self.replicas.axis) > 0
 
     def placed(self, carry: Carry) -> Carry:
-        """A carry that is ready, on the replicas. Raises: ValueError if it is somewhere else in parts."""
+        """A carry that is ready, on the replicas.
+
+        Raises: ValueError if it is somewhere else in parts. ReplicasDifferError if processes give different ones.
+        """
         tree = self.replicas.place(carry.tree)
+        if tree is not carry.tree and not self.replicas.replicated.is_fully_addressable:
+            require_equal_replicas(tree, self.replicas)
         shardings = tuple(leaf.sharding for leaf in _jax.tree.leaves(tree))
         return dataclasses.replace(carry, tree=tree, place=self.replicas.replicated, shardings=shardings)
 

@@ -1,0 +1,239 @@
+"""A sentinel: a small process beside each process of a program, which tells the others' sentinels how its own one ends.
+
+It outlives what it watches, so it can say who died first where the processes themselves end each other. Process 0's sentinel is the hub
+to which the others keep a connection. Run by path, with the standard library alone; its standard input is the watched process's lifeline:
+lines ".", "bye" and "error TEXT". When another process has died it prints who, and ends its own one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+SETTLE_WALL_S = 0.3  # deaths that follow from the first one come within it: the first one is named
+GRACE_WALL_S = 1.0  # in which a process that is told to end may do it by itself
+BEATS = 8  # signs of life in the time-out
+SILENCE = 0.75  # of the time-out; what is left is for the others to end in
+
+Message = dict[str, Any]
+
+
+class Line:
+    """One connection, of JSON lines."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.socket, self.process, self._rest = connection, -1, b""
+        self.heard = time.monotonic()
+
+    def send(self, message: Message) -> None:
+        """Sends, or not if nobody is there any more: reading tells that."""
+        with contextlib.suppress(OSError):
+            self.socket.send(json.dumps(message).encode() + b"\n")
+
+    def receive(self) -> list[Message] | None:
+        """What has come; None: the connection has ended."""
+        try:
+            data = self.socket.recv(1 << 16)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        if not data:
+            return None
+        self.heard = time.monotonic()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+
+class Sentinel:
+    """Watches one process, and as the hub collects what all sentinels tell.
+
+    Args: settings: process, count, pid, timeout_s, token; listener (a file descriptor) for the hub, addresses of it for the others.
+    """
+
+    def __init__(self, settings: Message) -> None:
+        self.me: int = settings["process"]
+        self.count: int = settings["count"]
+        self.pid: int = settings["pid"]
+        self.timeout_s: float = settings["timeout_s"]
+        self.silence_s = self.timeout_s * SILENCE
+        self.token: str = settings["token"]
+        self.selector = selectors.DefaultSelector()
+        self.heard = time.monotonic()  # the watched process
+        self.said_bye = self.ended = False
+        self.rest = b""
+        self.lines: list[Line] = []
+        self.byes: set[int] = set()
+        self.names: dict[int, str] = {}
+        self.ends: list[Message] = []  # how processes ended, as the hub has heard it
+        self.settled = 0.0  # when the first of them is judged
+        self.over = False
+        os.set_blocking(0, False)
+        self.selector.register(0, selectors.EVENT_READ)
+        self.hub: Line | None = None
+        self.listener: socket.socket | None = None
+        if self.me == 0:
+            self.listener = socket.socket(fileno=settings["listener"])
+            self.listener.setblocking(False)
+            self.selector.register(self.listener, selectors.EVENT_READ, self.listener)
+        else:
+            self.hub = Line(self._connected(settings["addresses"]))
+            self.selector.register(self.hub.socket, selectors.EVENT_READ, self.hub)
+        self.tell({"kind": "hello", "token": self.token, "name": f"pid {self.pid} on {socket.gethostname()}"})
+
+    def _connected(self, addresses: list[tuple[str, int]]) -> socket.socket:
+        until = time.monotonic() + self.timeout_s
+        while True:
+            for host, port in addresses:
+                with contextlib.suppress(OSError):
+                    return socket.create_connection((host, port), timeout=max(0.1, min(5.0, self.timeout_s)))
+            if time.monotonic() > until:
+                self.judged(f"process 0 cannot be reached at {' or '.join(f'{host}:{port}' for host, port in addresses)}")
+                sys.exit(1)
+            time.sleep(0.1)
+
+    def run(self) -> None:
+        """Until the watched process has ended well, or another one has not."""
+        pause = self.timeout_s / BEATS
+        beat = time.monotonic()
+        while not self.over:
+            for key, _ in self.selector.select(min(pause, 0.1)):
+                if key.data is None:
+                    self._hear_own()
+                elif isinstance(key.data, socket.socket):
+                    connection, _ = key.data.accept()
+                    line = Line(connection)
+                    self.lines.append(line)
+                    self.selector.register(connection, selectors.EVENT_READ, line)
+                else:
+                    self._hear(key.data)
+            now = time.monotonic()
+            if now - beat > pause:
+                beat = now
+                self.tell({"kind": "beat"})
+                for line in self.lines:
+                    line.send({"kind": "beat"})
+            self._check(now)
+
+    def tell(self, message: Message) -> None:
+        """Tells the hub."""
+        message["process"] = self.me
+        if self.hub is not None:
+            self.hub.send(message)
+        else:
+            self._note(message)
+
+    def _hear_own(self) -> None:
+        data = os.read(0, 1 << 16)
+        if not data:
+            self.selector.unregister(0)
+            self.ended = True
+            self.tell({"kind": "end", "how": "left" if self.said_bye else "died", "at": time.time()})
+            return
+        self.heard = time.monotonic()
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        for line in lines:
+            if line == b"bye":
+                self.said_bye = True
+                self.tell({"kind": "bye"})
+            elif line.startswith(b"error "):
+                self.tell({"kind": "end", "how": "error", "text": line[6:].decode(errors="replace"), "at": time.time()})
+
+    def _hear(self, line: Line) -> None:
+        messages = line.receive()
+        for message in messages or ():
+            if message["kind"] == "verdict":
+                self.judged(message["text"], first=message["first"])
+            elif message["kind"] == "over":
+                self.over = True
+            elif line is not self.hub:
+                if message["kind"] == "hello" and message["token"] == self.token:
+                    line.process = message["process"]
+                if line.process >= 0:
+                    self._note(message)
+        if messages is None:
+            self.selector.unregister(line.socket)
+            if line is self.hub:
+                if not self.over:
+                    self.judged("process 0's machine is gone, or its sentinel has been killed", first=0)
+            else:
+                self.lines.remove(line)
+                if line.process >= 0 and not any(end["process"] == line.process for end in self.ends):
+                    self._note({"kind": "end", "process": line.process, "how": "died", "at": time.time()})
+
+    def _note(self, message: Message) -> None:
+        """The hub hears of a process."""
+        process = message["process"]
+        if message["kind"] == "hello":
+            self.names[process] = message["name"]
+        elif message["kind"] == "bye":
+            self.byes.add(process)
+        elif message["kind"] == "end":
+            self.ends.append(message)
+            self.settled = self.settled or time.monotonic() + min(SETTLE_WALL_S, self.timeout_s / 2)
+
+    def _check(self, now: float) -> None:
+        if now - self.heard > self.silence_s and not self.ended:
+            self.heard = now
+            self.tell({"kind": "end", "how": "silent", "at": time.time() - self.silence_s})
+        if self.hub is not None:
+            if now - self.hub.heard > self.silence_s:
+                self.judged(f"process 0's machine has not answered for {self.silence_s:g} s", first=0)
+            return
+        for line in self.lines:
+            if now - line.heard > self.silence_s and line.process >= 0:
+                line.heard = now
+                self._note({"kind": "end", "process": line.process, "how": "silent", "at": time.time() - self.silence_s})
+        if self.settled and now > self.settled:
+            self._judge()
+
+    def _judge(self) -> None:
+        """The hub says who was first, if that is an end at which the others cannot go on."""
+        bad = [end for end in self.ends if end["how"] != "left" or len(self.byes) < self.count]
+        if bad:
+            first = min(bad, key=lambda end: end["at"])
+            process = first["process"]
+            how = {
+                "died": "died: it was killed, or it crashed",
+                "error": f"ended with an error: {first.get('text')}",
+                "silent": f"has not answered for {self.silence_s:g} s",
+                "left": "ended before the others",
+            }[first["how"]]
+            text = f"process {process} of {self.count} ({self.names.get(process, 'unknown')}) {how}"
+            for line in self.lines:
+                line.send({"kind": "verdict", "text": text, "first": process})
+            self.judged(text, first=process)
+        elif len(self.ends) == self.count:
+            for line in self.lines:
+                line.send({"kind": "over"})
+            self.over = True
+
+    def judged(self, text: str, first: int = -1) -> None:
+        """The program is over: says why, and ends the watched process if it has not ended."""
+        self.over = True
+        if first != self.me:
+            print(f"tilestep: {text}; process {self.me} ends, too", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):
+            os.write(1, b"x")
+        until = time.monotonic() + GRACE_WALL_S
+        while not self.ended and time.monotonic() < until:
+            with contextlib.suppress(BlockingIOError):
+                self.ended = not os.read(0, 1 << 16)
+            time.sleep(0.02)
+        if not self.ended and os.getppid() == self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Sentinel(json.loads(sys.argv[1])).run()

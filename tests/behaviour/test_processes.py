@@ -1,0 +1,122 @@
+"""Several processes of one program over localhost: values, each process's share of the data, and what the others do when one ends."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from .process import environment
+
+PROGRAM = Path(__file__).with_name("processes_program.py")
+LIMIT_WALL_S = 90.0
+TIMEOUT_S = 8.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a process ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def free_port() -> int:
+    with socket.create_server(("localhost", 0)) as server:
+        return server.getsockname()[1]
+
+
+def run(count: int, *, victim: int = 0, how: str = "nothing") -> list[Ended]:
+    """Runs the program in `count` processes; process `victim` ends in the way `how`."""
+    port = free_port()
+    commands = [
+        [sys.executable, "-W", "error", "-u", str(PROGRAM), *map(str, (process, count, port, TIMEOUT_S, victim, how))]
+        for process in range(count)
+    ]
+    settings = environment({"JAX_PLATFORMS": "cpu"})
+    started = [subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for command in commands]
+    until = time.monotonic() + LIMIT_WALL_S
+    try:
+        ended: list[Ended] = []
+        for process in started:
+            out, err = process.communicate(timeout=max(0.1, until - time.monotonic()))
+            ended.append(Ended(status=process.returncode, out=out, err=err))
+        return ended
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
+def expected_values(count: int) -> str:
+    """The program's line with one process of as many devices, by hand: 5 steps, two replicas for each process."""
+    elements = [[float(step * 2 * count + replica) for replica in range(2 * count)] for step in range(5)]
+    w = 0.0
+    for row in elements:
+        w = w / 2 + sum(row) / len(row)
+    return f"values {elements} {w} 10"
+
+
+def require_named(ended: list[Ended], victim: int, words: str) -> None:
+    """Each process but the victim has ended with an error that names it."""
+    for process, end in enumerate(ended):
+        if process == victim:
+            continue
+        assert end.status != 0, end
+        assert "end" not in end.out.split(), end
+        lines = [line for line in end.err.splitlines() if line.startswith("tilestep: ")]
+        assert len(lines) == 1, end
+        assert lines[0].startswith(f"tilestep: process {victim} of {len(ended)} (pid "), lines
+        assert words in lines[0], lines
+        assert lines[0].endswith(f"; process {process} ends, too"), lines
+
+
+def test_two_processes_share_data_and_end_when_one_is_killed() -> None:
+    ended = run(2, victim=1, how="kill")
+    for process, end in enumerate(ended):
+        assert f"{expected_values(2)} {(2 * process, 2 * process + 1)} 3 6.0" in end.out, end
+        assert "differ ['w']: 1 of 1 elements on replica 3 differ from replica 0's, by 1 at most" in end.out, end
+    require_named(ended, 1, "died: it was killed, or it crashed")
+    assert (ended[0].status, ended[1].status) == (1, -9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("victim", "how", "words"),
+    [
+        (2, "kill", "died: it was killed, or it crashed"),
+        (0, "kill", "died: it was killed, or it crashed"),
+        (3, "stop", "has not answered for 6 s"),
+        (1, "raise", "ended with an error: RuntimeError: no more data"),
+        (0, "raise", "ended with an error: RuntimeError: no more data"),
+        (2, "leave", "ended before the others"),
+    ],
+)
+def test_four_processes_end_within_the_time_out_when_one_does(victim: int, how: str, words: str) -> None:
+    ended = run(4, victim=victim, how=how)
+    assert "victim" in ended[victim].out, ended[victim]
+    assert all(expected_values(4) in end.out for end in ended)
+    require_named(ended, victim, words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes_that_all_end_well_say_nothing(count: int) -> None:
+    for end in run(count):
+        assert (end.status, "tilestep" in end.err) == (0, False), end
+        assert end.out.splitlines()[-1] == "end 3.0"
+
+
+def test_a_time_out_that_is_too_short_is_refused() -> None:
+    from tilestep.train import start_processes
+
+    for timeout_s in (0.5, -1, float("nan")):
+        with pytest.raises(ValueError, match=rf"timeout_s is {timeout_s!r}: it must be 1 or more seconds"):
+            start_processes(timeout_s=timeout_s)
