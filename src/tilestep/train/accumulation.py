@@ -214,7 +214,7 @@ def added(accumulators: Any, gradients: Any, microbatch: Any, reduction: Reducti
         weight = (1 / (microbatch + 1).astype(_jnp.promote_types(accumulator.dtype, np.float32))).astype(accumulator.dtype)
         return accumulator + (gradient * weight - accumulator * weight)  # no term is larger than the largest gradient
 
-    return _map(add, gradients, accumulators)
+    return _jax.tree.map(add, gradients, accumulators, is_leaf=lambda leaf: leaf is None)
 
 
 def _finished(accumulator: Any, count: int, reduction: Reduction) -> Any:
