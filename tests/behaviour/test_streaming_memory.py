@@ -89,7 +89,7 @@ ipu, cpu = jax.devices("ipu")[0], jax.devices("cpu")[0]
 f = jax.jit(jax.grad(loss), static_argnums=2)
 peaks = {}
 for policy in save, offload:
-    f(*jax.device_put((x, w), ipu), policy)  # loads the program
+    f(*jax.device_put((x, w), ipu), policy).block_until_ready()  # loads the program
     with tilestep.profile() as dry, tilestep.dry_run(): f(*jax.device_put((x, w), ipu), policy)
     with tilestep.profile() as wet: value = f(*jax.device_put((x, w), ipu), policy)
     print(calls(wet), wet.programs[0].streaming_memory_bytes, calls(dry), dry.programs[0].cycles == wet.programs[0].cycles)

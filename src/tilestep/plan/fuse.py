@@ -9,6 +9,10 @@ that are not elementwise on any path from the start. A path that leaves a unit t
 A path that leaves through a broadcast stays at its depth but arrives at a larger size, and only deeper operations
 (reductions, slices) lead back to a smaller one. So no path joins two units of equal depth and size, and small copies
 that XLA put in for the sake of loops (one for each carried scalar) share a pass without using each other.
+
+An operation on what comes from the host's memory is as deep as the least deep of the operations that use its result, if they are
+elementwise and of its size: it is computed with them, and not before. No operation is deeper than one that uses it, so the
+argument holds.
 """
 
 from __future__ import annotations
@@ -130,16 +134,29 @@ def _leaders(
             name = leader[name]
         return name
 
+    def stored(name: str) -> str:
+        while transparent(name):
+            name = table[name].operands[0]
+        return name
+
+    arriving: set[str] = set()  # operations on what comes from the host's memory, or on their results
     for instruction in computation.instructions:
         name = instruction.name
         depth[name] = max((depth[operand] + barrier(operand) for operand in instruction.operands), default=0)
+        sources = [stored(operand) for operand in instruction.operands] if name in fusible else []
+        if any(table[source].destination == "device" or source in arriving for source in sources):
+            arriving.add(name)
+    for instruction in reversed(computation.instructions):  # those wait for what they meet: until then their operands need no tiles
+        name, using = instruction.name, users[instruction.name]
+        if name in arriving and using and all(user.name in fusible and size(user.name) == size(name) for user in using):
+            depth[name] = min(depth[user.name] for user in using)
+    for instruction in computation.instructions:
+        name = instruction.name
         if name not in fusible:
             continue
         leader[name] = name
         for operand in instruction.operands:
-            root = operand
-            while transparent(root):
-                root = table[root].operands[0]
+            root = stored(operand)
             if root in leader and depth[root] == depth[name] and size(root) == size(name):
                 leader[find(root)] = find(name)
     copies: dict[tuple[int, int], str] = {}

@@ -17,10 +17,18 @@ Recompute = None | Literal["full"] | Callable[..., Any] | tuple[str, ...]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
-_of_loop: Any = _jax.make_user_context(None)  # what the loop whose body is being traced says; JAX's caches tell its values apart
 _met: set[Recompute] = set()  # what some function has been recomputed by, because its loop says so
 
 _AS_THE_LOOP_SAYS: Final = "as the loop says"
+
+
+@functools.cache
+def _of_loop() -> Any:
+    """What the loop whose body is being traced says; JAX's caches tell its values apart.
+
+    Made when something is first marked: JAX compiles anew, once, what was compiled before.
+    """
+    return _jax.make_user_context(None)
 
 
 def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] = _AS_THE_LOOP_SAYS) -> F:
@@ -37,10 +45,11 @@ def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] =
     """
     if recompute != _AS_THE_LOOP_SAYS:
         return checkpointed(function, recompute)
+    of_loop = _of_loop()
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        said: Recompute = _of_loop.value
+        said: Recompute = of_loop.value
         _met.add(said)
         return checkpointed(function, said)(*args, **kwargs)
 
@@ -80,7 +89,7 @@ def in_loop(body: Body, recompute: Recompute) -> Body:
 
     @functools.wraps(body)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with _of_loop(recompute):
+        with _of_loop()(recompute):
             result = body(*args, **kwargs)
         if recompute not in _met:
             raise ValueError(

@@ -114,6 +114,23 @@ def test_elements_of_a_result_are_deeper_than_what_made_them() -> None:
     assert_order_is_sound(found)
 
 
+def test_what_comes_from_the_hosts_memory_is_computed_with_what_it_meets() -> None:
+    lines = """
+  %m = f32[8]{{0}} parameter(0)
+  %g = f32[8]{{0}} parameter(1)
+  %near = f32[8]{{0}} custom-call(%m), custom_call_target="{target}"
+  %half = f32[8]{{0}} add(%near, %near)
+  %less = f32[8]{{0}} negate(%half)
+  %s = f32[8]{{0}} sort(%g), dimensions={{0}}
+  %d = f32[8]{{0}} sort(%s), dimensions={{0}}
+  ROOT %new = f32[8]{{0}} add(%less, %d)"""
+    _, found = units(lines.format(target="MoveToDevice"))
+    assert [[member.name for member in unit.members] for unit in found.order][2:] == [["near"], ["s"], ["d"], ["half", "less", "new"]]
+    assert passes(units(lines.format(target="another"))[1]) == [["half", "less"], ["new"]]  # as soon as it can be
+    stored = lines.replace("sort(%g)", "sort(%half)")  # which has to be there before
+    assert passes(units(stored.format(target="MoveToDevice"))[1]) == [["half"], ["less", "new"]]
+
+
 @pytest.mark.parametrize("name", ["mlp_train_step", "gelu_half", "cholesky", "psum", "conv"])
 def test_units_of_real_programs_are_in_a_sound_order(name: str) -> None:
     computation = clean(parse_hlo(hlo_text(name))).entry
@@ -128,7 +145,7 @@ def test_units_of_random_graphs_are_in_a_sound_order(seed: int) -> None:
     names = {size: [f"p{size}"] for size in shape}
     for k in range(60):
         size = draw.choice(list(shape))
-        kind = draw.choice(["add", "add", "copy", "bitcast", "broadcast", "reduce", "dot"])
+        kind = draw.choice(["add", "add", "copy", "bitcast", "broadcast", "reduce", "dot", "move"])
         a, b = draw.choice(names[size]), draw.choice(names[size])
         smaller = [s for s in shape if s < size]
         larger = [s for s in shape if s > size]
@@ -139,7 +156,10 @@ def test_units_of_random_graphs_are_in_a_sound_order(seed: int) -> None:
         elif kind in ("broadcast", "reduce"):
             kind = "negate"
         operands = f"%{a}, %{b}" if kind in ("add", "dot") else f"%{a}"
-        lines.append(f"  %n{k} = {shape[size]} {kind}({operands})")
+        if kind == "move":
+            lines.append(f'  %n{k} = {shape[size]} custom-call(%{a}), custom_call_target="MoveToDevice"')
+        else:
+            lines.append(f"  %n{k} = {shape[size]} {kind}({operands})")
         names[size].append(f"n{k}")
     everything = ", ".join(f"%n{k}" for k in range(0, 60, 7))
     lines.append(f"  ROOT %t = (f32[]) tuple({everything})")
