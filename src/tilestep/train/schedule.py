@@ -303,6 +303,10 @@ class Schedule:
             ]
             raise ValueError(f"the devices would wait for each other for ever: {'; '.join(stuck)}")
 
+    def ordered(self) -> tuple[Task, ...]:
+        """All tasks in one order that agrees with every device's, and in which each comes after what it needs."""
+        return tuple(task for task, _ in self._ordered)
+
     # ------------------------------------------------------------------------------------------------ what comes of it
 
     def simulate(self, costs: Costs = Costs()) -> Timeline:
