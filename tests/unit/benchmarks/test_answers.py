@@ -48,7 +48,7 @@ class Asked:
         self.how: dict[str, Any] = {}
 
     def __call__(self, step: Any, state: Any, inputs: Sequence[Any] = (), **how: Any) -> Prediction:
-        mesh = jax.sharding.AbstractMesh((how.get("num_ipus", 1),), ("ipus",))
+        mesh = jax.sharding.AbstractMesh((how.get("num_ipus", 1),), ("ipus",), axis_types=(jax.sharding.AxisType.Auto,))
         with jax.sharding.use_abstract_mesh(mesh):
             new_state, _ = jax.eval_shape(step, state, *inputs)
         assert jax.tree.map(lambda array: (array.shape, array.dtype), new_state) == jax.tree.map(lambda a: (a.shape, a.dtype), state)
