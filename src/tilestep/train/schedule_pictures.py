@@ -18,6 +18,7 @@ _COLORS: Final = {
     Kind.STORE: "#b9b9b9",
     Kind.LOAD: "#d9d9d9",
 }
+_INK: Final = {Kind.INPUT_GRADIENT: "#1d3b26", Kind.STORE: "#333333", Kind.LOAD: "#333333"}  # of labels on light colours
 _MEANINGS: Final = {
     Kind.FORWARD: "forward",
     Kind.BACKWARD: "backward",
@@ -86,7 +87,9 @@ def _draw(panel: Any, schedule: Schedule, timeline: Timeline) -> None:
         panel.barh(schedule.device(task), length, left=begin, height=0.86, color=_COLORS[task.kind], edgecolor="white", linewidth=0.6)
         if length > timeline.makespan / 70:
             label = _label(schedule, task)
-            panel.text(begin + length / 2, schedule.device(task), label, ha="center", va="center", fontsize=7, color="white")
+            panel.text(
+                begin + length / 2, schedule.device(task), label, ha="center", va="center", fontsize=7, color=_INK.get(task.kind, "white")
+            )
     panel.set_xlim(0, timeline.makespan or 1)
     panel.set_ylim(devices - 0.5, -0.5)
     panel.set_yticks(range(devices), [f"device {device}" for device in range(devices)])
