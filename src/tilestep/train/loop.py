@@ -25,7 +25,7 @@ from tilestep.train.outfeed_queue import OutfeedQueue
 from tilestep.train.programs import Loop, Span, repeat_loop, while_loop_loop
 from tilestep.train.recompute import Recompute, require_recompute
 from tilestep.train.replicas import Replicas
-from tilestep.train.spread import spread_over
+from tilestep.train.spread import Spread, spread_over
 
 DEFAULT_CHUNK: Final = 64  # steps
 _IN_FLIGHT: Final = 4  # chunks that are started before the first of them is waited for: a bound on the memory of their elements
@@ -171,7 +171,7 @@ def while_loop(
                 try:
                     elements = run.elements(steps)
                 except Exception:
-                    if run.steps == 0 and not bool(_jax.jit(lambda carry: truth(condition, carry))(run.carry)):
+                    if run.steps == 0 and not _holds(condition, run.carry, spread):
                         break  # no element is needed
                     raise
                 limit = steps if most is None else min(steps, most - run.steps)
@@ -287,6 +287,13 @@ class _Run:
         with contextlib.suppress(AttributeError):  # of an exception that has no place for it
             error.tilestep_loop_state = LoopState(carry=self.carry, steps=self.steps)  # pyright: ignore[reportAttributeAccessIssue]
         return error
+
+
+def _holds(condition: Callable[[Any], Any], carry: Any, spread: Spread | None) -> bool:
+    def check(carry: Any) -> Any:
+        return truth(condition, carry)
+
+    return bool(_jax.jit(check if spread is None else spread.over_all(check))(carry))
 
 
 def _group(loop: Loop, steps: int, rest: int) -> AbstractContextManager[None]:

@@ -60,6 +60,15 @@ class Spread:
         """Whether bool[] `condition` is true on all replicas."""
         return _jax.lax.pmin(condition.astype(_jax.numpy.int32), self.replicas.axis) > 0
 
+    def over_all(self, condition: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Whether a condition of the carry is true on all replicas, as a function from outside of them."""
+        whole = PartitionSpec()
+
+        def on_all(carry: Any) -> Any:
+            return self.everywhere(_jax.numpy.asarray(condition(carry)))
+
+        return self.replicas.shard_map(on_all, in_specs=whole, out_specs=whole)
+
     def placed(self, carry: Carry) -> Carry:
         """A carry that is ready, on the replicas.
 

@@ -153,6 +153,12 @@ def test_a_condition_must_hold_on_all_replicas() -> None:
     assert [int(shard.data) for shard in result["mine"].addressable_shards] == [3, 6]
 
 
+def test_a_condition_that_is_false_on_the_replicas_needs_no_element() -> None:
+    there = replicas(2)
+    infeed = InfeedQueue(iter(()), replicas=there)
+    assert while_loop(lambda c: train.cross_replica_sum(c) < 2, lambda c, x: c + x, 1.0, infeed, replicas=there) == 1
+
+
 def test_a_loop_called_again_is_not_traced_again() -> None:
     there, traces = replicas(2), []
 
