@@ -13,6 +13,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tilestep.train.devices import Device, select_devices
 from tilestep.train.numbers import whole_number
+from tilestep.train.optimizer_state import is_on_host
+from tilestep.train.shards import Shard, is_shard, part_elements
 
 AXIS: Final = "replica"  # the mesh axis of replicas, unless the caller has a mesh with another name for it
 SHARD_AXIS: Final = "shard"
@@ -120,16 +122,21 @@ class Replicas:
         With several processes all must give equal values, which a loop checks. Within a replica an array may be divided, by a
         NamedSharding of this mesh.
 
-        Raises: ValueError for an array that is divided over the replicas, or over devices of another mesh.
+        Each Shard (of `sharded`) is divided over the replicas.
+
+        Raises: ValueError for another array that is divided over the replicas, or over devices of another mesh.
         """
-        leaves, structure = _jax.tree.flatten(carry)
-        others = [index for index, leaf in enumerate(leaves) if not (isinstance(leaf, jax.Array) and leaf.sharding == self.replicated)]
-        elsewhere = [index for index in others if not self._is_here(carry, index, leaves[index])]
+        nodes, structure = _jax.tree.flatten(carry, is_leaf=is_shard)
+        others = [index for index, node in enumerate(nodes) if not (isinstance(node, jax.Array) and node.sharding == self.replicated)]
+        elsewhere = [index for index in others if not self._is_here(carry, index, nodes[index])]
         if not elsewhere:
             return carry
-        for index, copy in zip(elsewhere, self._copied([leaves[index] for index in elsewhere]), strict=True):
-            leaves[index] = copy
-        return _jax.tree.unflatten(structure, leaves)
+        arrays = [self._divisible(nodes[index]) for index in elsewhere]
+        places = [self._place_of(nodes[index]) for index in elsewhere]
+        for index, copy in zip(elsewhere, self._copied(arrays, places), strict=True):
+            node = nodes[index]
+            nodes[index] = Shard(values=copy, shape=node.shape) if is_shard(node) else copy
+        return _jax.tree.unflatten(structure, nodes)
 
     def share(self, dataset: Iterable[Any]) -> Iterator[Any]:
         """This process's elements of a dataset that all processes have: element `step * count + r` where replica r is of this process.
@@ -139,20 +146,29 @@ class Replicas:
         mine = frozenset(self.local)
         return (element for index, element in enumerate(dataset) if index % self.count in mine)
 
-    def _copied(self, leaves: list[Any]) -> list[Any]:
-        """The arrays on all replicas; with several processes each fills its own devices."""
-        if self.replicated.is_fully_addressable:
-            return _jax.device_put(leaves, self.replicated)
-        return [self._filled(leaf) for leaf in leaves]
+    def _place_of(self, node: Any) -> NamedSharding:
+        """Where a node of a carry goes. What is in the host's memory stays in the host's memory."""
+        array, sharding = (node.values, self.divided) if is_shard(node) else (node, self.replicated)
+        return sharding.with_memory_kind(array.sharding.memory_kind) if is_on_host(array) else sharding
 
-    def _filled(self, leaf: Any) -> Any:
-        if isinstance(leaf, jax.Array) and _jax.dtypes.issubdtype(leaf.dtype, _jax.dtypes.prng_key):
-            return _jax.random.wrap_key_data(self._filled(_jax.random.key_data(leaf)), impl=_jax.random.key_impl(leaf))
-        array = np.asarray(leaf, dtype=_jax.dtypes.canonicalize_dtype(_jax.numpy.result_type(leaf)))
-        return _jax.make_array_from_callback(array.shape, self.replicated, lambda index: array[index])
+    def _divisible(self, node: Any) -> Any:
+        """The array of a node of a carry; of a Shard all replicas' parts."""
+        if not is_shard(node):
+            return node
+        flat = np.asarray(node.values)[: node.size]
+        return np.pad(flat, (0, part_elements(node.size, self.count) * self.count - node.size))
+
+    def _copied(self, arrays: list[Any], places: list[NamedSharding]) -> list[Any]:
+        """The arrays on the replicas; with several processes each fills its own devices."""
+        if self.replicated.is_fully_addressable:
+            return _jax.device_put(arrays, places)
+        return [_filled(array, place) for array, place in zip(arrays, places, strict=True)]
 
     def _is_here(self, carry: Any, index: int, leaf: Any) -> bool:
-        """Whether leaf number `index` is on the replicas. Raises: ValueError if it is divided, over them or elsewhere."""
+        """Whether leaf number `index` is on the replicas. Raises: ValueError if it is divided, over them or elsewhere, and no Shard."""
+        if is_shard(leaf):
+            parts = part_elements(leaf.size, self.count) * self.count
+            return leaf.values.size == parts and leaf.values.sharding == self._place_of(leaf)
         if not isinstance(leaf, jax.Array):
             return False
         sharding: Any = leaf.sharding
@@ -166,6 +182,13 @@ class Replicas:
                 f"replicas.replicated; within a replica a NamedSharding of replicas.mesh may divide it, by another axis than {self.axis!r}"
             )
         return False
+
+
+def _filled(array: Any, place: NamedSharding) -> Any:
+    if isinstance(array, jax.Array) and _jax.dtypes.issubdtype(array.dtype, _jax.dtypes.prng_key):
+        return _jax.random.wrap_key_data(_filled(_jax.random.key_data(array), place), impl=_jax.random.key_impl(array))
+    whole = np.asarray(array, dtype=_jax.dtypes.canonicalize_dtype(_jax.numpy.result_type(array)))
+    return _jax.make_array_from_callback(whole.shape, place, lambda index: whole[index])
 
 
 def current_axis() -> str:

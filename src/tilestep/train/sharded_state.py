@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec
 
 from tilestep.train.cross_replica import replica_axis
 from tilestep.train.numbers import whole_number
-from tilestep.train.optimizer_state import is_on_host
+from tilestep.train.optimizer_state import is_on_host, on_device
 from tilestep.train.shards import Shard, is_shard, on_parts, part_of
 
 if TYPE_CHECKING:
@@ -71,8 +71,12 @@ def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LE
 
 
 def unsharded(tree: Any) -> Any:
-    """`tree` with the whole array in place of each Shard, for what sees a state outside of the replicas' program, like checkpoints."""
-    return _jax.tree.map(lambda node: node.values[: node.size].reshape(node.shape) if is_shard(node) else node, tree, is_leaf=is_shard)
+    """`tree` with the whole array, on the device, in place of each Shard: a state as what is outside of the replicas' program wants it."""
+
+    def whole(node: Any) -> Any:
+        return on_device(node.values)[: node.size].reshape(node.shape) if is_shard(node) else node
+
+    return _jax.tree.map(whole, tree, is_leaf=is_shard)
 
 
 def replica_specs(tree: Any, axis: str) -> Any:

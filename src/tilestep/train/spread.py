@@ -15,6 +15,7 @@ from tilestep.train.divergence import require_equal_replicas
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.outfeed_queue import OutfeedQueue
 from tilestep.train.replicas import Replicas
+from tilestep.train.sharded_state import replica_specs
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -51,8 +52,9 @@ class Spread:
 
         def spread(carry: Any, *others: Any) -> Any:
             middle = (whole,) * (len(others) - 1)
-            on_all = replicas.shard_map(of_replica, in_specs=(whole, *middle, elements_spec), out_specs=(whole, *middle, values_spec))
-            return on_all(carry, *others)
+            carry_spec = replica_specs(carry, replicas.axis)
+            in_specs, out_specs = (carry_spec, *middle, elements_spec), (carry_spec, *middle, values_spec)
+            return replicas.shard_map(of_replica, in_specs=in_specs, out_specs=out_specs)(carry, *others)
 
         return spread
 
@@ -62,12 +64,16 @@ class Spread:
 
     def over_all(self, condition: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Whether a condition of the carry is true on all replicas, as a function from outside of them."""
-        whole = PartitionSpec()
+        replicas = self.replicas
 
-        def on_all(carry: Any) -> Any:
+        def of_replica(carry: Any) -> Any:
             return self.everywhere(_jax.numpy.asarray(condition(carry)))
 
-        return self.replicas.shard_map(on_all, in_specs=whole, out_specs=whole)
+        def on_all(carry: Any) -> Any:
+            specs = (replica_specs(carry, replicas.axis),)
+            return replicas.shard_map(of_replica, in_specs=specs, out_specs=PartitionSpec())(carry)
+
+        return on_all
 
     def placed(self, carry: Carry) -> Carry:
         """A carry that is ready, on the replicas.
