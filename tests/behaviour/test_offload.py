@@ -42,7 +42,7 @@ with tilestep.dry_run():
         print(calls, found[offload].streaming_memory_bytes)
 kept, away = found[False], found[None]
 print(dict(kept.tile_bytes_by_kind)["resident values"] - dict(away.tile_bytes_by_kind)["resident values"])
-print(kept.peak_tile_bytes, away.peak_tile_bytes, away.peak_tile_bytes <= 0.75 * kept.peak_tile_bytes)
+print(kept.peak_tile_bytes, away.peak_tile_bytes)
 """
     ).splitlines()
     moments = 2 * 12
@@ -50,7 +50,9 @@ print(kept.peak_tile_bytes, away.peak_tile_bytes, away.peak_tile_bytes <= 0.75 *
     # 2 updates in 8 steps; there and back; 4 MiB at 38.4 GB/s in cycles of 1.85 GHz, and 10 us each time
     assert out[1] == f"{2 * moments * 2 * (202_070 + 18_500)} {moments * 4 * 2**20}"
     assert out[2] == str(moments * 2856)
-    assert out[3].endswith("True"), out[3]
+    kept, away = map(int, out[3].split())
+    products = moments * 2856  # moments times their decay, which the update without offload makes before the gradients are there
+    assert away <= 0.75 * (kept - products)
 
 
 def test_values_are_the_same_bit_for_bit_and_only_what_was_chosen_moves() -> None:
