@@ -11,6 +11,7 @@ from tests.processes import run_python
 HERE = Path(__file__).resolve().parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["test_cross_replica.py", "test_replicas.py"])
 def test_replicas_are_devices_of_cpu(file: str) -> None:
     result = run_python(
