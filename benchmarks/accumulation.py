@@ -228,6 +228,9 @@ SIDES: Mapping[str, Callable[[Model], Side]] = {
 }
 
 
+OTHERS = tuple(SIDES)[2:]
+
+
 def measured(sides: Mapping[str, Side], updates: int, turns: int) -> dict[str, tuple[float, ...]]:
     """Seconds per update of each side, turn by turn."""
     for side in sides.values():
@@ -280,17 +283,12 @@ def main() -> None:
                 "name": model.name,
                 "wall_s": {name: summary(values) for name, values in wall_s.items()},
                 "peak_bytes": {name: side.peak_bytes for name, side in sides.items()},
-                "time_ratio": {
-                    other: {name: round(ratio(wall_s, name, other), 3) for name in sides} for other in sides if other not in SIDES_OF_OURS
-                },
+                "time_ratio": {other: {name: round(ratio(wall_s, name, other), 3) for name in sides} for other in OTHERS},
             }
         )
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(record, indent=1) + "\n")
-
-
-SIDES_OF_OURS = ("repeat", "single step")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import numpy as np
 
 from tilestep import hints
 from tilestep.errors import LoopInterrupt, QueueError
+from tilestep.train.accumulation import effective_batch_size
 from tilestep.train.body import Body, truth
 from tilestep.train.cadence import Cadence, cadence_of, counters, remember
 from tilestep.train.carry import Carry, prepared
@@ -106,6 +107,7 @@ def repeat(
         body, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state), spread=spread, recompute=recompute
     )
     with _Run(f"repeat({total})", state, infeed, outfeed, total=total, progress=progress) as run:
+        run.tell(cadence, replicas)
         if infeed is not None and total:
             infeed.begin(chunk_steps=steps, steps=total, carry_place=state.place, over=replicas)
         with _group(kept, steps, total % steps):
@@ -203,7 +205,8 @@ class _Run:
         self._total, self._progress = total, progress
         self._started = 0  # chunks since the device was waited for
         self._ctrl_c = CtrlC()
-        self._bar: AbstractContextManager[Callable[[int], None]] | None = None
+        self._bar: AbstractContextManager[tuple[Callable[[int], None], Callable[[str], None]]] | None = None
+        self._describe: Callable[[str], None] | None = None
         self._advance: Callable[[int], None] | None = None
         self._feeding = False
         self._taken: Chunk | None = None  # elements of a chunk that is about to start
@@ -223,7 +226,7 @@ class _Run:
             from tilestep.train.progress import shown  # rich takes a while to import
 
             self._bar = shown(self._name, self._total)
-            self._advance = self._bar.__enter__()
+            self._advance, self._describe = self._bar.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -248,6 +251,12 @@ class _Run:
                 f"{self._name} had done {self.steps:,} steps; tilestep.train.loop_state(error) has the carry after them"
                 + (f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else "")
             )
+
+    def tell(self, cadence: Cadence | None, replicas: Replicas | None) -> None:
+        """Says beside the bar how many microbatches an update is of."""
+        if self._describe is not None and cadence is not None:
+            number = effective_batch_size(1, cadence.count, 1 if replicas is None else replicas.count)
+            self._describe(f"{self._name}, {number} microbatches an update")
 
     def elements(self, steps: int) -> Chunk | None:
         """What the next chunk of `steps` steps needs: its elements, and room in the outfeed."""

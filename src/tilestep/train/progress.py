@@ -9,9 +9,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 @contextlib.contextmanager
-def shown(name: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Shows the bar while the block runs; what it yields takes the number of steps done. Args: total: steps; None: nobody knows."""
+def shown(name: str, total: int | None) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
+    """Shows the bar while the block runs. It yields what takes the number of steps done, and what takes another name.
+
+    Args: total: steps; None: nobody knows.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, transient=False) as progress:
         task = progress.add_task(name, total=total)
-        yield lambda done: progress.update(task, completed=done)
+        yield lambda done: progress.update(task, completed=done), lambda name: progress.update(task, description=name)

@@ -228,3 +228,9 @@ def test_an_ensemble_steps_together() -> None:
 )
 def test_chunks_suit_the_updates(count: int, most: int, steps: int) -> None:
     assert Cadence(count=count, held=0).chunk_steps(most) == steps
+
+
+def test_a_bar_tells_how_many_microbatches_an_update_is_of(capsys: pytest.CaptureFixture[str]) -> None:
+    body, carry = descent(4)
+    repeat(8, body, carry, InfeedQueue(gradients()), progress=True)
+    assert "repeat(8), 4 microbatches an update" in capsys.readouterr().out
