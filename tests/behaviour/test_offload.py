@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.behaviour import process
 
 STEP = """
@@ -122,3 +124,21 @@ print(all(close), replica_differences(parts[0], replicas))
     )
     # all of bow-2000's IPUs share its streaming memory: six moments once in all, not once each
     assert out == f"[(4096,), (4096,), (4096,), (4096,)] pinned_host\n{6 * 65_536} 0\nTrue ()\n"
+
+
+def test_adams_state_of_a_billion_parameters_leaves_a_gpu() -> None:
+    out = python(
+        """
+try: [gpu, *_] = jax.devices("gpu")
+except RuntimeError: raise SystemExit(print("none"))
+optimizer = offloaded(optax.adam(1e-3))
+layers = [jax.device_put(np.zeros((8192, 8192), np.float32), gpu) for _ in range(16)]  # 1.07e9 parameters, 4 GiB; their state 8 GiB
+state = jax.jit(optimizer.init)(layers)
+update = jax.jit(lambda layers, state: optimizer.update([w + 1 for w in layers], state, layers)[1], donate_argnums=1)
+state = jax.block_until_ready(update(layers, state))
+print({leaf.sharding.memory_kind for leaf in jax.tree.leaves(state) if leaf.size > 1}, gpu.memory_stats()["bytes_in_use"] < 5 * 2**30)
+"""
+    )
+    if out == "none\n":
+        pytest.skip("needs a GPU, of which JAX finds none")
+    assert out == "{'pinned_host'} True\n"
