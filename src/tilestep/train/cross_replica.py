@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Reduction = Literal["sum", "mean"]
 
 _REDUCTIONS: Final = ("sum", "mean")
+_WIDE_MAX: Final = 1e30  # a dtype that goes beyond holds the sum over any number of replicas of what was meant to be a gradient
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _jnp: Any = jnp
@@ -52,7 +53,7 @@ def cross_replica_sum(tree: Any, *, group_size: int | None = None) -> Any:
 
 
 def cross_replica_mean(tree: Any, *, group_size: int | None = None) -> Any:
-    """The mean over replicas of each array of a pytree, on every replica; it is divided before it is summed, so that halves overflow less.
+    """The mean over replicas of each array of a pytree, on every replica. What overflows early (float16, 8-bit) is divided before it is summed.
 
     Args, raises: as `cross_replica_sum`. TypeError for an array that is neither real nor complex.
     """
@@ -61,7 +62,12 @@ def cross_replica_mean(tree: Any, *, group_size: int | None = None) -> Any:
     def mean(x: Any) -> Any:
         if not _jnp.issubdtype(x.dtype, _jnp.inexact):
             raise TypeError(f"cross_replica_mean of {x.dtype}{list(x.shape)}: a mean needs real or complex numbers; convert with .astype")
-        return x if axis is None else _jax.lax.psum(x / _jnp.asarray(size, x.dtype), axis, axis_index_groups=groups)
+        if axis is None:
+            return x
+        number = _jnp.asarray(size, x.dtype)
+        if _jnp.finfo(x.dtype).max < _WIDE_MAX:
+            return _jax.lax.psum(x / number, axis, axis_index_groups=groups)
+        return _jax.lax.psum(x, axis, axis_index_groups=groups) / number  # a division that an update's own operations take in
 
     return _mapped(tree, mean)
 
