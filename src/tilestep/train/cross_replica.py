@@ -53,7 +53,7 @@ def cross_replica_sum(tree: Any, *, group_size: int | None = None) -> Any:
 
 
 def cross_replica_mean(tree: Any, *, group_size: int | None = None) -> Any:
-    """The mean over replicas of each array of a pytree, on every replica. What overflows early (float16, 8-bit) is divided before it is summed.
+    """The mean over replicas of each array of a pytree, on every replica; float16 and 8-bit floats are divided before they are summed.
 
     Args, raises: as `cross_replica_sum`. TypeError for an array that is neither real nor complex.
     """
@@ -65,7 +65,7 @@ def cross_replica_mean(tree: Any, *, group_size: int | None = None) -> Any:
         if axis is None:
             return x
         number = _jnp.asarray(size, x.dtype)
-        if _jnp.finfo(x.dtype).max < _WIDE_MAX:
+        if float(_jnp.finfo(x.dtype).max) < _WIDE_MAX:
             return _jax.lax.psum(x / number, axis, axis_index_groups=groups)
         return _jax.lax.psum(x, axis, axis_index_groups=groups) / number  # a division that an update's own operations take in
 
