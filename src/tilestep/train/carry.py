@@ -42,7 +42,7 @@ def prepared(carry: Any, *, donate: bool, loop: str) -> Carry:
     Raises: TypeError for what is no array or number, or inside of a function that JAX traces.
     """
     leaves, structure = _jax.tree.flatten(carry)
-    seen: set[int] = set()
+    seen: set[int] = set()  # addresses of (first) buffers, which two arrays may share
     place: Sharding | None = None
     sharding: Any = None
     count, divided, changed = 1, False, False
@@ -61,7 +61,10 @@ def prepared(carry: Any, *, donate: bool, loop: str) -> Carry:
         if getattr(array, "weak_type", False):  # random keys have none
             leaves[index], changed = _jax.device_put(np.asarray(array), sharding if committed else None), True
             continue
-        memory = _memory(array, count)
+        try:
+            memory = (array if count == 1 else array.addressable_shards[0].data).unsafe_buffer_pointer()
+        except Exception:  # the platform doesn't tell, or there is none
+            memory = id(array)
         if not donate or memory in seen:
             leaves[index], changed = _jax.device_put(array, sharding if committed else None, may_alias=False), True
         seen.add(memory)
@@ -97,11 +100,3 @@ def _number(carry: Any, index: int) -> np.ndarray[Any, Any]:
         where = _jax.tree_util.keystr(path)
         raise TypeError(f"carry{where} is a {type(leaf).__name__}, no array or number: {error}") from error
     return array.astype(dtype, copy=False)
-
-
-def _memory(array: Any, num_devices: int) -> int:
-    """The address of its (first) buffer, which another array may have too; where the platform doesn't tell, the object's own."""
-    try:
-        return (array if num_devices == 1 else array.addressable_shards[0].data).unsafe_buffer_pointer()
-    except Exception:
-        return id(array)

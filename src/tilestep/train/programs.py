@@ -8,7 +8,7 @@ import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import jax
@@ -56,6 +56,14 @@ class Loop:
     programs: dict[Span, Program]
     make: Callable[[Loop, Span], Program]
     unsteady: bool = False
+    _plain: dict[int, Program] = field(default_factory=dict)
+
+    def plain(self, steps: int) -> Program:
+        """That of a chunk of which nothing is known but its steps."""
+        program = self._plain.get(steps)
+        if program is None:
+            program = self._plain[steps] = self.program(Span(steps=steps))
+        return program
 
     def program(self, span: Span) -> Program:
         """That of a chunk."""
@@ -83,7 +91,12 @@ def repeat_loop(
         spread: over which replicas.
         recompute: what `recomputed` functions in the body do.
     """
-    here, whose = _reference(body), None if outfeed is None else weakref.ref(outfeed)
+    whose = None if outfeed is None else weakref.ref(outfeed)
+    key = ("repeat", infed, whose, key, spread, recompute)
+    found = _found(body, key)
+    if found is not None:
+        return found
+    here = _reference(body)
     last = outfeed is not None and outfeed.mode == "last"
 
     def make(loop: Loop, span: Span) -> Program:
@@ -101,7 +114,7 @@ def repeat_loop(
 
         return _jitted(run, f"repeat_{name_of(here())}", (shardings, None), spread)
 
-    return _kept(body, ("repeat", infed, whose, key, spread, recompute), make)
+    return _kept(body, key, make)
 
 
 def _scanned(steps: tuple[Step, ...], carry: Any, elements: Any, span: Span, *, last_only: bool) -> tuple[Any, Any]:
@@ -189,6 +202,12 @@ def _jitted(run: Program, name: str, shardings: Any, spread: Spread | None) -> P
 def _reference(body: Body) -> Callable[[], Any]:
     """Gives the body; does not keep a function alive, which may hold large arrays."""
     return weakref.ref(body) if isinstance(body, types.FunctionType) else lambda: body
+
+
+def _found(body: Body, key: Hashable) -> Loop | None:
+    """The loop if it is a plain function's and there already, quickly."""
+    loops = _of_functions.get(body) if isinstance(body, types.FunctionType) else None
+    return None if loops is None else loops.get(key)
 
 
 def _kept(body: Body, key: Hashable, make: Callable[[Loop, Span], Program]) -> Loop:
