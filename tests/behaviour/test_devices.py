@@ -282,6 +282,9 @@ def test_loops_in_a_shard_map_inside_of_another_are_counted_on_each_device(ipus:
     assert (one - none) * 4 == four - none
 
 
+DELETED = "argument 0 was deleted or donated before|Array has been deleted"
+
+
 def test_values_over_several_ipus_stay_whole_until_somebody_wants_a_part(ipus: list[jax.Device]) -> None:
     """What a run makes goes into the next one undivided; whoever wants parts, subsets or another order, deletes or donates, finds them."""
     mesh = Mesh(np.array(ipus), ("i",))
@@ -307,11 +310,11 @@ def test_values_over_several_ipus_stay_whole_until_somebody_wants_a_part(ipus: l
     assert y.is_deleted()
     assert halves.is_deleted()  # their memory is the same
     np.testing.assert_array_equal(doubled, 2 * (numbers + 6))
-    with pytest.raises(ValueError, match="argument 0 was deleted or donated before"):  # where JAX's CPU platform ends in a signal
+    with pytest.raises((ValueError, RuntimeError), match=DELETED):  # newer JAX asks first; older on its CPU platform ends in a signal
         step(y)
     again = step(first)
     again.addressable_shards[0].data.delete()
-    with pytest.raises(ValueError, match="argument 0 was deleted or donated before"):
+    with pytest.raises((ValueError, RuntimeError), match=DELETED):
         step(again)
     np.testing.assert_array_equal(step(first), numbers + 1)  # joined before, and again
     np.testing.assert_array_equal(part, numbers[4:8] + 5)
