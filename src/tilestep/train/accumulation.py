@@ -110,7 +110,7 @@ def gradient_accumulation(
         accumulators = added(on_device(state.accumulators), gradients, state.microbatch, reduction)
 
         def apply(accumulators: Any, inner: Any) -> tuple[Any, Any, Any]:
-            final = _map(lambda gradient, acc: gradient if acc is None else _finished(acc, number, reduction), gradients, accumulators)
+            final = _map(lambda gradient, acc: gradient if acc is None else finished(acc, number, reduction), gradients, accumulators)
             promoted = None if params is None else _promoted(params, accumulators)
             changes, inner = wrapped.update(final, inner, promoted, **extra_args)
             changes = _map(lambda change, like: change.astype(_jnp.result_type(like)), changes, gradients if params is None else params)
@@ -176,7 +176,7 @@ def accumulate_gradients(
         return added(accumulators, gradients, index, reduction), value
 
     accumulators, values = _jax.lax.scan(step, zeros, (np.arange(number, dtype=np.int32), microbatches))
-    return values, _jax.tree.map(lambda acc: _finished(acc, number, reduction), accumulators)
+    return values, _jax.tree.map(lambda acc: finished(acc, number, reduction), accumulators)
 
 
 def effective_batch_size(microbatch: int, count: int = 1, replicas: int = 1) -> int:
@@ -217,7 +217,8 @@ def added(accumulators: Any, gradients: Any, microbatch: Any, reduction: Reducti
     return _jax.tree.map(add, gradients, accumulators, is_leaf=lambda leaf: leaf is None)
 
 
-def _finished(accumulator: Any, count: int, reduction: Reduction) -> Any:
+def finished(accumulator: Any, count: int, reduction: Reduction) -> Any:
+    """What the optimiser gets of an accumulator after `count` microbatches."""
     return accumulator / count if reduction == "mean" else accumulator
 
 

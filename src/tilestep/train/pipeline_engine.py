@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 import jax
 import numpy as np
 
-from tilestep.train.accumulation import Choice, Reduction, zeros_for
+from tilestep.train.accumulation import Choice, Reduction, finished, zeros_for
 from tilestep.train.pipeline_stages import Program, Programs, Stage, is_real, make_last, make_programs
 from tilestep.train.schedule import Kind, Schedule, Task
 
@@ -76,8 +76,10 @@ class Engine:
         self._optimizer, self._accumulator_dtype = optimizer, accumulator_dtype
         self._reduction: Reduction = reduction
         self._compiled: dict[Any, _Compiled] = {}
-        self._order = tuple(schedule.ordered())
-        self._microbatch_numbers = [np.float32(m) for m in range(schedule.microbatches)]
+        self._order = schedule.ordered()
+        # Where each microbatch has an update of its own, its gradient is all there is to reduce.
+        self._per_update = schedule.microbatches if schedule.weights == "same" else 1
+        self._before = [np.int32(m % self._per_update) for m in range(schedule.microbatches)]
 
     def init(self, params: Sequence[Any]) -> list[StageState]:
         """Copies on the stages' devices, and new states of the optimiser."""
@@ -105,7 +107,7 @@ class Engine:
     # --------------------------------------------------------------------------------------------------------- tracing
 
     def _compile(self, states: Sequence[StageState], element: Element) -> _Compiled:
-        training, count = self._optimizer is not None, self._schedule.microbatches
+        training = self._optimizer is not None
         stages: list[Stage] = []
         incoming: list[tuple[tuple[int, int], ...]] = []
         before: list[
@@ -144,8 +146,8 @@ class Engine:
         )
         return _Compiled(
             stages=tuple(stages),
-            programs=tuple(make_programs(stage, training=training, reduction=reduction, count=count) for stage in stages),
-            last=make_last(stages[last], reduction=reduction, count=count) if training else None,
+            programs=tuple(make_programs(stage, training=training, reduction=reduction) for stage in stages),
+            last=make_last(stages[last], reduction=reduction) if training else None,
             updates=tuple(self._update(stage, real[stage.number]) for stage in stages) if training else (),
             zeros=tuple(self._zeros(stage) for stage in stages) if training else (),
             real_params=real,
@@ -206,12 +208,12 @@ class Engine:
     def _update(self, stage: Stage, real: Sequence[int]) -> Program:
         optimizer = self._optimizer
         assert optimizer is not None  # it trains
-        structure = _jax.tree.structure(stage.params)
+        structure, count = _jax.tree.structure(stage.params), self._per_update
 
         def update(leaves: Sequence[Any], state: Any, accumulators: Sequence[Any]) -> tuple[Any, Any, Any]:
             chosen = [leaf if place in real else None for place, leaf in enumerate(leaves)]
             params = _jax.tree.unflatten(structure, chosen)
-            found = dict(zip(real, accumulators, strict=True))
+            found = {place: finished(a, count, self._reduction) for place, a in zip(real, accumulators, strict=True)}
             gradients = _jax.tree.unflatten(structure, [found.get(place) for place in range(len(leaves))])
             updates, state = optimizer.update(gradients, state, params)
             changes = iter(_jax.tree.leaves(updates))
@@ -253,8 +255,8 @@ class Engine:
         return self._optimizer is not None
 
     def microbatch(self, number: int) -> Any:
-        """A microbatch's number as backward programs take it."""
-        return self._microbatch_numbers[number]
+        """How many microbatches are in the accumulators before this one, as backward programs take it."""
+        return self._before[number]
 
 
 @final

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tilestep.train.accumulation import Reduction
+from tilestep.train.accumulation import Reduction, added
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _jnp: Any = jnp
@@ -72,18 +72,7 @@ def is_real(leaf: Any) -> bool:
     return bool(_jnp.issubdtype(leaf.dtype, _jnp.inexact))
 
 
-def added(accumulator: Any, gradient: Any, microbatch: Any, reduction: Reduction, count: int) -> Any:
-    """The accumulator after microbatch number `microbatch` of `count`."""
-    gradient = gradient.astype(accumulator.dtype)
-    if reduction == "sum":
-        return accumulator + gradient
-    if reduction == "mean":
-        return accumulator + gradient / count
-    before = microbatch.astype(accumulator.dtype)
-    return accumulator * (before / (before + 1)) + gradient / (before + 1)
-
-
-def make_programs(stage: Stage, *, training: bool, reduction: Reduction, count: int) -> Programs:
+def make_programs(stage: Stage, *, training: bool, reduction: Reduction) -> Programs:
     """The programs of a stage that is not the last one, or is in inference."""
     leaves, structure = _jax.tree.flatten(stage.params)
     out_leaves = _jax.tree.leaves(stage.outputs)
@@ -161,7 +150,7 @@ def make_programs(stage: Stage, *, training: bool, reduction: Reduction, count: 
         microbatch: Any,
     ) -> list[Any]:
         of_params, _ = pulled_back(params, args, kept, gradients)
-        return [added(a, gradient, microbatch, reduction, count) for a, gradient in zip(accumulators, of_params, strict=True)]
+        return added(list(accumulators), of_params, microbatch, reduction)
 
     def input_gradient(params: Sequence[Any], args: Sequence[Any], kept: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
         return pulled_back(params, args, kept, gradients)[1]
@@ -175,7 +164,7 @@ def make_programs(stage: Stage, *, training: bool, reduction: Reduction, count: 
         microbatch: Any,
     ) -> tuple[list[Any], list[Any]]:
         of_params, of_args = pulled_back(params, args, kept, gradients)
-        return [added(a, gradient, microbatch, reduction, count) for a, gradient in zip(accumulators, of_params, strict=True)], of_args
+        return added(list(accumulators), of_params, microbatch, reduction), of_args
 
     return Programs(
         forward=_jitted(forward, f"{name}_forward"),
@@ -187,7 +176,7 @@ def make_programs(stage: Stage, *, training: bool, reduction: Reduction, count: 
     )
 
 
-def make_last(stage: Stage, *, reduction: Reduction, count: int) -> Program:
+def make_last(stage: Stage, *, reduction: Reduction) -> Program:
     """Forward and backward of the stage that gives the loss.
 
     (accumulators, params, args, microbatch) -> (accumulators, outputs' leaves, the first of which is the loss, gradients of the arguments).
@@ -204,11 +193,7 @@ def make_last(stage: Stage, *, reduction: Reduction, count: int) -> Program:
         wanted = [params[place] for place in real_params], [args[place] for place in stage.needs_gradient]
         loss, pullback, outputs = _jax.vjp(function, *wanted, has_aux=True)
         of_params, of_args = pullback(_jnp.ones((), loss.dtype))
-        return (
-            [added(a, gradient, microbatch, reduction, count) for a, gradient in zip(accumulators, of_params, strict=True)],
-            outputs,
-            of_args,
-        )
+        return added(list(accumulators), of_params, microbatch, reduction), outputs, of_args
 
     return _jitted(both, f"stage_{stage.number}_forward_and_backward", donate=(0,))
 

@@ -196,15 +196,15 @@ def test_a_looped_schedule_goes_round_the_devices() -> None:
         Pipeline(stages, optimizer, 4, pipeline_schedule="looped", device_mapping=[0, 1, 2, 1])
 
 
-@pytest.mark.parametrize("schedule", ["stale", "stashed"])
-def test_weights_that_change_within_a_run_have_the_versions_of_the_rule(schedule: str) -> None:
-    """Against a reference that does one microbatch at a time with the versions that the schedule's table says."""
+@pytest.mark.parametrize(("schedule", "reduction"), [("stale", "sum"), ("stashed", "running_mean"), ("stashed", "mean")])
+def test_weights_that_change_within_a_run_have_the_versions_of_the_rule(schedule: str, reduction: Any) -> None:
+    """Against a reference that does one microbatch at a time with the versions of the rule. An update is of one: nothing is reduced."""
     stages, rng = [dense, dense, head], np.random.default_rng(7)
     params = [{"w": matrix(rng, WIDTH, WIDTH), "b": matrix(rng, WIDTH)}, {"w": matrix(rng, WIDTH, WIDTH), "b": matrix(rng, WIDTH)}]
     params.append({"w": matrix(rng, WIDTH, CLASSES)})
     count, rate = 9, 0.1
     elements = (rng.normal(size=(count, ROWS, WIDTH)).astype(np.float32), rng.integers(0, CLASSES, (count, ROWS)).astype(np.int32))
-    pipeline = Pipeline(stages, optax.sgd(rate), count, pipeline_schedule=schedule, recompute="full")
+    pipeline = Pipeline(stages, optax.sgd(rate), count, pipeline_schedule=schedule, recompute="full", reduction=reduction)
     state, _ = pipeline.step(pipeline.init(params), elements)
 
     last = len(stages) - 1
