@@ -1,4 +1,4 @@
-"""What a runtime may tell an emulator, without knowing whether one is there. Imports nothing of the rest."""
+"""What a runtime may tell an emulator, without knowing whether one is there, and a dry emulator a runtime. Imports nothing of the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, Literal, Protocol, final
 
 INFEED_TARGET: Final = "tilestep_infeed"  # what a program calls to take an element from its device's queue, and to send one
 OUTFEED_TARGET: Final = "tilestep_outfeed"
@@ -132,3 +132,20 @@ def upload(kept: list[tuple[Any, ...]], since: Any) -> None:
     """What was kept comes to its devices now, and has been on its way since that moment."""
     if kept and _listener is not None:
         _listener.upload(kept, since)
+
+
+dry_platforms: dict[str, Literal["error", "zeros"]] = {}  # on which nothing is computed for now, and what reading gives there
+
+
+@contextlib.contextmanager
+def nothing_computed(platform: str, values: Literal["error", "zeros"]) -> Iterator[None]:
+    """Says that a platform's programs run dry inside: what is fed to them is checked but goes nowhere."""
+    before = dry_platforms.get(platform)
+    dry_platforms[platform] = values
+    try:
+        yield
+    finally:
+        if before is None:
+            del dry_platforms[platform]
+        else:
+            dry_platforms[platform] = before

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, final
 
+from tilestep.hints import nothing_computed
+
 if TYPE_CHECKING:
     from tilestep.report import Profile
 
@@ -82,11 +84,10 @@ def dry_run(values: Literal["error", "zeros"] = "error", *, trip_count: int | No
         before the block.
     """
     from tilestep.pjrt.dry import DryMode, dry_mode
-    from tilestep.train.program_feeds import feeds_of_a_dry_run
 
     if values not in ("error", "zeros"):
         raise ValueError(f"values is {values!r}: it must be 'error' or 'zeros'")
     if trip_count is not None and (isinstance(trip_count, bool) or not isinstance(trip_count, int) or trip_count < 0):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
         raise ValueError(f"trip_count is {trip_count!r}: it must be a whole number, 0 or more")
-    with dry_mode(DryMode(values=values, trip_count=trip_count)), feeds_of_a_dry_run("ipu", values):
+    with dry_mode(DryMode(values=values, trip_count=trip_count)), nothing_computed("ipu", values):
         yield

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import jax
 import jax.ffi
@@ -19,7 +19,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from tilestep.errors import UnsupportedError
-from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET, UNKNOWN_ZERO_TARGET
+from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET, UNKNOWN_ZERO_TARGET, dry_platforms
 from tilestep.train import _feeds
 
 _batching: Any = batching  # JAX's types don't tell what these modules hold
@@ -29,7 +29,6 @@ _ffi: Any = jax.ffi
 
 _DIFFERENTIATES: Final = (ad.JVPTrace, ad.LinearizeTrace)
 PLATFORMS: Final = ("cpu", "ipu")  # by their numbers in native/feeds.c
-dry_platforms: dict[str, Literal["error", "zeros"]] = {}  # on which nothing is computed for now, and what reading gives there
 
 
 class _FeedEffect(effects.Effect):

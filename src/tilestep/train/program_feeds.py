@@ -17,19 +17,19 @@ program runs where its arguments are; one that uses none runs on JAX's default d
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tilestep.errors import UnsupportedError
+from tilestep.hints import dry_platforms
 from tilestep.train import _feeds
-from tilestep.train.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed, dry_platforms
+from tilestep.train.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed
 
 _CODES: Final = _feeds.dtype_codes()
 _DTYPES: Final = {code: jnp.dtype(name) for name, code in _CODES.items()}
@@ -156,20 +156,6 @@ def set_feed_timeout(wall_s: float | None) -> float | None:
     """
     before = _feeds.set_timeout(-1.0 if wall_s is None else _seconds(wall_s))
     return None if before < 0 else before
-
-
-@contextlib.contextmanager
-def feeds_of_a_dry_run(platform: str, values: Literal["error", "zeros"]) -> Iterator[None]:
-    """Inside, the host's feeds of a platform are checked but go nowhere, since no program runs that would take them."""
-    before = dry_platforms.get(platform)
-    dry_platforms[platform] = values
-    try:
-        yield
-    finally:
-        if before is None:
-            del dry_platforms[platform]
-        else:
-            dry_platforms[platform] = before
 
 
 # ---------------------------------------------------------------------------------------------------------------- checks
