@@ -326,10 +326,12 @@ def test_a_feed_costs_its_bytes_over_the_host_link_and_a_latency(ipu: jax.Device
     assert profile.cycles_by_kind["host-call"] == 7 * (infeed + outfeed + 2 * latency)
     (program,) = profile.programs
     assert (program.call_bytes_in, program.call_bytes_out) == (7 * 4000, 7 * 40)
-    assert {(step.name, step.executions, step.host) for step in profile.supersteps if step.family == "host call"} == {
-        ("infeed.0", 7, 7 * (infeed + latency)),
-        ("outfeed.0", 7, 7 * (outfeed + latency)),
+    feeds = [step for step in profile.supersteps if step.family == "host call"]
+    assert {(step.name.partition(".")[0], step.executions, step.host) for step in feeds} == {  # numbers after the point are XLA's
+        ("infeed", 7, 7 * (infeed + latency)),
+        ("outfeed", 7, 7 * (outfeed + latency)),
     }
+    assert len(feeds) == 2
 
 
 def test_io_tiles_hide_the_feeds_of_all_turns_but_one(ipu: jax.Device) -> None:

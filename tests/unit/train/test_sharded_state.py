@@ -56,14 +56,15 @@ def collectives(optimizer: Any) -> Counter[str]:
 
     def visit(jaxpr: Any) -> None:
         for equation in jaxpr.eqns:
-            found[equation.primitive.name] += 1
+            # Newer JAX has an all_gather_invariant only where shard_map checks what varies, which replicas don't ask of it.
+            found[equation.primitive.name.removesuffix("_invariant")] += 1
             for value in equation.params.values():
                 if hasattr(value, "eqns") or hasattr(value, "jaxpr"):
                     visit(getattr(value, "jaxpr", value))
 
     function, params, state = mapped(optimizer)
     visit(jax.make_jaxpr(function)(params, state, X).jaxpr)
-    return Counter({name: found[name] for name in ("psum", "reduce_scatter", "all_gather_invariant") if found[name]})
+    return Counter({name: found[name] for name in ("psum", "reduce_scatter", "all_gather") if found[name]})
 
 
 @pytest.mark.parametrize(
@@ -108,9 +109,9 @@ def test_only_what_is_needed_whole_is_gathered() -> None:
         return collectives(sharded(cross_replica(optimizer), least_elements=2))
 
     # scale is a scalar; w and b are scattered as they are summed, and their updates gathered
-    assert of(optax.adam(0.1)) == {"psum": 1, "reduce_scatter": 2, "all_gather_invariant": 2}
-    assert of(optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1))) == {"psum": 3, "all_gather_invariant": 2}
-    assert of(optax.lamb(0.1)) == {"psum": 1, "reduce_scatter": 2, "all_gather_invariant": 2}  # the norm is of what is gathered anyway
+    assert of(optax.adam(0.1)) == {"psum": 1, "reduce_scatter": 2, "all_gather": 2}
+    assert of(optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1))) == {"psum": 3, "all_gather": 2}
+    assert of(optax.lamb(0.1)) == {"psum": 1, "reduce_scatter": 2, "all_gather": 2}  # the norm is of what is gathered anyway
 
 
 def test_without_replicas_it_is_the_optimizer() -> None:
