@@ -67,35 +67,51 @@ def cuts(
         even: a dimension for which an even number of parts may be cheaper than an odd one.
         greedy: a dimension of which more parts never cost more: only the most parts that the others leave room for.
     """
-    splits: list[Ints] = [np.ones(1, dtype=np.int64)] * len(sizes)
-    tiles = np.ones(1, dtype=np.int64)
     values = [
-        np.asarray((tried or {}).get(number) or (useful_even_splits if number == even else useful_splits)(size, limit), dtype=np.int64)
+        tuple((tried or {}).get(number) or (useful_even_splits if number == even else useful_splits)(size, limit))
         for number, size in enumerate(sizes)
     ]
-    for number in range(len(sizes)):
-        if number == greedy:
+    tiles = np.ones(1, dtype=np.int64)
+    steps: list[tuple[int, Ints, Ints]] = []  # a dimension, and for each candidate so far: which one before it, and which of the values
+    for number, each in enumerate(values):
+        if number == greedy or each == (1,):
             continue
-        allowed = np.searchsorted(values[number], limit // tiles, side="right")
-        rows = np.repeat(np.arange(len(tiles)), allowed)
-        picked = np.arange(len(rows)) - (np.cumsum(allowed) - allowed)[rows]
-        splits = [column[rows] if len(column) == len(tiles) else column for column in splits]
-        splits[number] = values[number][picked]
-        tiles = tiles[rows] * splits[number]
+        allowed = _fitting(each, limit)[tiles]
+        before = np.repeat(np.arange(len(tiles)), allowed)
+        picked = np.arange(len(before)) - (np.cumsum(allowed) - allowed)[before]
+        steps.append((number, before, picked))
+        tiles = tiles[before] * np.array(each)[picked]
+    rows = np.arange(len(tiles))
     if greedy is not None:
-        most = values[greedy][np.searchsorted(values[greedy], limit // tiles, side="right") - 1]
-        evens = values[greedy][values[greedy] % 2 == 0] if greedy == even else values[greedy][:0]
-        rows = np.arange(len(tiles))
+        most = _fitting(values[greedy], limit)[tiles] - 1
+        evens = np.array([place for place, split in enumerate(values[greedy]) if split % 2 == 0 and greedy == even], dtype=np.int64)
         if len(evens):  # the most parts, and the most even ones
-            place = np.searchsorted(evens, limit // tiles, side="right") - 1
-            other = np.flatnonzero((place >= 0) & (most % 2 == 1))
+            splits = np.array(values[greedy])
+            fitting = _fitting(tuple(splits[evens].tolist()), limit)[tiles] - 1
+            other = np.flatnonzero((fitting >= 0) & (splits[most] % 2 == 1))
             rows = np.concatenate([rows, other])
-            most = np.concatenate([most, evens[place[other]]])
-        splits = [column[rows] if len(column) == len(tiles) else column for column in splits]
-        splits[greedy] = most
-        tiles = tiles[rows] * most
-    parts = tuple(ceil_divide(size, split) for size, split in zip(sizes, splits, strict=True))
-    return Cuts(splits=tuple(splits), parts=parts, tiles=tiles)
+            most = np.concatenate([most, evens[fitting[other]]])
+        steps.append((greedy, rows, most))
+        tiles = tiles[rows] * np.array(values[greedy])[most]
+    return _table(sizes, values, steps, tiles)
+
+
+@lru_cache(maxsize=4096)
+def _fitting(splits: tuple[int, ...], limit: int) -> Ints:
+    """[1 + limit] by how many tiles the dimensions before take: how many of the ascending splits still fit."""
+    return np.searchsorted(splits, limit // np.maximum(np.arange(limit + 1), 1), side="right")
+
+
+def _table(sizes: Sequence[int], values: Sequence[tuple[int, ...]], steps: Sequence[tuple[int, Ints, Ints]], tiles: Ints) -> Cuts:
+    """The candidates that the last step has, back through the steps to what each dimension is cut into."""
+    splits, parts = ([np.full(len(tiles), value, dtype=np.int64) for value in column] for column in ([1] * len(sizes), sizes))
+    rows: Ints | None = None
+    for number, before, picked in reversed(steps):
+        chosen = picked if rows is None else picked[rows]
+        of_values = np.array(values[number], dtype=np.int64)
+        splits[number], parts[number] = of_values[chosen], ceil_divide(sizes[number], of_values)[chosen]
+        rows = before if rows is None else before[rows]
+    return Cuts(splits=tuple(splits), parts=tuple(parts), tiles=tiles)
 
 
 def ceil_divide(numerator: int | Ints, denominator: int | Ints) -> Ints:

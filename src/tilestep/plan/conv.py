@@ -109,7 +109,9 @@ def _expanded(problem: Convolution, ipu: IpuSpec, options: PlanOptions, *, at_mo
             taken = min(windows.exchange_bytes / ipu.tile.sram_bytes, options.available_memory_proportion / 2)
             room = replace(options, available_memory_proportion=options.available_memory_proportion - taken)
             cost = _expanded_part(problem, each, windows, ipu, room, at_most=None if best is None else best // parts)
-            if cost is not None and (best is None or parts * cost.cycles < best):
+            if cost is None:  # none of the products can be below the bound: no more are those of smaller parts
+                return found
+            if best is None or parts * cost.cycles < best:
                 best = parts * cost.cycles
                 found = replace(
                     together(FAMILY, [cost] * parts),

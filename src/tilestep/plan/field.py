@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd
 
 import numpy as np
@@ -21,20 +21,10 @@ class Axis:
     outputs: int
     window: WindowDimension
 
-    @cached_property
+    @property
     def products(self) -> int:
         """Kernel elements that meet an input, over all outputs: neither padding nor the gaps of a dilated input."""
-        w = self.window
-        start = np.arange(w.size, dtype=np.int64) * w.dilation - w.pad_low  # of output 0, counted in the dilated input
-        first = np.maximum(0, -(start // w.stride))
-        last = np.minimum(self.outputs - 1, ((self.inputs - 1) * w.base_dilation - start) // w.stride)
-        period = w.base_dilation // gcd(w.stride, w.base_dilation)
-        count = 0
-        for residue in range(period):
-            hits = (start + residue * w.stride) % w.base_dilation == 0
-            inside = (last - residue) // period - (first - 1 - residue) // period
-            count += int(np.where(hits, np.maximum(inside, 0), 0).sum())
-        return count
+        return _products(self.inputs, self.outputs, self.window)
 
     @cached_property
     def taps(self) -> int:
@@ -46,6 +36,20 @@ class Axis:
         w = self.window
         span = (outputs - 1) * w.stride + ((w.size if elements is None else elements) - 1) * w.dilation + 1
         return np.minimum(self.inputs, -(-span // w.base_dilation))
+
+
+@lru_cache(maxsize=4096)
+def _products(inputs: int, outputs: int, w: WindowDimension) -> int:
+    start = np.arange(w.size, dtype=np.int64) * w.dilation - w.pad_low  # of output 0, counted in the dilated input
+    first = np.maximum(0, -(start // w.stride))
+    last = np.minimum(outputs - 1, ((inputs - 1) * w.base_dilation - start) // w.stride)
+    period = w.base_dilation // gcd(w.stride, w.base_dilation)
+    count = 0
+    for residue in range(period):
+        hits = (start + residue * w.stride) % w.base_dilation == 0
+        inside = (last - residue) // period - (first - 1 - residue) // period
+        count += int(np.where(hits, np.maximum(inside, 0), 0).sum())
+    return count
 
 
 POINT = Axis(inputs=1, outputs=1, window=WindowDimension())

@@ -21,8 +21,9 @@ from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.program.work import DTYPE_BITS
 
-# Candidates that are looked at closely to find a bound for the others.
+# Candidates that are looked at closely to find a bound for the others, and how many are looked at without one: that takes as long.
 _PROBES = 48
+_WITHOUT_PROBES = 256
 # Control code of one more serial pass over a block (outer loop of poplibs' codelets).
 _PASS_CYCLES = 50
 
@@ -107,11 +108,13 @@ def cheapest(
         at_most: None is returned where all candidates take more cycles than that for sure.
     """
     at_least = compute_at_least + _others_at_least(blocks, types, ipu)
-    if at_most is not None and int(at_least.min()) > at_most:
+    chosen = np.arange(len(at_least)) if at_most is None else np.flatnonzero(at_least <= at_most)
+    if not len(chosen):
         return None
-    probes = np.argpartition(at_least, _PROBES)[:_PROBES] if len(at_least) > _PROBES else np.arange(len(at_least))
-    bound = _evaluate(blocks.take(probes), compute(probes), types, ipu, options).total.min()
-    chosen = np.flatnonzero(at_least <= bound)
+    if len(chosen) > _WITHOUT_PROBES:
+        probes = chosen[np.argpartition(at_least[chosen], _PROBES)[:_PROBES]]
+        bound = _evaluate(blocks.take(probes), compute(probes), types, ipu, options).total.min()
+        chosen = chosen[at_least[chosen] <= bound]
     block = blocks.take(chosen)
     costs = _evaluate(block, compute(chosen), types, ipu, options)
     best = int(np.lexsort((block.tiles, costs.total))[0])
