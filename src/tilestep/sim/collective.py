@@ -72,9 +72,10 @@ def collective_cost(machine: MachineSpec, collective: Collective, ipus: Sequence
     return _cost(machine, [*loads, *gateways], steps=_ROUNDS[collective.kind] * turns, farthest=farthest)
 
 
-def pass_cost(machine: MachineSpec, source: int, target: int, size_bytes: int) -> CollectiveCost:
-    """Cycles to pass bytes from IPU `source` to IPU `target`: one exchange step, as of a collective-permute of one pair."""
-    return _cost(machine, [loads_of(machine, [(source, target, size_bytes)])], steps=1, farthest=hops(machine, source, target))
+def pass_cost(machine: MachineSpec, messages: Sequence[tuple[int, int, int]]) -> CollectiveCost:
+    """Cycles to pass messages (from, to, bytes) between IPUs: one exchange step, as of a collective-permute of such pairs."""
+    farthest = max(hops(machine, source, target) for source, target, _ in messages)
+    return _cost(machine, [loads_of(machine, messages)], steps=1, farthest=farthest)
 
 
 def _by_rack(machine: MachineSpec, group: Sequence[int]) -> list[tuple[int, ...]]:

@@ -7,7 +7,7 @@ run that no other program's steps can hold up, `sim.lockstep` for runs of a grou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from functools import partial
 from typing import Final, Literal, NamedTuple, final
@@ -131,8 +131,8 @@ class Execution:
         self._latency = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)
         self._load_cycles = cycles_from_seconds(machine.host.load_seconds, machine.ipu.clock_hz)
         self._link_cycles: dict[int, int] = {}  # of so many bytes over a host link
-        # (from, to, bytes) -> cycles of sync and of exchange, and what is used for it
-        self._passes: dict[tuple[int, int, int], tuple[int, int, tuple[Load, ...]]] = {}
+        # ((from, to), bytes) of all messages -> cycles of sync and of exchange, and what is used for it
+        self._passes: dict[tuple[tuple[tuple[int, int], int], ...], tuple[int, int, tuple[Load, ...]]] = {}
         self._superstep_sync = machine.ipu.sync_cycles + machine.ipu.superstep_overhead_cycles
 
     def loads(self, prepared: Prepared, counts: Seq[Counts]) -> tuple[Load, ...]:
@@ -211,19 +211,22 @@ class Execution:
         self.horizon = max(self.horizon, end)
         return end
 
-    def pass_on(self, size_bytes: int, giver: tuple[IpuState, ProgramLedger], taker: tuple[IpuState, ProgramLedger], start: int) -> int:
-        """Bytes from the SRAM of one IPU to that of another, over IPU-Links and gateways: one exchange, which both take part in."""
-        way = (giver[0].index, taker[0].index, size_bytes)
-        known = self._passes.get(way)
+    def pass_on(self, sizes: Mapping[tuple[int, int], int], members: Mapping[IpuState, ProgramLedger], start: int) -> int:
+        """Bytes from the SRAM of IPUs to that of others, over IPU-Links and gateways: one exchange, in which all `members` take part.
+
+        Args: sizes: (from, to) -> bytes.
+        """
+        ways = tuple(sizes.items())
+        known = self._passes.get(ways)
         if known is None:
-            cost = pass_cost(self._machine, *way)
+            cost = pass_cost(self._machine, [(source, target, size_bytes) for (source, target), size_bytes in ways])
             if len(self._passes) >= _MAX_SIZES:
                 self._passes.clear()
-            known = self._passes[way] = (cost.sync_cycles, cost.exchange_cycles, self.resources.loads(cost.traffic))
+            known = self._passes[ways] = (cost.sync_cycles, cost.exchange_cycles, self.resources.loads(cost.traffic))
         sync, exchange, loads = known
         synced = start + sync
         end = synced + exchange + delay(loads, synced)
-        for state, ledger in (giver, taker):
+        for state, ledger in members.items():
             self._spend(state, start, synced, _SYNC, ledger)
             self._spend(state, synced, end, _COLLECTIVE, ledger)
             state.free = end

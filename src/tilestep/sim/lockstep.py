@@ -158,15 +158,14 @@ class Lockstep:
 
     @staticmethod
     def _pass_on(copy: _Copy, taker: ProgramLedger, work: list[Work]) -> None:
-        """Values of one direction that are asked for one after the other go together."""
-        giver = copy.source.made_by
-        assert giver is not None  # it lies in SRAM
+        """Values that are asked for one after the other go together."""
+        maker = copy.source.made_by
+        assert maker is not None  # it lies in SRAM
         before = work[-1] if work else None
-        if isinstance(before, Pass) and [part.state for part in before.parts] == [copy.giver, copy.state]:
-            before.size_bytes += copy.target.size_bytes
-            before.host = max(before.host, copy.host)
-        else:
-            work.append(Pass(copy.giver, copy.state, (giver, taker), copy.target.size_bytes, copy.host))
+        if not isinstance(before, Pass):
+            before = Pass()
+            work.append(before)
+        before.add((copy.giver, maker), (copy.state, taker), copy.target.size_bytes, copy.host)
 
     @staticmethod
     def _by_way_of_the_host(copy: _Copy, copies: dict[Value, list[tuple[Value, int]]], work: list[Work]) -> None:

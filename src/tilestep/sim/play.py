@@ -64,15 +64,25 @@ class Download(NamedTuple):
 
 @final
 class Pass:
-    """Values that go from one IPU to another in one exchange."""
+    """Values that go from IPUs to others in one exchange."""
 
-    __slots__ = ("host", "ledgers", "parts", "size_bytes")
+    __slots__ = ("host", "members", "sizes", "takers")
 
-    def __init__(self, giver: IpuState, taker: IpuState, ledgers: tuple[ProgramLedger, ProgramLedger], size_bytes: int, host: int) -> None:
-        self.parts = [Part(giver), Part(taker)]
-        self.ledgers = ledgers  # of who made them and who takes them
-        self.size_bytes = size_bytes
-        self.host = host  # cycle at which the host has asked for them
+    def __init__(self) -> None:
+        self.members: dict[IpuState, ProgramLedger] = {}  # all that take part, and who made or takes their first value
+        self.takers: list[IpuState] = []
+        self.sizes: dict[tuple[int, int], int] = {}  # (from, to) -> bytes
+        self.host = 0  # cycle at which the host has asked for all of them
+
+    def add(self, giver: tuple[IpuState, ProgramLedger], taker: tuple[IpuState, ProgramLedger], size_bytes: int, host: int) -> None:
+        """A value that goes from an IPU, where a member made it, to another, where a member takes it."""
+        for state, ledger in (giver, taker):
+            self.members.setdefault(state, ledger)
+        if taker[0] not in self.takers:
+            self.takers.append(taker[0])
+        way = giver[0].index, taker[0].index
+        self.sizes[way] = self.sizes.get(way, 0) + size_bytes
+        self.host = max(self.host, host)
 
 
 _Ending = tuple[_Set, list[_Item]] | _Item | IpuState
@@ -167,15 +177,12 @@ class Play:
 
     def _steps(self, entry: Work) -> Iterator[tuple[Step, int]]:
         if isinstance(entry, Pass):
-            giver, taker = (part.state for part in entry.parts)
-            run, part = self._loading.get(taker.index, (None, None))
-            if run is not None and part is not None and not part.brought:  # what comes would be lost when another program is loaded
-                yield self._execution.bring(run, part), run.host
-            ledgers = entry.ledgers
-            yield (
-                Step(partial(self._execution.pass_on, entry.size_bytes, (giver, ledgers[0]), (taker, ledgers[1])), entry.parts, "all"),
-                entry.host,
-            )
+            for taker in entry.takers:
+                run, part = self._loading.get(taker.index, (None, None))
+                if run is not None and part is not None and not part.brought:  # what comes would be lost when another program is loaded
+                    yield self._execution.bring(run, part), run.host
+            parts = [Part(state) for state in entry.members]
+            yield Step(partial(self._execution.pass_on, entry.sizes, entry.members), parts, "all"), entry.host
             return
         if isinstance(entry, Download):
             value, part, ledger, host = entry

@@ -120,6 +120,35 @@ def test_what_one_direction_is_asked_for_at_once_goes_in_one_exchange() -> None:
     assert lines(events, 0)[1:] == [("sync", 100, 100 + SYNC), ("collective", 100 + SYNC, 100 + SYNC + 1500 // LINK)]
 
 
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_what_goes_several_ways_is_one_exchange_too(pattern: SyncPattern) -> None:
+    """Of a chain of IPUs each makes, then all pass on: to the next one and back. Ways that share a link add up."""
+    host = on_ipus(4, pattern)
+    group = ("g", 2)
+    start = host.system.mark()
+    made = [host.run(MAKE, ipu=ipu, group=group)[0] for ipu in range(4)]
+    copies = [(host.copy(made[a], ipu=b), b) for a, b in ((0, 1), (1, 2), (2, 3), (1, 0), (3, 2))]
+    for value, ipu in copies:
+        host.run(TAKE, value, ipu=ipu, group=group)
+    events = host.system.trace_between(start, host.system.mark()).events
+    spans = {(event.ipu, event.start_cycle, event.end_cycle) for event in events if event.kind == "collective"}
+    (begin,), (end,) = ({span[place] for span in spans} for place in (1, 2))
+    assert len(spans) == 4
+    # IPU 1 reaches 2 over 0 or 3: two hops, one of them a link that another message uses.
+    assert end - begin == 2 * SIZE // LINK
+    assert {event.end_cycle - event.start_cycle for event in events if event.kind == "sync"} == {10 + 2 * 2}
+
+
+def test_what_is_dispatched_in_between_parts_exchanges() -> None:
+    host = on_ipus(3)
+    start = host.system.mark()
+    made = [host.run(MAKE, ipu=ipu, group=("g", 2))[0] for ipu in (0, 1)]
+    for ipu, value in enumerate(made):
+        host.run(TAKE, host.copy(value, ipu=ipu + 1), ipu=ipu + 1, group=("g", 2))
+    events = host.system.trace_between(start, host.system.mark()).events
+    assert len({event.start_cycle for event in events if event.kind == "collective"}) == 2
+
+
 def test_what_no_member_takes_goes_to_the_host() -> None:
     host = on_ipus(3)
     start = host.system.mark()
