@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -187,7 +188,10 @@ def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) ->
 
 
 def cache_like_cpu(name: str) -> None:
-    """Lets JAX's persistent compilation cache take programs of platform `name`: it has a list of platforms by name."""
+    """Lets JAX's persistent compilation cache take programs of platform `name`: it has a list of platforms by name.
+
+    All but those that call Python functions, which live in one process. Newer JAX stores such a program of its own clients.
+    """
     used = compilation_cache.is_cache_used
 
     @functools.wraps(used)
@@ -195,6 +199,19 @@ def cache_like_cpu(name: str) -> None:
         return used(types.SimpleNamespace(platform="cpu") if backend.platform == name else backend)
 
     compilation_cache.is_cache_used = is_cache_used
+    compile_and_write = compiler._compile_and_write_cache
+
+    @functools.wraps(compile_and_write)
+    def leaving_callbacks_out(
+        backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Sequence[Any], module_name: str, cache_key: str
+    ) -> Any:
+        if backend.platform != name or not host_callbacks:
+            return compile_and_write(backend, module, devices, options, host_callbacks, module_name, cache_key)
+        priority = logging.WARNING if jax_config.explain_cache_misses.value else logging.DEBUG
+        compiler.logger.log(priority, "Not writing persistent cache entry for '%s' because it uses host callbacks", module_name)
+        return compiler.backend_compile_and_load(backend, module, devices, options, host_callbacks)
+
+    compiler._compile_and_write_cache = leaving_callbacks_out
 
 
 def analyse_like_cpu(name: str, host_client: Callable[[], HostClient]) -> None:
