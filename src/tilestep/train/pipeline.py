@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import jax
 from jax.sharding import SingleDeviceSharding
 
+from tilestep import hints
 from tilestep.train.accumulation import AccumulationState, Choice, Reduction
 from tilestep.train.body import arguments_of, name_of
 from tilestep.train.infeed_queue import InfeedQueue
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     import optax
 
 _REDUCTIONS: Final = ("sum", "mean", "running_mean")
+
+_serial = itertools.count(1)  # of pipelines: each is a program of its own
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -113,6 +119,7 @@ class Pipeline:
             accumulator_dtype=gradient_accumulation_dtype,
         )
         self._first = self._devices[used[0]]
+        self._group = f"pipeline {next(_serial)}"
 
     @property
     def schedule(self) -> Schedule:
@@ -150,7 +157,8 @@ class Pipeline:
             found = f"an array of shape {wrong[0]}" if wrong else "no arrays"
             raise ValueError(f"microbatches has {found}: the first axis of each must be the {count} microbatches of an update")
         elements = (_jax.tree.map(operator.itemgetter(slice(m, m + 1)), microbatches) for m in range(count))
-        return self._run(state, elements, inputs)
+        with self._one_program():
+            return self._run(state, elements, inputs)
 
     def run(
         self,
@@ -180,19 +188,24 @@ class Pipeline:
             try:
                 if updates:
                     infeed.begin(chunk_steps=1, steps=updates * count, carry_place=SingleDeviceSharding(self._first))
-                for _ in range(updates):
-                    if outfeed is not None:
-                        outfeed.make_room(count)
-                    elements = (infeed.take().on_device for _ in range(count))
-                    state, outputs = self._run(state, elements, inputs)
-                    if outfeed is not None:
-                        outfeed.deliver(outputs, count)
+                with self._one_program():
+                    for _ in range(updates):
+                        if outfeed is not None:
+                            outfeed.make_room(count)
+                        elements = (infeed.take().on_device for _ in range(count))
+                        state, outputs = self._run(state, elements, inputs)
+                        if outfeed is not None:
+                            outfeed.deliver(outputs, count)
             finally:
                 if outfeed is not None:
                     outfeed.release()
         finally:
             infeed.release()
         return state
+
+    def _one_program(self) -> AbstractContextManager[None]:
+        """All that a run starts is one program per device to an emulated machine, unless the caller says what is."""
+        return contextlib.nullcontext() if hints.current_group() else hints.program_group(self._group)
 
     def _run(self, state: PipelineState, elements: Iterable[Any], inputs: Sequence[Any]) -> tuple[PipelineState, Any]:
         params = _flat(state.params, self._levels, "state.params")

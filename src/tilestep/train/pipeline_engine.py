@@ -1,7 +1,8 @@
 """Runs a schedule: a program for each task, started by the host in the schedule's order, and copies between devices in between.
 
 The host only starts work. Each device does what it is given in order; a program waits on the device for the copies that it needs. So the
-order in which the host starts tasks of different devices changes nothing but how early each is known.
+order in which the host starts tasks of different devices changes nothing but how early each is known. Where devices wait for each other
+to pass something on, as IPUs do, it says between which tasks they do: copies come at the ends of phases.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from tilestep.train.accumulation import Choice, Reduction, finished, zeros_for
 from tilestep.train.pipeline_stages import Program, Programs, Stage, is_real, make_last, make_programs
 from tilestep.train.schedule import Kind, Schedule, Task
+from tilestep.train.schedule_phases import Phases, phases
 
 if TYPE_CHECKING:
     import optax
@@ -76,7 +78,7 @@ class Engine:
         self._optimizer, self._accumulator_dtype = optimizer, accumulator_dtype
         self._reduction: Reduction = reduction
         self._compiled: dict[Any, _Compiled] = {}
-        self._order = schedule.ordered()
+        self._phases = phases(schedule)
         # Where each microbatch has an update of its own, its gradient is all there is to reduce.
         self._per_update = schedule.microbatches if schedule.weights == "same" else 1
         self._before = [np.int32(m % self._per_update) for m in range(schedule.microbatches)]
@@ -235,9 +237,9 @@ class Engine:
         return _jax.jit(zeros, out_shardings=jax.sharding.SingleDeviceSharding(device))
 
     @property
-    def order(self) -> tuple[Task, ...]:
-        """All tasks, in the order in which the host starts them."""
-        return self._order
+    def phases(self) -> Phases:
+        """All tasks, in the order in which the host starts them: after each phase it copies what other devices need."""
+        return self._phases
 
     @property
     def schedule(self) -> Schedule:
@@ -275,7 +277,8 @@ class _Run:
         self._accumulators: list[Any] = [None] * len(states)
         self._args: dict[tuple[int, int], list[Any]] = {}  # (stage, microbatch) -> its arguments' leaves, on its device
         self._kept: dict[tuple[int, int], tuple[list[Any], list[Any], Any]] = {}  # what backward needs: arguments, values, parameters
-        self._gradients: dict[tuple[int, int], list[Any]] = {}  # of the arguments
+        self._copies: list[Callable[[], None]] = []  # to other devices, at the end of the phase
+        self._gradients: dict[tuple[int, int, int], list[Any]] = {}  # (stage, its giver, microbatch) -> of arguments, on the giver's device
         self._wanted: dict[tuple[int, int], list[Any]] = {}  # of the outputs, between a stage's input and weight gradients
         self._last_gradients: dict[tuple[int, int], list[Any]] = {}
         self._outputs: list[Any] = [None] * schedule.microbatches
@@ -292,10 +295,14 @@ class _Run:
             Kind.WEIGHT_GRADIENT: self._weight_gradient,
             Kind.UPDATE: self._update,
         }
-        for task in engine.order:
-            if self._compiled is None:
-                self._start()
-            act[task.kind](task)
+        for phase in engine.phases:
+            for task in phase:
+                if self._compiled is None:
+                    self._start()
+                act[task.kind](task)
+            copies, self._copies = self._copies, []
+            for copy in copies:
+                copy()
         states = [
             StageState(params=_jax.tree.unflatten(structure, params), optimizer_state=state)
             for structure, params, state in zip(self._structures, self._params, self._optimizer_states, strict=True)
@@ -358,9 +365,20 @@ class _Run:
             incoming = compiled.incoming[after]
             args = self._args.setdefault((after, microbatch), [None] * len(incoming))
             places = [(place, source) for place, (giver, source) in enumerate(incoming) if giver == stage]
-            moved = self._on_device([outputs[source] for _, source in places], after)
-            for (place, _), value in zip(places, moved, strict=True):
-                args[place] = value
+
+            def copy(after: int = after, args: list[Any] = args, places: list[tuple[int, int]] = places) -> None:
+                moved = self._on_device([outputs[source] for _, source in places], after)
+                for (place, _), value in zip(places, moved, strict=True):
+                    args[place] = value
+
+            self._copy(stage, after, copy)
+
+    def _copy(self, giver: int, taker: int, copy: Callable[[], None]) -> None:
+        """At the end of the phase; at once where the taker is on the same device, and may follow in this phase."""
+        if self._engine.devices[giver] == self._engine.devices[taker]:
+            copy()
+        else:
+            self._copies.append(copy)
 
     def _is_last(self, stage: int) -> bool:
         """Whether a stage's gradients are made with its forward, in one program."""
@@ -413,9 +431,19 @@ class _Run:
         self._accumulators[stage] = program(self._accumulators[stage], self._params[stage], args, kept, wanted, number)
 
     def _hand_back(self, stage: int, microbatch: int, gradients: list[Any]) -> None:
-        """Gradients of a stage's arguments wait for the stages that gave them."""
-        if self._level_of[stage]:
-            self._gradients[stage, microbatch] = gradients
+        """Gradients of a stage's arguments go to the stages that gave them."""
+        compiled = self._compiled
+        assert compiled is not None
+        if not self._level_of[stage]:
+            return
+        incoming, needs = compiled.incoming[stage], compiled.stages[stage].needs_gradient
+        for giver in self._levels[self._level_of[stage] - 1]:
+            mine = [gradient for place, gradient in zip(needs, gradients, strict=True) if incoming[place][0] == giver]
+
+            def copy(giver: int = giver, mine: list[Any] = mine) -> None:
+                self._gradients[stage, giver, microbatch] = self._on_device(mine, giver)
+
+            self._copy(stage, giver, copy)
 
     def _output_gradients(self, stage: int, microbatch: int) -> list[Any]:
         """The gradients of a stage's real outputs, from all stages that read them, on its device."""
@@ -425,10 +453,9 @@ class _Run:
         for after in self._levels[self._level_of[stage] + 1]:
             incoming = compiled.incoming[after]
             needs = compiled.stages[after].needs_gradient
-            gradients = self._gradients[after, microbatch]
-            mine = [(incoming[place][1], gradient) for place, gradient in zip(needs, gradients, strict=True) if incoming[place][0] == stage]
-            moved = self._on_device([gradient for _, gradient in mine], stage)
-            for (source, _), gradient in zip(mine, moved, strict=True):
+            gradients = self._gradients.pop((after, stage, microbatch))
+            mine = [incoming[place][1] for place in needs if incoming[place][0] == stage]
+            for source, gradient in zip(mine, gradients, strict=True):
                 sums[source] = gradient if source not in sums else _add(sums[source], gradient)
         return [sums[place] for place in compiled.programs[stage].real_outputs]
 
