@@ -60,6 +60,8 @@ class Calls(NamedTuple):
     infeed_waits: int = 0  # their parts of the latency
     outfeed_waits: int = 0
     turns: int = 0  # how often a feed comes by, of several that come by equally often one
+    accesses: int = 0  # transfers, for which all IPUs that wait for each other synchronise before and after
+    feed_accesses: int = 0  # the part of them that is feeds
 
     def plus(self, other: Calls, times: int = 1) -> Calls:
         """This and `times` the other."""
@@ -275,13 +277,14 @@ class _Pricer:
         """The same at the full rate, by what carries it."""
         rate, clock_hz = self._rate(call), self._machine.ipu.clock_hz
         out, back = (int(cycles_from_bytes(size, rate, clock_hz)) for size in (call.bytes_to_host, call.bytes_from_host))
-        waits = self._waits(call)
+        waits, accesses = self._waits(call), _transfers(call)
         if call.in_memory and has_streaming_memory(self._machine):
-            return Calls(waits=waits, memory=out + back)
-        if call.is_feed:
-            to_ipu = waits if call.bytes_from_host else 0
-            return Calls(waits, out, back, outfed=out, infed=back, infeed_waits=to_ipu, outfeed_waits=waits - to_ipu)
-        return Calls(waits=waits, to_host=out, from_host=back)
+            return Calls(waits=waits, memory=out + back, accesses=accesses)
+        found = Calls(waits=waits, to_host=out, from_host=back, accesses=accesses)
+        if not call.is_feed:
+            return found
+        to_ipu = waits if call.bytes_from_host else 0
+        return found._replace(outfed=out, infed=back, infeed_waits=to_ipu, outfeed_waits=waits - to_ipu, feed_accesses=accesses)
 
     def _passed(self, call: HostCall) -> int:
         """Cycles for a feed to pass between the I/O tiles, if there are any, and the others: each exchanges its share."""
@@ -291,10 +294,14 @@ class _Pricer:
         return ceil_div(share, self._machine.ipu.tile.exchange_bytes_per_cycle)
 
     def _waits(self, call: HostCall) -> int:
-        transfers = max(1, (call.bytes_to_host > 0) + (call.bytes_from_host > 0))
-        return transfers * cycles_from_seconds(self._machine.host.link_latency_seconds, self._machine.ipu.clock_hz)
+        return _transfers(call) * cycles_from_seconds(self._machine.host.link_latency_seconds, self._machine.ipu.clock_hz)
 
     def _rate(self, call: HostCall) -> float:
         host = self._machine.host
         to_memory = call.in_memory and has_streaming_memory(self._machine)
         return host.streaming_memory_bytes_per_second if to_memory else host.link_bytes_per_second
+
+
+def _transfers(call: HostCall) -> int:
+    """One each way that has bytes, and one if there are none."""
+    return max(1, (call.bytes_to_host > 0) + (call.bytes_from_host > 0))

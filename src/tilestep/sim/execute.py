@@ -340,13 +340,14 @@ class Execution:
         end = start
         for part in share.parts:
             calls, index = part.calls, part.state.machine
-            clock, waits = start, calls.waits
+            clock, waits, accesses = start, calls.waits, calls.accesses
             if part.beside and calls.turns:
                 clock, waits = self._feed_beside(run, part, start)
+                accesses -= calls.feed_accesses
                 calls = calls._replace(to_host=calls.to_host - calls.outfed, from_host=calls.from_host - calls.infed)
             clock = self.resources.to_host[index].book(clock, calls.to_host)
             clock = self.resources.to_ipus[index].book(clock, calls.from_host)
-            clock = self.resources.memories[index].book(clock, calls.memory) + waits
+            clock = self.resources.memories[index].book(clock, calls.memory) + waits + 2 * share.sync * accesses
             self._spend(part.state, start, clock, _HOST_CALL, run.prepared.ledger)
             end = max(end, clock)
         return _release(share.parts, end)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.sim.toy import DISPATCH, LATENCY, LOADED, Host, program, superstep
+from tests.unit.sim.toy import DISPATCH, LATENCY, LOADED, ONE_HOP, Host, program, superstep
 from tilestep.machine import SyncPattern
 from tilestep.plan.steps import HostCall, Loop, Program, Sequence
 from tilestep.report import profile_between
@@ -205,7 +205,8 @@ def test_feeds_stop_an_ipu_without_io_tiles_and_one_that_waits_for_others() -> N
     together.run_on((0, 1), fed_loop(4, 200, takes=60, gives=20, num_ipus=2), [[], []])
     assert spans(together, "io-in") == []
     (call,) = spans(together, "host-call", 1)
-    assert call[1] - call[0] == 4 * 20 + 2 * 4 * 60 + 8 * LATENCY  # they share a link: IPU 0's outfeeds, then both's infeeds
+    # They share a link: IPU 0's outfeeds, then both's infeeds; and synchronise before and after each transfer.
+    assert call[1] - call[0] == 4 * 20 + 2 * 4 * 60 + 8 * (LATENCY + ONE_HOP)
 
 
 def test_several_feeds_in_a_turn_are_one_element() -> None:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOADED, NUM_TILES, Host, collective, program, superstep
+from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOADED, NUM_TILES, ONE_HOP, Host, collective, program, superstep
 from tilestep.machine import SyncPattern
 from tilestep.plan.steps import Program
 from tilestep.sim import Event
@@ -15,7 +15,6 @@ from tilestep.sim import Event
 PATTERNS: tuple[SyncPattern, ...] = ("full", "singlePipeline", "replicaAndLadder")
 TRANSFERS = ("stream-in", "stream-out", "read")
 SIZE, COMPUTE = 10, 100
-ONE_HOP = 2 * 2  # cycles of the syncs before and after an access of IPUs that are neighbours
 
 
 class Stages:

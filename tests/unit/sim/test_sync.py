@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOAD, NUM_TILES, Host, collective, machine, program, superstep
+from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOAD, NUM_TILES, ONE_HOP, Host, collective, machine, program, superstep
 from tilestep.machine import SYNC_PATTERNS, SyncPattern
 from tilestep.plan.steps import HostCall, Program
 from tilestep.sim.sync import host_set, sync_cycles
 
 PATTERNS: tuple[SyncPattern, ...] = ("full", "singlePipeline", "replicaAndLadder")
 PAIR_LOADED = DISPATCH + LOAD + 2 * NUM_TILES * CODE  # two IPUs have their code over the one link that they share
-ONE_HOP, TWO_HOPS = 2 * 2, 2 * 4  # cycles of the syncs before and after an access
+TWO_HOPS = 2 * ONE_HOP
 
 
 def test_there_are_three_patterns() -> None:
@@ -106,7 +106,8 @@ def test_a_host_call_is_an_access_too(pattern: SyncPattern) -> None:
     run_on(host, program(superstep(700), call, superstep(1), gives=(50,), num_ipus=2))
     calls = spans(host, "host-call")
     if pattern == "full":
-        assert calls == [(calls[1][0], calls[1][0] + 30 + LATENCY), (calls[1][0], calls[1][0] + 60 + LATENCY)]
+        begun = calls[1][0]
+        assert calls == [(begun, begun + 30 + LATENCY + ONE_HOP), (begun, begun + 60 + LATENCY + ONE_HOP)]
     else:
         assert [end - start for start, end in calls] == [30 + LATENCY] * 2  # 40 cycles apart, as their code came
     leaving = [start for start, _ in spans(host, "stream-out")]

@@ -14,6 +14,7 @@ DISPATCH, LATENCY, LOAD = 20, 5, 100  # cycles: of the host per program, of a tr
 NUM_TILES = 4
 CODE = 10  # bytes per tile of every toy program, so a load takes LOAD + NUM_TILES * CODE
 LOADED = LOAD + NUM_TILES * CODE
+ONE_HOP = 2 * 2  # of the syncs before and after an access of IPUs that are neighbours: a hop takes a cycle, there and back two
 
 MACHINE = MachineSpec(
     name="toy",
