@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -98,6 +99,11 @@ class OpCase:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def since(*version: int) -> bool:
+    """Whether JAX is of that version, or newer: some rows are of what only newer ones have."""
+    return jax.__version_info__ >= version
 
 
 LAPACK = "LAPACK's blocking follows the alignment of its buffers, which differs from call to call"

@@ -14,7 +14,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from .case import Draw, OpCase, real
+from .case import Draw, OpCase, real, since
 
 Devices = list[jax.Device]
 SPLIT = P("i")
@@ -90,11 +90,30 @@ def unreduced(x: jax.Array) -> Any:
     )
 
 
+def done(found: Any) -> jax.Array:
+    """What was started; newer JAX computes it at once where it is unreduced, or shard_map does not check what varies."""
+    return found.done() if hasattr(found, "done") else found
+
+
+def unreduced_extremes(devices: Devices, x: jax.Array) -> Any:
+    """Each device's greatest and least rows, and what remains to be done of a maximum and a minimum over all."""
+    over = mesh(devices, kind=AxisType.Explicit)
+    x = jax.sharding.reshard(x, NamedSharding(over, P("i")))
+
+    def extreme(reduce: Callable[..., Any], combine: Callable[..., Any], kind: Any) -> Any:
+        spec = P(unreduced={"i"}, unreduced_kind=kind)
+        parts = reduce(x, (0,), out_sharding=NamedSharding(over, spec))
+        return jax.shard_map(lambda part: combine(part, "i"), mesh=over, in_specs=spec, out_specs=P())(parts)
+
+    kinds = jax.sharding.UnreducedKind
+    return extreme(lax.reduce_max, lax.pmax, kinds.max), extreme(lax.reduce_min, lax.pmin, kinds.min)
+
+
 def unreduced_started(x: jax.Array) -> Any:
     parts = lax.pcast(x, "i", to="unreduced")
     gathered = parallel.all_gather_start(x, "i", tiled=True, to="reduced").done()
-    scattered = parallel.psum_scatter_start(parts, "i", scatter_dimension=1, tiled=True).done()
-    return parallel.psum_start(parts, "i").done(), scattered, lax.pcast(gathered, "i", to="varying")
+    scattered = done(parallel.psum_scatter_start(parts, "i", scatter_dimension=1, tiled=True))
+    return done(parallel.psum_start(parts, "i")), scattered, lax.pcast(gathered, "i", to="varying")
 
 
 def reduced(x: jax.Array) -> jax.Array:
@@ -122,7 +141,7 @@ CASES = (
     collective("axis_index", lambda x: x * lax.axis_index("i")),
     collective("all_gather", lambda x: lax.all_gather(x, "i"), out=P(None, "i")),
     collective("all_gather, tiled", lambda x: lax.all_gather(x, "i", axis=1, tiled=True)),
-    collective("all_gather, invariant", lambda x: parallel.all_gather_invariant(x, "i", tiled=True), out=P()),
+    collective("all_gather, invariant", lambda x: lax.all_gather(x, "i", tiled=True, to="invarying"), out=P()),
     collective("psum_scatter", lambda x: lax.psum_scatter(x, "i", scatter_dimension=1), out=P("i")),
     collective("psum_scatter, tiled", lambda x: lax.psum_scatter(x, "i", scatter_dimension=1, tiled=True)),
     collective("ppermute", lambda x: lax.ppermute(x, "i", RING)),
@@ -135,6 +154,7 @@ CASES = (
     # Outside of jit, JAX has these on explicit meshes only.
     OpCase("pcast to unreduced", mapped(unreduced, (P(), P(None, "i"), P("i"))), real(8, 4), grad=(0,), ipus=4, only="jit"),
     OpCase("pcast to reduced", mapped(reduced), real(8, 4), grad=(0,), ipus=4, only="jit"),
+    *([OpCase("pmax and pmin, unreduced", unreduced_extremes, real(8, 4), ipus=4, only="jit")] if since(0, 12) else []),
     collective(
         "a ring of matmuls", lambda x: lax.fori_loop(0, 4, lambda _, v: jnp.tanh(lax.ppermute(v, "i", RING) @ jnp.ones((4, 4)) / 9), x)
     ),
@@ -170,7 +190,7 @@ CASES = (
     OpCase("asynchronous, unreduced", mapped(unreduced_started, (P(), P(None, "i"), P("i"))), real(8, 4), ipus=4, only="jit"),
     OpCase(
         "asynchronous psum, unchecked",
-        mapped(lambda x: parallel.psum_start(x, "i").done(), P(), check=False),
+        mapped(lambda x: done(parallel.psum_start(x, "i")), P(), check=False),
         real(8, 4),
         ipus=4,
         only="jit",

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .case import OpCase, cplx, real, whole
+from .case import OpCase, cplx, real, since, whole
 from .cases_elementwise import COMPLEX, FLOATS, SIGNED, UNSIGNED, every_dtype
 
 DotPreset = lax.DotAlgorithmPreset
@@ -59,6 +59,11 @@ DOTS = (
     OpCase("dot_general, an algorithm", contract(((1,), (0,)), precision=DotPreset.F32_F32_F32), real(4, 6), real(6, 3), grad=(0,)),
     OpCase("ragged_dot", lax.ragged_dot, real(7, 4), real(3, 4, 5), np.array([2, 4, 1], np.int32), grad=(0, 1)),
     OpCase("scaled_dot", lambda a, b: lax.scaled_dot(a, b, lhs_scale=None, rhs_scale=None), real(1, 8, 32), real(1, 32, 8), only="jit"),
+    *(
+        [OpCase("scaled_matmul", jax.nn.scaled_matmul, real(2, 4, 32), real(2, 5, 32), real(2, 4, 2, low=0.5), real(2, 5, 2, low=0.5))]
+        if since(0, 12)
+        else []
+    ),
 )
 
 CONVS = (

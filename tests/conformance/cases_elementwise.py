@@ -142,6 +142,12 @@ CASES = (
         np.array([0, 1, np.nan, np.inf, -0.0], np.float32),
         np.array([-0.0, 1, np.nan, -np.inf, 0.0], np.float32),
     ),
+    OpCase(
+        "comparisons in total order",
+        lambda a, b: (lax.le_to_p.bind(a, b), lax.lt_to_p.bind(a, b)),
+        np.array([0, 1, np.nan, np.inf, -0.0], np.float32),
+        np.array([-0.0, 1, np.nan, -np.inf, 0.0], np.float32),
+    ),
     OpCase("comparisons of booleans", lambda a, b: (a == b, a != b, a < b), flags(9), flags(9)),
     OpCase("comparisons of complex numbers", lambda a, b: (a == b, a != b), *complexes(arity=2)),
     OpCase("lax.select", lax.select, flags(3, 5), real(3, 5), real(3, 5), grad=(1, 2)),
