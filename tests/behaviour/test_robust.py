@@ -372,6 +372,38 @@ def test_ctrl_c_interrupts_a_compilation_and_the_process_ends_well() -> None:
     assert interrupted(code, "compiling") == (0, "interrupted 2.0\n", "")
 
 
+@pytest.mark.slow
+def test_ctrl_c_at_any_moment_of_a_compilation_is_a_keyboard_interrupt() -> None:
+    """Newer XLA compiles on the thread that asks, where a signal's handler may run in any Python code that XLA calls."""
+    out = python(
+        """
+        import random, signal, time, jax, jax.numpy as jnp
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        place = jax.sharding.SingleDeviceSharding(jax.devices("ipu")[0])
+        def lowered(k):
+            shape = jax.ShapeDtypeStruct((8, 8), jnp.float32, sharding=place)
+            return jax.jit(lambda x: jnp.tanh(x @ x + k) * jnp.sin(x)[::-1]).lower(shape)
+        lowered(0).compile()
+        program, begun = lowered(0.5), time.perf_counter()
+        program.compile()
+        rng, took, interrupts = random.Random(0), time.perf_counter() - begun, 0
+        for k in range(1, 151):
+            program = lowered(k)
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, took))
+                    program.compile()
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupts += 1
+        print(interrupts > 0)
+        """,
+        JAX_PLATFORMS="ipu,cpu",
+    )
+    assert out.stdout == "True\n"
+
+
 def resident_bytes() -> int:
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilestep.errors import HloError
-from tilestep.pjrt import compat
+from tilestep.pjrt import _native, compat
 from tilestep.pjrt.mlir import module_name, retarget, set_module_name
 
 _PLACEMENT = "annotate_device_placement"
@@ -17,19 +17,6 @@ _numbers = itertools.count()
 _seen: dict[str, bytes] = {}
 _lock = threading.Lock()
 _hooked = False
-
-
-class _Enough(Exception):
-    """Ends a compilation whose HLO is all that was wanted."""
-
-
-def _hook(proto: bytes) -> None:
-    start = bytes(proto[:64]).find(_TAG.encode())
-    if start < 0:
-        return  # somebody else's program
-    size = proto[1]  # the module's name is field 1 and shorter than 128 bytes
-    _seen[bytes(proto[2 : 2 + size]).decode()] = bytes(proto)
-    raise _Enough
 
 
 def _move(marks: Mapping[str, str]) -> str:
@@ -45,7 +32,7 @@ def partitioned_hlo(client: compat.HostClient, module: Any, devices: Sequence[An
     global _hooked
     with _lock:
         if not _hooked:
-            compat.on_every_compile("tilestep", _hook)
+            compat.on_every_compile("tilestep", _native.hlo_taker(_TAG.encode(), _seen))
             _hooked = True
     name = f"{_TAG}{next(_numbers)}"
     own_name = module_name(module)
@@ -61,6 +48,7 @@ def partitioned_hlo(client: compat.HostClient, module: Any, devices: Sequence[An
     finally:
         restore()
         set_module_name(module, own_name)
-    if name not in _seen:
+        found = _seen.pop(name, None)
+    if found is None:
         raise HloError(f"XLA compiled {own_name} without showing its HLO")
-    return _seen.pop(name)
+    return found
