@@ -12,7 +12,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, final
@@ -66,7 +66,11 @@ class Costs:
         weight_gradient: None: what `backward` is more than `input_gradient`.
         update: of a stage.
         store, load: of what a microbatch leaves on a stage.
-        transfer: from the end of a stage's task until another device has its outputs or input gradients; one number for all.
+        transfer: of a stage's outputs to another device.
+        gradient_transfer: of the gradients of a stage's outputs, from another device. None: as `transfer`.
+        element: of what comes from the host for each forward of a first stage, just before it. The device waits for it.
+        collect: of putting together what a last stage returned of all microbatches, after its last task.
+        results: of that to the host.
     """
 
     forward: float | Sequence[float] = 1.0
@@ -76,7 +80,11 @@ class Costs:
     update: float | Sequence[float] = 0.0
     store: float | Sequence[float] = 0.0
     load: float | Sequence[float] = 0.0
-    transfer: float = 0.0
+    transfer: float | Sequence[float] = 0.0
+    gradient_transfer: float | Sequence[float] | None = None
+    element: float = 0.0
+    collect: float = 0.0
+    results: float = 0.0
 
     def of(self, kind: Kind, stage: int) -> float:
         """How long a task takes. Raises: IndexError if a sequence has none for that stage."""
@@ -105,6 +113,11 @@ class Costs:
                 return at(self.store)
             case Kind.LOAD:
                 return at(self.load)
+
+    def passing(self, giver: int, taker: int) -> float:
+        """How long it takes until one stage has what another one made for it: outputs of an earlier stage, gradients of a later one."""
+        back = self.gradient_transfer if giver > taker and self.gradient_transfer is not None else self.transfer
+        return back[min(giver, taker)] if isinstance(back, Sequence) else back
 
 
 SLOTS: Final = Costs(forward=1, backward=1, input_gradient=1, weight_gradient=1)  # every task that computes takes one slot
@@ -221,6 +234,17 @@ class Schedule:
             case Kind.LOAD:
                 yield Task(stage, Kind.STORE, microbatch)
 
+    def takers(self, task: Task) -> tuple[int, ...]:
+        """The stages that get what a task makes: outputs, or gradients of its inputs."""
+        match task.kind:
+            case Kind.FORWARD:
+                return self._after(task.stage)
+            case Kind.BACKWARD | Kind.INPUT_GRADIENT:
+                level = self._level_of[task.stage]
+                return self.levels[level - 1] if level else ()
+            case _:
+                return ()
+
     def _after(self, stage: int) -> tuple[int, ...]:
         level = self._level_of[stage] + 1
         return self.levels[level] if level < len(self.levels) else ()
@@ -309,12 +333,20 @@ class Schedule:
 
     # ------------------------------------------------------------------------------------------------ what comes of it
 
-    def simulate(self, costs: Costs = Costs()) -> Timeline:
+    def simulate(self, costs: Costs = Costs(), *, exchanges: Literal["apart", "together"] = "apart") -> Timeline:
         """When each task happens if every device begins its next one as soon as it can.
 
+        Args:
+            exchanges: "apart": what a task made goes to another device when it is over, and nobody else is held up. "together": it goes at
+                the end of the task's phase, when no device is within a task, and all of them wait until it is over: what IPUs do
+                (docs/pipelines.md).
         Raises: ValueError if `costs` has a sequence of another length than there are stages, or a time below 0.
         """
         self._check_costs(costs)
+        if exchanges == "together":
+            from tilestep.train.schedule_phases import simulated_together
+
+            return simulated_together(self, costs)
         begin: dict[Task, float] = {}
         end: dict[Task, float] = {}
         free = [0.0] * len(self.tasks)
@@ -323,7 +355,9 @@ class Schedule:
             device = self.device(task)
             start = free[device]
             for need in needs:
-                start = max(start, end[need] + (costs.transfer if self.device(need) != device else 0.0))
+                start = max(start, end[need] + (costs.passing(need.stage, task.stage) if self.device(need) != device else 0.0))
+            if costs.element and task.kind is Kind.FORWARD and self._level_of[task.stage] == 0:
+                start += costs.element
             cost = costs.of(task.kind, task.stage)
             begin[task], end[task] = start, start + cost
             free[device] = start + cost
@@ -332,7 +366,7 @@ class Schedule:
         return Timeline(begin=begin, end=end, makespan=max(end.values(), default=0.0) - first, busy=tuple(busy))
 
     def _check_costs(self, costs: Costs) -> None:
-        for kind in ("forward", "backward", "input_gradient", "weight_gradient", "update", "store", "load", "transfer"):
+        for kind in (each.name for each in fields(costs)):
             value = getattr(costs, kind)
             if isinstance(value, Sequence) and len(value) != self.stages:
                 raise ValueError(f"costs.{kind} has {len(value)} times, but there are {self.stages} stages")
@@ -382,24 +416,28 @@ class Schedule:
         csv.writer(text, lineterminator="\n").writerows(self.table())
         return text.getvalue()
 
-    def show(self, costs: Costs = SLOTS) -> str:
+    def show(self, costs: Costs = SLOTS, *, timeline: Timeline | None = None, width: int = 120) -> str:
         """The schedule as text: a row for each device, time to the right, in units of the shortest task.
 
-        Stages are left out where a device has only one. Raises: as `simulate`.
+        Stages are left out where a device has only one.
+
+        Args: timeline: shown instead of what `simulate(costs)` gives, to scale, in `width` columns.
+        Raises: as `simulate`.
         """
-        from tilestep.train.schedule_pictures import as_text
+        from tilestep.train.schedule_pictures import as_text, to_scale
 
-        return as_text(self, costs)
+        return as_text(self, costs) if timeline is None else to_scale(self, timeline, width)
 
-    def plot(self, path: str | Path, costs: Costs = SLOTS) -> None:
+    def plot(self, path: str | Path, costs: Costs = SLOTS, *, timeline: Timeline | None = None) -> None:
         """Draws the schedule to a file, whose suffix says the form (.svg, .png, .pdf): a row for each device, time to the right.
 
+        Args: timeline: drawn instead of what `simulate(costs)` gives.
         Raises: ImportError if Matplotlib is not installed (`pip install 'tilestep[plots]'`), ValueError for a suffix that it does not
             know; as `simulate`.
         """
         from tilestep.train.schedule_pictures import plot
 
-        plot(self, path, costs)
+        plot(self, path, self.simulate(costs) if timeline is None else timeline)
 
 
 def from_table(

@@ -6,9 +6,14 @@ exchanges. A host that starts the tasks phase by phase, and copies after each ph
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
 
-from tilestep.train.schedule import SLOTS, Costs, Kind, Schedule, Task
+from tilestep.train.schedule import SLOTS, Costs, Kind, Schedule, Task, Timeline
 
 Phases = tuple[tuple[Task, ...], ...]
 
@@ -17,10 +22,10 @@ def phases(schedule: Schedule) -> Phases:
     """All tasks, in an order that agrees with every device's, in phases.
 
     What a task needs has been done in an earlier phase, or before it in its own on its own device. Of two ways to cut it is the one that
-    takes less time if backward takes twice as long as forward and each phase as long as its busiest device: a task of each device,
-    or one forward and one backward. The latter keeps all devices busy alike wherever the schedule is full.
+    takes less time if backward takes twice as long as forward: a task of each device, or up to one forward and one backward, which keeps
+    all devices busy alike wherever the schedule is full.
     """
-    return min((_by_slots(schedule), _in_pairs(schedule)), key=lambda found: _length(schedule, found))
+    return min((_in_pairs(schedule), _by_slots(schedule)), key=lambda found: _Together(schedule, Costs(), found).timeline().makespan)
 
 
 def _by_slots(schedule: Schedule) -> Phases:
@@ -62,11 +67,140 @@ def _pair(schedule: Schedule, device: int, position: int, done: set[Task]) -> It
         yield task
 
 
-def _length(schedule: Schedule, found: Phases) -> float:
-    costs, total = Costs(), 0.0
-    for phase in found:
-        busy = [0.0] * len(schedule.tasks)
+def simulated_together(schedule: Schedule, costs: Costs) -> Timeline:
+    """`Schedule.simulate` where devices exchange together.
+
+    An exchange is asked for when all devices that give or take have come to it, and begins when no device is within a task; from when it is
+    asked for until it is over none begins one. What is asked for at the same time goes together.
+    """
+    return _Together(schedule, costs, phases(schedule)).timeline()
+
+
+@dataclass(kw_only=True, eq=False)
+class _Exchange:
+    """What devices pass on at the end of a phase."""
+
+    cost: float
+    devices: set[int]
+    missing: int  # devices that have not come to it
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Between:
+    """What a device does beside its tasks: an element comes from the host, results are put together, or go to it."""
+
+    cost: float
+    with_host: bool
+
+
+_Item = Task | _Between | _Exchange
+
+
+@final
+class _Together:
+    """An event loop over devices, each of which has a queue of what it does."""
+
+    def __init__(self, schedule: Schedule, costs: Costs, found: Phases) -> None:
+        self._schedule, self._costs = schedule, costs
+        self._queues: list[deque[_Item]] = [deque() for _ in schedule.tasks]
+        self._last: _Exchange | None = None  # that of the phase before
+        for phase in found:
+            self._enqueue(phase)
+        for cost, with_host in ((costs.collect, False), (costs.results, True)):
+            for device in {schedule.device_mapping[stage] for stage in schedule.levels[-1]} if cost else ():
+                self._queues[device].append(_Between(cost=cost, with_host=with_host))
+        self._events: list[tuple[float, int, tuple[int, ...]]] = []  # (time, serial, the devices that are through with something)
+        self._serial = itertools.count()
+        self._within = 0  # devices in the middle of a task
+        self._asked: list[_Exchange] = []
+        self._over = 0.0  # when the exchange that goes on will be
+        self._waiting: list[tuple[int, Task | _Between]] = []  # what devices would begin
+        self._begin: dict[Task, float] = {}
+        self._end: dict[Task, float] = {}
+
+    def _enqueue(self, phase: Sequence[Task]) -> None:
+        schedule, costs = self._schedule, self._costs
+        devices: set[int] = set()
+        longest = 0.0
         for task in phase:
-            busy[schedule.device(task)] += costs.of(task.kind, task.stage)
-        total += max(busy)
-    return total
+            device = schedule.device(task)
+            if costs.element and task.kind is Kind.FORWARD and task.stage in schedule.levels[0]:
+                self._queues[device].append(_Between(cost=costs.element, with_host=True))
+            self._queues[device].append(task)
+            for taker in schedule.takers(task):
+                if schedule.device_mapping[taker] != device:
+                    devices |= {device, schedule.device_mapping[taker]}
+                    longest = max(longest, costs.passing(task.stage, taker))
+        if any(self._cost(task) for task in phase):  # what nothing lies between is one exchange
+            self._last = None
+        if not devices:
+            return
+        if self._last is None:
+            self._last = _Exchange(cost=0.0, devices=set(), missing=0)
+        for device in devices - self._last.devices:
+            self._queues[device].append(self._last)
+        self._last.devices |= devices
+        self._last.missing = len(self._last.devices)
+        self._last.cost = max(self._last.cost, longest)
+
+    def timeline(self) -> Timeline:
+        """Plays all of it."""
+        for device in range(len(self._queues)):
+            self._come(device, 0.0)
+        self._start(0.0)
+        while self._events:
+            now = self._events[0][0]
+            while self._events and self._events[0][0] == now:
+                _, _, devices = heapq.heappop(self._events)
+                if len(devices) == 1:  # an exchange has two or more
+                    self._within -= 1
+                for device in devices:
+                    self._come(device, now)
+            self._start(now)
+        busy = [0.0] * len(self._queues)
+        for task, end in self._end.items():
+            busy[self._schedule.device(task)] += end - self._begin[task]
+        makespan = max(self._end.values()) - min(self._begin.values())
+        return Timeline(begin=self._begin, end=self._end, makespan=makespan, busy=tuple(busy))
+
+    def _come(self, device: int, now: float) -> None:
+        """A device comes to what is next."""
+        queue = self._queues[device]
+        while queue:
+            item = queue.popleft()
+            if isinstance(item, _Exchange):
+                item.missing -= 1
+                if not item.missing:
+                    self._asked.append(item)
+                return
+            if self._cost(item):
+                self._waiting.append((device, item))
+                return
+            assert isinstance(item, Task)  # the others cost something
+            self._begin[item] = self._end[item] = now
+
+    def _cost(self, item: Task | _Between) -> float:
+        return item.cost if isinstance(item, _Between) else self._costs.of(item.kind, item.stage)
+
+    def _start(self, now: float) -> None:
+        """What can begin does: exchanges first. What passes between a device and the host waits only for one that goes on."""
+        if self._asked and not self._within and now >= self._over:
+            self._over = now + max(exchange.cost for exchange in self._asked)
+            devices = itertools.chain.from_iterable(exchange.devices for exchange in self._asked)
+            self._push(self._over, tuple(devices))
+            self._asked = []
+        if now < self._over:
+            return
+        waiting, self._waiting = self._waiting, []
+        for device, item in waiting:
+            if self._asked and not (isinstance(item, _Between) and item.with_host):
+                self._waiting.append((device, item))
+                continue
+            end = now + self._cost(item)
+            if isinstance(item, Task):
+                self._begin[item], self._end[item] = now, end
+            self._within += 1
+            self._push(end, (device,))
+
+    def _push(self, time: float, devices: tuple[int, ...]) -> None:
+        heapq.heappush(self._events, (time, next(self._serial), devices))

@@ -30,10 +30,19 @@ _MEANINGS: Final = {
 }
 
 
-def _label(schedule: Schedule, task: Task) -> str:
-    """A task as its device's row writes it: without the stage where there is only one."""
+def _label(schedule: Schedule, task: Task, timeline: Timeline) -> str:
+    """A task as its device's row writes it: without the stage where there is only one, and with the backward that is one with it."""
     alone = schedule.device_mapping.count(schedule.device(task)) == 1
-    return str(task)[len(str(task.stage)) :] if alone else str(task)
+    label = str(task)[len(str(task.stage)) :] if alone else str(task)
+    return label.replace("F", "FB") if _is_both(task, timeline) else label
+
+
+def _is_both(task: Task, timeline: Timeline) -> bool:
+    """Whether a forward task is backward, too: that one follows at once and takes no time."""
+    if task.kind is not Kind.FORWARD:
+        return False
+    backward = (Task(task.stage, kind, task.microbatch) for kind in (Kind.BACKWARD, Kind.INPUT_GRADIENT))
+    return any(timeline.begin.get(after) == timeline.end[after] == timeline.end[task] for after in backward if after in timeline.end)
 
 
 def as_text(schedule: Schedule, costs: Costs) -> str:
@@ -45,30 +54,45 @@ def as_text(schedule: Schedule, costs: Costs) -> str:
     title = f"{schedule.name}: {schedule.stages} stages, {schedule.microbatches} microbatches"
     if columns > _WIDEST:
         return f"{title}; too long for text ({columns:,} columns): draw it with plot()\n{_summary(schedule, timeline)}"
-    width = 1 + max(len(_label(schedule, task)) for task in timeline.begin)
+    width = 1 + max(len(_label(schedule, task, timeline)) for task in timeline.begin)
     lines = [title]
     for device, tasks in enumerate(schedule.tasks):
         cells = ["." for _ in range(columns)]
         for task in tasks:
             first, last = round(timeline.begin[task] / unit), round(timeline.end[task] / unit)
             for column in range(first, max(last, first)):
-                cells[column] = _label(schedule, task) if column == first else "-" * len(_label(schedule, task))
+                label = _label(schedule, task, timeline)
+                cells[column] = label if column == first else "-" * len(label)
         lines.append(f"{device:>3} |" + "".join(cell.rjust(width) for cell in cells).rstrip())
     return "\n".join([*lines, _summary(schedule, timeline)])
 
 
 def _summary(schedule: Schedule, timeline: Timeline) -> str:
     stash = f", microbatches kept by stage {' '.join(map(str, schedule.stash()))}" if schedule.training else ""
-    return f"makespan {timeline.makespan:g}, bubble {timeline.bubble:.1%}{stash}"
+    return f"makespan {timeline.makespan:,.10g}, bubble {timeline.bubble:.1%}{stash}"
 
 
-def plot(schedule: Schedule, path: str | Path, costs: Costs) -> None:
+def to_scale(schedule: Schedule, timeline: Timeline, width: int) -> str:
+    """A row of so many columns for each device."""
+    lines = [f"{schedule.name}: {schedule.stages} stages, {schedule.microbatches} microbatches"]
+    first = min(timeline.begin.values())
+    for device, tasks in enumerate(schedule.tasks):
+        row = [" "] * width
+        for task in tasks:
+            start, end = (round((times[task] - first) / (timeline.makespan or 1) * width) for times in (timeline.begin, timeline.end))
+            if end > start:
+                label = _label(schedule, task, timeline)
+                row[start:end] = "|" + (label if len(label) < end - start else "").ljust(end - start - 1, "-")
+        lines.append(f"{device:>3} {''.join(row)}".rstrip())
+    return "\n".join([*lines, _summary(schedule, timeline)])
+
+
+def plot(schedule: Schedule, path: str | Path, timeline: Timeline) -> None:
     """Draws the schedule to a file. Raises: as `Schedule.plot`."""
     try:
         from matplotlib.figure import Figure  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
     except ImportError as error:
         raise ImportError("drawing a schedule needs Matplotlib: pip install 'tilestep[plots]'; show() draws it as text without") from error
-    timeline = schedule.simulate(costs)
     figure: Any = Figure(figsize=(11, 1.4 + 0.42 * len(schedule.tasks)), layout="constrained")
     panel: Any = figure.subplots()
     _draw(panel, schedule, timeline)
@@ -84,13 +108,17 @@ def _draw(panel: Any, schedule: Schedule, timeline: Timeline) -> None:
         length = timeline.end[task] - begin
         if length <= 0:
             continue
-        panel.barh(schedule.device(task), length, left=begin, height=0.86, color=_COLORS[task.kind], edgecolor="white", linewidth=0.6)
-        if length > timeline.makespan / 70:
-            label = _label(schedule, task)
+        row = schedule.device(task)
+        panel.barh(row, length, left=begin, height=0.86, color=_COLORS[task.kind], edgecolor="white", linewidth=0.6)
+        if _is_both(task, timeline):
+            panel.barh(row + 0.215, length, left=begin, height=0.43, color=_COLORS[Kind.BACKWARD], edgecolor="white", linewidth=0.6)
+        label = _label(schedule, task, timeline)
+        if length > timeline.makespan / 300 * len(label):
             panel.text(
                 begin + length / 2, schedule.device(task), label, ha="center", va="center", fontsize=7, color=_INK.get(task.kind, "white")
             )
-    panel.set_xlim(0, timeline.makespan or 1)
+    first = min(timeline.begin.values())
+    panel.set_xlim(first, first + (timeline.makespan or 1))
     panel.set_ylim(devices - 0.5, -0.5)
     panel.set_yticks(range(devices), [f"device {device}" for device in range(devices)])
     panel.set_title(f"{schedule.name}: {timeline.bubble:.1%} of the time in bubbles", fontsize=10, loc="left")
