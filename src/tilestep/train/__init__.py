@@ -33,6 +33,9 @@ from tilestep.train.optimizer_state import on_device as on_device
 from tilestep.train.optimizer_state import placed as placed
 from tilestep.train.optimizer_state import placed_like as placed_like
 from tilestep.train.outfeed_queue import OutfeedQueue as OutfeedQueue
+from tilestep.train.pipeline import JointState as JointState
+from tilestep.train.pipeline import Pipeline as Pipeline
+from tilestep.train.pipeline import PipelineState as PipelineState
 from tilestep.train.processes import start_processes as start_processes
 from tilestep.train.program_feeds import PendingFeeds as PendingFeeds
 from tilestep.train.program_feeds import clear_feeds as clear_feeds
@@ -44,6 +47,9 @@ from tilestep.train.program_feeds import transfer_from_outfeed as transfer_from_
 from tilestep.train.program_feeds import transfer_to_infeed as transfer_to_infeed
 from tilestep.train.recompute import recomputed as recomputed
 from tilestep.train.replicas import Replicas as Replicas
+from tilestep.train.schedule import Costs as Costs
+from tilestep.train.schedule import Schedule as Schedule
+from tilestep.train.schedule import Timeline as Timeline
 from tilestep.train.sharded_state import replica_specs as replica_specs
 from tilestep.train.sharded_state import sharded as sharded
 from tilestep.train.sharded_state import unsharded as unsharded

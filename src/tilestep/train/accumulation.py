@@ -100,7 +100,7 @@ def gradient_accumulation(
         accumulators = placed(zeros_for(params, dtype), away, kind="accumulators", platform=platform_of(params))
         microbatch = _jnp.zeros((), np.int32)
         return AccumulationState(
-            microbatch=microbatch, accumulators=accumulators, inner=wrapped.init(_promoted(params, accumulators)), count=number
+            microbatch=microbatch, accumulators=accumulators, inner=wrapped.init(promoted(params, accumulators)), count=number
         )
 
     def update(updates: Any, state: AccumulationState, params: Any = None, **extra_args: Any) -> tuple[Any, AccumulationState]:
@@ -111,8 +111,8 @@ def gradient_accumulation(
 
         def apply(accumulators: Any, inner: Any) -> tuple[Any, Any, Any]:
             final = _map(lambda gradient, acc: gradient if acc is None else finished(acc, number, reduction), gradients, accumulators)
-            promoted = None if params is None else _promoted(params, accumulators)
-            changes, inner = wrapped.update(final, inner, promoted, **extra_args)
+            seen = None if params is None else promoted(params, accumulators)
+            changes, inner = wrapped.update(final, inner, seen, **extra_args)
             changes = _map(lambda change, like: change.astype(_jnp.result_type(like)), changes, gradients if params is None else params)
             # Zeros that XLA does not know for such: it makes them where the sums were, once nobody needs those, and not beside them.
             return changes, inner, _jax.tree.map(lambda acc: _jnp.where(state.microbatch < 0, acc, 0), accumulators)
@@ -222,15 +222,15 @@ def finished(accumulator: Any, count: int, reduction: Reduction) -> Any:
     return accumulator / count if reduction == "mean" else accumulator
 
 
-def _promoted(params: Any, accumulators: Any) -> Any:
+def promoted(params: Any, accumulators: Any) -> Any:
     """The parameters as the optimiser sees them, so that its state keeps its dtype when it meets gradients of the accumulators'."""
 
-    def promoted(variable: Any, accumulator: Any) -> Any:
+    def one(variable: Any, accumulator: Any) -> Any:
         if variable is None or accumulator is None:
             return variable
         return _jnp.asarray(variable, _jnp.promote_types(_jnp.result_type(variable), accumulator.dtype))
 
-    return _map(promoted, params, accumulators)
+    return _map(one, params, accumulators)
 
 
 def _map(function: Callable[[Any, Any], Any], tree: Any, other: Any) -> Any:

@@ -5,25 +5,30 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import jax
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import Mesh
 
 from tilestep import hints
 from tilestep.train.accumulation import AccumulationState, Choice, Reduction
 from tilestep.train.body import arguments_of, name_of
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
+from tilestep.train.optimizer_state import Offload, choice_for
 from tilestep.train.outfeed_queue import OutfeedQueue
-from tilestep.train.pipeline_engine import Engine, StageState
+from tilestep.train.pipeline_arguments import StageFunction, entries_of, flat, levels_of, nested, schedule_of, ties_of
+from tilestep.train.pipeline_engine import Engine
+from tilestep.train.pipeline_places import places_of
+from tilestep.train.pipeline_results import Results
+from tilestep.train.pipeline_tracing import Function, wants_key
+from tilestep.train.pipeline_updates import Optimizing
+from tilestep.train.pipeline_walk import RunState, StageState
 from tilestep.train.recompute import Recompute, recomputed, require_recompute
 from tilestep.train.schedule import Schedule
-from tilestep.train.schedules import SCHEDULES
 
 if TYPE_CHECKING:
     import optax
@@ -34,21 +39,30 @@ _serial = itertools.count(1)  # of pipelines: each is a program of its own
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
-StageFunction = Callable[..., Any]
+
+@functools.partial(_jax.tree_util.register_dataclass, data_fields=("state",), meta_fields=())
+@dataclass(frozen=True, kw_only=True)
+class JointState:
+    """The state of an optimiser that looks across stages, a pytree: it is for all stages' parameters, each array where it is used."""
+
+    state: Any
 
 
-@functools.partial(_jax.tree_util.register_dataclass, data_fields=("params", "optimizer_state"), meta_fields=())
+@functools.partial(_jax.tree_util.register_dataclass, data_fields=("params", "optimizer_state", "aux"), meta_fields=())
 @dataclass(frozen=True, kw_only=True)
 class PipelineState:
     """What a pipeline trains, a pytree.
 
     Attributes:
         params: a list with one pytree for each stage, with a list of them for concurrent stages; each on its stage's device.
-        optimizer_state: likewise; None in inference.
+        optimizer_state: likewise; a JointState where the optimiser looks across stages. None in inference, and before the first update
+            if the optimiser is a function of what the last stage returns.
+        aux: the stages' auxiliary state, as `params`; None if there is none. With several replicas each array has a leading axis of them.
     """
 
     params: list[Any]
-    optimizer_state: list[Any] | None
+    optimizer_state: list[Any] | JointState | None
+    aux: list[Any] | None = None
 
 
 @final
@@ -59,17 +73,38 @@ class Pipeline:
     later one the outputs of the one before, a tuple's items as separate arguments. Concurrent stages all get the same, and their outputs
     are concatenated in order. In training the last stage returns the loss, a real scalar, or (loss, outputs).
 
+    A stage with auxiliary state (see `init`) is called `stage(params, aux, ...)` and returns (outputs, the new aux). It has no gradients.
+    A stage that has a keyword-only parameter `key` gets a random key there, which is another one for each stage, microbatch and replica,
+    and the same whatever the schedule.
+
     Args:
         stages: functions (params, *args) -> outputs; a list of them stands for concurrent stages. What a stage computes with comes as an
             argument: an array that its function has captured is refused when it is traced.
-        optimizer: any of optax that treats each stage's parameters by themselves; None: inference.
+        optimizer: any of optax; or a function of what the last stage returns, which returns (one of optax, the loss) and so may take
+            a learning rate from the run's inputs. One that looks across stages (clipping by the global norm) computes together only what
+            comes from several. None: inference.
         gradient_accumulation_count: microbatches of one update.
         pipeline_schedule: a name of `tilestep.train.schedules.SCHEDULES`, or a Schedule for so many stages and microbatches.
         reduction: of the microbatches' gradients: "sum", "mean" or "running_mean".
         devices: None: `jax.devices()`.
-        device_mapping: for each stage the index of its device, with lists for concurrent stages; None: one after the other.
+        device_mapping: for each stage the index of its device, with lists for concurrent stages; None: one after the other. In place of an
+            index there may be a tuple of several, or a mesh: the stage's arrays are then divided as those that `init` gets are, and its
+            arguments are there as a whole.
+        replicas: so many times the devices: replica r has those from r times as many on as one has. Each has its own elements; an update is
+            of the mean of their gradients. A mesh in device_mapping has an axis "replica" of so many.
         recompute: what backward computes again rather than keeps: None, "full", a `jax.checkpoint` policy, or names of checkpoints.
         gradient_accumulation_dtype: of the accumulators: None (the variable's), a dtype, or a function of (path, variable).
+        offload_optimizer_state: what is in the host's memory while it is not used, as `offloaded` has it; a mapping may have entries for
+            "accumulators" and "parameters" too.
+        offload_activations: whether what stages keep for backward is in the host's memory meanwhile: False, True, or for which stages,
+            by their numbers from 0 on.
+        shard_optimizer_state: whether each replica keeps its part of the optimiser's state only, see `sharded`.
+        tied: parameters that are one: a list of lists of paths (stage, key, ...), or ((stage, member), key, ...) among concurrent ones.
+            Gradients are summed, the first of them is updated, and the others are copies of it.
+        outfeed_loss: whether `step` and the outfeed get the loss alone.
+        outfeed_mask: of each item that the last stage returns, whether it is hidden from them.
+        accumulate_outfeed: whether they get the sums over an update's microbatches, whatever `reduction` is.
+        accumulate_outfeed_dtype: of these sums; None: the values' own.
         strict: whether counts are refused with which the schedule wastes slots.
     Raises: TypeError, ValueError for arguments that cannot be.
     """
@@ -77,18 +112,27 @@ class Pipeline:
     def __init__(
         self,
         stages: Sequence[StageFunction | Sequence[StageFunction]],
-        optimizer: optax.GradientTransformation | None = None,
+        optimizer: optax.GradientTransformation | Callable[..., tuple[optax.GradientTransformation, Any]] | None = None,
         gradient_accumulation_count: int = 1,
         *,
         pipeline_schedule: str | Schedule = "grouped",
         reduction: Reduction = "sum",
         devices: Sequence[Any] | None = None,
-        device_mapping: Sequence[int | Sequence[int]] | None = None,
+        device_mapping: Sequence[int | Mesh | Sequence[int | Mesh | Sequence[int]]] | None = None,
+        replicas: int = 1,
         recompute: Recompute = None,
         gradient_accumulation_dtype: Any | Choice = None,
+        offload_optimizer_state: Offload = None,
+        offload_activations: bool | Sequence[int] = False,
+        shard_optimizer_state: bool = False,
+        tied: Sequence[Sequence[Any]] = (),
+        outfeed_loss: bool = False,
+        outfeed_mask: Sequence[bool] | None = None,
+        accumulate_outfeed: bool = False,
+        accumulate_outfeed_dtype: Any = None,
         strict: bool = True,
     ) -> None:
-        self._levels = _levels(stages)
+        self._levels = levels_of(stages)
         self._training = optimizer is not None
         if self._training and len(self._levels[-1]) > 1:
             raise ValueError(
@@ -98,27 +142,65 @@ class Pipeline:
         if reduction not in _REDUCTIONS:
             raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(_REDUCTIONS)}")
         require_recompute(recompute)
-        mapping = _mapping(device_mapping, self._levels)
-        self._devices = tuple(jax.devices() if devices is None else devices)
-        wrong = [index for index in mapping if index >= len(self._devices)]
-        if wrong:
-            raise ValueError(
-                f"device_mapping names device {wrong[0]}, but there are {len(self._devices)}, from 0 on: give more devices, "
-                "or stages that share one"
-            )
-        self._schedule = _schedule(pipeline_schedule, self._levels, count, mapping, training=self._training, strict=strict)
-        functions = [recomputed(function, recompute) if recompute is not None else function for level in self._levels for function in level]
-        used = list(dict.fromkeys(mapping))
-        self._engine = Engine(
-            functions=functions,
-            names=[name_of(function) for level in self._levels for function in level],
-            devices=[self._devices[index] for index in mapping],
-            schedule=self._schedule,
-            optimizer=optimizer,
-            reduction=reduction,
-            accumulator_dtype=gradient_accumulation_dtype,
+        entries = entries_of(device_mapping, self._levels)
+        self._replicas = whole_number("replicas", replicas, least=1)
+        known = tuple(jax.devices() if devices is None else devices)
+        places = places_of(entries, known, self._replicas)
+        rank: dict[Any, int] = {device: index for index, device in enumerate(known)}
+        number = len(places)
+        self._schedule = schedule_of(
+            pipeline_schedule,
+            self._levels,
+            count,
+            [rank.get(place.devices[0], len(known) + int(place.devices[0].id)) for place in places],
+            training=self._training,
+            strict=strict,
+            offloaded=list(range(number)) if offload_activations is True else list(offload_activations or ()),
         )
-        self._first = self._devices[used[0]]
+        ties = ties_of(tied, self._levels)
+        optimizing = None
+        if optimizer is not None:
+            _require_optimizer(optimizer, offload_optimizer_state, shard=shard_optimizer_state, replicas=self._replicas)
+            # Where each microbatch has an update of its own, its gradient is all there is to reduce.
+            same = self._schedule.weights == "same"
+            if ties and not same:
+                raise ValueError(
+                    f"tied parameters are updated at one time, but the {self._schedule.name} schedule updates each stage at another: give "
+                    "a schedule whose weights stay the same within a run"
+                )
+            optimizing = Optimizing(
+                optimizer=optimizer,
+                per_update=count if same else 1,
+                reduction=reduction,
+                accumulator_dtype=gradient_accumulation_dtype,
+                offload=offload_optimizer_state,
+                shard=shard_optimizer_state,
+                keep=self._schedule.weights == "stashed",
+            )
+        self._results = Results(
+            schedule=self._schedule,
+            training=self._training,
+            loss=outfeed_loss,
+            mask=None if outfeed_mask is None else tuple(outfeed_mask),
+            summed=accumulate_outfeed,
+            dtype=accumulate_outfeed_dtype,
+        )
+        self._engine = Engine(
+            functions=[
+                Function(
+                    function=function if recompute is None else recomputed(function, recompute),
+                    name=name_of(function),
+                    place=place,
+                    wants_key=wants_key(function),
+                )
+                for function, place in zip((function for level in self._levels for function in level), places, strict=True)
+            ],
+            schedule=self._schedule,
+            optimizing=optimizing,
+            ties=ties,
+            nest=functools.partial(nested, levels=self._levels),
+        )
+        self._first = places[0]
         self._group = f"pipeline {next(_serial)}"
 
     @property
@@ -126,13 +208,19 @@ class Pipeline:
         """The order of tasks of one update."""
         return self._schedule
 
-    def init(self, params: Sequence[Any]) -> PipelineState:
+    def init(self, params: Sequence[Any], aux: Sequence[Any] | None = None) -> PipelineState:
         """The state before the first update: copies of the parameters, each on its stage's device.
 
-        Args: params: a list with one pytree for each stage, with a list of them for concurrent stages.
-        Raises: ValueError if there are more or fewer than stages, or the optimiser accumulates by itself.
+        Args:
+            params: a list with one pytree for each stage, with a list of them for concurrent stages.
+            aux: likewise, what a stage has beside parameters and changes by itself, such as statistics of its batches; None for stages that
+                have nothing. With several replicas each begins with a copy, and goes on with its own.
+        Raises: ValueError if there are more or fewer than stages, tied parameters are unlike, or the optimiser accumulates by itself.
         """
-        state = self._state(self._engine.init(_flat(params, self._levels, "params")))
+        number = sum(map(len, self._levels))
+        state = self._state(
+            self._engine.init(flat(params, self._levels, "params"), [None] * number if aux is None else flat(aux, self._levels, "aux"))
+        )
         if _accumulates(state.optimizer_state):
             raise ValueError(
                 "the optimizer is wrapped in gradient_accumulation(), but a pipeline accumulates by itself: give it the bare optimizer, "
@@ -140,14 +228,15 @@ class Pipeline:
             )
         return state
 
-    def step(self, state: PipelineState, microbatches: Any, *, inputs: Sequence[Any] = ()) -> tuple[PipelineState, Any]:
+    def step(self, state: PipelineState, microbatches: Any, *, inputs: Sequence[Any] = (), key: Any = None) -> tuple[PipelineState, Any]:
         """One update, or in inference one round.
 
         Args:
             state: its arrays are donated.
-            microbatches: a pytree of arrays whose first axis is `gradient_accumulation_count`.
+            microbatches: a pytree of arrays whose first axis is `gradient_accumulation_count`; with several replicas the second is theirs.
             inputs: further arguments of the first stage, before the element: the same for all microbatches.
-        Returns: (the new state, what the last stage returned, along a new first axis).
+            key: a random key from which the stages' are made (`jax.random.key`); another one for each step.
+        Returns: (the new state, what the last stage returned, along a new first axis; with several replicas the second is theirs).
         Raises: ValueError for another number of microbatches. What a stage raises when it is traced, with its number.
         """
         count = self._schedule.microbatches
@@ -156,9 +245,13 @@ class Pipeline:
         if wrong or not leaves:
             found = f"an array of shape {wrong[0]}" if wrong else "no arrays"
             raise ValueError(f"microbatches has {found}: the first axis of each must be the {count} microbatches of an update")
-        elements = (_jax.tree.map(operator.itemgetter(slice(m, m + 1)), microbatches) for m in range(count))
+        several = [leaf.shape for leaf in leaves if self._replicas > 1 and leaf.shape[1:2] != (self._replicas,)]
+        if several:
+            raise ValueError(
+                f"microbatches has an array of shape {several[0]}: the second axis of each must be the {self._replicas} replicas"
+            )
         with self._one_program():
-            return self._run(state, elements, inputs)
+            return self._run(state, _slices(microbatches, count), inputs, key)
 
     def run(
         self,
@@ -168,18 +261,23 @@ class Pipeline:
         *,
         inputs: Sequence[Any] = (),
         repeat_count: int = 1,
+        key: Any = None,
     ) -> PipelineState:
-        """`repeat_count` updates with elements of a queue, one for each microbatch.
+        """`repeat_count` updates with elements of a queue, one for each microbatch and replica.
 
         Args:
             state: its arrays are donated.
-            outfeed: gets what the last stage returns, one element for each microbatch.
+            infeed: with several replicas made for them: `InfeedQueue(dataset, replicas=...)`.
+            outfeed: gets what the last stage returns, one element for each microbatch; with accumulate_outfeed one for each update.
             inputs: as `step` has.
+            key: update number n has `jax.random.fold_in(key, n)` for its key, from 0 on.
         Returns: the new state. Its arrays may still be being computed.
-        Raises: as `step` does, and what the dataset raises. QueueError for a feed that is closed or in use.
+        Raises: as `step` does, and what the dataset raises. QueueError for a feed that is closed or in use. ValueError for a feed that does
+            not go with the pipeline.
         """
         updates = whole_number("repeat_count", repeat_count, least=0)
         count = self._schedule.microbatches
+        self._require_feeds(infeed, outfeed)
         user = f"a pipeline of {self._schedule.stages} stages"
         infeed.reserve(user)
         try:
@@ -187,15 +285,15 @@ class Pipeline:
                 outfeed.reserve(user)
             try:
                 if updates:
-                    infeed.begin(chunk_steps=1, steps=updates * count, carry_place=SingleDeviceSharding(self._first))
+                    infeed.begin(chunk_steps=1, steps=updates * count, carry_place=self._first.whole, over=self._first.replicas)
                 with self._one_program():
-                    for _ in range(updates):
+                    for update in range(updates):
                         if outfeed is not None:
-                            outfeed.make_room(count)
+                            outfeed.make_room(self._results.elements)
                         elements = (infeed.take().on_device for _ in range(count))
-                        state, outputs = self._run(state, elements, inputs)
+                        state, outputs = self._run(state, elements, inputs, None if key is None else _jax.random.fold_in(key, update))
                         if outfeed is not None:
-                            outfeed.deliver(outputs, count)
+                            outfeed.deliver(self._results.for_queue(outputs), self._results.elements)
             finally:
                 if outfeed is not None:
                     outfeed.release()
@@ -203,120 +301,89 @@ class Pipeline:
             infeed.release()
         return state
 
+    def _require_feeds(self, infeed: InfeedQueue, outfeed: OutfeedQueue | None) -> None:
+        if self._replicas > 1 and infeed.elements_per_step != self._replicas:
+            raise ValueError(
+                f"the pipeline has {self._replicas} replicas, but a step of the InfeedQueue is of {infeed.elements_per_step}: make it "
+                f"InfeedQueue(dataset, replicas={self._replicas}), which gives each replica its own element"
+            )
+        if self._replicas == 1 and infeed.replicas is not None:
+            raise ValueError("the InfeedQueue is made for replicas, but the pipeline has one: leave replicas away from the InfeedQueue")
+        if outfeed is not None and self._results.is_nothing:
+            raise ValueError("outfeed_mask hides all that the last stage returns: leave the outfeed away")
+
     def _one_program(self) -> AbstractContextManager[None]:
         """All that a run starts is one program per device to an emulated machine, unless the caller says what is."""
         return contextlib.nullcontext() if hints.current_group() else hints.program_group(self._group)
 
-    def _run(self, state: PipelineState, elements: Iterable[Any], inputs: Sequence[Any]) -> tuple[PipelineState, Any]:
-        params = _flat(state.params, self._levels, "state.params")
-        optimizer_state = None if state.optimizer_state is None else _flat(state.optimizer_state, self._levels, "state.optimizer_state")
-        stages = [
-            StageState(params=own, optimizer_state=None if optimizer_state is None else optimizer_state[stage])
-            for stage, own in enumerate(params)
-        ]
+    def _run(self, state: PipelineState, elements: Iterable[Any], inputs: Sequence[Any], key: Any) -> tuple[PipelineState, Any]:
         calls = ((tuple(inputs), *arguments_of(element)) for element in elements)
-        new, outputs = self._engine.run(stages, calls)
-        return self._state(new), outputs
+        new, outputs, kinds = self._engine.run(self._stages(state), calls, _typed(key))
+        return self._state(new), self._results.of(outputs, kinds)
 
-    def _state(self, stages: Sequence[StageState]) -> PipelineState:
-        nested: Callable[[list[Any]], list[Any]] = lambda flat: _nested(flat, self._levels)  # noqa: E731
+    def _stages(self, state: PipelineState) -> RunState:
+        params = flat(state.params, self._levels, "state.params")
+        nothing: list[Any] = [None] * len(params)
+        aux = nothing if state.aux is None else flat(state.aux, self._levels, "state.aux")
+        found, joint = nothing, None
+        if isinstance(state.optimizer_state, JointState):
+            joint = state.optimizer_state.state
+        elif state.optimizer_state is not None:
+            found = flat(state.optimizer_state, self._levels, "state.optimizer_state")
+        stages = [StageState(params=own, optimizer_state=o, aux=a) for own, o, a in zip(params, found, aux, strict=True)]
+        return RunState(stages=tuple(stages), joint=joint)
+
+    def _state(self, state: RunState) -> PipelineState:
+        nest: Callable[[list[Any]], list[Any]] = lambda own: nested(own, self._levels)  # noqa: E731
+        optimizer_state: list[Any] | JointState | None = None
+        if state.joint is not None:
+            optimizer_state = JointState(state=state.joint)
+        elif self._training and any(stage.optimizer_state is not None for stage in state.stages):
+            optimizer_state = nest([stage.optimizer_state for stage in state.stages])
+        has_aux = any(_jax.tree.leaves(stage.aux) for stage in state.stages)
         return PipelineState(
-            params=nested([stage.params for stage in stages]),
-            optimizer_state=nested([stage.optimizer_state for stage in stages]) if self._training else None,
+            params=nest([stage.params for stage in state.stages]),
+            optimizer_state=optimizer_state,
+            aux=nest([stage.aux for stage in state.stages]) if has_aux else None,
         )
+
+
+def _slices(microbatches: Any, count: int) -> Iterator[Any]:
+    """Each microbatch, with its axis. Arrays of JAX are cut in one program."""
+    leaves, structure = _jax.tree.flatten(microbatches)
+    columns = [_cut(leaf, count) if isinstance(leaf, jax.Array) else [leaf[m : m + 1] for m in range(count)] for leaf in leaves]
+    return (_jax.tree.unflatten(structure, row) for row in zip(*columns, strict=True))
+
+
+@functools.partial(_jax.jit, static_argnums=1)
+def _cut(array: Any, count: int) -> list[Any]:
+    return [array[m : m + 1] for m in range(count)]
+
+
+def _typed(key: Any) -> Any:
+    """Raises: TypeError for what is no random key."""
+    if key is None:
+        return None
+    if hasattr(key, "dtype") and _jax.dtypes.issubdtype(key.dtype, _jax.dtypes.prng_key):
+        return key
+    try:
+        return _jax.random.wrap_key_data(key)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"key is {key!r}: it must be a random key, such as jax.random.key(0)") from error
+
+
+def _require_optimizer(optimizer: Any, offload: Offload, *, shard: bool, replicas: int) -> None:
+    """Raises: TypeError, ValueError."""
+    if not hasattr(optimizer, "update") and not callable(optimizer):
+        raise TypeError(f"optimizer is a {type(optimizer).__name__}: it must be a transformation of optax, or a function that returns one")
+    choice = choice_for(offload, "optimizer_state")
+    if shard and replicas == 1:
+        raise ValueError("shard_optimizer_state is True, but the pipeline has one replica: there is nobody to divide the state with")
+    if shard and choice is False:
+        raise ValueError("shard_optimizer_state is True, and offload_optimizer_state False: leave the latter None, or True")
 
 
 def _accumulates(tree: Any) -> bool:
     """Whether an optimiser's state has an accumulation of its own."""
     found = _jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, AccumulationState))
     return any(isinstance(node, AccumulationState) for node in found)
-
-
-def _levels(stages: Any) -> tuple[tuple[StageFunction, ...], ...]:
-    """Raises: TypeError, ValueError if they are no stages."""
-    if not isinstance(stages, list | tuple):
-        raise TypeError(f"stages is a {type(stages).__name__}: it must be a list of functions")
-    levels: list[tuple[StageFunction, ...]] = []
-    for index, entry in enumerate(cast("Sequence[Any]", stages)):
-        members = tuple(cast("Sequence[Any]", entry)) if isinstance(entry, list | tuple) else (entry,)
-        if not members:
-            raise ValueError(f"stages[{index}] is empty: a list of concurrent stages has at least one")
-        for member in members:
-            if isinstance(member, list | tuple):
-                raise TypeError(f"stages[{index}] has a list within a list: concurrent stages are not nested")
-            if not callable(member):
-                raise TypeError(f"stages[{index}] is or has a {type(member).__name__}: stages are functions (params, *args) -> outputs")
-        levels.append(members)
-    if not levels:
-        raise ValueError("stages is empty: a pipeline has at least one stage")
-    return tuple(levels)
-
-
-def _mapping(device_mapping: Any, levels: Sequence[Sequence[Any]]) -> tuple[int, ...]:
-    """Each stage's device. Raises: TypeError, ValueError."""
-    if device_mapping is None:
-        return tuple(range(sum(map(len, levels))))
-    if not isinstance(device_mapping, list | tuple):
-        raise TypeError(f"device_mapping is a {type(device_mapping).__name__}: it must be a list with a device's index for each stage")
-    return tuple(
-        whole_number("an entry of device_mapping", index, least=0)
-        for index in _flat(cast("Sequence[Any]", device_mapping), levels, "device_mapping")
-    )
-
-
-def _flat(nested: Sequence[Any], levels: Sequence[Sequence[Any]], what: str) -> list[Any]:
-    """One entry for each stage. Raises: ValueError if there are more or fewer."""
-    if len(nested) != len(levels):
-        raise ValueError(f"{what} has {len(nested)} entries, but there are {len(levels)} stages: give one for each")
-    flat: list[Any] = []
-    for index, (entry, members) in enumerate(zip(nested, levels, strict=True)):
-        if len(members) == 1:
-            flat.append(entry)
-            continue
-        if not isinstance(entry, list | tuple) or len(cast("Sequence[Any]", entry)) != len(members):
-            raise ValueError(f"{what}[{index}] must be a list with one entry for each of the {len(members)} concurrent stages")
-        flat += cast("Sequence[Any]", entry)
-    return flat
-
-
-def _nested(flat: Sequence[Any], levels: Sequence[Sequence[Any]]) -> list[Any]:
-    rest = iter(flat)
-    return [next(rest) if len(members) == 1 else [next(rest) for _ in members] for members in levels]
-
-
-def _schedule(
-    wanted: Any, levels: Sequence[Sequence[Any]], count: int, mapping: Sequence[int], *, training: bool, strict: bool
-) -> Schedule:
-    """Raises: TypeError, ValueError."""
-    numbers = {index: place for place, index in enumerate(sorted(set(mapping)))}
-    compact = [numbers[index] for index in mapping]
-    sizes = [len(members) for members in levels]
-    if isinstance(wanted, Schedule):
-        if tuple(map(len, wanted.levels)) != tuple(sizes):
-            raise ValueError(
-                f"the schedule {wanted.name} is for levels of {tuple(map(len, wanted.levels))} stages, these are {tuple(sizes)}"
-            )
-        if wanted.microbatches != count:
-            raise ValueError(
-                f"the schedule {wanted.name} is for {wanted.microbatches} microbatches, gradient_accumulation_count is {count}"
-            )
-        if wanted.training != training:
-            raise ValueError(f"the schedule {wanted.name} is for {'training' if wanted.training else 'inference'}: see optimizer")
-        return wanted
-    if not isinstance(wanted, str):
-        raise TypeError(f"pipeline_schedule is a {type(wanted).__name__}: it must be a Schedule or a name: {', '.join(SCHEDULES)}")
-    if wanted not in SCHEDULES:
-        raise ValueError(f"pipeline_schedule is {wanted!r}: it must be a Schedule or one of {', '.join(SCHEDULES)}")
-    if wanted == "looped":
-        devices = max(compact) + 1
-        if compact != [stage % devices for stage in range(len(compact))] or max(sizes) > 1:
-            raise ValueError(
-                f"the looped schedule goes round all devices: device_mapping must be {[s % devices for s in range(len(compact))]}"
-            )
-        return SCHEDULES[wanted](devices, count, rounds=len(compact) // devices, strict=strict)
-    options: dict[str, Any] = {"device_mapping": compact, "strict": strict}
-    if not training:
-        if wanted not in ("sequential", "grouped", "interleaved"):
-            raise ValueError(f"the {wanted} schedule is for training: give an optimizer, or choose sequential, grouped or interleaved")
-        options["training"] = False
-    return SCHEDULES[wanted](sizes, count, **options)

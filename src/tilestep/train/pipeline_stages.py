@@ -1,4 +1,4 @@
-"""The programs of one stage of a pipeline: forward, backward, both at once, update.
+"""The programs of one stage of a pipeline: forward, backward, both at once.
 
 A forward program returns what the stage's function returns and what its backward needs beside it. Of the latter nothing is kept that is
 there anyway: not the stage's arguments, which the engine holds, and not what depends on its weights alone, which backward makes again
@@ -16,33 +16,60 @@ import jax
 import jax.numpy as jnp
 
 from tilestep.train.accumulation import Reduction, added
+from tilestep.train.optimizer_state import on_device, placed_like
+from tilestep.train.pipeline_dataflow import flat_jaxpr, halves, is_variable
+from tilestep.train.pipeline_places import Place
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _jnp: Any = jnp
 
 Program = Callable[..., Any]
-Call = Callable[[Any, Sequence[Any]], tuple[Any, ...]]  # (parameters, argument leaves) -> outputs, spread
+Call = Callable[
+    [Any, Sequence[Any]], tuple[tuple[Any, ...], Any]
+]  # (parameters, argument leaves) -> (outputs, spread; new auxiliary state)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stage as traced for certain parameters and arguments.
+    """A stage as traced for certain parameters and arguments. Shapes are those of one replica.
 
     Attributes:
         number: of the stage.
+        place: where it is.
         call: its function, of parameters and the leaves of its arguments.
         params: the tree of its parameters, shapes and dtypes.
-        args: its arguments' leaves, shapes and dtypes.
+        param_shardings: of their leaves, if the stage is on a mesh.
+        args: its arguments' leaves, shapes and dtypes: what comes from before, then the auxiliary state, then what all replicas share.
+        axes: of each of them, which axis counts the replicas.
+        aux: the tree of the auxiliary state, shapes and dtypes.
         needs_gradient: of the arguments' leaves, the places of those for which a gradient is wanted.
-        outputs: the tree of what `call` returns, shapes and dtypes.
+        outputs: the tree of what `call` returns first, shapes and dtypes.
+        text: what it computes, as JAX writes it.
     """
 
     number: int
+    place: Place
     call: Call
     params: Any
+    param_shardings: tuple[Any, ...]
     args: tuple[Any, ...]
+    axes: tuple[int | None, ...]
+    aux: Any
     needs_gradient: tuple[int, ...]
     outputs: Any
+    text: str
+
+    @property
+    def real_params(self) -> tuple[int, ...]:
+        """Places of the parameters' leaves that have gradients."""
+        return tuple(place for place, leaf in enumerate(_jax.tree.leaves(self.params)) if is_real(leaf))
+
+    @property
+    def accumulator_shardings(self) -> list[Any] | None:
+        """Of the accumulators, where they must be said."""
+        if not self.place.is_mesh:
+            return None
+        return [self.place.accumulator_sharding(self.param_shardings[place]) for place in self.real_params]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,20 +77,22 @@ class Programs:
     """Jitted functions over leaves.
 
     Attributes:
-        forward: (params, args) -> (outputs' leaves, what is kept beside the arguments).
+        forward: (params, args) -> (outputs' leaves, the auxiliary state's, what is kept beside the arguments).
         kept_args: places of the arguments that backward reads.
         backward: (accumulators, params, kept arguments, kept values, gradients of the outputs' real leaves, microbatch) -> (accumulators,
             gradients of the arguments that need one). The accumulators are donated.
-        input_gradient: (params, kept arguments, kept values, gradients of the outputs) -> gradients of the arguments that need one.
-        weight_gradient: as `backward`, -> accumulators.
+        input_gradient: (params, kept arguments, kept values, gradients of the outputs) -> (gradients of the arguments that need one, what
+            the weights' gradient takes over).
+        weight_gradient: (accumulators, params, kept arguments, kept values, gradients of the outputs, what it takes over, microbatch) ->
+            (accumulators,), which are donated.
         real_outputs: places of the outputs' leaves that have gradients.
     """
 
     forward: Program
-    kept_args: tuple[int, ...]
-    backward: Program | None
-    input_gradient: Program | None
-    weight_gradient: Program | None
+    kept_args: tuple[int, ...] = ()
+    backward: Program | None = None
+    input_gradient: Program | None = None
+    weight_gradient: Program | None = None
     real_outputs: tuple[int, ...]
 
 
@@ -72,49 +101,43 @@ def is_real(leaf: Any) -> bool:
     return bool(_jnp.issubdtype(leaf.dtype, _jnp.inexact))
 
 
-def make_programs(stage: Stage, *, training: bool, reduction: Reduction) -> Programs:
-    """The programs of a stage that is not the last one, or is in inference."""
+def make_programs(stage: Stage, *, training: bool, split: bool, reduction: Reduction) -> Programs:
+    """The programs of a stage that is not the last one, or is in inference. Args: split: whether its backward is in two."""
     leaves, structure = _jax.tree.flatten(stage.params)
-    out_leaves = _jax.tree.leaves(stage.outputs)
-    real_outputs = tuple(place for place, leaf in enumerate(out_leaves) if is_real(leaf))
-    name = f"stage_{stage.number}"
+    real_outputs = tuple(place for place, leaf in enumerate(_jax.tree.leaves(stage.outputs)) if is_real(leaf))
+    name, jit = f"stage_{stage.number}", stage.place.jit
     if not training:
 
-        def forward_only(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-            return _jax.tree.leaves(stage.call(_jax.tree.unflatten(structure, params), args)), []
+        def forward_only(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+            outputs, aux = stage.call(_jax.tree.unflatten(structure, on_device(list(params))), args)
+            return _jax.tree.leaves(outputs), _jax.tree.leaves(aux), []
 
-        return Programs(
-            forward=_jitted(forward_only, f"{name}_forward"),
-            kept_args=(),
-            backward=None,
-            input_gradient=None,
-            weight_gradient=None,
-            real_outputs=real_outputs,
-        )
-    real_params = tuple(place for place, leaf in enumerate(leaves) if is_real(leaf))
+        return Programs(forward=jit(forward_only, f"{name}_forward", (None, stage.axes), (0, 0, 0)), real_outputs=real_outputs)
+    real_params = stage.real_params
     residuals: Any = None
 
-    def linearised(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """(the outputs' leaves, the leaves of the function of the backward pass)."""
+    def linearised(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """(the outputs' leaves, the auxiliary state's, the leaves of the function of the backward pass)."""
         nonlocal residuals
 
-        def function(some_params: Sequence[Any], some_args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        def function(some_params: Sequence[Any], some_args: Sequence[Any]) -> tuple[list[Any], tuple[list[Any], list[Any]]]:
             tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
-            outputs = _jax.tree.leaves(stage.call(tree, _replaced(args, stage.needs_gradient, some_args)))
-            return [outputs[place] for place in real_outputs], outputs
+            found, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
+            outputs = _jax.tree.leaves(found)
+            return [outputs[place] for place in real_outputs], (outputs, _jax.tree.leaves(aux))
 
         wanted = [params[place] for place in real_params], [args[place] for place in stage.needs_gradient]
-        _, pullback, outputs = _jax.vjp(function, *wanted, has_aux=True)
+        _, pullback, (outputs, aux) = _jax.vjp(function, *wanted, has_aux=True)
         kept, residuals = _jax.tree.flatten(pullback)
-        return outputs, kept
+        return outputs, aux, kept
 
-    sources, again = _sources(linearised, leaves, stage.args)
+    sources, again = _sources(stage, linearised, leaves)
     kept_args = tuple(sorted({place for kind, place in sources if kind == "arg"}))
     kept_places = [index for index, (kind, _) in enumerate(sources) if kind == "kept"]
 
-    def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        outputs, kept = linearised(params, args)
-        return outputs, [kept[index] for index in kept_places]
+    def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        outputs, aux, kept = linearised(on_device(list(params)), args)
+        return outputs, aux, [kept[index] for index in kept_places]
 
     def pulled_back(
         params: Sequence[Any], args: Sequence[Any], kept: Sequence[Any], gradients: Sequence[Any]
@@ -123,7 +146,7 @@ def make_programs(stage: Stage, *, training: bool, reduction: Reduction) -> Prog
         remade: list[Any] = []
         if again:  # what depends on the arguments is not used of this, and goes
             nothing = [_jnp.zeros(leaf.shape, leaf.dtype) for leaf in stage.args]
-            remade = linearised(params, nothing)[1]
+            remade = linearised(params, nothing)[2]
         held = dict(zip(kept_places, kept, strict=True))
         given = dict(zip(kept_args, args, strict=True))
         values: list[Any] = []
@@ -141,20 +164,6 @@ def make_programs(stage: Stage, *, training: bool, reduction: Reduction) -> Prog
                     values.append(held[index])
         return _jax.tree.unflatten(residuals, values)(list(gradients))
 
-    def weight_gradient(
-        accumulators: Sequence[Any],
-        params: Sequence[Any],
-        args: Sequence[Any],
-        kept: Sequence[Any],
-        gradients: Sequence[Any],
-        microbatch: Any,
-    ) -> list[Any]:
-        of_params, _ = pulled_back(params, args, kept, gradients)
-        return added(list(accumulators), of_params, microbatch, reduction)
-
-    def input_gradient(params: Sequence[Any], args: Sequence[Any], kept: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
-        return pulled_back(params, args, kept, gradients)[1]
-
     def backward(
         accumulators: Sequence[Any],
         params: Sequence[Any],
@@ -163,39 +172,117 @@ def make_programs(stage: Stage, *, training: bool, reduction: Reduction) -> Prog
         gradients: Sequence[Any],
         microbatch: Any,
     ) -> tuple[list[Any], list[Any]]:
-        of_params, of_args = pulled_back(params, args, kept, gradients)
-        return added(list(accumulators), of_params, microbatch, reduction), of_args
+        of_params, of_args = pulled_back(on_device(list(params)), args, kept, gradients)
+        return accumulated(accumulators, of_params, microbatch, reduction), of_args
 
-    return Programs(
-        forward=_jitted(forward, f"{name}_forward"),
+    axes = [stage.axes[place] for place in kept_args]
+    placed = stage.accumulator_shardings
+    programs = Programs(
+        forward=jit(forward, f"{name}_forward", (None, stage.axes), (0, 0, 0)),
         kept_args=kept_args,
-        backward=_jitted(backward, f"{name}_backward", donate=(0,)),
-        input_gradient=_jitted(input_gradient, f"{name}_input_gradient"),
-        weight_gradient=_jitted(weight_gradient, f"{name}_weight_gradient", donate=(0,)),
+        backward=jit(
+            backward,
+            f"{name}_backward",
+            (0, None, axes, 0, 0, None),
+            (0, 0),
+            donate=(0,),
+            out_shardings=None if placed is None else (placed, None),
+        ),
         real_outputs=real_outputs,
+    )
+    return _split(stage, programs, pulled_back, axes, reduction) if split else programs
+
+
+def _split(stage: Stage, programs: Programs, pulled_back: Program, axes: list[int | None], reduction: Reduction) -> Programs:
+    """The programs with a backward in two, the second of which computes nothing that the first has computed.
+
+    Where each ends is seen when the first one is traced: only then the shapes of what is kept are known.
+    """
+    later: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None
+
+    def input_gradient(
+        params: Sequence[Any], args: Sequence[Any], kept: Sequence[Any], gradients: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        nonlocal later
+        given = [on_device(list(params)), list(args), list(kept), list(gradients)]
+
+        def in_order(*given: Any) -> list[Any]:
+            of_params, of_args = pulled_back(*given)
+            return [*of_args, *of_params]
+
+        now, later = halves(flat_jaxpr(in_order, *given), len(stage.needs_gradient))
+        return now(_jax.tree.leaves(given))
+
+    def weight_gradient(
+        accumulators: Sequence[Any],
+        params: Sequence[Any],
+        args: Sequence[Any],
+        kept: Sequence[Any],
+        gradients: Sequence[Any],
+        crossed: Sequence[Any],
+        microbatch: Any,
+    ) -> tuple[list[Any]]:
+        assert later is not None  # what is taken over was made by the other program, which was traced for that
+        found = later(_jax.tree.leaves([on_device(list(params)), list(args), list(kept), list(gradients)]), crossed)
+        return (accumulated(accumulators, found, microbatch, reduction),)
+
+    jit, name, placed = stage.place.jit, f"stage_{stage.number}", stage.accumulator_shardings
+    return Programs(
+        forward=programs.forward,
+        kept_args=programs.kept_args,
+        backward=programs.backward,
+        input_gradient=jit(input_gradient, f"{name}_input_gradient", (None, axes, 0, 0), (0, 0)),
+        weight_gradient=jit(
+            weight_gradient,
+            f"{name}_weight_gradient",
+            (0, None, axes, 0, 0, 0, None),
+            (0,),
+            donate=(0,),
+            out_shardings=None if placed is None else (placed,),
+        ),
+        real_outputs=programs.real_outputs,
     )
 
 
-def make_last(stage: Stage, *, reduction: Reduction) -> Program:
+def make_last(stage: Stage, loss_of: Callable[..., Any], *, reduction: Reduction) -> Program:
     """Forward and backward of the stage that gives the loss.
 
-    (accumulators, params, args, microbatch) -> (accumulators, outputs' leaves, the first of which is the loss, gradients of the arguments).
-    """
-    leaves, structure = _jax.tree.flatten(stage.params)
-    real_params = tuple(place for place, leaf in enumerate(leaves) if is_real(leaf))
+    (accumulators, params, args, microbatch) -> (accumulators, outputs' leaves, the auxiliary state's, [the loss], gradients of the
+    arguments).
 
-    def both(accumulators: Sequence[Any], params: Sequence[Any], args: Sequence[Any], microbatch: Any) -> tuple[Any, Any, Any]:
-        def function(some_params: Sequence[Any], some_args: Sequence[Any]) -> tuple[Any, list[Any]]:
+    Args: loss_of: of the stage's outputs.
+    """
+    structure = _jax.tree.structure(stage.params)
+    real_params = stage.real_params
+
+    def both(accumulators: Sequence[Any], params: Sequence[Any], args: Sequence[Any], microbatch: Any) -> tuple[Any, ...]:
+        params = on_device(list(params))
+
+        def function(some_params: Sequence[Any], some_args: Sequence[Any]) -> tuple[Any, Any]:
             tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
-            outputs = _jax.tree.leaves(stage.call(tree, _replaced(args, stage.needs_gradient, some_args)))
-            return outputs[0], outputs
+            outputs, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
+            return loss_of(*outputs), (_jax.tree.leaves(outputs), _jax.tree.leaves(aux))
 
         wanted = [params[place] for place in real_params], [args[place] for place in stage.needs_gradient]
-        loss, pullback, outputs = _jax.vjp(function, *wanted, has_aux=True)
+        loss, pullback, (outputs, aux) = _jax.vjp(function, *wanted, has_aux=True)
         of_params, of_args = pullback(_jnp.ones((), loss.dtype))
-        return added(list(accumulators), of_params, microbatch, reduction), outputs, of_args
+        return accumulated(accumulators, of_params, microbatch, reduction), outputs, aux, [loss], of_args
 
-    return _jitted(both, f"stage_{stage.number}_forward_and_backward", donate=(0,))
+    placed = stage.accumulator_shardings
+    return stage.place.jit(
+        both,
+        f"stage_{stage.number}_forward_and_backward",
+        (0, None, stage.axes, None),
+        (0, 0, 0, 0, 0),
+        donate=(0,),
+        out_shardings=None if placed is None else (placed, None, None, None, None),
+    )
+
+
+def accumulated(accumulators: Sequence[Any], gradients: Sequence[Any], microbatch: Any, reduction: Reduction) -> list[Any]:
+    """The accumulators with one more microbatch's gradients, in the memory in which they are."""
+    held = list(accumulators)
+    return placed_like(added(on_device(held), list(gradients), microbatch, reduction), held)
 
 
 def _replaced(values: Sequence[Any], places: Sequence[int], new: Sequence[Any]) -> list[Any]:
@@ -205,36 +292,31 @@ def _replaced(values: Sequence[Any], places: Sequence[int], new: Sequence[Any]) 
     return found
 
 
-def _jitted(function: Program, name: str, donate: tuple[int, ...] = ()) -> Program:
-    function.__name__ = function.__qualname__ = name
-    return _jax.jit(function, donate_argnums=donate)
-
-
-def _sources(linearised: Program, params: Sequence[Any], args: Sequence[Any]) -> tuple[list[tuple[str, int]], bool]:
+def _sources(stage: Stage, linearised: Program, params: Sequence[Any]) -> tuple[list[tuple[str, int]], bool]:
     """Where each leaf of the backward pass's function comes from, and whether some are made again from the weights.
 
     Returns: ("param", place), ("arg", place), ("same", an earlier leaf), ("weights", its own place) for what depends on no argument,
         else ("kept", its own place).
     """
-    outputs = 0
+    before = 0
 
-    def counted(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        nonlocal outputs
-        found, kept = linearised(params, args)
-        outputs = len(found)
-        return found, kept
+    def counted(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        nonlocal before
+        outputs, aux, kept = linearised(params, args)
+        before = len(outputs) + len(aux)
+        return outputs, aux, kept
 
-    jaxpr = _jax.make_jaxpr(counted)(list(params), list(args)).jaxpr
+    jaxpr = stage.place.traced(counted, list(params), list(stage.args))[0].jaxpr
     place_of = {variable: ("param", place) for place, variable in enumerate(jaxpr.invars[: len(params)])}
     of_args = jaxpr.invars[len(params) :]
     place_of |= {variable: ("arg", place) for place, variable in enumerate(of_args)}
     moving = set(of_args)  # values that depend on an argument
     for equation in jaxpr.eqns:
-        if any(_is_variable(variable) and variable in moving for variable in equation.invars):
+        if any(is_variable(variable) and variable in moving for variable in equation.invars):
             moving.update(equation.outvars)
     sources: list[tuple[str, int]] = []
-    for index, variable in enumerate(jaxpr.outvars[outputs:]):
-        if not _is_variable(variable):
+    for index, variable in enumerate(jaxpr.outvars[before:]):
+        if not is_variable(variable):
             sources.append(("weights", index))
             continue
         source = place_of.setdefault(variable, ("same", index))
@@ -242,7 +324,3 @@ def _sources(linearised: Program, params: Sequence[Any], args: Sequence[Any]) ->
             source = ("kept" if variable in moving else "weights", index)
         sources.append(source)
     return sources, any(kind == "weights" for kind, _ in sources)
-
-
-def _is_variable(value: Any) -> bool:
-    return not hasattr(value, "val")  # a literal has one

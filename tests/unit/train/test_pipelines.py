@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.processes import run_python
 
 HERE = Path(__file__).resolve().parent
 
 
-def test_pipelines_on_several_devices_of_cpu() -> None:
+def run(name: str, *options: str) -> None:
     result = run_python(
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "pipelines.py")),
-        environ={"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"},
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(HERE / name)),
+        environ={"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"},
     )
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
     assert "skipped" not in result.stdout
+
+
+@pytest.mark.parametrize("name", ["pipelines.py", "pipelines_options.py", "pipelines_random.py"])
+def test_pipelines_on_several_devices_of_cpu(name: str) -> None:
+    run(name, "-m", "not slow")
+
+
+@pytest.mark.slow
+def test_many_pipelines_on_several_devices_of_cpu() -> None:
+    run("pipelines_random.py", "-m", "slow")

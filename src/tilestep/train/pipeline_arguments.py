@@ -1,0 +1,159 @@
+"""What the author of a pipeline gives: checked before anything runs, and in one entry for each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from jax.sharding import Mesh
+
+from tilestep.train.numbers import whole_number
+from tilestep.train.schedule import Schedule
+from tilestep.train.schedules import SCHEDULES, offloading
+
+StageFunction = Callable[..., Any]
+Path = tuple[int, tuple[Any, ...]]  # a stage, and keys within its parameters
+
+
+def levels_of(stages: Any) -> tuple[tuple[StageFunction, ...], ...]:
+    """Raises: TypeError, ValueError if they are no stages."""
+    if not isinstance(stages, list | tuple):
+        raise TypeError(f"stages is a {type(stages).__name__}: it must be a list of functions")
+    levels: list[tuple[StageFunction, ...]] = []
+    for index, entry in enumerate(cast("Sequence[Any]", stages)):
+        members = tuple(cast("Sequence[Any]", entry)) if isinstance(entry, list | tuple) else (entry,)
+        if not members:
+            raise ValueError(f"stages[{index}] is empty: a list of concurrent stages has at least one")
+        for member in members:
+            if isinstance(member, list | tuple):
+                raise TypeError(f"stages[{index}] has a list within a list: concurrent stages are not nested")
+            if not callable(member):
+                raise TypeError(f"stages[{index}] is or has a {type(member).__name__}: stages are functions (params, *args) -> outputs")
+        levels.append(members)
+    if not levels:
+        raise ValueError("stages is empty: a pipeline has at least one stage")
+    return tuple(levels)
+
+
+def entries_of(device_mapping: Any, levels: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    """Each stage's device: its index, several indices, or a mesh. Raises: TypeError, ValueError."""
+    if device_mapping is None:
+        return tuple(range(sum(map(len, levels))))
+    if not isinstance(device_mapping, list | tuple):
+        raise TypeError(f"device_mapping is a {type(device_mapping).__name__}: it must be a list with a device's index for each stage")
+    return tuple(_entry(entry) for entry in flat(cast("Sequence[Any]", device_mapping), levels, "device_mapping"))
+
+
+def _entry(entry: Any) -> Any:
+    if isinstance(entry, Mesh):
+        return entry
+    if not isinstance(entry, list | tuple):
+        return whole_number("an entry of device_mapping", entry, least=0)
+    indices = tuple(whole_number("an entry of device_mapping", index, least=0) for index in cast("Sequence[Any]", entry))
+    if not indices or len(set(indices)) < len(indices):
+        raise ValueError(f"an entry of device_mapping is {list(indices)}: a stage on a mesh has one or more devices, each once")
+    first, *others = indices
+    return indices if others else first
+
+
+def ties_of(tied: Any, levels: Sequence[Sequence[Any]]) -> tuple[tuple[Path, ...], ...]:
+    """Paths of parameters that are one, with the stages' numbers. Raises: TypeError, ValueError."""
+    starts = [sum(map(len, levels[:index])) for index in range(len(levels))]
+
+    def path(given: Any) -> Path:
+        if not isinstance(given, list | tuple) or len(cast("Sequence[Any]", given)) < 2:
+            raise TypeError(
+                f'tied has {given!r}: it must be a path (stage, key, ...), such as (0, "embedding"), or ((stage, member), key, ...)'
+            )
+        where, *keys = cast("Sequence[Any]", given)
+        level, member = cast("Sequence[Any]", where) if isinstance(where, list | tuple) else (where, None)
+        level = whole_number("a stage of tied", level, least=0, most=len(levels) - 1)
+        if member is None and len(levels[level]) > 1:
+            raise ValueError(
+                f"tied has {given!r}, but stage {level} is {len(levels[level])} concurrent ones: name one, (({level}, 0), ...)"
+            )
+        return starts[level] + whole_number("a member of tied", member or 0, least=0, most=len(levels[level]) - 1), tuple(keys)
+
+    if not isinstance(tied, list | tuple):
+        raise TypeError(f"tied is a {type(tied).__name__}: it must be a list whose entries name parameters that are one")
+    found: list[tuple[Path, ...]] = []
+    for entry in cast("Sequence[Any]", tied):
+        if not isinstance(entry, list | tuple) or len(cast("Sequence[Any]", entry)) < 2:
+            raise ValueError(f"tied has {entry!r}: an entry names two or more parameters that are one")
+        found.append(tuple(path(given) for given in cast("Sequence[Any]", entry)))
+    return tuple(found)
+
+
+def flat(nested: Sequence[Any], levels: Sequence[Sequence[Any]], what: str) -> list[Any]:
+    """One entry for each stage. Raises: ValueError if there are more or fewer."""
+    if len(nested) != len(levels):
+        raise ValueError(f"{what} has {len(nested)} entries, but there are {len(levels)} stages: give one for each")
+    found: list[Any] = []
+    for index, (entry, members) in enumerate(zip(nested, levels, strict=True)):
+        if len(members) == 1:
+            found.append(entry)
+            continue
+        if not isinstance(entry, list | tuple) or len(cast("Sequence[Any]", entry)) != len(members):
+            raise ValueError(f"{what}[{index}] must be a list with one entry for each of the {len(members)} concurrent stages")
+        found += cast("Sequence[Any]", entry)
+    return found
+
+
+def nested(flat: Sequence[Any], levels: Sequence[Sequence[Any]]) -> list[Any]:
+    rest = iter(flat)
+    return [next(rest) if len(members) == 1 else [next(rest) for _ in members] for members in levels]
+
+
+def schedule_of(
+    wanted: Any,
+    levels: Sequence[Sequence[Any]],
+    count: int,
+    mapping: Sequence[int],
+    *,
+    training: bool,
+    strict: bool,
+    offloaded: Sequence[int],
+) -> Schedule:
+    """The schedule for stages on such devices. Args: offloaded: stages whose activations go to the host's memory.
+
+    Raises: TypeError, ValueError.
+    """
+    found = _schedule(wanted, levels, count, mapping, training=training, strict=strict)
+    return offloading(found, offloaded) if offloaded else found
+
+
+def _schedule(
+    wanted: Any, levels: Sequence[Sequence[Any]], count: int, mapping: Sequence[int], *, training: bool, strict: bool
+) -> Schedule:
+    numbers = {index: place for place, index in enumerate(sorted(set(mapping)))}
+    compact = [numbers[index] for index in mapping]
+    sizes = [len(members) for members in levels]
+    if isinstance(wanted, Schedule):
+        if tuple(map(len, wanted.levels)) != tuple(sizes):
+            raise ValueError(
+                f"the schedule {wanted.name} is for levels of {tuple(map(len, wanted.levels))} stages, these are {tuple(sizes)}"
+            )
+        if wanted.microbatches != count:
+            raise ValueError(
+                f"the schedule {wanted.name} is for {wanted.microbatches} microbatches, gradient_accumulation_count is {count}"
+            )
+        if wanted.training != training:
+            raise ValueError(f"the schedule {wanted.name} is for {'training' if wanted.training else 'inference'}: see optimizer")
+        return wanted
+    if not isinstance(wanted, str):
+        raise TypeError(f"pipeline_schedule is a {type(wanted).__name__}: it must be a Schedule or a name: {', '.join(SCHEDULES)}")
+    if wanted not in SCHEDULES:
+        raise ValueError(f"pipeline_schedule is {wanted!r}: it must be a Schedule or one of {', '.join(SCHEDULES)}")
+    if wanted == "looped":
+        devices = max(compact) + 1
+        if compact != [stage % devices for stage in range(len(compact))] or max(sizes) > 1:
+            raise ValueError(
+                f"the looped schedule goes round all devices: device_mapping must be {[s % devices for s in range(len(compact))]}"
+            )
+        return SCHEDULES[wanted](devices, count, rounds=len(compact) // devices, strict=strict)
+    options: dict[str, Any] = {"device_mapping": compact, "strict": strict}
+    if not training:
+        if wanted not in ("sequential", "grouped", "interleaved"):
+            raise ValueError(f"the {wanted} schedule is for training: give an optimizer, or choose sequential, grouped or interleaved")
+        options["training"] = False
+    return SCHEDULES[wanted](sizes, count, **options)

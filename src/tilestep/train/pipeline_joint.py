@@ -1,0 +1,305 @@
+"""Updates by an optimiser that looks across stages, such as one that clips by the global norm.
+
+JAX traces the update of all stages at once. What an equation needs says where it is computed: what comes from one stage's arrays, on that
+stage's devices; what comes from several (a sum of their norms), on the first stage's; what comes from that and one stage's arrays, on that
+stage's again. So the arrays stay where they are, and what crosses is what the optimiser makes of several.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import jax
+
+from tilestep.train.accumulation import finished, promoted, zeros_for
+from tilestep.train.cross_replica import cross_replica_mean
+from tilestep.train.pipeline_dataflow import computed, flat_jaxpr, is_variable, needed, read_by
+from tilestep.train.pipeline_places import Place
+from tilestep.train.pipeline_stages import Stage
+from tilestep.train.pipeline_updates import Optimizing
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+
+_TOGETHER: Final = -1  # the home of what comes from several stages
+_MOST_ROUNDS: Final = 100  # in which what is known of the state must settle
+
+Home = int | None  # a stage, _TOGETHER, or None: constants have none
+
+
+@final
+class Joint:
+    """The update of all stages as one.
+
+    Args: trained: of each stage, the places of the parameters' leaves that it updates. nest: makes of a list with an entry for each stage
+        the tree that the user has. outputs: kinds of what the last stage returns.
+    Raises: what the optimiser raises for the list of all stages' parameters.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        trained: Sequence[Sequence[int]],
+        how: Optimizing,
+        nest: Callable[[Sequence[Any]], Any],
+        outputs: Any,
+    ) -> None:
+        self._stages, self._trained, self._how, self._nest = stages, trained, how, nest
+        self._outputs, self._outputs_structure = _jax.tree.flatten(outputs if how.is_function else ())
+        self._owner = [stage.number for stage, own in zip(stages, trained, strict=True) for _ in own]
+        params = [_jax.tree.leaves(stage.params)[place] for stage, own in zip(stages, trained, strict=True) for place in own]
+        kinds = [_jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in params]
+        self._init = flat_jaxpr(self._first_state, kinds, self._outputs)
+        self._state_structure = _jax.tree.structure(_jax.eval_shape(self._state_tree, kinds, self._outputs))
+        gradients = _jax.tree.leaves(_jax.eval_shape(lambda: zeros_for(self._tree(kinds), how.accumulator_dtype)))
+        self._update = flat_jaxpr(self._updated, gradients, kinds, [variable.aval for variable in self._init.jaxpr.outvars], self._outputs)
+        self._state_homes: list[Home] = []
+        self._programs: tuple[_Part, ...] | None = None
+        self._finish = [self._finisher(stage, own) for stage, own in zip(stages, trained, strict=True)]
+
+    @property
+    def extras(self) -> tuple[int, ...]:
+        """Of the last stage's outputs' leaves, the places of those that it is given."""
+        return tuple(range(len(self._outputs)))
+
+    @property
+    def flow(self) -> Any:
+        """The update's equations, over gradients, parameters, state and outputs of the last stage."""
+        return self._update
+
+    # ------------------------------------------------------------------------------------------------------- the whole
+
+    def _tree(self, leaves: Sequence[Any]) -> Any:
+        """The trained leaves as the tree of all parameters, with None for the others."""
+        rest = iter(leaves)
+        trees: list[Any] = []
+        for stage, own in zip(self._stages, self._trained, strict=True):
+            structure = _jax.tree.structure(stage.params)
+            mine = {place: next(rest) for place in own}
+            trees.append(_jax.tree.unflatten(structure, [mine.get(place) for place in range(structure.num_leaves)]))
+        return self._nest(trees)
+
+    def _transformation(self, extras: Sequence[Any]) -> Any:
+        return self._how.of(_jax.tree.unflatten(self._outputs_structure, extras))
+
+    def _state_tree(self, params: Sequence[Any], extras: Sequence[Any]) -> Any:
+        tree = self._tree(params)
+        return self._transformation(extras).init(promoted(tree, zeros_for(tree, self._how.accumulator_dtype)))
+
+    def _first_state(self, params: Sequence[Any], extras: Sequence[Any]) -> list[Any]:
+        return [_jax.numpy.asarray(leaf) for leaf in _jax.tree.leaves(self._state_tree(params, extras))]
+
+    def _updated(self, gradients: Sequence[Any], params: Sequence[Any], state: Sequence[Any], extras: Sequence[Any]) -> list[Any]:
+        tree = self._tree(params)
+        seen = promoted(tree, zeros_for(tree, self._how.accumulator_dtype))
+        changes, new = self._transformation(extras).update(self._tree(gradients), _jax.tree.unflatten(self._state_structure, state), seen)
+        leaves = [(p + u.astype(p.dtype)).astype(p.dtype) for p, u in zip(params, _jax.tree.leaves(changes), strict=True)]
+        return [*leaves, *_jax.tree.leaves(new)]
+
+    # ------------------------------------------------------------------------------------------------ is it one at all
+
+    def is_apart(self, alone: Callable[[int], Joint]) -> bool:
+        """Whether each stage's update is the same if the optimiser sees this stage alone. Args: alone: the update of one stage."""
+        count = len(self._owner)
+        taints = _settled(self._update.jaxpr, self._owner, count)
+        outputs = self._update.jaxpr.outvars
+        of_params = [taints(atom) <= {owner} for atom, owner in zip(outputs, self._owner, strict=False)]
+        if not all(of_params) or any(len(taints(atom)) > 1 for atom in outputs):
+            return False
+        whole = _work(self._update.jaxpr, taints)
+        for stage, own in zip(self._stages, self._trained, strict=True):
+            try:
+                closed = alone(stage.number).flow
+            except Exception:  # what it does for all of them it cannot do for one
+                return False
+            found = _work(closed.jaxpr, _settled(closed.jaxpr, [stage.number] * len(own), len(own)))
+            if found.get(stage.number, Counter()) != whole.get(stage.number, Counter()):
+                return False
+        return True
+
+    # --------------------------------------------------------------------------------------------------- in its parts
+
+    def _divide(self) -> tuple[_Part, ...]:
+        if self._programs is None:
+            jaxpr, count = self._update.jaxpr, len(self._owner)
+            homes = _homes(jaxpr, self._owner, count)
+            self._state_homes = [homes(variable) for variable in jaxpr.invars[2 * count : 2 * count + len(self._init.jaxpr.outvars)]]
+            self._programs = tuple(_parts(jaxpr, homes))
+        return self._programs
+
+    def _place(self, home: Home) -> Place:
+        return self._stages[home if home is not None and home != _TOGETHER else 0].place
+
+    def init(self, params: Sequence[Sequence[Any]], extras: Sequence[Any]) -> Any:
+        """The optimiser's state for all stages, each array of it where it is used. Args: params: each stage's trained leaves."""
+        self._divide()
+        jaxpr = self._init.jaxpr
+        given = dict(zip(jaxpr.invars, [*(leaf for own in params for leaf in own), *extras], strict=True))
+        leaves: list[Any] = [None] * len(jaxpr.outvars)
+        for home in dict.fromkeys(self._state_homes):
+            mine = [index for index, other in enumerate(self._state_homes) if other == home]
+            part = _part(jaxpr.eqns, [jaxpr.outvars[index] for index in mine], home)
+            for index, value in zip(mine, self._run(part, given, dict(zip(jaxpr.constvars, self._init.consts, strict=True))), strict=True):
+                leaves[index] = value
+        return _jax.tree.unflatten(self._state_structure, leaves)
+
+    def apply(
+        self, params: Sequence[Sequence[Any]], state: Any, accumulators: Sequence[Sequence[Any]], extras: Sequence[Any]
+    ) -> tuple[list[list[Any]], Any]:
+        """(each stage's new trained leaves, the new state). Nothing is donated."""
+        gradients = [finish(list(own))[0] for finish, own in zip(self._finish, accumulators, strict=True)]
+        jaxpr = self._update.jaxpr
+        flat = [*(g for own in gradients for g in own), *(p for own in params for p in own), *_jax.tree.leaves(state), *extras]
+        values: dict[Any, Any] = dict(zip(jaxpr.invars, flat, strict=True))
+        constants = dict(zip(jaxpr.constvars, self._update.consts, strict=True))
+        for part in self._divide():
+            values.update(zip(part.makes, self._run(part, values, constants), strict=True))
+        found = [values[atom] if is_variable(atom) else atom.val for atom in jaxpr.outvars]
+        rest = iter(found)
+        new = [[next(rest) for _ in own] for own in self._trained]
+        return new, _jax.tree.unflatten(self._state_structure, list(rest))
+
+    def _run(self, part: _Part, values: Mapping[Any, Any], constants: Mapping[Any, Any]) -> list[Any]:
+        place = self._place(part.home)
+        there = (
+            _jax.device_put([constants[v] if v in constants else values[v] for v in part.takes], place.whole)
+            if part.home == _TOGETHER
+            else [self._at(constants[v] if v in constants else values[v], place) for v in part.takes]
+        )
+        return part.program(there)
+
+    def _at(self, value: Any, place: Place) -> Any:
+        """A stage's own arrays may be divided over its mesh, and stay so."""
+        here = isinstance(value, jax.Array) and value.sharding.device_set == set(place.devices)
+        return value if here else _jax.device_put(value, place.whole)
+
+    def _finisher(self, stage: Stage, own: Sequence[int]) -> Any:
+        how = self._how
+        is_several = stage.place.replicas is not None
+
+        def gradients(accumulators: Sequence[Any]) -> tuple[list[Any]]:
+            found = [finished(acc, how.per_update, how.reduction) for acc in accumulators]
+            return ([cross_replica_mean(gradient) for gradient in found] if is_several else found,)
+
+        shardings = ([stage.param_shardings[place] for place in own],) if stage.place.is_mesh else None
+        return stage.place.jit(gradients, f"stage_{stage.number}_gradients", (0,), (None,), out_shardings=shardings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """What is computed at one place, from what is there and what comes. Attributes: takes, makes: variables."""
+
+    home: Home
+    takes: tuple[Any, ...]
+    makes: tuple[Any, ...]
+    program: Callable[[list[Any]], list[Any]]
+
+
+def _part(equations: Sequence[Any], outputs: Sequence[Any], home: Home) -> _Part:
+    own = needed(equations, outputs)
+    return _of(own, outputs, home)
+
+
+def _of(equations: Sequence[Any], outputs: Sequence[Any], home: Home) -> _Part:
+    takes = tuple(read_by(equations, outputs))
+
+    def run(values: list[Any]) -> list[Any]:
+        return computed(equations, dict(zip(takes, values, strict=True)), outputs)
+
+    run.__name__ = run.__qualname__ = f"update_{'together' if home in (None, _TOGETHER) else f'stage_{home}'}"
+    return _Part(home=home, takes=takes, makes=tuple(outputs), program=_jax.jit(run))
+
+
+def _parts(jaxpr: Any, homes: Callable[[Any], Home]) -> Iterator[_Part]:
+    """The equations in parts that can be computed one after the other; constants are made wherever they are used."""
+    phases: dict[Any, int] = {}
+    groups: dict[tuple[int, int], list[Any]] = {}
+    constants: list[Any] = []
+    for equation in needed(jaxpr.eqns, jaxpr.outvars):
+        home = homes(equation.outvars[0])
+        if home is None:
+            constants.append(equation)
+            continue
+        phase = 0
+        for atom in equation.invars:
+            if is_variable(atom) and homes(atom) is not None:
+                phase = max(phase, phases.get(atom, 0) + (homes(atom) != home and atom in phases))
+        phases.update(dict.fromkeys(equation.outvars, phase))
+        groups.setdefault((phase, home), []).append(equation)
+    wanted = {atom for atom in jaxpr.outvars if is_variable(atom)}
+    made_alone = [atom for atom in dict.fromkeys(wanted) if atom not in phases and atom not in jaxpr.invars and atom not in jaxpr.constvars]
+    if made_alone:
+        yield _part(constants, made_alone, _TOGETHER)
+    for (_, home), own in sorted(groups.items(), key=lambda entry: entry[0]):
+        mine = {id(equation) for equation in own}
+        elsewhere = {atom for other in jaxpr.eqns if id(other) not in mine for atom in other.invars if is_variable(atom)} | wanted
+        outputs = [variable for equation in own for variable in equation.outvars if variable in elsewhere]
+        yield _of([*needed(constants, _operands(own)), *own], outputs, home)
+
+
+def _operands(equations: Sequence[Any]) -> list[Any]:
+    return [atom for equation in equations for atom in equation.invars]
+
+
+def _homes(jaxpr: Any, owner: Sequence[int], count: int) -> Callable[[Any], Home]:
+    """Where each variable is, given the stages of gradients and parameters, the first 2 * count arguments."""
+    states = jaxpr.invars[2 * count : 2 * count + len(jaxpr.outvars) - count]
+    known: dict[Any, Home] = dict(zip(jaxpr.invars[: 2 * count], [*owner, *owner], strict=True))
+    known |= dict.fromkeys(jaxpr.invars[2 * count + len(states) :], _TOGETHER)
+    of_state: dict[Any, Home] = dict.fromkeys(states)
+    for _ in range(_MOST_ROUNDS):  # a state is where its next value is made
+        homes = _spread_homes(jaxpr, known | of_state)
+        after = {
+            variable: homes.get(atom) if is_variable(atom) else None for variable, atom in zip(states, jaxpr.outvars[count:], strict=True)
+        }
+        if after == of_state:
+            break
+        of_state = after
+    # What no stage's arrays come into, such as a count of updates, is with what comes from several.
+    settled = {variable: _TOGETHER if home is None else home for variable, home in of_state.items()}
+    homes = _spread_homes(jaxpr, known | settled)
+    return lambda atom: homes.get(atom) if is_variable(atom) else None
+
+
+def _spread_homes(jaxpr: Any, known: Mapping[Any, Home]) -> dict[Any, Home]:
+    homes = dict(known)
+    for equation in jaxpr.eqns:
+        found = {homes.get(atom) for atom in equation.invars if is_variable(atom)} - {None}
+        stages = found - {_TOGETHER}
+        homes.update(dict.fromkeys(equation.outvars, next(iter(stages)) if len(stages) == 1 else _TOGETHER if found else None))
+    return homes
+
+
+def _settled(jaxpr: Any, owner: Sequence[int], count: int) -> Callable[[Any], frozenset[int]]:
+    """From which stages' gradients and parameters each value comes, in this update or through the state in one before."""
+    nothing: frozenset[int] = frozenset()
+    states = jaxpr.invars[2 * count : 2 * count + len(jaxpr.outvars) - count]
+    of_state: dict[Any, frozenset[int]] = dict.fromkeys(states, nothing)
+    taints: dict[Any, frozenset[int]] = {}
+    for _ in range(_MOST_ROUNDS):
+        taints = {variable: frozenset({stage}) for variable, stage in zip(jaxpr.invars, [*owner, *owner], strict=False)} | of_state
+        for equation in jaxpr.eqns:
+            union = nothing.union(*(taints.get(atom, nothing) for atom in equation.invars if is_variable(atom)))
+            taints.update(dict.fromkeys(equation.outvars, union))
+        after = {
+            variable: of_state[variable] | (taints.get(atom, nothing) if is_variable(atom) else nothing)
+            for variable, atom in zip(states, jaxpr.outvars[count:], strict=True)
+        }
+        if after == of_state:
+            break
+        of_state = after
+    return lambda atom: taints.get(atom, nothing) if is_variable(atom) else nothing
+
+
+def _work(jaxpr: Any, taints: Callable[[Any], frozenset[int]]) -> dict[int, Counter[Any]]:
+    """What is computed for each stage alone, whatever the order."""
+    found: dict[int, Counter[Any]] = {}
+    for equation in needed(jaxpr.eqns, jaxpr.outvars):
+        stages = taints(equation.outvars[0])
+        if len(stages) == 1:
+            operands = tuple(str(atom.aval) if is_variable(atom) else str(atom) for atom in equation.invars)
+            what = (equation.primitive.name, operands, tuple(str(variable.aval) for variable in equation.outvars))
+            found.setdefault(next(iter(stages)), Counter())[what] += 1
+    return found

@@ -1,0 +1,258 @@
+"""All programs of a pipeline for certain shapes: made, and compiled in parallel before the first of them runs."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from tilestep.train.pipeline_joint import Joint
+from tilestep.train.pipeline_stages import Program, Programs, Stage, make_last, make_programs
+from tilestep.train.pipeline_tracing import Function, Traced
+from tilestep.train.pipeline_updates import Optimizing, Update, make_update
+from tilestep.train.schedule import Kind, Schedule
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+
+_THREADS: Final = 16  # at most, which compile
+
+Leaf = tuple[int, int]  # (stage, place among its parameters' leaves)
+Told = Callable[[int, int], None]  # (programs compiled, of how many)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """Everything that follows from the shapes of parameters and arguments.
+
+    Attributes:
+        traced: the stages.
+        programs: of each stage.
+        last: forward and backward of the last stage in one; None in inference.
+        updates: of each stage; empty in inference.
+        joint: the update of all stages, if the optimiser looks across them.
+        ties: leaves that are equal; the first of each has the optimiser's state.
+        groups: stages whose updates happen together, for they share parameters.
+        numbers: of each stage, the microbatches' numbers on its devices.
+        before: likewise, how many microbatches the accumulators have before each.
+    """
+
+    traced: Traced
+    programs: tuple[Programs, ...]
+    last: Program | None
+    updates: tuple[Update, ...]
+    joint: Joint | None
+    ties: tuple[tuple[Leaf, ...], ...]
+    groups: tuple[tuple[int, ...], ...]
+    numbers: tuple[list[Any], ...]
+    before: tuple[list[Any], ...]
+
+
+def make_all(
+    traced: Traced, schedule: Schedule, how: Optimizing | None, ties: Sequence[Sequence[Leaf]], nest: Callable[[Sequence[Any]], Any]
+) -> Compiled:
+    """The programs, none of which is compiled yet. Equal stages at one place share theirs.
+
+    Raises: ValueError for an optimiser that looks across stages whose updates are apart in time.
+    """
+    stages, training = traced.stages, how is not None
+    last = stages[-1]
+    split = frozenset(task.stage for task in schedule.ordered() if task.kind is Kind.INPUT_GRADIENT)
+    known: dict[Any, Programs] = {}
+    programs: list[Programs] = []
+    for stage in stages:
+        reduction = "sum" if how is None else how.reduction
+        if training and stage is last:  # its own are made below
+            programs.append(Programs(forward=_none, real_outputs=()))
+            continue
+        key = stage.text, stage.place, stage.needs_gradient, stage.axes, stage.number in split, _structures(stage)
+        if key not in known:
+            known[key] = make_programs(stage, training=training, split=stage.number in split, reduction=reduction)
+        programs.append(known[key])
+    updates: tuple[Update, ...] = ()
+    joint: Joint | None = None
+    groups = tuple((number,) for number in range(len(stages)))
+    if how is not None:
+        updates, joint, groups = make_updates(stages, schedule, how, ties, nest)
+    count = schedule.microbatches
+    per_update = count if how is None else how.per_update
+    placed: dict[Any, list[Any]] = {}
+    for stage in stages:
+        if stage.place not in placed:
+            placed[stage.place] = _jax.device_put([np.int32(m) for m in range(count)], stage.place.whole)
+    return Compiled(
+        traced=traced,
+        programs=tuple(programs),
+        last=make_last(last, how.loss, reduction=how.reduction) if how is not None else None,
+        updates=updates,
+        joint=joint,
+        ties=tuple(map(tuple, ties)),
+        groups=groups,
+        numbers=tuple(placed[stage.place] for stage in stages),
+        before=tuple([placed[stage.place][m % per_update] for m in range(count)] for stage in stages),
+    )
+
+
+def make_updates(
+    stages: Sequence[Stage], schedule: Schedule, how: Optimizing, ties: Sequence[Sequence[Leaf]], nest: Callable[[Sequence[Any]], Any]
+) -> tuple[tuple[Update, ...], Joint | None, tuple[tuple[int, ...], ...]]:
+    """(each stage's update, that of all if the optimiser looks across them, which stages' are done together).
+
+    Raises: ValueError for an optimiser that looks across stages whose updates are apart in time.
+    """
+    copies = frozenset(leaf for tie in ties for leaf in tie[1:])
+    tied = [frozenset(place for stage, place in copies if stage == number) for number in range(len(stages))]
+    outputs = stages[-1].outputs
+    joint = _joint(stages, how, tied, nest, outputs)
+    groups = _groups(len(stages), ties)
+    if joint is not None:
+        _require_together(schedule, how)
+        groups = (tuple(range(len(stages))),)
+    return tuple(make_update(stage, how, tied[stage.number], outputs) for stage in stages), joint, groups
+
+
+def _none(*_: Any) -> Any:
+    raise AssertionError("the last stage's forward is one with its backward")
+
+
+def _structures(stage: Stage) -> Any:
+    return _jax.tree.structure(stage.params), _jax.tree.structure(stage.aux), _jax.tree.structure(stage.outputs), stage.param_shardings
+
+
+def _groups(stages: int, ties: Sequence[Sequence[Leaf]]) -> tuple[tuple[int, ...], ...]:
+    """Stages that share parameters, directly or over others, together; the others alone."""
+    root = list(range(stages))
+
+    def find(stage: int) -> int:
+        while root[stage] != stage:
+            stage = root[stage]
+        return stage
+
+    for tie in ties:
+        for stage, _ in tie[1:]:
+            root[find(stage)] = find(tie[0][0])
+    found: dict[int, list[int]] = {}
+    for stage in range(stages):
+        found.setdefault(find(stage), []).append(stage)
+    return tuple(tuple(members) for members in found.values())
+
+
+def _joint(
+    stages: Sequence[Stage], how: Optimizing, tied: Sequence[frozenset[int]], nest: Callable[[Sequence[Any]], Any], outputs: Any
+) -> Joint | None:
+    """The update of all stages together, if the optimiser's work for one depends on the others; else None."""
+    trained = [tuple(place for place in stage.real_params if place not in tied[stage.number]) for stage in stages]
+    if sum(map(bool, trained)) < 2:
+        return None
+    joint = Joint(stages, trained, how, nest, outputs)
+
+    def alone(number: int) -> Joint:
+        return Joint([stages[number]], [trained[number]], how, lambda trees: trees[0], outputs)
+
+    return None if joint.is_apart(alone) else joint
+
+
+def _require_together(schedule: Schedule, how: Optimizing) -> None:
+    if schedule.weights != "same":
+        raise ValueError(
+            f"the optimizer looks across stages, whose updates the {schedule.name} schedule does at different times: give an optimizer "
+            "that treats each array by itself, or a schedule whose weights stay the same within a run"
+        )
+    if how.shard or how.offload is True or (isinstance(how.offload, Mapping) and any(how.offload.values())):
+        raise ValueError(
+            "the optimizer looks across stages: its state is neither divided among replicas nor kept in the host's memory; leave "
+            "shard_optimizer_state and offload_optimizer_state away, or clip each stage by itself"
+        )
+
+
+# ------------------------------------------------------------------------------------------------------------------ compilation
+
+
+def compile_all(compiled: Compiled, functions: Sequence[Function], states: Sequence[Any], told: Told | None) -> None:
+    """Compiles every program whose arguments are known to every device, several at once. JAX finds them when they are first called.
+
+    Args: states: of each stage, the optimiser's state; None if it is not known yet. told: is told how many are done.
+    Raises: what compiling raises, with a note that names stage and program.
+    """
+    jobs: dict[int, tuple[Any, str]] = {}
+    for number, what, program, kinds in _calls(compiled, states):
+        if id(program) in jobs or not hasattr(program, "lower"):
+            continue
+        note = functions[number].note(number, f"when its {what} program was compiled")
+        try:
+            lowered = program.lower(*kinds)
+        except Exception as error:
+            error.add_note(note)
+            raise
+        jobs[id(program)] = lowered, note
+    if told is not None:
+        told(0, len(jobs))
+    with ThreadPoolExecutor(max_workers=min(_THREADS, os.cpu_count() or 1)) as pool:
+        waiting = {pool.submit(contextvars.copy_context().run, lowered.compile): note for lowered, note in jobs.values()}
+        for done, future in enumerate(as_completed(waiting), 1):
+            error = future.exception()
+            if error is not None:
+                for other in waiting:
+                    other.cancel()
+                error.add_note(waiting[future])
+                raise error
+            if told is not None:
+                told(done, len(jobs))
+
+
+def _calls(compiled: Compiled, states: Sequence[Any]) -> Iterator[tuple[int, str, Any, tuple[Any, ...]]]:
+    """(stage, what it does, program, its arguments' shapes and places)."""
+    for stage, programs in zip(compiled.traced.stages, compiled.programs, strict=True):
+        if stage.place.is_mesh:  # JAX decides where results are
+            continue
+        number = stage.number
+        params = [
+            _jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=sharding)
+            for kind, sharding in zip(_jax.tree.leaves(stage.params), stage.param_shardings, strict=True)
+        ]
+        args = [stage.place.kind(kind, axis) for kind, axis in zip(stage.args, stage.axes, strict=True)]
+        microbatch = compiled.before[number][0]
+        accumulators: list[Any] = []
+        if compiled.updates:
+            update = compiled.updates[number]
+            yield number, "accumulators'", update.zeros, ()
+            if not hasattr(update.zeros, "lower"):
+                continue
+            accumulators = [
+                _jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=stage.place.along(0)) for kind in _jax.eval_shape(update.zeros)
+            ]
+            if compiled.joint is None and states[number] is not None:
+                yield number, "update", update.apply, _update_kinds(compiled, number, params, accumulators, states[number])
+        if compiled.last is not None and number == len(compiled.programs) - 1:
+            yield number, "forward and backward", compiled.last, (accumulators, params, args, microbatch)
+            continue
+        yield number, "forward", programs.forward, (params, args)
+        if compiled.last is None:
+            continue
+        kept = [_at(stage, leaf) for leaf in _jax.eval_shape(programs.forward, params, args)[2]]
+        outputs = _jax.tree.leaves(stage.outputs)
+        gradients = [stage.place.kind(outputs[place], 0) for place in programs.real_outputs]
+        read = [args[place] for place in programs.kept_args]
+        if programs.input_gradient is None:
+            yield number, "backward", programs.backward, (accumulators, params, read, kept, gradients, microbatch)
+            continue
+        yield number, "input gradient", programs.input_gradient, (params, read, kept, gradients)
+        crossed = [_at(stage, leaf) for leaf in _jax.eval_shape(programs.input_gradient, params, read, kept, gradients)[1]]
+        yield number, "weight gradient", programs.weight_gradient, (accumulators, params, read, kept, gradients, crossed, microbatch)
+
+
+def _at(stage: Stage, leaf: Any) -> Any:
+    return _jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=stage.place.along(0))
+
+
+def _update_kinds(compiled: Compiled, number: int, params: Sequence[Any], accumulators: Sequence[Any], state: Any) -> tuple[Any, ...]:
+    stage, update = compiled.traced.stages[number], compiled.updates[number]
+    of = dict(zip(stage.real_params, accumulators, strict=True))
+    outputs = _jax.tree.leaves(compiled.traced.stages[-1].outputs)
+    extras = [stage.place.kind(outputs[place], 0) for place in update.extras]
+    return [params[place] for place in update.trained], state, [of[place] for place in update.trained], extras

@@ -1,0 +1,98 @@
+"""What a pipeline gives out of what its last stage returns: all of it or part of it, of each microbatch or their sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import jax
+
+from tilestep.train.schedule import Schedule
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """What is given out.
+
+    Attributes: loss: the loss alone. mask: of each item that the last level returns, whether it is hidden; None: none is. summed: sums over
+        microbatches. dtype: of the sums; None: as the values are.
+    Raises: TypeError, ValueError for what does not go together.
+    """
+
+    schedule: Schedule
+    training: bool
+    loss: bool
+    mask: tuple[bool, ...] | None
+    summed: bool
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        if self.loss and not self.training:
+            raise ValueError("outfeed_loss is True, but a pipeline without an optimizer has no loss: give an optimizer")
+        if self.loss and self.mask is not None:
+            raise ValueError(
+                "outfeed_loss and outfeed_mask are given: the loss is sent in place of what the mask would hide; leave one away"
+            )
+        mask: tuple[Any, ...] = self.mask or ()
+        if not all(isinstance(hidden, bool) for hidden in mask):
+            raise TypeError(f"outfeed_mask is {list(mask)}: it must be a list of bool, True for what is hidden")
+        if self.dtype is not None and not self.summed:
+            raise ValueError("accumulate_outfeed_dtype is given, but accumulate_outfeed is False: it is of the sums; set it to True")
+
+    @property
+    def elements(self) -> int:
+        """How many a queue gets of one run."""
+        return 1 if self.summed else self.schedule.microbatches
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether all is hidden."""
+        return self.mask is not None and all(self.mask)
+
+    def for_queue(self, outputs: Any) -> Any:
+        """With an axis of elements."""
+        return _jax.tree.map(lambda leaf: leaf[None], outputs) if self.summed else outputs
+
+    def of(self, rows: Sequence[Any], kinds: Sequence[Any]) -> Any:
+        """One tree of what all microbatches gave.
+
+        Args: rows: of each microbatch, the leaves of what each stage of the last level returned; in training after it [the loss]. kinds: of
+            each of these stages the tree of its items.
+        Raises: ValueError if the mask is of another number of items.
+        """
+        if self.loss:
+            return self._together([row[1] for row in rows])[0]
+        items: list[Any] = []
+        for index, kind in enumerate(kinds):
+            structure = _jax.tree.structure(kind)
+            items += [(index, item) for item in _jax.tree.unflatten(structure, range(structure.num_leaves))]
+        if self.mask is not None and len(self.mask) != len(items):
+            raise ValueError(f"outfeed_mask has {len(self.mask)} entries, but the last stage returns {len(items)} items: give one for each")
+        shown = [entry for place, entry in enumerate(items) if self.mask is None or not self.mask[place]]
+        found: list[Any] = []
+        for index, item in shown:
+            places, structure = _jax.tree.flatten(item)
+            found.append(_jax.tree.unflatten(structure, self._together([[row[index][place] for place in places] for row in rows])))
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _together(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+        if not rows[0]:
+            return []
+        return _summed(rows, self.dtype) if self.summed else _stacked(rows)
+
+
+@_jax.jit
+def _stacked(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    return [_jax.numpy.stack(column) for column in zip(*rows, strict=True)]
+
+
+def _sum(rows: Sequence[Sequence[Any]], dtype: Any) -> list[Any]:
+    columns = [[leaf if dtype is None else leaf.astype(dtype) for leaf in column] for column in zip(*rows, strict=True)]
+    return [sum(column[1:], column[0]) for column in columns]
+
+
+_summed: Any = _jax.jit(_sum, static_argnums=1)

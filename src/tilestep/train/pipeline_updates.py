@@ -1,0 +1,215 @@
+"""The updates of a pipeline's stages: each stage's parameters by themselves, with gradients that all microbatches have added up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from tilestep.train.accumulation import Choice, Reduction, finished, promoted, zeros_for
+from tilestep.train.cross_replica import cross_replica, cross_replica_all_gather, cross_replica_mean, replica_axis
+from tilestep.train.optimizer_state import Offload, offloaded, on_device, placed, placed_like
+from tilestep.train.pipeline_dataflow import flat_jaxpr, needed, read_by
+from tilestep.train.pipeline_places import STATE
+from tilestep.train.pipeline_stages import Stage, is_real
+from tilestep.train.sharded_state import sharded
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+
+Program = Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizing:
+    """How all stages are updated.
+
+    Attributes:
+        optimizer: of optax, or a function of the last stage's outputs that returns (one of optax, the loss).
+        per_update: microbatches of each update.
+        reduction, accumulator_dtype: of gradients.
+        offload: what is in the host's memory.
+        shard: whether each replica keeps a part of the optimiser's state.
+        keep: whether what an update has got must stay as it is: microbatches under way have it.
+    """
+
+    optimizer: Any
+    per_update: int
+    reduction: Reduction
+    accumulator_dtype: Any | Choice
+    offload: Offload
+    shard: bool
+    keep: bool
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the optimiser is known only when the last stage's outputs are."""
+        return not hasattr(self.optimizer, "update")
+
+    def of(self, outputs: Sequence[Any]) -> Any:
+        """The transformation of optax. Args: outputs: of the last stage, if that decides."""
+        return self.optimizer(*outputs)[0] if self.is_function else self.optimizer
+
+    def loss(self, *outputs: Any) -> Any:
+        """The loss, of the last stage's outputs."""
+        return self.optimizer(*outputs)[1] if self.is_function else outputs[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """One stage's programs.
+
+    Attributes:
+        trained: places of the parameters' leaves that it updates.
+        extras: of the last stage's outputs' leaves, the places of those on which the optimiser depends.
+        init: (trained leaves, extras) -> the optimiser's state.
+        apply: (trained leaves, state, accumulators of the trained leaves, extras) -> (new leaves, state). Donates the first two.
+        careful: the same, donates nothing: for what the caller still has.
+        zeros: () -> accumulators of all real leaves.
+    """
+
+    trained: tuple[int, ...]
+    extras: tuple[int, ...]
+    init: Program
+    apply: Program
+    careful: Program
+    zeros: Program
+
+
+def make_update(stage: Stage, how: Optimizing, tied: frozenset[int], outputs: Any) -> Update:
+    """Args: tied: places of leaves that another stage updates. outputs: kinds of what the last stage returns."""
+    return _Maker(stage, how, tied, outputs).update()
+
+
+@final
+class _Maker:
+    def __init__(self, stage: Stage, how: Optimizing, tied: frozenset[int], outputs: Any) -> None:
+        self._stage, self._how = stage, how
+        self._structure = _jax.tree.structure(stage.params)
+        self._trained = tuple(place for place in stage.real_params if place not in tied)
+        self._outputs, self._outputs_structure = _jax.tree.flatten(outputs)
+        self._extras = self._used() if how.is_function else ()
+
+    def update(self) -> Update:
+        stage, how = self._stage, self._how
+        jit, name = stage.place.jit, f"stage_{stage.number}"
+        shardings = None
+        axes = (None, STATE, 0, 0), (None, STATE)
+        return Update(
+            trained=self._trained,
+            extras=self._extras,
+            init=self._init,
+            apply=jit(self._apply, f"{name}_update", *axes, donate=(1,) if how.keep else (0, 1), out_shardings=shardings),
+            careful=jit(self._apply, f"{name}_update", *axes, out_shardings=shardings),
+            zeros=self._zeros(),
+        )
+
+    def _transformation(self, extras: Sequence[Any]) -> Any:
+        leaves: list[Any] = [np.zeros(leaf.shape, leaf.dtype) for leaf in self._outputs]
+        for place, value in zip(self._extras, extras, strict=True):
+            leaves[place] = _agreed(value)
+        return self._how.of(_jax.tree.unflatten(self._outputs_structure, leaves) if self._how.is_function else ())
+
+    def _tree(self, leaves: Sequence[Any]) -> Any:
+        """The trained leaves as the parameters' tree, with None for the others."""
+        found = dict(zip(self._trained, leaves, strict=True))
+        return _jax.tree.unflatten(self._structure, [found.get(place) for place in range(self._structure.num_leaves)])
+
+    def _promoted(self, trained: Sequence[Any]) -> Any:
+        tree = self._tree(trained)
+        return promoted(tree, zeros_for(tree, self._how.accumulator_dtype))
+
+    def _wrapped(self, transformation: Any) -> Any:
+        place, how = self._stage.place, self._how
+        if place.replicas is not None:
+            transformation = cross_replica(transformation)
+            transformation = sharded(transformation) if how.shard else transformation
+        return offloaded(transformation, how.offload, platform=place.devices[0].platform)
+
+    def _init(self, trained: Sequence[Any], extras: Sequence[Any]) -> Any:
+        """A state, where it belongs."""
+        place, how = self._stage.place, self._how
+
+        def init(trained: Sequence[Any], extras: Sequence[Any]) -> Any:
+            transformation = self._transformation(extras)
+            if place.replicas is not None and how.shard:
+                transformation = sharded(transformation)
+            return transformation.init(self._promoted(on_device(list(trained))))
+
+        if place.replicas is not None:
+            extras = [value[0] for value in extras]
+        kinds = _jax.eval_shape(init, trained, extras)
+        state = _jax.jit(init, out_shardings=self._state_shardings(kinds, trained))(trained, extras)
+        if place.replicas is not None:
+            state = place.replicas.place(state)
+        return placed(state, how.offload, kind="optimizer_state", platform=place.devices[0].platform)
+
+    def _state_shardings(self, kinds: Any, trained: Sequence[Any]) -> Any:
+        """What belongs to a parameter that is divided is divided likewise."""
+        place = self._stage.place
+        if not place.is_mesh:
+            return _jax.tree.map(lambda _: place.whole, kinds)
+        known = [(path, leaf.shape, leaf.sharding) for path, leaf in _jax.tree_util.tree_flatten_with_path(self._tree(trained))[0]]
+
+        def of(path: Any, kind: Any) -> Any:
+            alike = [sharding for own, shape, sharding in known if shape == kind.shape and path[len(path) - len(own) :] == own]
+            return alike[0] if alike else place.whole
+
+        return _jax.tree_util.tree_map_with_path(of, kinds)
+
+    def _apply(self, trained: Sequence[Any], state: Any, accumulators: Sequence[Any], extras: Sequence[Any]) -> tuple[list[Any], Any]:
+        how = self._how
+        held = list(trained)
+        leaves = on_device(held)
+        gradients = self._tree([finished(acc, how.per_update, how.reduction) for acc in on_device(list(accumulators))])
+        updates, state = self._wrapped(self._transformation(extras)).update(gradients, state, self._promoted(leaves))
+        changes = _jax.tree.leaves(updates)
+        new = [(leaf + change.astype(leaf.dtype)).astype(leaf.dtype) for leaf, change in zip(leaves, changes, strict=True)]
+        return placed_like(new, held), state
+
+    def _used(self) -> tuple[int, ...]:
+        """Which of the last stage's outputs the optimiser's work depends on."""
+        self._extras = tuple(range(len(self._outputs)))
+        stage = self._stage
+        params = _jax.tree.leaves(stage.params)
+        trained = [params[place] for place in self._trained]
+
+        def work(extras: Sequence[Any], trained: Sequence[Any]) -> list[Any]:
+            transformation = self._transformation(extras)
+            tree = self._promoted(trained)
+            state = transformation.init(tree)
+            return _jax.tree.leaves((transformation.update(tree, state, tree), state))
+
+        closed = flat_jaxpr(work, list(self._outputs), trained)
+        read = read_by(needed(closed.jaxpr.eqns, closed.jaxpr.outvars), closed.jaxpr.outvars)
+        return tuple(place for place, variable in enumerate(closed.jaxpr.invars[: len(self._outputs)]) if variable in read)
+
+    def _zeros(self) -> Program:
+        stage, how = self._stage, self._how
+        place = stage.place
+        leaves, structure = _jax.tree.flatten(stage.params)
+        real = stage.real_params
+        kinds = _jax.tree.unflatten(structure, [leaf if is_real(leaf) else None for leaf in leaves])
+        copies = 1 if place.replicas is None else place.replicas.count
+        shardings = [place.accumulator_sharding(stage.param_shardings[index]) for index in real] if place.is_mesh else place.along(0)
+
+        def zeros() -> list[Any]:
+            made = _jax.tree.leaves(zeros_for(kinds, how.accumulator_dtype))
+            return made if place.replicas is None else [_jax.numpy.broadcast_to(zero, (copies, *zero.shape)) for zero in made]
+
+        program = _jax.jit(zeros, out_shardings=shardings)
+        if not (isinstance(how.offload, Mapping) and how.offload.get("accumulators")):
+            return program
+        offload, platform = how.offload, place.devices[0].platform
+        return lambda: _jax.tree.leaves(
+            placed(_jax.tree.unflatten(_jax.tree.structure(kinds), program()), offload, kind="accumulators", platform=platform)
+        )
+
+
+def _agreed(value: Any) -> Any:
+    """What all replicas take of a value that each has its own of."""
+    if replica_axis() is None:
+        return value
+    return cross_replica_mean(value) if is_real(value) else cross_replica_all_gather(value)[0]

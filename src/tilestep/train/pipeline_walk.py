@@ -1,0 +1,341 @@
+"""One walk through the order of a schedule's tasks: what is on its way between them, and who gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import jax
+
+from tilestep.train.pipeline_programs import Compiled
+from tilestep.train.pipeline_tracing import Element
+from tilestep.train.schedule import Kind, Schedule
+from tilestep.train.schedule_phases import Phases
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+
+_HOST: Final = _jax.memory.Space.Host
+_DEVICE: Final = _jax.memory.Space.Device
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageState:
+    """What one stage has: a tree of parameters, the optimiser's state of them, and auxiliary state."""
+
+    params: Any
+    optimizer_state: Any
+    aux: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunState:
+    """What all stages have. Attributes: joint: the optimiser's state where it looks across stages; then the stages' are None."""
+
+    stages: tuple[StageState, ...]
+    joint: Any = None
+
+
+@final
+class Walk:
+    """One run of a schedule. What it makes of the state's arrays is new; updates donate them."""
+
+    def __init__(
+        self, schedule: Schedule, phases: Phases, compiled: Compiled, state: RunState, first: Element, elements: Iterator[Element], key: Any
+    ) -> None:
+        self._schedule, self._phases, self._compiled, self._state, self._elements = schedule, phases, compiled, state, elements
+        self._levels = self._schedule.levels
+        traced = compiled.traced
+        stages, count = len(traced.stages), self._schedule.microbatches
+        self._places = [stage.place for stage in traced.stages]
+        self._level_of = [level for level, members in enumerate(self._levels) for _ in members]
+        self._params = [_jax.tree.leaves(own.params) for own in state.stages]
+        self._aux = [_jax.tree.leaves(own.aux) for own in state.stages]
+        self._optimizer_states = [own.optimizer_state for own in state.stages]
+        self._joint = state.joint
+        self._given = [bool(own) for own in self._params]  # whether the parameters are still those of the state
+        self._accumulators: list[Any] = [update.zeros() for update in compiled.updates]
+        self._args: list[list[Any]] = [[None] * count for _ in range(stages)]  # leaves from before, on the stage's devices
+        self._kept: list[list[Any]] = [[None] * count for _ in range(stages)]  # what backward needs: arguments, values, parameters
+        self._gradients: list[list[Any]] = [[None] * count for _ in range(stages)]  # of the outputs, from each stage of the next level
+        self._wanted: list[list[Any]] = [[None] * count for _ in range(stages)]  # the same, between input and weight gradients
+        self._last_gradients: list[Any] = [None] * count
+        self._outputs: list[list[Any]] = [[] for _ in range(count)]
+        self._due = [len(group) for group in compiled.groups]
+        self._group_of = {stage: index for index, group in enumerate(compiled.groups) for stage in group}
+        self._moves: list[tuple[Any, Any, list[Any], int]] = []  # at the end of the phase: (value, sharding, where it goes, place there)
+        self._keys = self._placed_keys(key)
+        self._inputs = [_jax.device_put(_jax.tree.leaves(first[0]), self._places[stage].whole) for stage in self._levels[0]]
+        self._arrived = 0  # elements taken from the dataset
+        self._take(first)
+
+    def done(self) -> tuple[Any, list[Any]]:
+        """Does all tasks."""
+        act: dict[Kind, Callable[[int, Any], None]] = {
+            Kind.FORWARD: self._forward,
+            Kind.BACKWARD: self._backward,
+            Kind.INPUT_GRADIENT: self._input_gradient,
+            Kind.WEIGHT_GRADIENT: self._weight_gradient,
+            Kind.UPDATE: self._update,
+            Kind.STORE: self._store,
+            Kind.LOAD: self._load,
+        }
+        for phase in self._phases:
+            for task in phase:
+                act[task.kind](task.stage, task.microbatch)
+            self._move()
+        stages = tuple(
+            StageState(
+                params=_jax.tree.unflatten(_jax.tree.structure(stage.params), params),
+                optimizer_state=state,
+                aux=_jax.tree.unflatten(_jax.tree.structure(stage.aux), aux),
+            )
+            for stage, params, state, aux in zip(self._compiled.traced.stages, self._params, self._optimizer_states, self._aux, strict=True)
+        )
+        return RunState(stages=stages, joint=self._joint), self._outputs
+
+    # ------------------------------------------------------------------------------------------------------ what comes
+
+    def _placed_keys(self, key: Any) -> dict[int, Any]:
+        """The run's key on the devices of each stage that has one of its own."""
+        wanting = [number for number, wants in enumerate(self._compiled.traced.keyed) if wants]
+        if not wanting:
+            return {}
+        data = _jax.random.key_data(key)
+        return dict(zip(wanting, _jax.device_put([data] * len(wanting), [self._places[number].whole for number in wanting]), strict=True))
+
+    def _take(self, element: Element) -> None:
+        """An element's leaves go to the stages of the first level."""
+        microbatch, self._arrived = self._arrived, self._arrived + 1
+        leaves = _jax.tree.leaves(element[1:])
+        members = self._levels[0]
+        for stage, inputs in zip(members, self._inputs, strict=True):
+            there = _jax.device_put(leaves, self._places[stage].along(1)) if leaves else []
+            self._args[stage][microbatch] = [*inputs, *there]
+
+    def _arguments(self, stage: int, microbatch: int) -> list[Any]:
+        """All leaves of a stage's arguments."""
+        args = self._args[stage][microbatch]
+        if args is None:
+            assert self._level_of[stage] == 0  # later levels have what was handed to them
+            while self._arrived <= microbatch:
+                self._take(next(self._elements))
+            args = self._args[stage][microbatch]
+        self._args[stage][microbatch] = None
+        key = self._keys.get(stage)
+        extras = () if key is None else (key, self._compiled.numbers[stage][microbatch])
+        return [*args, *self._aux[stage], *extras]
+
+    # ------------------------------------------------------------------------------------------------------- what goes
+
+    def _pass_on(self, stage: int, microbatch: int, outputs: list[Any]) -> None:
+        """The outputs' leaves go to the stages of the next level."""
+        traced = self._compiled.traced
+        for after in self._levels[self._level_of[stage] + 1]:
+            incoming = traced.incoming[after]
+            args = self._args[after][microbatch]
+            if args is None:
+                args = self._args[after][microbatch] = [None] * len(incoming)
+            for place, (giver, source) in enumerate(incoming):
+                if giver == stage:
+                    self._give(outputs[source], stage, after, args, place)
+
+    def _hand_back(self, stage: int, microbatch: int, gradients: list[Any]) -> None:
+        """Gradients of a stage's arguments go to the stages that gave them."""
+        level = self._level_of[stage]
+        if not level:
+            return
+        traced = self._compiled.traced
+        incoming, needs = traced.incoming[stage], traced.stages[stage].needs_gradient
+        for giver in self._levels[level - 1]:
+            mine = [gradient for place, gradient in zip(needs, gradients, strict=True) if incoming[place][0] == giver]
+            waiting: list[Any] = [None] * len(mine)
+            taken = self._gradients[giver][microbatch]
+            if taken is None:
+                taken = self._gradients[giver][microbatch] = {}
+            taken[stage] = waiting
+            for index, gradient in enumerate(mine):
+                self._give(gradient, stage, giver, waiting, index)
+
+    def _give(self, value: Any, giver: int, taker: int, there: list[Any], place: int) -> None:
+        """At the end of the phase; at once where the taker is on the same devices, and may follow in this phase."""
+        if self._places[giver] == self._places[taker]:
+            there[place] = value
+        else:
+            self._moves.append((value, self._places[taker].along(0), there, place))
+
+    def _move(self) -> None:
+        if not self._moves:
+            return
+        moves, self._moves = self._moves, []
+        moved = _jax.device_put([move[0] for move in moves], [move[1] for move in moves])
+        for (_, _, there, place), value in zip(moves, moved, strict=True):
+            there[place] = value
+
+    def _output_gradients(self, stage: int, microbatch: int) -> list[Any]:
+        """The gradients of a stage's real outputs, from all stages that read them, on its devices."""
+        taken, self._gradients[stage][microbatch] = self._gradients[stage][microbatch], None
+        found = list(taken.values())  # each has them in the order of the outputs
+        return found[0] if len(found) == 1 else _sums(found)
+
+    # ----------------------------------------------------------------------------------------------------------- tasks
+
+    def _is_last(self, stage: int) -> bool:
+        """Whether a stage's gradients are made with its forward, in one program."""
+        return self._compiled.last is not None and stage == len(self._params) - 1
+
+    def _forward(self, stage: int, microbatch: int) -> None:
+        compiled = self._compiled
+        args, params = self._arguments(stage, microbatch), self._params[stage]
+        if self._is_last(stage):
+            assert compiled.last is not None
+            accumulators, outputs, aux, loss, gradients = compiled.last(
+                self._accumulators[stage], params, args, compiled.before[stage][microbatch]
+            )
+            self._accumulators[stage], self._aux[stage] = accumulators, aux
+            self._outputs[microbatch] = [outputs, loss]
+            self._last_gradients[microbatch] = gradients
+            return
+        programs = compiled.programs[stage]
+        outputs, aux, kept = programs.forward(params, args)
+        self._aux[stage] = aux
+        if compiled.last is not None:
+            stashed = params if self._schedule.weights == "stashed" else None
+            self._kept[stage][microbatch] = [[args[place] for place in programs.kept_args], kept, stashed]
+        if self._level_of[stage] == len(self._levels) - 1:
+            self._outputs[microbatch].append(outputs)
+        else:
+            self._pass_on(stage, microbatch, outputs)
+
+    def _backward(self, stage: int, microbatch: int) -> None:
+        if self._is_last(stage):
+            gradients = self._last_gradients[microbatch]
+        else:
+            backward = self._compiled.programs[stage].backward
+            assert backward is not None  # it trains
+            args, kept, stashed = self._kept[stage][microbatch]
+            self._kept[stage][microbatch] = None
+            params = self._params[stage] if stashed is None else stashed
+            wanted = self._output_gradients(stage, microbatch)
+            number = self._compiled.before[stage][microbatch]
+            self._accumulators[stage], gradients = backward(self._accumulators[stage], params, args, kept, wanted, number)
+        self._hand_back(stage, microbatch, gradients)
+
+    def _input_gradient(self, stage: int, microbatch: int) -> None:
+        if self._is_last(stage):
+            self._hand_back(stage, microbatch, self._last_gradients[microbatch])
+            return
+        program = self._compiled.programs[stage].input_gradient
+        assert program is not None  # the schedule has such tasks
+        args, kept, _ = self._kept[stage][microbatch]
+        wanted = self._output_gradients(stage, microbatch)
+        gradients, crossed = program(self._params[stage], args, kept, wanted)
+        self._wanted[stage][microbatch] = wanted, crossed
+        self._hand_back(stage, microbatch, gradients)
+
+    def _weight_gradient(self, stage: int, microbatch: int) -> None:
+        if self._is_last(stage):
+            return
+        program = self._compiled.programs[stage].weight_gradient
+        assert program is not None  # the schedule has such tasks
+        args, kept, _ = self._kept[stage][microbatch]
+        wanted, crossed = self._wanted[stage][microbatch]
+        self._kept[stage][microbatch] = self._wanted[stage][microbatch] = None
+        number = self._compiled.before[stage][microbatch]
+        (self._accumulators[stage],) = program(self._accumulators[stage], self._params[stage], args, kept, wanted, crossed, number)
+
+    def _store(self, stage: int, microbatch: int) -> None:
+        """What backward needs goes to the host's memory."""
+        kept = self._kept[stage][microbatch]
+        if kept is not None:
+            kept[:2] = _jax.device_put(kept[:2], _HOST)
+
+    def _load(self, stage: int, microbatch: int) -> None:
+        kept = self._kept[stage][microbatch]
+        if kept is not None:
+            kept[:2] = _jax.device_put(kept[:2], _DEVICE)
+
+    # --------------------------------------------------------------------------------------------------------- updates
+
+    def _update(self, stage: int, microbatch: int | None) -> None:
+        """The update of a stage, or of all with which it shares parameters or an optimiser, when the last of them is due."""
+        group = self._group_of[stage]
+        self._due[group] -= 1
+        if self._due[group]:
+            return
+        members = self._compiled.groups[group]
+        self._due[group] = len(members)
+        self._add_up(members)
+        if self._compiled.joint is not None:
+            self._update_jointly()
+        else:
+            for member in members:
+                self._update_one(member, self._schedule.microbatches - 1 if microbatch is None else microbatch)
+        self._share(members)
+
+    def _ties(self, members: Sequence[int]) -> list[Sequence[tuple[int, int]]]:
+        return [tie for tie in self._compiled.ties if tie[0][0] in members]
+
+    def _add_up(self, members: Sequence[int]) -> None:
+        """Gradients of tied parameters are added to those of the first of them, which is updated."""
+        stages = self._compiled.traced.stages
+        for tie in self._ties(members):
+            owner, leaf = tie[0]
+            index = stages[owner].real_params.index(leaf)
+            for other, place in tie[1:]:
+                gradient = self._accumulators[other][stages[other].real_params.index(place)]
+                there = self._accumulators[owner][index].sharding
+                self._accumulators[owner][index] = _add(self._accumulators[owner][index], _jax.device_put(gradient, there))
+
+    def _share(self, members: Sequence[int]) -> None:
+        """Tied parameters are as the first of them is."""
+        for tie in self._ties(members):
+            owner, leaf = tie[0]
+            for other, place in tie[1:]:
+                there = self._params[other][place].sharding
+                self._params[other][place] = _jax.device_put(self._params[owner][leaf], there, may_alias=False)
+
+    def _extras(self, stage: int, places: Sequence[int], microbatch: int) -> list[Any]:
+        """What the optimiser depends on, of the last stage's outputs."""
+        outputs = self._outputs[microbatch][0]
+        return _jax.device_put([outputs[place] for place in places], self._places[stage].along(0)) if places else []
+
+    def _update_one(self, stage: int, microbatch: int) -> None:
+        compiled = self._compiled
+        update = compiled.updates[stage]
+        own = self._params[stage] = list(self._params[stage])  # that of microbatches under way stays
+        real = compiled.traced.stages[stage].real_params
+        accumulators = [self._accumulators[stage][real.index(place)] for place in update.trained]
+        trained = [own[place] for place in update.trained]
+        extras = self._extras(stage, update.extras, microbatch)
+        if self._optimizer_states[stage] is None:
+            self._optimizer_states[stage] = update.init(trained, extras)
+        again = self._schedule.weights != "same"
+        apply = update.careful if again and self._given[stage] else update.apply
+        self._given[stage] = False
+        new, self._optimizer_states[stage] = apply(trained, self._optimizer_states[stage], accumulators, extras)
+        for place, leaf in zip(update.trained, new, strict=True):
+            own[place] = leaf
+        self._accumulators[stage] = update.zeros() if again else None
+
+    def _update_jointly(self) -> None:
+        compiled = self._compiled
+        joint = compiled.joint
+        assert joint is not None
+        trained = [[own[place] for place in update.trained] for own, update in zip(self._params, compiled.updates, strict=True)]
+        accumulators = [
+            [own[stage.real_params.index(place)] for place in update.trained]
+            for own, stage, update in zip(self._accumulators, compiled.traced.stages, compiled.updates, strict=True)
+        ]
+        outputs = self._outputs[-1][0] if joint.extras else []
+        extras = [outputs[place] for place in joint.extras]
+        if self._joint is None:
+            self._joint = joint.init(trained, extras)
+        new, self._joint = joint.apply(trained, self._joint, accumulators, extras)
+        for own, update, leaves in zip(self._params, compiled.updates, new, strict=True):
+            for place, leaf in zip(update.trained, leaves, strict=True):
+                own[place] = leaf
+
+
+_add: Any = _jax.jit(lambda a, b: a + b.astype(a.dtype))
+_sums: Any = _jax.jit(lambda rows: [sum(column[1:], column[0]) for column in zip(*rows, strict=True)])

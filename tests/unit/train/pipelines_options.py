@@ -1,0 +1,325 @@
+"""What pipelines can be told, on eight CPU devices; `test_pipelines.py` starts a process that has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from tests.unit.train.pipelines import CLASSES, ROWS, WIDTH, assert_near, batches, dense, embed, head, matrix, reference
+from tilestep.train import InfeedQueue, OutfeedQueue, cross_replica_mean
+from tilestep.train.pipeline import JointState, Pipeline
+from tilestep.train.shards import is_shard
+
+
+def three(seed: int = 0) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    return [
+        {"table": matrix(rng, 11, WIDTH)},
+        {"w": matrix(rng, WIDTH, WIDTH), "b": np.ones(WIDTH, np.float32)},
+        {"w": matrix(rng, WIDTH, CLASSES)},
+    ]
+
+
+STAGES = [embed, dense, head]
+
+
+def trained(pipeline: Pipeline, elements: Any, params: Any = None, updates: int = 2, **options: Any) -> Any:
+    state = pipeline.init(three() if params is None else params)
+    for _ in range(updates):
+        state, _ = pipeline.step(state, elements, **options)
+    return state
+
+
+# ------------------------------------------------------------------------------------------------------ ties, state and keys
+
+
+def test_tied_parameters_stay_equal_where_they_begin_equal_and_are_alike() -> None:
+    table = np.ones((4, 4), np.float32)
+    first, last = lambda p, x: x @ p["in"]["w"], lambda p, x: (x @ p["out"]["w"]).sum()
+    options: Any = {"tied": [[(0, "in"), (1, "out")]]}
+    pipeline = Pipeline([first, last], optax.sgd(0.1, momentum=0.9), 4, **options)
+    state = pipeline.init([{"in": {"w": table}}, {"out": {"w": table}}])
+    assert len(jax.tree.leaves(state.optimizer_state)) == 1  # one update, one state
+    x = np.arange(32, dtype=np.float32).reshape(4, 2, 4) / 32
+    for _ in range(2):
+        state, _ = pipeline.step(state, x)
+    shared = jnp.asarray(table)
+    trace = jnp.zeros_like(shared)
+    for _ in range(2):
+        trace = 0.9 * trace + jax.grad(lambda w: sum((row @ w @ w).sum() for row in x))(shared)
+        shared = shared - 0.1 * trace
+    assert_near(state.params[0]["in"]["w"], shared)
+    np.testing.assert_array_equal(state.params[0]["in"]["w"], state.params[1]["out"]["w"])
+    with pytest.raises(ValueError, match="tied parameters must begin equal, but out/w of stage 1 has other values than that of stage 0"):
+        pipeline.init([{"in": {"w": table}}, {"out": {"w": 2 * table}}])
+    with pytest.raises(
+        ValueError, match=r"tied parameters must be alike: stage 0 in is w float32\[4, 4\], stage 1 out is w float32\[4, 2\]"
+    ):
+        pipeline.init([{"in": {"w": table}}, {"out": {"w": table[:, :2]}}])
+    with pytest.raises(ValueError, match="tied names in of stage 0, which has other"):
+        pipeline.init([{"other": table}, {"out": {"w": table}}])
+
+
+def test_a_stage_without_auxiliary_state_beside_one_that_has_it() -> None:
+    def counting(params: Any, aux: Any, x: Any) -> Any:
+        return x * params, aux + 1
+
+    pipeline = Pipeline([counting, lambda p, x: (x * p).sum()], optax.sgd(0.1), 4)
+    state = pipeline.init([np.float32(1), np.float32(1)], [np.int32(5), None])
+    state, _ = pipeline.step(state, np.ones((4, 3), np.float32))
+    assert state.aux is not None
+    assert (int(state.aux[0]), state.aux[1]) == (9, None)
+    with pytest.raises(TypeError, match=r"stage 0 \(lambda\) has auxiliary state: it must return \(outputs, the new state\)"):
+        trained_one(lambda p, aux, x: x)
+    with pytest.raises(TypeError, match=r"stage 0 \(lambda\) has auxiliary state int32\[\], but returned float32\[\]"):
+        trained_one(lambda p, aux, x: (x, aux + 0.5))
+
+
+def trained_one(stage: Any) -> Any:
+    pipeline = Pipeline([stage, lambda p, x: (x * p).sum()], optax.sgd(0.1), 4)
+    return pipeline.step(pipeline.init([np.float32(1), np.float32(1)], [np.int32(5), None]), np.ones((4, 3), np.float32))
+
+
+def test_random_keys_depend_on_stage_microbatch_and_replica_alone() -> None:
+    def draw(params: Any, x: Any, *, key: Any) -> Any:
+        return x, jax.random.key_data(key)
+
+    def again(params: Any, x: Any, before: Any, *, key: Any) -> Any:
+        return before, jax.random.key_data(key)
+
+    x, key = np.zeros((4, 1), np.float32), jax.random.key(3)
+    found = [
+        Pipeline([draw, again], None, 4, pipeline_schedule=schedule, device_mapping=mapping).step(
+            Pipeline([draw, again], None, 4, device_mapping=mapping).init([(), ()]), x, key=key
+        )[1]
+        for schedule, mapping in (("grouped", [0, 1]), ("sequential", [1, 0]), ("interleaved", [0, 1]))
+    ]
+    expected = [[jax.random.key_data(jax.random.fold_in(jax.random.fold_in(key, stage), m)) for m in range(4)] for stage in range(2)]
+    for first, second in found:
+        np.testing.assert_array_equal(first, np.stack(expected[0]))
+        np.testing.assert_array_equal(second, np.stack(expected[1]))
+    pipeline = Pipeline([draw, again], None, 4, replicas=2)
+    first, _ = pipeline.step(pipeline.init([(), ()]), np.zeros((4, 2, 1), np.float32), key=key)[1]
+    keys = [[jax.random.key_data(jax.random.fold_in(jax.random.fold_in(key, 0), m * 2 + r)) for r in range(2)] for m in range(4)]
+    np.testing.assert_array_equal(first, np.array(keys))
+    pipeline = Pipeline([draw, again], None, 4)
+    with pytest.raises(ValueError, match=r"stage 0 \(draw\) asks for a random key: give step\(\) or run\(\) a key"):
+        pipeline.step(pipeline.init([(), ()]), x)
+    with pytest.raises(TypeError, match="key is 3: it must be a random key"):
+        pipeline.step(pipeline.init([(), ()]), x, key=3)
+
+
+# -------------------------------------------------------------------------------------------------------- replicas and meshes
+
+
+def test_replicas_take_the_mean_and_their_elements_in_turn() -> None:
+    optimizer = optax.adamw(1e-2)
+    pipeline = Pipeline(STAGES, optimizer, 6, replicas=2, reduction="mean")
+    tokens, labels = batches(1, 12)
+    rows = tokens.reshape(6, 2, *tokens.shape[1:]), labels.reshape(6, 2, ROWS)
+    state = trained(pipeline, rows)
+    assert [sorted(device.id for device in leaf.devices()) for leaf in jax.tree.leaves(state.params[1])] == [[1, 4], [1, 4]]
+    expected, _ = reference(STAGES, three(), optimizer, (tokens, labels), 2, "mean")  # a mean of means
+    assert_near(jax.tree.map(np.asarray, state.params), expected, 1e-4)
+    infeed, outfeed = InfeedQueue(list(zip(tokens, labels, strict=True)) * 2, replicas=2), OutfeedQueue()
+    fed = pipeline.run(pipeline.init(three()), infeed, outfeed, repeat_count=2)
+    jax.tree.map(np.testing.assert_array_equal, fed.params, state.params)
+    assert outfeed.dequeue()[0].shape == (12, 2)
+    with pytest.raises(ValueError, match=r"the pipeline has 2 replicas, but a step of the InfeedQueue is of 1: make it InfeedQueue"):
+        pipeline.run(fed, InfeedQueue([]))
+    with pytest.raises(ValueError, match=r"an array of shape \(6, 4, 5\): the second axis of each must be the 2 replicas"):
+        pipeline.step(fed, batches(1, 6))
+
+
+def test_a_stage_combines_what_replicas_have() -> None:
+    def mean(params: Any, aux: Any, x: Any) -> Any:
+        return (x * params, cross_replica_mean(aux + x.sum()))
+
+    pipeline = Pipeline([mean, lambda p, x: (x * p).sum()], optax.sgd(0.1), 4, replicas=2)
+    state = pipeline.init([np.float32(1), np.float32(1)], [np.float32(0), None])
+    state, _ = pipeline.step(state, np.arange(8, dtype=np.float32).reshape(4, 2))
+    assert state.aux is not None
+    assert np.asarray(state.aux[0]).tolist() == [14.0, 14.0]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_stage_may_be_divided_over_a_mesh(replicas: int) -> None:
+    optimizer = optax.sgd(0.1, momentum=0.9)
+    axes = ("replica", "x") if replicas > 1 else ("x",)
+    mesh = Mesh(np.array(jax.devices()[4 : 4 + 2 * replicas]).reshape((replicas, 2) if replicas > 1 else (2,)), axes)
+    params = three()
+    params[1] = jax.tree.map(lambda leaf: jax.device_put(leaf, NamedSharding(mesh, P(*[None] * (leaf.ndim - 1), "x"))), params[1])
+    pipeline = Pipeline(STAGES, optimizer, 6, device_mapping=[0, mesh, 1], replicas=replicas)
+    tokens, labels = batches(1, 6 * replicas)
+    rows = (tokens, labels) if replicas == 1 else (tokens.reshape(6, 2, *tokens.shape[1:]), labels.reshape(6, 2, ROWS))
+    state = trained(pipeline, rows, params)
+    assert state.params[1]["w"].sharding.shard_shape((WIDTH, WIDTH)) == (WIDTH, WIDTH // 2)
+    assert state.optimizer_state[1][0].trace["w"].sharding.shard_shape((WIDTH, WIDTH)) == (WIDTH, WIDTH // 2)
+    expected, _ = reference(STAGES, three(), optax.sgd(0.1 / replicas, momentum=0.9), (tokens, labels), 2, "sum")
+    assert_near(jax.tree.map(np.asarray, state.params), expected)
+
+
+def test_devices_of_a_stage_are_all_or_none_of_another() -> None:
+    pipeline = Pipeline(STAGES, optax.sgd(0.1), 6, device_mapping=[0, (1, 2), 0], strict=False)
+    assert_near(trained(pipeline, batches(2, 6)).params, reference(STAGES, three(), optax.sgd(0.1), batches(2, 6), 2, "sum")[0])
+    with pytest.raises(ValueError, match=r"stages 0 and 1 share device .*, but not all of their devices"):
+        Pipeline(STAGES, optax.sgd(0.1), 6, device_mapping=[0, (0, 1), 2])
+    with pytest.raises(ValueError, match="with 3 replicas of 3 devices each there must be 9, but there are 8"):
+        Pipeline(STAGES, optax.sgd(0.1), 6, replicas=3)
+
+
+# ------------------------------------------------------------------------------------------------------------------ optimisers
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("name", ["clipped", "masked", "finite"])
+def test_an_optimizer_that_looks_across_stages_sees_all_of_them(name: str, replicas: int) -> None:
+    optimizer = {
+        "clipped": optax.chain(optax.clip_by_global_norm(0.2), optax.adam(1e-2)),
+        "masked": optax.masked(optax.sgd(0.1), [True, {"w": True, "b": False}, True]),  # a mask of all stages
+        "finite": optax.apply_if_finite(optax.sgd(0.1), 3),
+    }[name]
+    if name == "masked":
+        optimizer = optax.chain(optimizer, optax.clip_by_global_norm(0.2))
+    pipeline = Pipeline(STAGES, optimizer, 6, replicas=replicas)
+    tokens, labels = batches(1, 6)
+    rows = (tokens, labels) if replicas == 1 else tuple(np.stack([leaf, leaf], 1) for leaf in (tokens, labels))
+    state = trained(pipeline, rows)
+    assert isinstance(state.optimizer_state, JointState)
+    expected, _ = reference(STAGES, three(), optimizer, (tokens, labels), 2, "sum")
+    assert_near(jax.tree.map(np.asarray, state.params), expected, 1e-4)
+    with pytest.raises(ValueError, match="the optimizer looks across stages, whose updates the stale schedule does at different times"):
+        Pipeline(STAGES, optimizer, 6, pipeline_schedule="stale").init(three())
+    with pytest.raises(ValueError, match="its state is neither divided among replicas nor kept in the host's memory"):
+        Pipeline(STAGES, optimizer, 6, offload_optimizer_state=True).init(three())
+
+
+def test_layerwise_optimizers_update_each_stage_by_itself() -> None:
+    for optimizer in (
+        optax.lamb(1e-2),
+        optax.adamw(1e-2),
+        optax.adafactor(1e-2),
+        optax.chain(optax.clip_by_block_rms(0.1), optax.sgd(0.1)),
+    ):
+        assert isinstance(Pipeline(STAGES, optimizer, 6).init(three()).optimizer_state, list)
+
+
+def test_an_optimizer_may_depend_on_what_the_last_stage_returns() -> None:
+    """A learning rate among the run's inputs, which passes through all stages."""
+
+    def first(params: Any, rate: Any, x: Any) -> Any:
+        return x * params, rate
+
+    def last(params: Any, x: Any, rate: Any) -> Any:
+        return (x * params).sum(), rate
+
+    optimizer: Any = lambda total, rate: (optax.sgd(rate, momentum=0.5), 3 * total)  # noqa: E731
+    pipeline = Pipeline([first, last], optimizer, 4, outfeed_loss=True)
+    state = pipeline.init([np.float32(2), np.float32(3)])
+    assert state.optimizer_state is None
+    x = np.arange(4, dtype=np.float32)
+    a, b, trace = 2.0, 3.0, [0.0, 0.0]
+    for rate in (0.01, 0.02):
+        state, losses = pipeline.step(state, x, inputs=(np.float32(rate),))
+        np.testing.assert_allclose(losses, 3 * x * a * b, rtol=1e-6)
+        trace = [0.5 * trace[0] + 3 * b * x.sum(), 0.5 * trace[1] + 3 * a * x.sum()]
+        a, b = a - rate * trace[0], b - rate * trace[1]
+        np.testing.assert_allclose([float(own) for own in state.params], [a, b], rtol=1e-6)
+    pipeline = Pipeline([first, last], lambda total, rate: total, 4)
+    with pytest.raises(TypeError, match=r"the optimizer's function returned .*: it must return \(a transformation of optax, the loss\)"):
+        pipeline.step(pipeline.init([np.float32(2), np.float32(3)]), x, inputs=(np.float32(1),))
+
+
+# ---------------------------------------------------------------------------------------------------------- what comes out
+
+
+def outputs(params: Any, x: Any) -> Any:
+    return x * params, {"twice": 2 * x}
+
+
+def test_what_is_hidden_and_what_is_summed() -> None:
+    x = np.arange(4, dtype=np.float32)
+
+    def given(**options: Any) -> Any:
+        pipeline = Pipeline([lambda p, x: x, outputs], optax.sgd(0.0), 4, **options)
+        return jax.tree.map(np.asarray, pipeline.step(pipeline.init([(), np.float32(3)]), x)[1])
+
+    assert given(outfeed_loss=True).tolist() == (3 * x).tolist()
+    assert given(outfeed_mask=[True, False])["twice"].tolist() == (2 * x).tolist()
+    assert given(outfeed_mask=[True, True]) == ()
+    for reduction in ("sum", "mean", "running_mean"):
+        loss, others = given(accumulate_outfeed=True, reduction=reduction)
+        assert (loss, others["twice"]) == (18, 12)
+    half = given(accumulate_outfeed=True, accumulate_outfeed_dtype=jnp.float16, outfeed_loss=True)
+    assert (half, half.dtype) == (18, np.float16)
+    pipeline, queue = Pipeline([lambda p, x: x, outputs], optax.sgd(0.0), 4, accumulate_outfeed=True, outfeed_loss=True), OutfeedQueue()
+    pipeline.run(pipeline.init([(), np.float32(3)]), InfeedQueue([np.float32(k) for k in range(8)]), queue, repeat_count=2)
+    assert queue.dequeue().tolist() == [18, 66]
+    pipeline = Pipeline([lambda p, x: x, outputs], optax.sgd(0.0), 4, outfeed_mask=[True, True])
+    with pytest.raises(ValueError, match="outfeed_mask hides all that the last stage returns"):
+        pipeline.run(pipeline.init([(), np.float32(3)]), InfeedQueue([]), OutfeedQueue())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"outfeed_loss": True, "outfeed_mask": [True]}, ValueError, "outfeed_loss and outfeed_mask are given"),
+        ({"outfeed_mask": [1]}, TypeError, r"outfeed_mask is \[1\]: it must be a list of bool"),
+        ({"accumulate_outfeed_dtype": "float32"}, ValueError, "accumulate_outfeed is False"),
+        ({"shard_optimizer_state": True}, ValueError, "the pipeline has one replica"),
+        ({"shard_optimizer_state": True, "replicas": 2, "offload_optimizer_state": False}, ValueError, "offload_optimizer_state False"),
+        ({"offload_activations": [7]}, ValueError, "there is no stage 7 to offload"),
+        ({"offload_optimizer_state": {"weights": True}}, ValueError, "offload has an entry for 'weights'"),
+        ({"tied": [(0, "w")]}, TypeError, "tied has 0: it must be a path"),
+        ({"tied": [[(0, "w")]]}, ValueError, "an entry names two or more"),
+        ({"tied": [[(0, "w"), (5, "w")]]}, ValueError, "a stage of tied is 5: it must be 0 to 2"),
+        ({"tied": [[(0, "w"), (1, "w")]], "pipeline_schedule": "stale"}, ValueError, "the stale schedule updates each stage at another"),
+        ({"replicas": 0}, ValueError, "replicas is 0"),
+        ({"device_mapping": [0, (1, 1), 2]}, ValueError, r"an entry of device_mapping is \[1, 1\]"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_runs(options: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Pipeline(STAGES, optax.sgd(0.1), 6, **options)
+
+
+# ------------------------------------------------------------------------------------------------------ memory of the host
+
+
+def on_host(tree: Any) -> list[bool]:
+    return [leaf.sharding.memory_kind == "pinned_host" for leaf in jax.tree.leaves(tree)]
+
+
+def test_what_is_in_the_hosts_memory_changes_no_value() -> None:
+    optimizer = optax.adam(1e-2)
+    expected = trained(Pipeline(STAGES, optimizer, 6), batches(3, 6))
+    away = {"optimizer_state": True, "accumulators": True, "parameters": True}
+    pipeline = Pipeline(STAGES, optimizer, 6, offload_optimizer_state=away, offload_activations=True)
+    state = trained(pipeline, batches(3, 6))
+    assert all(on_host(state.params))
+    assert all(on_host([own[0].mu for own in state.optimizer_state]))
+    assert_near(jax.tree.map(np.asarray, state.params), jax.tree.map(np.asarray, expected.params))
+    state = trained(Pipeline(STAGES, optimizer, 6, offload_activations=[0], pipeline_schedule="zero_bubble"), batches(3, 6))
+    assert_near(state.params, expected.params)
+
+
+@pytest.mark.parametrize("away", [None, True])
+def test_replicas_divide_the_optimizers_state(away: bool | None) -> None:
+    wide = [{"table": np.ones((11, 4096), np.float32)}, np.ones(4096, np.float32)]
+    stages = [lambda p, tokens, label: p["table"][tokens].mean(1), lambda p, x: (x * p).sum() ** 2 * 1e-9]
+    optimizer = optax.adam(1e-2)
+    rows = tuple(np.stack([leaf, leaf], 1) for leaf in batches(3, 4))
+    expected = trained(Pipeline(stages, optimizer, 4, replicas=2), rows, wide)
+    state = trained(Pipeline(stages, optimizer, 4, replicas=2, shard_optimizer_state=True, offload_optimizer_state=away), rows, wide)
+    moments = state.optimizer_state[0][0].mu["table"]
+    assert is_shard(moments)
+    assert moments.values.sharding.shard_shape(moments.values.shape)[0] == 11 * 4096 // 2
+    assert all(on_host(moments)) is bool(away)
+    assert_near(jax.tree.map(np.asarray, state.params), jax.tree.map(np.asarray, expected.params))
