@@ -19,7 +19,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 _LEAST_TIMEOUT_S: Final = 1.0
-_JAX_SLACK_S: Final = 30  # by which JAX's own time-out is longer: it ends processes without saying readably whose fault it was
+_JAX_SLACK_S: Final = 30  # by which JAX's own time-outs are longer: it ends processes without saying readably whose fault it was
 _SAID_BYTES: Final = 512  # of process 0's address
 
 _jax: Any = jax
@@ -45,7 +45,7 @@ def start_processes(
 
     Args:
         timeout_s: at least 1; a process may be silent for three quarters of it. A thread gives its signs of life; code that holds Python's
-            lock for so long counts as silence.
+            lock for so long counts as silence. So long the first process that has come to its end waits for the others.
         coordinator_address: "host:port" of process 0, at which all processes find each other.
         num_processes: how many they are.
         process_id: this one's number, from 0 on.
@@ -60,7 +60,7 @@ def start_processes(
         process_id,
         local_device_ids,
         heartbeat_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
-        shutdown_timeout_seconds=max(1, int(timeout_s * 3 / 4)),
+        shutdown_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
     )
     count, me = _jax.process_count(), _jax.process_index()
     if count == 1:

@@ -17,6 +17,7 @@ import sys
 import time
 from typing import Any
 
+STOPPED_WALL_S = 1.0  # a sentinel that runs no code for so long was stopped itself
 SETTLE_WALL_S = 0.3  # deaths that follow from the first one come within it: the first one is named
 GRACE_WALL_S = 1.0  # in which a process that is told to end may do it by itself
 BEATS = 8  # signs of life in the time-out
@@ -71,7 +72,7 @@ class Sentinel:
         self.said_bye = self.ended = False
         self.rest = b""
         self.lines: list[Line] = []
-        self.byes: set[int] = set()
+        self.byes: dict[int, float] = {}  # when each process has said that it ends well
         self.names: dict[int, str] = {}
         self.ends: list[Message] = []  # how processes ended, as the hub has heard it
         self.settled = 0.0  # when the first of them is judged
@@ -103,7 +104,7 @@ class Sentinel:
     def run(self) -> None:
         """Until the watched process has ended well, or another one has not."""
         pause = self.timeout_s / BEATS
-        beat = time.monotonic()
+        beat = before = time.monotonic()
         while not self.over:
             for key, _ in self.selector.select(min(pause, 0.1)):
                 if key.data is None:
@@ -116,12 +117,21 @@ class Sentinel:
                 else:
                     self._hear(key.data)
             now = time.monotonic()
+            if now - before > max(pause, STOPPED_WALL_S):  # perhaps with all the machine: who was silent then cannot be known
+                self._forget(now - before)
+            before = now
             if now - beat > pause:
                 beat = now
                 self.tell({"kind": "beat"})
                 for line in self.lines:
                     line.send({"kind": "beat"})
             self._check(now)
+
+    def _forget(self, wall_s: float) -> None:
+        self.heard += wall_s
+        for line in (*self.lines, *([] if self.hub is None else [self.hub])):
+            line.heard += wall_s
+        self.byes = {process: when + wall_s for process, when in self.byes.items()}
 
     def tell(self, message: Message) -> None:
         """Tells the hub."""
@@ -166,7 +176,7 @@ class Sentinel:
                     self.judged("process 0's machine is gone, or its sentinel has been killed", first=0)
             else:
                 self.lines.remove(line)
-                if line.process >= 0 and not any(end["process"] == line.process for end in self.ends):
+                if line.process >= 0:
                     self._note({"kind": "end", "process": line.process, "how": "died", "at": time.time()})
 
     def _note(self, message: Message) -> None:
@@ -175,8 +185,8 @@ class Sentinel:
         if message["kind"] == "hello":
             self.names[process] = message["name"]
         elif message["kind"] == "bye":
-            self.byes.add(process)
-        elif message["kind"] == "end":
+            self.byes[process] = time.monotonic()
+        elif message["kind"] == "end" and not any(end["process"] == process for end in self.ends):
             self.ends.append(message)
             self.settled = self.settled or time.monotonic() + min(SETTLE_WALL_S, self.timeout_s / 2)
 
@@ -192,6 +202,9 @@ class Sentinel:
             if now - line.heard > self.silence_s and line.process >= 0:
                 line.heard = now
                 self._note({"kind": "end", "process": line.process, "how": "silent", "at": time.time() - self.silence_s})
+        first = min(self.byes, key=self.byes.__getitem__, default=self.me)
+        if 0 < len(self.byes) < self.count and now - self.byes[first] > self.silence_s:  # JAX waits at its own end for the others
+            self._note({"kind": "end", "process": first, "how": "left", "at": time.time() - self.silence_s})
         if self.settled and now > self.settled:
             self._judge()
 
