@@ -8,11 +8,11 @@ Batches of 0.4 MB and 19 MB lie one after the other in one NumPy array. Question
     throughput   batches put on the device by an InfeedQueue, in chunks, against `jax.device_put(data[k])` in a Python loop
     loop         steps that add up a batch: `tilestep.train.repeat` with an InfeedQueue, against a Python loop over a jitted donated
                  step that gets its batches from grain (threads), PyTorch's DataLoader (none, and two workers) or tf.data (prefetch)
-    loop, aligned  the same with batches at multiples of 64 bytes, from where on a CPU device can read an array where it lies
+    loop, mapped  the same with batches of a file, as `numpy.load(..., mmap_mode="r")` gives them
 
-NumPy's allocator starts large arrays 16 bytes after such a multiple; tf.data copies the whole array to memory of its own, which is aligned
-in any case. The InfeedQueue copies each batch, as its dataset might reuse the memory. Large ones are also fed with `copy=False`, which
-promises that it does not.
+NumPy's allocator starts large arrays 16 bytes after a multiple of 64, from where on a CPU device can read an array where it lies; those of
+a file that is mapped start at one. tf.data copies the whole array to memory of its own, which is aligned in any case. The InfeedQueue
+copies each batch that its dataset could write to again; those of a file that is mapped for reading it feeds as they are.
 
 Libraries that are not installed are left out, which stderr says. The sides take turns in one process, so that whatever else the machine
 does falls on all. Wall time is reported, never judged.
@@ -29,6 +29,7 @@ import json
 import os
 import statistics
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,13 +62,23 @@ class Size:
     chunk: int
     turns: int
 
-    def data(self, *, aligned: bool) -> np.ndarray:
+    def data(self) -> np.ndarray:
+        """As NumPy's allocator lays out large arrays, whatever their size."""
         size = self.distinct * int(np.prod(self.shape))
         memory = np.empty(size + 16, np.float32)
-        start = (-memory.ctypes.data % 64 + (0 if aligned else 16)) // 4 % 16
+        start = (-memory.ctypes.data % 64 + 16) // 4 % 16
         rows = memory[start : start + size]
         rows[:] = np.arange(size, dtype=np.float32) % 1000
         return rows.reshape(self.distinct, *self.shape)
+
+
+def mapped(data: np.ndarray, folder: Path) -> np.ndarray:
+    """The same from a file, read once so that the operating system has it in memory."""
+    file = folder / f"{data.nbytes}.npy"
+    np.save(file, data)
+    found = np.load(file, mmap_mode="r")
+    assert np.array_equal(found, data)
+    return found
 
 
 SIZES = (
@@ -108,8 +119,8 @@ def step(total: Any, batch: Any) -> Any:
     return total + batch.sum()
 
 
-def repeated(size: Size, data: np.ndarray, *, copy: bool = True) -> Turn:
-    infeed = InfeedQueue(functools.partial(endless, data), copy=copy)
+def repeated(size: Size, data: np.ndarray) -> Turn:
+    infeed = InfeedQueue(functools.partial(endless, data))
 
     def turn() -> object:
         return jax.block_until_ready(repeat(size.batches, step, np.float32(0), infeed, chunk=size.chunk))
@@ -208,16 +219,15 @@ def main() -> None:
     warnings.filterwarnings("ignore", "The given NumPy array is not writable")
     warnings.filterwarnings("ignore", r"os.fork\(\) was called")  # PyTorch's workers, which run no JAX
     answers: list[dict[str, Any]] = []
+    folder = tempfile.TemporaryDirectory()
     for size in SIZES:
         if options.only and not any(words in size.name for words in options.only):
             continue
-        data, aligned = size.data(aligned=False), size.data(aligned=True)
+        data = size.data()
         questions: dict[str, dict[str, Turn]] = {"throughput": {"InfeedQueue": queued(size, data), "slice + device_put": raw(size, data)}}
-        for question, batches in (("loop", data), ("loop, aligned", aligned)):
-            turns = questions[question] = {"InfeedQueue": repeated(size, batches)}
-            if size.chunk == 1:  # chunks of several batches are copied in any case
-                turns["InfeedQueue, copy=False"] = repeated(size, batches, copy=False)
-            turns |= {name: looped(size, batches, loader=loader) for name, loader in loaders.items()}
+        for question, batches in (("loop", data), ("loop, mapped", mapped(data, Path(folder.name)))):
+            loops = {name: looped(size, batches, loader=loader) for name, loader in loaders.items()}
+            questions[question] = {"InfeedQueue": repeated(size, batches), **loops}
         for question, turns in questions.items():
             wall_s = answer(turns, size, max(2, options.turns or size.turns))
             print(table(f"{size.name}, {question}", wall_s, data[0].nbytes / 1e6), flush=True)
