@@ -145,7 +145,7 @@ static void buffer_dealloc(PyObject* object) {
   PyErr_Fetch(&type, &value, &trace);
   if (self->memory) self->memory->live_bytes -= self->shape->size_bytes;
   if (ts_forgotten && self->value && PyList_Append(ts_forgotten, self->value) < 0) PyErr_Clear();
-  Py_XDECREF(self->pinned), Py_XDECREF(self->peers), Py_XDECREF(self->array), Py_XDECREF(self->whole), Py_XDECREF(self->device);
+  Py_XDECREF(self->pinned), Py_XDECREF((PyObject*)self->peers), Py_XDECREF(self->array), Py_XDECREF(self->whole), Py_XDECREF(self->device);
   Py_XDECREF((PyObject*)self->memory), Py_XDECREF((PyObject*)self->shape), Py_XDECREF(self->value);
   PyErr_Restore(type, value, trace);
   ts_plain_dealloc(object);
@@ -228,14 +228,19 @@ static void* api_on_cpu(PJRT_Buffer_IsOnCpu_Args* a) {
   a->is_on_cpu = buffer->seen;
   return NULL;
 }
-/* Notes that the host waits, and gives what it waits for. Runs no bytecode: a Ctrl-C is not lost in here. */
-static Event* ready_event(Buffer* buffer) {
+/* All results of a run are there at one moment of emulated time, so a wait for one is a wait for its peers. But the journal may drop what
+ * another thread does, which is no wait of the program's: only an append that is none of Python's drops nothing. */
+static int note_wait(Buffer* buffer) {
   PyObject* note = PyObject_GetAttrString(buffer->device, "note_wait"); /* (what the journal does, the journal's append) */
   PyObject* entry = note ? PyTuple_Pack(2, PyTuple_GetItem(note, 0), buffer->value) : NULL;
   PyObject* noted = entry ? PyObject_CallFunctionObjArgs(PyTuple_GetItem(note, 1), entry, NULL) : NULL;
-  Py_XDECREF(note), Py_XDECREF(entry);
-  if (!noted) return NULL;
-  Py_DECREF(noted);
+  if (noted && buffer->peers) buffer->peers->noted = PyCFunction_CheckExact(PyTuple_GetItem(note, 1));
+  Py_XDECREF(note), Py_XDECREF(entry), Py_XDECREF(noted);
+  return noted ? 0 : -1;
+}
+/* Notes that the host waits, and gives what it waits for. Runs no bytecode: a Ctrl-C is not lost in here. */
+static Event* ready_event(Buffer* buffer) {
+  if (!(buffer->peers && buffer->peers->noted) && note_wait(buffer) < 0) return NULL;
   int gone = ts_buffer_is_deleted(buffer);
   if (gone) return gone < 0 ? NULL : ts_event_done;
   PyObject* waitables = PyTuple_Pack(1, buffer->array ? buffer->array : buffer->whole);

@@ -1,20 +1,27 @@
 /* Events: a handful of arrays that somebody waits for.
  *
  * All results of a run are ready at one moment, but JAX asks to be told of each. One thread waits for the first of them that is asked
- * for; the others go into the list that they share, their peers, and are told by that thread. The list is empty while nobody waits,
- * else it begins with None, and (event, callback address, user address) follow.
+ * for, and tells those who asked for the others, its peers, too.
  */
 #include "native.h"
 
 #include <stdlib.h>
 
-PyTypeObject* ts_event_type;
+typedef void (*ReadyCallback)(void* error, void* user);
+typedef struct Asked {
+  Event* event;
+  ReadyCallback callback;
+  void* user;
+  void* error;
+} Asked;
+
+PyTypeObject *ts_event_type, *ts_peers_type;
 Event* ts_event_done;
 
-Event* ts_event_make(PyObject* waitables, PyObject* peers) {
+Event* ts_event_make(PyObject* waitables, Peers* peers) {
   Event* self = (Event*)PyType_GenericAlloc(ts_event_type, 0);
   if (!self) return NULL;
-  Py_XINCREF(waitables), Py_XINCREF(peers);
+  Py_XINCREF(waitables), Py_XINCREF((PyObject*)peers);
   self->waitables = waitables;
   self->peers = peers;
   self->done = waitables == NULL;
@@ -29,7 +36,11 @@ static PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 static void dealloc(PyObject* self) {
   Py_XDECREF(((Event*)self)->message);
   Py_XDECREF(((Event*)self)->waitables);
-  Py_XDECREF(((Event*)self)->peers);
+  Py_XDECREF((PyObject*)((Event*)self)->peers);
+  ts_plain_dealloc(self);
+}
+static void peers_dealloc(PyObject* self) {
+  free(((Peers*)self)->asked); /* empty: who asked holds an event, which holds this */
   ts_plain_dealloc(self);
 }
 
@@ -73,6 +84,7 @@ void ts_event_wait(Event* self) {
     PyErr_Restore(type, value, trace);
     if (gone || self->code) { /* donated on: whoever took it reports its failure */
       PyErr_Clear();
+      self->gone = 1;
       continue;
     }
     void* error = ts_error_from_python();
@@ -95,42 +107,60 @@ static void* error_of(Event* self) {
   return ts_error(self->code, PyBytes_AsString(self->message), (size_t)PyBytes_Size(self->message));
 }
 
-typedef void (*ReadyCallback)(void* error, void* user);
-
-/* The callback may take locks that a thread waiting for the GIL holds: it runs without. */
-static void fire(Event* self, void* callback, void* user) {
-  void* error = error_of(self);
+/* The callbacks may take locks that a thread waiting for the GIL holds: they run without. The first to ask is told last, as who asks for
+ * several waits for it first, and would wake up only to wait for the next. */
+static void tell(Asked* asked, size_t count) {
+  for (size_t i = 0; i < count; i++) asked[i].error = error_of(asked[i].event);
   Py_BEGIN_ALLOW_THREADS;
-  ((ReadyCallback)callback)(error, user);
+  for (size_t i = count; i-- > 0;) asked[i].callback(asked[i].error, asked[i].user);
   Py_END_ALLOW_THREADS;
 }
-
-/* (event, callback, user): waits, and tells. */
-static void finish(PyObject* wait) {
-  Event* event = (Event*)PyTuple_GetItem(wait, 0);
-  void *callback = PyLong_AsVoidPtr(PyTuple_GetItem(wait, 1)), *user = PyLong_AsVoidPtr(PyTuple_GetItem(wait, 2));
-  ts_event_wait(event);
-  fire(event, callback, user);
+static int ask(Peers* peers, Event* event, void* callback, void* user) {
+  if (peers->count == peers->room) {
+    size_t room = peers->room ? 2 * peers->room : 16;
+    Asked* more = realloc(peers->asked, room * sizeof(Asked));
+    if (!more) return PyErr_NoMemory(), -1;
+    peers->asked = more;
+    peers->room = room;
+  }
+  Py_INCREF((PyObject*)event);
+  peers->asked[peers->count++] = (Asked){event, (ReadyCallback)callback, user, NULL};
+  return 0;
 }
+
+static void tell_peers(Peers* peers, int all_done) {
+  Asked* asked = peers->asked;
+  size_t count = peers->count;
+  peers->asked = NULL;
+  peers->count = peers->room = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (!all_done) ts_event_wait(asked[i].event);
+    asked[i].event->done = 1;
+  }
+  tell(asked, count);
+  for (size_t i = 0; i < count; i++) Py_DECREF((PyObject*)asked[i].event);
+  free(asked);
+}
+
+/* (event, callback, user): waits, and tells, for its peers too. */
 PyObject* ts_finish(PyObject* module, PyObject* wait) {
   (void)module;
   if (!PyTuple_Check(wait) || PyTuple_Size(wait) != 3) return PyErr_Format(PyExc_TypeError, "finish takes (event, callback, user)");
-  PyObject* peers = ((Event*)PyTuple_GetItem(wait, 0))->peers;
-  Py_XINCREF(peers);
-  finish(wait);
-  while (peers && PyList_Size(peers) > 1) {
-    PyObject* others = PyList_GetSlice(peers, 1, PyList_Size(peers));
-    if (!others || PyList_SetSlice(peers, 1, PyList_Size(peers), NULL) < 0) {
-      Py_XDECREF(others), Py_DECREF(peers);
-      return NULL;
-    }
-    for (Py_ssize_t i = 0; i < PyList_Size(others); i++) finish(PyList_GetItem(others, i));
-    Py_DECREF(others);
-  }
-  if (peers) PyList_SetSlice(peers, 0, 1, NULL);
-  Py_XDECREF(peers);
+  Event* event = (Event*)PyTuple_GetItem(wait, 0);
+  Asked own = {event, (ReadyCallback)PyLong_AsVoidPtr(PyTuple_GetItem(wait, 1)), PyLong_AsVoidPtr(PyTuple_GetItem(wait, 2)), NULL};
+  Peers* peers = event->peers;
+  Py_XINCREF((PyObject*)peers);
+  ts_event_wait(event);
+  int all_done = !event->gone && !event->code; /* all results of a run are there when one is */
+  if (peers) tell_peers(peers, all_done);
+  tell(&own, 1);
+  while (peers && peers->count) tell_peers(peers, all_done);
+  if (peers) peers->waiting = 0;
+  Py_XDECREF((PyObject*)peers);
   Py_RETURN_NONE;
 }
+static PyType_Slot peers_slots[] = {{Py_tp_dealloc, peers_dealloc}, {0, NULL}};
+PyType_Spec ts_peers_spec = {"tilestep.pjrt._native.Peers", sizeof(Peers), 0, Py_TPFLAGS_DEFAULT, peers_slots};
 static PyType_Slot slots[] = {{Py_tp_new, make}, {Py_tp_dealloc, dealloc}, {0, NULL}};
 PyType_Spec ts_event_spec = {"tilestep.pjrt._native.Event", sizeof(Event), 0, Py_TPFLAGS_DEFAULT, slots};
 
@@ -169,18 +199,18 @@ static void* api_on_ready(PJRT_Event_OnReady_Args* a) {
   }
   void* error = NULL;
   TS_ENTER;
-  if (ts_stage >= TS_CLOSING || ts_event_poll(event)) {
+  Peers* peers = event->peers;
+  if (ts_stage < TS_CLOSING && peers && peers->waiting) {
+    if (ask(peers, event, a->callback, a->user_arg) < 0) error = ts_error_from_python();
+  } else if (ts_stage >= TS_CLOSING || ts_event_poll(event)) {
     ts_event_wait(event);
-    fire(event, a->callback, a->user_arg);
+    Asked own = {event, (ReadyCallback)a->callback, a->user_arg, NULL};
+    tell(&own, 1);
   } else { /* nothing in here runs bytecode, so that no signal can get in between; putting something into a queue doesn't either */
-    PyObject *peers = event->peers, *result = NULL;
     PyObject* wait = Py_BuildValue("(ONN)", (PyObject*)event, PyLong_FromVoidPtr(a->callback), PyLong_FromVoidPtr(a->user_arg));
-    if (wait && peers && PyList_Size(peers)) {
-      if (PyList_Append(peers, wait) < 0) error = ts_error_from_python();
-    } else if (!wait || (peers && PyList_Append(peers, Py_None) < 0) ||
-               !(result = PyObject_CallFunctionObjArgs(ts_wait_later, wait, NULL))) {
-      error = ts_error_from_python();
-    }
+    PyObject* result = wait ? PyObject_CallFunctionObjArgs(ts_wait_later, wait, NULL) : NULL;
+    if (!result) error = ts_error_from_python();
+    else if (peers) peers->waiting = 1;
     Py_XDECREF(wait), Py_XDECREF(result);
   }
   TS_LEAVE;

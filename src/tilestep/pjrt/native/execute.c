@@ -131,7 +131,7 @@ static int give_results(PJRT_LoadedExecutable_Execute_Args* a, Executable* self,
     PyObject* device = PyTuple_GetItem(self->devices, (Py_ssize_t)d);
     PyObject* memories = PyTuple_GetItem(self->memories, (Py_ssize_t)d);
     if (!device || !memories) return -1;
-    PyObject* peers = self->num_outputs > 1 ? PyList_New(0) : NULL;
+    Peers* peers = self->num_outputs > 1 ? (Peers*)PyType_GenericAlloc(ts_peers_type, 0) : NULL;
     if (self->num_outputs > 1 && !peers) return -1;
     for (int k = 0; k < self->num_outputs; k++) {
       PyObject* array = PyList_GetItem(arrays, k);
@@ -141,14 +141,14 @@ static int give_results(PJRT_LoadedExecutable_Execute_Args* a, Executable* self,
       Buffer* made = array && memory && shape && value ? result_on(array, d, a->num_devices, device, (Memory*)memory, (Shape*)shape, value) : NULL;
       Py_XDECREF(value);
       if (!made) {
-        Py_XDECREF(peers);
+        Py_XDECREF((PyObject*)peers);
         return -1;
       }
-      Py_XINCREF(peers);
+      Py_XINCREF((PyObject*)peers);
       made->peers = peers;
       out[k] = made;
     }
-    Py_XDECREF(peers);
+    Py_XDECREF((PyObject*)peers);
   }
   return 0;
 }

@@ -202,8 +202,9 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__native(void) {
   PyObject* module = PyModule_Create(&definition);
   if (!module) return NULL;
-  if (!(ts_layout_type = add_type(module, "Layout", &ts_layout_spec)) || !(ts_shape_type = add_type(module, "Shape", &ts_shape_spec)) || !(ts_memory_type = add_type(module, "Memory", &ts_memory_spec)) ||
-      !(ts_event_type = add_type(module, "Event", &ts_event_spec)) || !(ts_buffer_type = add_type(module, "Buffer", &ts_buffer_spec)) ||
+  if (!(ts_layout_type = add_type(module, "Layout", &ts_layout_spec)) || !(ts_shape_type = add_type(module, "Shape", &ts_shape_spec)) ||
+      !(ts_memory_type = add_type(module, "Memory", &ts_memory_spec)) || !(ts_event_type = add_type(module, "Event", &ts_event_spec)) ||
+      !(ts_peers_type = add_type(module, "Peers", &ts_peers_spec)) || !(ts_buffer_type = add_type(module, "Buffer", &ts_buffer_spec)) ||
       !add_type(module, "ExecutableBase", &ts_executable_spec) || !(ts_event_done = ts_event_make(NULL, NULL))) {
     Py_DECREF(module);
     return NULL;

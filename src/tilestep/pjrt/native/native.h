@@ -58,12 +58,22 @@ typedef struct {
   long long buffers_made;
 } Memory;
 
+struct Asked;
+typedef struct {
+  PyObject_HEAD
+  int noted;           /* whether it is noted that the host waits for one of them */
+  int waiting;         /* whether a thread waits for one of them */
+  size_t count, room;
+  struct Asked* asked; /* who waits for the others */
+} Peers;
+
 typedef struct {
   PyObject_HEAD
   volatile int done;
   int code;            /* of the error; 0: none */
+  int gone;            /* whether there was nothing to wait for any more: what it had been was donated on */
   PyObject* message;   /* bytes, if code */
-  PyObject* peers;     /* as a buffer's */
+  Peers* peers;        /* as a buffer's */
   PyObject* waitables; /* tuple of things with block_until_ready(), and is_ready() where they can be asked; NULL: set from outside */
 } Event;
 
@@ -77,7 +87,7 @@ typedef struct {
   Shape* shape;
   PyObject* value;  /* int: who this is in emulated time */
   PyObject* pinned; /* keeps the memory in place while somebody outside holds its address */
-  PyObject* peers;  /* list that all results of one run on one device share; NULL: it is alone. What is in it, event.c says */
+  Peers* peers;     /* what all results of one run on one device share; NULL: it is alone */
   int pins;
   int seen; /* whether the host has looked at it while JAX guarded no reads */
 } Buffer;
@@ -118,10 +128,10 @@ void ts_plain_dealloc(PyObject* self);
 int ts_no_keywords(PyObject* kwargs, const char* what); /* -1 and an exception if there are any */
 
 /* memory.c, event.c, buffer.c, execute.c, put.c, read.c: their types, and their entries of the table */
-extern PyTypeObject *ts_memory_type, *ts_event_type, *ts_shape_type, *ts_layout_type, *ts_buffer_type;
-extern PyType_Spec ts_memory_spec, ts_event_spec, ts_shape_spec, ts_layout_spec, ts_buffer_spec, ts_executable_spec;
+extern PyTypeObject *ts_memory_type, *ts_event_type, *ts_peers_type, *ts_shape_type, *ts_layout_type, *ts_buffer_type;
+extern PyType_Spec ts_memory_spec, ts_event_spec, ts_peers_spec, ts_shape_spec, ts_layout_spec, ts_buffer_spec, ts_executable_spec;
 extern Event* ts_event_done; /* the event that has happened; its handles are not counted */
-Event* ts_event_make(PyObject* waitables, PyObject* peers);
+Event* ts_event_make(PyObject* waitables, Peers* peers);
 int ts_event_poll(Event* self);
 void ts_event_wait(Event* self);
 PyObject* ts_buffer_array(Buffer* buffer); /* borrowed; takes a whole apart. NULL and an exception if it cannot */
