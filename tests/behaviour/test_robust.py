@@ -372,6 +372,37 @@ def test_ctrl_c_interrupts_a_compilation_and_the_process_ends_well() -> None:
     assert interrupted(code, "compiling") == (0, "interrupted 2.0\n", "")
 
 
+def test_ctrl_c_at_any_moment_of_a_dispatch_neither_loses_nor_repeats_the_run() -> None:
+    """Of a program with counters, which runs Python on its way, and takes its argument over: run again it would find it gone."""
+    out = python(
+        """
+        import random, signal, time, jax, numpy as np, tilestep
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        ipu = jax.devices("ipu")[0]
+        step = jax.jit(lambda x: jax.lax.while_loop(lambda v: v[0] % 3 != 2, lambda v: v + 1, x + 1), donate_argnums=0)
+        step(jax.device_put(np.zeros(16, np.float32), ipu)).block_until_ready()
+        argument, begun = jax.device_put(np.zeros(16, np.float32), ipu).block_until_ready(), time.perf_counter()
+        step(argument)
+        rng, took, interrupts, runs = random.Random(0), 2 * (time.perf_counter() - begun), 0, 0
+        with tilestep.profile() as profile:
+            for _ in range(200):
+                argument = jax.device_put(np.zeros(16, np.float32), ipu).block_until_ready()
+                try:
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, took))
+                        step(argument)
+                    finally:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                except KeyboardInterrupt:
+                    interrupts += 1
+                runs += argument.is_deleted()
+        print(interrupts > 0, sum(program.runs for program in profile.programs) == runs)
+        """,
+        JAX_PLATFORMS="ipu,cpu",
+    )
+    assert out.stdout == "True True\n"
+
+
 @pytest.mark.slow
 def test_ctrl_c_at_any_moment_of_a_compilation_is_a_keyboard_interrupt() -> None:
     """Newer XLA compiles on the thread that asks, where a signal's handler may run in any Python code that XLA calls."""

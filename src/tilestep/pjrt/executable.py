@@ -31,6 +31,9 @@ from tilestep.plan.streaming import check_streaming_memory
 from tilestep.sim.body import body_cost
 from tilestep.units import seconds_from_cycles
 
+Done = dict[str, Any]  # what one run has done, by name
+Outcome = tuple[list[Any], Any]  # arrays by result; a token or None
+
 
 class LoadedExecutable(_native.ExecutableBase):
     """A program on its IPUs."""
@@ -63,7 +66,6 @@ class LoadedExecutable(_native.ExecutableBase):
             raise ValueError(f"the program wants IPU {unknown[0]}; {client.machine.name} has IPUs 0 to {len(client.devices) - 1}")
         self.code, self._parsed = code, parsed
         self._has_feeds = has_feeds(code)
-        self._dispatches: dict[int, Dispatch] = {}  # by the number of the first result, until they are through
         if b"lapack_" in code:  # perhaps lowered by another process
             compat.load_lapack()
         self._host_devices = [client.host_devices[index] for index in wanted]
@@ -180,57 +182,61 @@ class LoadedExecutable(_native.ExecutableBase):
     def _execute(self) -> Any:
         return self.host_executable.execute_sharded
 
-    def run(self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None) -> tuple[list[Any], Any]:
-        """Computes the results, and notes that it was done. Called from C.
+    @functools.cached_property
+    def _execute_with_tokens(self) -> Any:
+        return functools.partial(self._execute, with_tokens=True)
+
+    def run(self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None, done: Done) -> Outcome:
+        """Computes the results, and notes that it was done. Called from C, and again if a Ctrl-C came in between.
 
         Args: columns: arrays by argument; of several IPUs, one array over all of them or a list. The others as Journal.run has them.
+            done: what the run has done before the Ctrl-C, and must not do twice (`_native.once`).
         Returns: arrays by result in the same form, the counters behind them; a token to wait for, or None.
         """
         mode = current_mode()
         if mode is not None or any(type(column[0] if isinstance(column, list) else column) is DryArray for column in columns):
-            return self._run_dry(columns, values, first, kept or (), mode)
+            return self._run_dry(columns, values, first, kept or (), mode, done)
         if self._has_feeds:
-            return self._run_with_feeds(columns, values, first, kept)
-        return self._run_now(columns, values, first, kept)
+            return self._run_with_feeds(columns, values, first, kept, done)
+        return self._run_now(columns, values, first, kept, done)
 
-    def _run_with_feeds(
-        self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None
-    ) -> tuple[list[Any], Any]:
-        """A Ctrl-C on the way has the same run asked for again (execute.c): it must not take its data twice."""
-        dispatch = self._dispatches.setdefault(first, Dispatch(lambda: self._run_now(columns, values, first, kept)))
+    def _run_with_feeds(self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None, done: Done) -> Outcome:
+        dispatch = done.setdefault("dispatch", Dispatch(lambda: self._run_now(columns, values, first, kept, {})))
         worker_of(self.ipus[0]).hand_over(dispatch)
         pair, error = dispatch.outcome()
-        del self._dispatches[first]  # no call, behind which an interrupt might come
         if error is not None:
             raise error
         return pair
 
-    def _run_now(self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None) -> tuple[list[Any], Any]:
-        for index in kept or ():
+    def _run_now(self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None, done: Done) -> Outcome:
+        if "noted" in done:
+            return done["outcome"]
+        for index in kept or () if "results" not in done else ():
             columns[index] = self._copy(columns[index])
         if len(self.devices) > 1:
             columns[:] = [self._join(column) if isinstance(column, list) else column for column in columns]  # C keeps what it finds there
         token = None
         if not self.num_outputs or self.callbacks:
-            results = self._execute(columns, with_tokens=True)
-            token = results.consume_token()
+            results = _native.once(done, "results", self._execute_with_tokens, columns)
+            token = _native.once(done, "token", results.consume_token)
         else:
-            results = self._execute(columns)
+            results = _native.once(done, "results", self._execute, columns)
         if self._handlers is None:
-            arrays = results.disassemble_into_single_device_arrays()
+            arrays = _native.once(done, "arrays", results.disassemble_into_single_device_arrays)
         else:
-            arrays = results.consume_with_handlers(self._handlers)
+            arrays = _native.once(done, "arrays", results.consume_with_handlers, self._handlers)
             if self.direct is None and self.num_outputs and not (self.counted or self.callbacks or self._has_feeds):
                 self.direct = (self._execute, self._handlers, *self.client.journal.note_run, self._planned, current_group)
         counters = [
             array if isinstance(array, list) else [array] for array in arrays[self.num_outputs : self.num_outputs + len(self._counters)]
         ]
-        self.client.journal.run(self._planned, values, first, counters, kept or ())
+        done["outcome"] = arrays, token
+        self.client.journal.run(self._planned, values, first, counters, kept or (), done)
         return arrays, token
 
     def _run_dry(
-        self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...], mode: DryMode | None
-    ) -> tuple[list[Any], Any]:
+        self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...], mode: DryMode | None, done: Done
+    ) -> Outcome:
         require_one_kind(columns, [argument.name for argument in self.program.arguments], mode)
         assert mode is not None  # else the arguments were of the wrong kind
         planned = self._dry_runs.get(mode)
@@ -242,7 +248,7 @@ class LoadedExecutable(_native.ExecutableBase):
             if argument.result is not None and argument.index not in kept:
                 for array in column if isinstance(column, list) else [column]:
                     array.delete()
-        self.client.journal.run(planned, values, first, [], kept)
+        self.client.journal.run(planned, values, first, [], kept, done)
         no_value = np.dtype(np.bool_)  # what stands for a token
         return [[DryArray(dims, dtype or no_value, mode) for _ in self.devices] for dims, dtype, _ in self.results], None
 

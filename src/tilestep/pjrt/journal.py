@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tilestep import hints
+from tilestep.pjrt import _native
 from tilestep.plan.steps import Counts, Program
 from tilestep.report import Profile, profile_between
 from tilestep.settings import Settings, read_settings
@@ -75,14 +76,24 @@ class Journal:
         """The host looked at the value."""
         self._add((self._read, value))
 
-    def run(self, planned: PlannedRun, values: tuple[int, ...], first: int, counters: list[list[Any]], kept: tuple[int, ...]) -> None:
+    def run(
+        self,
+        planned: PlannedRun,
+        values: tuple[int, ...],
+        first: int,
+        counters: list[list[Any]],
+        kept: tuple[int, ...],
+        done: dict[str, Any],
+    ) -> None:
         """A program was dispatched.
 
         Args: planned: what it is.
         values: the arguments' numbers, IPU by IPU. first: the first result's number; the others follow, IPU by IPU.
         counters: arrays of the program's counters, by counter and IPU. kept: arguments that it was not allowed to take over.
+        done: what the dispatch has done; gets "noted".
         """
-        self._add((self._run, planned, values, first, counters, kept, hints.current_group()))
+        _native.once(done, "noted", self._append, (self._run, planned, values, first, counters, kept, hints.current_group()))
+        self._work_off_now_and_then()
 
     def moment(self) -> list[int]:
         """What will hold the host's clock as it is now, once the entries up to here are worked off."""
@@ -115,6 +126,9 @@ class Journal:
 
     def _add(self, entry: tuple[Any, ...]) -> None:
         self._append(entry)
+        self._work_off_now_and_then()
+
+    def _work_off_now_and_then(self) -> None:
         if len(self._entries) >= _WORK_OFF_EVERY:
             self.work_off(wait=False)
 

@@ -115,8 +115,8 @@ def repeat(
                 now = min(steps, total - run.steps)
                 program = kept.plain(now) if paced is None else kept.program(_span(paced, kept, run.steps, now))
                 elements = run.elements(now)
-                run.carry, values = program(run.carry, None if elements is None else elements.on_device)
-                run.did(now, values)
+                carry, values = program(run.carry, None if elements is None else elements.on_device)
+                run.did(now, carry, values)
     if paced is not None and not kept.unsteady:
         remember(run.carry, counting, 0)
     return run.carry
@@ -180,14 +180,14 @@ def while_loop(
                 there = None if elements is None or infeed is None else elements.elements // infeed.elements_per_step
                 if there is not None:
                     limit = min(limit, there)
-                run.carry, status, values = program(run.carry, np.int32(limit), None if elements is None else elements.on_device)
+                carry, status, values = program(run.carry, np.int32(limit), None if elements is None else elements.on_device)
                 if infeed is not None:
                     infeed.wake()  # before the host waits
                 going = (found := int(status)) > 0
                 done = found if found >= 0 else ~found
                 if infeed is not None and elements is not None and done * infeed.elements_per_step < elements.elements:
                     infeed.give_back(elements, done * infeed.elements_per_step)
-                run.did(done, values)
+                run.did(done, carry, values)
                 going = going and (most is None or run.steps < most)
     return run.carry
 
@@ -199,8 +199,7 @@ class _Run:
     def __init__(
         self, name: str, carry: Carry, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None, *, total: int | None, progress: bool
     ) -> None:
-        self.carry = carry.tree
-        self.steps = 0
+        self._reached: tuple[Any, int] = carry.tree, 0  # set at once: no Ctrl-C comes between a carry and its number of steps
         self._name, self._infeed, self._outfeed = name, infeed, outfeed
         self._total, self._progress = total, progress
         self._started = 0  # chunks since the device was waited for
@@ -210,6 +209,16 @@ class _Run:
         self._advance: Callable[[int], None] | None = None
         self._feeding = False
         self._taken: Chunk | None = None  # elements of a chunk that is about to start
+
+    @property
+    def carry(self) -> Any:
+        """What the last step has returned that is known to be done."""
+        return self._reached[0]
+
+    @property
+    def steps(self) -> int:
+        """How many steps were done for the carry."""
+        return self._reached[1]
 
     def __enter__(self) -> _Run:
         if self._infeed is not None:
@@ -269,9 +278,9 @@ class _Run:
         self._feeding = False
         return self._taken
 
-    def did(self, steps: int, values: Any) -> None:
+    def did(self, steps: int, carry: Any, values: Any) -> None:
         """A chunk of so many steps has been started, and `carry` is what it returns."""
-        self.steps += steps
+        self._reached = carry, self.steps + steps
         self._taken = None
         if self._infeed is not None:
             self._infeed.wake()

@@ -10,11 +10,15 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from tilestep.errors import LoopInterrupt
-from tilestep.train import InfeedQueue, OutfeedQueue, loop_state, repeat, while_loop
+from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, loop_state, repeat, while_loop
+from tilestep.train.loop import _Run  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +71,59 @@ def test_an_interrupted_loop_goes_on_where_it_was(loop: str, element: int) -> No
     assert float(carry[1]) == sum(range(40))
     np.testing.assert_array_equal(outfeed.dequeue(), np.arange(40))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("element", [1, 6, 13, 22])
+def test_a_loop_that_accumulates_goes_on_in_the_midst_of_an_update(element: int) -> None:
+    """24 microbatches in chunks of 5, an update for every 6: the chunks' ends lie anywhere in an update."""
+    optimiser = gradient_accumulation(optax.sgd(0.1, momentum=0.9), 6)
+
+    def body(carry: Any, x: Any) -> Any:
+        params, state = carry
+        updates, state = optimiser.update(jax.grad(lambda w: (w * x - 1) ** 2)(params), state, params)
+        return optax.apply_updates(params, updates), state
+
+    def start() -> Any:
+        weight = jnp.float32(0.01)
+        return weight, optimiser.init(weight)
+
+    whole = repeat(24, body, start(), InfeedQueue(np.arange(24, dtype=np.float32)), chunk=5)
+    infeed, carry, steps = InfeedQueue(ctrl_c_at(element), prefetch_depth=1), start(), 0
+    while steps < 24:
+        try:
+            carry = repeat(24 - steps, body, carry, infeed, chunk=5)
+            steps = 24
+            time.sleep(0.2)  # the signal came, or comes, outside of the loop
+        except LoopInterrupt as interrupt:
+            carry, steps = interrupt.carry, steps + interrupt.steps
+        except KeyboardInterrupt:
+            assert steps == 24
+        assert infeed.consumed == steps
+    for one, other in zip(jax.tree.leaves(carry), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("loop", ["repeat", "while_loop"])
+@pytest.mark.parametrize("moment", ["before it is noted", "after"])
+def test_a_second_ctrl_c_tells_a_carry_and_its_own_steps_or_nothing(loop: str, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes at once, so perhaps between the third chunk and the note of it, when the carry known so far has been donated."""
+    noted, chunks = _Run.did, 0
+
+    def did(run: _Run, *args: Any) -> None:
+        nonlocal chunks
+        chunks += 1
+        if chunks == 3 and moment == "before it is noted":
+            raise KeyboardInterrupt
+        noted(run, *args)
+        if chunks == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Run, "did", did)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        repeat(20, lambda c: c + 1, 0, chunk=2) if loop == "repeat" else while_loop(lambda c: c < 20, lambda c: c + 1, 0, chunk=2)
+    state = loop_state(caught.value)
+    told = None if state is None else (state.steps, int(state.carry))
+    assert told == (None if moment == "before it is noted" else (6, 6))
 
 
 def test_a_loop_that_waits_for_its_dataset_is_interrupted_at_once() -> None:

@@ -168,19 +168,42 @@ static int give_events(PJRT_LoadedExecutable_Execute_Args* a, PyObject* token) {
   return 0;
 }
 
-/* Executable.run(columns, argument values, first result value, indices not to donate) -> (arrays, token or None) */
-static PyObject* run_once(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* kept) {
+/* What a run has done, and what came of it: once(done, key, function, *arguments) calls the function where it has not been called yet. No
+ * bytecode runs, before which an interrupt might come, between the call and the note of it; the function should run none either. */
+PyObject* ts_once(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject *done = PyTuple_GetItem(args, 0), *key = PyTuple_GetItem(args, 1), *function = PyTuple_GetItem(args, 2);
+  if (!done || !key || !function) return NULL;
+  PyObject* result = PyDict_GetItemWithError(done, key);
+  if (result || PyErr_Occurred()) {
+    Py_XINCREF(result);
+    return result;
+  }
+  PyObject* arguments = PyTuple_GetSlice(args, 3, PyTuple_Size(args));
+  result = arguments ? PyObject_Call(function, arguments, NULL) : NULL;
+  if (result && PyDict_SetItem(done, key, result) < 0) Py_CLEAR(result);
+  Py_XDECREF(arguments);
+  return result;
+}
+
+/* Executable.run(columns, argument values, first result value, indices not to donate, what is done) -> (arrays, token or None) */
+static PyObject* run_once(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* kept, PyObject* done) {
   static PyObject* name;
   if (!name && !(name = PyUnicode_InternFromString("run"))) return NULL;
-  return PyObject_CallMethodObjArgs((PyObject*)self, name, columns, values, first, kept, NULL);
+  return PyObject_CallMethodObjArgs((PyObject*)self, name, columns, values, first, kept, done, NULL);
 }
-/* Ctrl-C in the middle of a dispatch must neither lose its results nor itself: the run begins again, then the interrupt comes. */
+/* Ctrl-C in the middle of a dispatch must neither lose its results nor itself: the run begins again, without what it has done before, and
+ * then the interrupt comes. A second Ctrl-C meanwhile is one more. */
 static PyObject* run_through(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* kept) {
-  PyObject* pair = run_once(self, columns, values, first, kept);
-  if (pair || !ts_interrupted()) return pair;
-  PyObject* interrupt = ts_take_interrupt();
-  pair = run_once(self, columns, values, first, kept);
-  ts_interrupt_later(interrupt);
+  PyObject *done = PyDict_New(), *interrupt = NULL;
+  PyObject* pair = done ? run_once(self, columns, values, first, kept, done) : NULL;
+  while (done && !pair && ts_interrupted()) {
+    Py_XDECREF(interrupt);
+    interrupt = ts_take_interrupt();
+    pair = run_once(self, columns, values, first, kept, done);
+  }
+  Py_XDECREF(done);
+  if (interrupt) ts_interrupt_later(interrupt);
   return pair;
 }
 

@@ -17,6 +17,7 @@ PyObject* ts_host_tensor(PyObject* module, PyObject* args);
 PyObject* ts_configure_puts(PyObject* module, PyObject* args);
 PyObject* ts_finish(PyObject* module, PyObject* wait);
 PyObject* ts_hlo_taker(PyObject* module, PyObject* args);
+PyObject* ts_once(PyObject* module, PyObject* args);
 
 enum { TABLES = 2, ENTRIES = 160 };
 static PyObject* handlers[TABLES][ENTRIES];
@@ -187,6 +188,7 @@ static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_
                                 {"close", ts_close, METH_NOARGS, "from here on only this thread may call in"},
                                 {"host_tensor", ts_host_tensor, METH_VARARGS, "host_tensor(type code, bits, dims, bytes) -> (capsule, address)"},
                                 {"hlo_taker", ts_hlo_taker, METH_VARARGS, "hlo_taker(tag, kept): what keeps modules, and ends their compilation"},
+                                {"once", ts_once, METH_VARARGS, "once(done, key, function, *arguments): its result, of one call however often it is asked"},
                                 {"layout_facts", layout_facts, METH_NOARGS, "(struct, field, offset; '' = size) as the C compiler sees them"},
                                 {NULL, NULL, 0, NULL}};
 
