@@ -7,12 +7,13 @@ TilestepError
 ├── StoredError (ValueError)       a serialised program that cannot be used here
 ├── DatasetError (ValueError)      a dataset that ends early, or whose elements are not alike
 ├── QueueError (RuntimeError)      a feed of a training loop that is closed, in use, full or empty
+├── NotFiniteError (FloatingPointError)  a pipeline's microbatch that has made a NaN or an infinity
 ├── ReplicasDifferError            arrays that should be equal on all replicas and are not
 ├── UnsupportedError               something this build or platform cannot do
 ├── TileMemoryError (MemoryError)  a program that does not fit into the tiles
 └── StreamingMemoryError (MemoryError)  a program whose values in pinned_host do not fit into streaming memory
 KeyboardInterrupt
-└── LoopInterrupt                  Ctrl-C in a training loop, with what the loop had done
+└── LoopInterrupt                  Ctrl-C in a training loop or pipeline, with what the loop had done
 """
 
 from __future__ import annotations
@@ -65,6 +66,24 @@ class ReplicasDifferError(TilestepError):
             f"{len(self.differences):,} arrays differ between replicas{some}{more}\n"
             "  try: the mean of gradients before the update (cross_replica(optimizer)), or of what else the replicas' own data changes "
             "(cross_replica_mean); equal random keys where draws change the carry"
+        )
+
+
+class NotFiniteError(TilestepError, FloatingPointError):
+    """A stage of a pipeline has made numbers that are not finite. Nothing was updated with them.
+
+    Attributes:
+        stage: its number.
+        microbatch: the first one with which it did.
+        path: what is not finite, such as "gradient of mlp/w1" or "output 0".
+        state: of the pipeline, after the last finished update.
+    """
+
+    def __init__(self, *, stage: int, name: str, microbatch: int, path: str) -> None:
+        self.stage, self.microbatch, self.path = stage, microbatch, path
+        super().__init__(
+            f"stage {stage} ({name}) of the pipeline made a NaN or an infinity with microbatch {microbatch}: {path}; the exception's "
+            "state is that before the update"
         )
 
 
@@ -150,11 +169,11 @@ class LoopInterrupt(KeyboardInterrupt):
     """Ctrl-C came in a training loop. All steps that the loop began are done: another loop can go on with `carry`.
 
     Attributes:
-        carry: what the last step done has returned.
-        steps: how many steps of the loop are done.
+        carry: what the last step done has returned. Of a pipeline, its state, also as `state`.
+        steps: how many steps of the loop, or updates of the pipeline, are done.
     """
 
-    def __init__(self, *, carry: Any, steps: int) -> None:
-        self.carry = carry
+    def __init__(self, *, carry: Any, steps: int, what: str = "steps of the loop") -> None:
+        self.carry = self.state = carry
         self.steps = steps
-        super().__init__(f"interrupted after {steps:,} steps of the loop; the exception's carry is what they have made")
+        super().__init__(f"interrupted after {steps:,} {what}; the exception's carry is what they have made")

@@ -23,6 +23,7 @@ from tilestep.train.outfeed_queue import OutfeedQueue
 from tilestep.train.pipeline_arguments import StageFunction, entries_of, flat, levels_of, nested, schedule_of, ties_of
 from tilestep.train.pipeline_engine import Engine
 from tilestep.train.pipeline_places import places_of
+from tilestep.train.pipeline_progress import Progress
 from tilestep.train.pipeline_results import Results
 from tilestep.train.pipeline_tracing import Function, wants_key
 from tilestep.train.pipeline_updates import Optimizing
@@ -105,6 +106,7 @@ class Pipeline:
         outfeed_mask: of each item that the last stage returns, whether it is hidden from them.
         accumulate_outfeed: whether they get the sums over an update's microbatches, whatever `reduction` is.
         accumulate_outfeed_dtype: of these sums; None: the values' own.
+        check_nans: whether every output and gradient must be finite, which is looked at before each update.
         strict: whether counts are refused with which the schedule wastes slots.
     Raises: TypeError, ValueError for arguments that cannot be.
     """
@@ -130,6 +132,7 @@ class Pipeline:
         outfeed_mask: Sequence[bool] | None = None,
         accumulate_outfeed: bool = False,
         accumulate_outfeed_dtype: Any = None,
+        check_nans: bool = False,
         strict: bool = True,
     ) -> None:
         self._levels = levels_of(stages)
@@ -176,6 +179,7 @@ class Pipeline:
                 offload=offload_optimizer_state,
                 shard=shard_optimizer_state,
                 keep=self._schedule.weights == "stashed",
+                again=not same,
             )
         self._results = Results(
             schedule=self._schedule,
@@ -199,6 +203,7 @@ class Pipeline:
             optimizing=optimizing,
             ties=ties,
             nest=functools.partial(nested, levels=self._levels),
+            check_nans=check_nans,
         )
         self._first = places[0]
         self._group = f"pipeline {next(_serial)}"
@@ -237,7 +242,9 @@ class Pipeline:
             inputs: further arguments of the first stage, before the element: the same for all microbatches.
             key: a random key from which the stages' are made (`jax.random.key`); another one for each step.
         Returns: (the new state, what the last stage returned, along a new first axis; with several replicas the second is theirs).
-        Raises: ValueError for another number of microbatches. What a stage raises when it is traced, with its number.
+        Raises: ValueError for another number of microbatches. What a stage raises, with a note that names stage and
+            microbatch; NotFiniteError if asked for; LoopInterrupt at Ctrl-C, when the update is done. Each has as `state` the state after
+            the last finished update, or None if its arrays are lost.
         """
         count = self._schedule.microbatches
         leaves = _jax.tree.leaves(microbatches)
@@ -250,8 +257,10 @@ class Pipeline:
             raise ValueError(
                 f"microbatches has an array of shape {several[0]}: the second axis of each must be the {self._replicas} replicas"
             )
-        with self._one_program():
-            return self._run(state, _slices(microbatches, count), inputs, key)
+        with Progress(state, bar=None) as progress, self._one_program():
+            progress.state, outputs = self._run(state, _slices(microbatches, count), inputs, key, progress)
+            progress.updates += 1
+        return progress.state, outputs
 
     def run(
         self,
@@ -262,6 +271,7 @@ class Pipeline:
         inputs: Sequence[Any] = (),
         repeat_count: int = 1,
         key: Any = None,
+        progress: bool = False,
     ) -> PipelineState:
         """`repeat_count` updates with elements of a queue, one for each microbatch and replica.
 
@@ -271,6 +281,7 @@ class Pipeline:
             outfeed: gets what the last stage returns, one element for each microbatch; with accumulate_outfeed one for each update.
             inputs: as `step` has.
             key: update number n has `jax.random.fold_in(key, n)` for its key, from 0 on.
+            progress: whether to show a bar with the microbatches done, and what is being compiled.
         Returns: the new state. Its arrays may still be being computed.
         Raises: as `step` does, and what the dataset raises. QueueError for a feed that is closed or in use. ValueError for a feed that does
             not go with the pipeline.
@@ -286,20 +297,24 @@ class Pipeline:
             try:
                 if updates:
                     infeed.begin(chunk_steps=1, steps=updates * count, carry_place=self._first.whole, over=self._first.replicas)
-                with self._one_program():
+                with Progress(state, bar=(user, updates, count) if progress else None) as done, self._one_program():
                     for update in range(updates):
+                        done.check()
                         if outfeed is not None:
-                            outfeed.make_room(self._results.elements)
-                        elements = (infeed.take().on_device for _ in range(count))
-                        state, outputs = self._run(state, elements, inputs, None if key is None else _jax.random.fold_in(key, update))
+                            outfeed.make_room(self._results.elements, done.waiting)
+                        elements = (infeed.take(done.waiting).on_device for _ in range(count))
+                        own = None if key is None else _jax.random.fold_in(key, update)
+                        done.state, outputs = self._run(done.state, elements, inputs, own, done)
+                        done.updates += 1
+                        done.did(outputs)
                         if outfeed is not None:
                             outfeed.deliver(self._results.for_queue(outputs), self._results.elements)
+                return done.state
             finally:
                 if outfeed is not None:
                     outfeed.release()
         finally:
             infeed.release()
-        return state
 
     def _require_feeds(self, infeed: InfeedQueue, outfeed: OutfeedQueue | None) -> None:
         if self._replicas > 1 and infeed.elements_per_step != self._replicas:
@@ -316,9 +331,11 @@ class Pipeline:
         """All that a run starts is one program per device to an emulated machine, unless the caller says what is."""
         return contextlib.nullcontext() if hints.current_group() else hints.program_group(self._group)
 
-    def _run(self, state: PipelineState, elements: Iterable[Any], inputs: Sequence[Any], key: Any) -> tuple[PipelineState, Any]:
-        calls = ((tuple(inputs), *arguments_of(element)) for element in elements)
-        new, outputs, kinds = self._engine.run(self._stages(state), calls, _typed(key))
+    def _run(
+        self, state: PipelineState, elements: Iterable[Any], inputs: Sequence[Any], key: Any, progress: Progress
+    ) -> tuple[PipelineState, Any]:
+        calls = ((tuple(inputs), *arguments_of(element)) for element in progress.counted(elements))
+        new, outputs, kinds = self._engine.run(self._stages(state), calls, _typed(key), progress.compiled)
         return self._state(new), self._results.of(outputs, kinds)
 
     def _stages(self, state: PipelineState) -> RunState:

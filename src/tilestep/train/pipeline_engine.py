@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from tilestep.train.optimizer_state import placed
+from tilestep.train.pipeline_failures import Watch
 from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_programs import Compiled, Leaf, Told, compile_all, make_all, make_updates
 from tilestep.train.pipeline_stages import Stage
@@ -40,7 +41,9 @@ class Engine:
         optimizing: Optimizing | None,
         ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]],
         nest: Callable[[Sequence[Any]], Any],
+        check_nans: bool,
     ) -> None:
+        self._check_nans = check_nans
         self._functions, self._schedule, self._optimizing, self._ties, self._nest = functions, schedule, optimizing, ties, nest
         self._compiled: dict[Any, Compiled] = {}
         self._phases = phases(schedule)
@@ -127,7 +130,8 @@ class Engine:
         waiting = iter(elements)
         first = next(waiting)
         compiled = self.compiled(state, first, key, told)
-        new, outputs = Walk(self._schedule, self._phases, compiled, state, first, waiting, key).done()
+        watch = Watch(self._functions, compiled.traced.stages, nans=self._check_nans)
+        new, outputs = Walk(self._schedule, self._phases, compiled, state, first, waiting, key, watch).done()
         return new, outputs, [compiled.traced.stages[stage].outputs for stage in self._schedule.levels[-1]]
 
     def compiled(self, state: RunState, element: Element, key: Any, told: Told | None) -> Compiled:
@@ -156,7 +160,7 @@ class Engine:
         )
         if self._optimizing is not None:
             _require_loss(self._functions[-1], traced.stages[-1].outputs, self._optimizing)
-        return make_all(traced, self._schedule, self._optimizing, leaves_of(self._ties, params), self._nest)
+        return make_all(traced, self._functions, self._schedule, self._optimizing, leaves_of(self._ties, params), self._nest)
 
 
 def leaves_of(ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]], params: Sequence[Any]) -> list[list[Leaf]]:

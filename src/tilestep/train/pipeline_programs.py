@@ -54,11 +54,17 @@ class Compiled:
 
 
 def make_all(
-    traced: Traced, schedule: Schedule, how: Optimizing | None, ties: Sequence[Sequence[Leaf]], nest: Callable[[Sequence[Any]], Any]
+    traced: Traced,
+    functions: Sequence[Function],
+    schedule: Schedule,
+    how: Optimizing | None,
+    ties: Sequence[Sequence[Leaf]],
+    nest: Callable[[Sequence[Any]], Any],
 ) -> Compiled:
     """The programs, none of which is compiled yet. Equal stages at one place share theirs.
 
-    Raises: ValueError for an optimiser that looks across stages whose updates are apart in time.
+    Raises: ValueError for an optimiser that looks across stages whose updates are apart in time. What differentiating a stage raises, with
+        a note.
     """
     stages, training = traced.stages, how is not None
     last = stages[-1]
@@ -72,7 +78,11 @@ def make_all(
             continue
         key = stage.text, stage.place, stage.needs_gradient, stage.axes, stage.number in split, _structures(stage)
         if key not in known:
-            known[key] = make_programs(stage, training=training, split=stage.number in split, reduction=reduction)
+            try:
+                known[key] = make_programs(stage, training=training, split=stage.number in split, reduction=reduction)
+            except Exception as error:
+                error.add_note(functions[stage.number].note(stage.number, "when its programs were traced"))
+                raise
         programs.append(known[key])
     updates: tuple[Update, ...] = ()
     joint: Joint | None = None
@@ -88,7 +98,7 @@ def make_all(
     return Compiled(
         traced=traced,
         programs=tuple(programs),
-        last=make_last(last, how.loss, reduction=how.reduction) if how is not None else None,
+        last=make_last(last, how.loss, apart=how.is_function, reduction=how.reduction) if how is not None else None,
         updates=updates,
         joint=joint,
         ties=tuple(map(tuple, ties)),

@@ -244,13 +244,13 @@ def _split(stage: Stage, programs: Programs, pulled_back: Program, axes: list[in
     )
 
 
-def make_last(stage: Stage, loss_of: Callable[..., Any], *, reduction: Reduction) -> Program:
+def make_last(stage: Stage, loss_of: Callable[..., Any], *, apart: bool, reduction: Reduction) -> Program:
     """Forward and backward of the stage that gives the loss.
 
-    (accumulators, params, args, microbatch) -> (accumulators, outputs' leaves, the auxiliary state's, [the loss], gradients of the
+    (accumulators, params, args, microbatch) -> (accumulators, outputs' leaves, the auxiliary state's, [the loss] or [], gradients of the
     arguments).
 
-    Args: loss_of: of the stage's outputs.
+    Args: loss_of: of the stage's outputs. apart: whether it is none of these, but one more result.
     """
     structure = _jax.tree.structure(stage.params)
     real_params = stage.real_params
@@ -266,7 +266,7 @@ def make_last(stage: Stage, loss_of: Callable[..., Any], *, reduction: Reduction
         wanted = [params[place] for place in real_params], [args[place] for place in stage.needs_gradient]
         loss, pullback, (outputs, aux) = _jax.vjp(function, *wanted, has_aux=True)
         of_params, of_args = pullback(_jnp.ones((), loss.dtype))
-        return accumulated(accumulators, of_params, microbatch, reduction), outputs, aux, [loss], of_args
+        return accumulated(accumulators, of_params, microbatch, reduction), outputs, aux, [loss] if apart else [], of_args
 
     placed = stage.accumulator_shardings
     return stage.place.jit(

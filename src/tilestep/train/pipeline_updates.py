@@ -33,6 +33,7 @@ class Optimizing:
         offload: what is in the host's memory.
         shard: whether each replica keeps a part of the optimiser's state.
         keep: whether what an update has got must stay as it is: microbatches under way have it.
+        again: whether there are several updates in a run.
     """
 
     optimizer: Any
@@ -42,6 +43,7 @@ class Optimizing:
     offload: Offload
     shard: bool
     keep: bool
+    again: bool
 
     @property
     def is_function(self) -> bool:
@@ -65,8 +67,9 @@ class Update:
         trained: places of the parameters' leaves that it updates.
         extras: of the last stage's outputs' leaves, the places of those on which the optimiser depends.
         init: (trained leaves, extras) -> the optimiser's state.
-        apply: (trained leaves, state, accumulators of the trained leaves, extras) -> (new leaves, state). Donates the first two.
-        careful: the same, donates nothing: for what the caller still has.
+        apply: (trained leaves, state, accumulators of the trained leaves, extras) -> (new leaves, state, accumulators of
+            zeros if there are more updates in the run). Donates the first two, and
+            accumulators for zeros.
         zeros: () -> accumulators of all real leaves.
     """
 
@@ -74,7 +77,6 @@ class Update:
     extras: tuple[int, ...]
     init: Program
     apply: Program
-    careful: Program
     zeros: Program
 
 
@@ -95,14 +97,14 @@ class _Maker:
     def update(self) -> Update:
         stage, how = self._stage, self._how
         jit, name = stage.place.jit, f"stage_{stage.number}"
-        shardings = None
-        axes = (None, STATE, 0, 0), (None, STATE)
+        shardings = ([stage.param_shardings[place] for place in self._trained], None, None) if stage.place.is_mesh else None
+        more = (2,) if how.again else ()  # zeros take the accumulators' place
+        axes = (None, STATE, 0, 0), (None, STATE, 0)
         return Update(
             trained=self._trained,
             extras=self._extras,
             init=self._init,
-            apply=jit(self._apply, f"{name}_update", *axes, donate=(1,) if how.keep else (0, 1), out_shardings=shardings),
-            careful=jit(self._apply, f"{name}_update", *axes, out_shardings=shardings),
+            apply=jit(self._apply, f"{name}_update", *axes, donate=(*((1,) if how.keep else (0, 1)), *more), out_shardings=shardings),
             zeros=self._zeros(),
         )
 
@@ -159,7 +161,9 @@ class _Maker:
 
         return _jax.tree_util.tree_map_with_path(of, kinds)
 
-    def _apply(self, trained: Sequence[Any], state: Any, accumulators: Sequence[Any], extras: Sequence[Any]) -> tuple[list[Any], Any]:
+    def _apply(
+        self, trained: Sequence[Any], state: Any, accumulators: Sequence[Any], extras: Sequence[Any]
+    ) -> tuple[list[Any], Any, list[Any]]:
         how = self._how
         held = list(trained)
         leaves = on_device(held)
@@ -167,7 +171,8 @@ class _Maker:
         updates, state = self._wrapped(self._transformation(extras)).update(gradients, state, self._promoted(leaves))
         changes = _jax.tree.leaves(updates)
         new = [(leaf + change.astype(leaf.dtype)).astype(leaf.dtype) for leaf, change in zip(leaves, changes, strict=True)]
-        return placed_like(new, held), state
+        zeros = [placed_like(_jax.numpy.zeros_like(on_device(acc)), acc) for acc in accumulators] if how.again else []
+        return placed_like(new, held), state, zeros
 
     def _used(self) -> tuple[int, ...]:
         """Which of the last stage's outputs the optimiser's work depends on."""

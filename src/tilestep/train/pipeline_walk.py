@@ -8,9 +8,11 @@ from typing import Any, Final, final
 
 import jax
 
+from tilestep.train.optimizer_state import on_device, placed_like
+from tilestep.train.pipeline_failures import Watch
 from tilestep.train.pipeline_programs import Compiled
 from tilestep.train.pipeline_tracing import Element
-from tilestep.train.schedule import Kind, Schedule
+from tilestep.train.schedule import Kind, Schedule, Task
 from tilestep.train.schedule_phases import Phases
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
@@ -41,7 +43,15 @@ class Walk:
     """One run of a schedule. What it makes of the state's arrays is new; updates donate them."""
 
     def __init__(
-        self, schedule: Schedule, phases: Phases, compiled: Compiled, state: RunState, first: Element, elements: Iterator[Element], key: Any
+        self,
+        schedule: Schedule,
+        phases: Phases,
+        compiled: Compiled,
+        state: RunState,
+        first: Element,
+        elements: Iterator[Element],
+        key: Any,
+        watch: Watch,
     ) -> None:
         self._schedule, self._phases, self._compiled, self._state, self._elements = schedule, phases, compiled, state, elements
         self._levels = self._schedule.levels
@@ -53,7 +63,9 @@ class Walk:
         self._aux = [_jax.tree.leaves(own.aux) for own in state.stages]
         self._optimizer_states = [own.optimizer_state for own in state.stages]
         self._joint = state.joint
-        self._given = [bool(own) for own in self._params]  # whether the parameters are still those of the state
+        if compiled.updates and self._schedule.weights != "same":  # the first updates come long before the run is over, and may fail
+            copies = [_copied(own) for own in zip(self._params, self._optimizer_states, strict=True)]
+            self._params, self._optimizer_states = [own[0] for own in copies], [own[1] for own in copies]
         self._accumulators: list[Any] = [update.zeros() for update in compiled.updates]
         self._args: list[list[Any]] = [[None] * count for _ in range(stages)]  # leaves from before, on the stage's devices
         self._kept: list[list[Any]] = [[None] * count for _ in range(stages)]  # what backward needs: arguments, values, parameters
@@ -66,11 +78,14 @@ class Walk:
         self._moves: list[tuple[Any, Any, list[Any], int]] = []  # at the end of the phase: (value, sharding, where it goes, place there)
         self._keys = self._placed_keys(key)
         self._inputs = [_jax.device_put(_jax.tree.leaves(first[0]), self._places[stage].whole) for stage in self._levels[0]]
+        self._watch = watch
+        self._latest: list[Any] = []  # what the last forward has returned
         self._arrived = 0  # elements taken from the dataset
         self._take(first)
 
     def done(self) -> tuple[Any, list[Any]]:
         """Does all tasks."""
+        watch = self._watch
         act: dict[Kind, Callable[[int, Any], None]] = {
             Kind.FORWARD: self._forward,
             Kind.BACKWARD: self._backward,
@@ -80,10 +95,20 @@ class Walk:
             Kind.STORE: self._store,
             Kind.LOAD: self._load,
         }
-        for phase in self._phases:
-            for task in phase:
-                act[task.kind](task.stage, task.microbatch)
-            self._move()
+        task: Task | None = None
+        try:
+            for phase in self._phases:
+                for task in phase:
+                    act[task.kind](task.stage, task.microbatch)
+                    if watch.is_needed:
+                        self._see(task)
+                self._move()
+        except Exception as error:
+            if task is not None and not getattr(error, "__notes__", None):  # which says more
+                error.add_note(watch.note(task))
+            raise
+        if self._compiled.last is None:
+            watch.look()
         stages = tuple(
             StageState(
                 params=_jax.tree.unflatten(_jax.tree.structure(stage.params), params),
@@ -93,6 +118,14 @@ class Walk:
             for stage, params, state, aux in zip(self._compiled.traced.stages, self._params, self._optimizer_states, self._aux, strict=True)
         )
         return RunState(stages=stages, joint=self._joint), self._outputs
+
+    def _see(self, task: Task) -> None:
+        if task.kind in (Kind.BACKWARD, Kind.WEIGHT_GRADIENT):
+            self._watch.see(task, (), self._accumulators[task.stage])
+        elif task.kind is Kind.FORWARD and self._compiled.last is None:
+            self._watch.see(task, self._latest, ())
+        elif task.kind is Kind.FORWARD:
+            self._watch.see(task, self._latest, self._accumulators[task.stage] if self._is_last(task.stage) else ())
 
     # ------------------------------------------------------------------------------------------------------ what comes
 
@@ -176,7 +209,7 @@ class Walk:
         """The gradients of a stage's real outputs, from all stages that read them, on its devices."""
         taken, self._gradients[stage][microbatch] = self._gradients[stage][microbatch], None
         found = list(taken.values())  # each has them in the order of the outputs
-        return found[0] if len(found) == 1 else _sums(found)
+        return found[0] if len(found) == 1 else gradient_sum(found)
 
     # ----------------------------------------------------------------------------------------------------------- tasks
 
@@ -193,11 +226,13 @@ class Walk:
                 self._accumulators[stage], params, args, compiled.before[stage][microbatch]
             )
             self._accumulators[stage], self._aux[stage] = accumulators, aux
-            self._outputs[microbatch] = [outputs, loss]
+            self._outputs[microbatch] = [outputs, loss or outputs[:1]]
+            self._latest = outputs
             self._last_gradients[microbatch] = gradients
             return
         programs = compiled.programs[stage]
         outputs, aux, kept = programs.forward(params, args)
+        self._latest = outputs
         self._aux[stage] = aux
         if compiled.last is not None:
             stashed = params if self._schedule.weights == "stashed" else None
@@ -263,6 +298,7 @@ class Walk:
         self._due[group] -= 1
         if self._due[group]:
             return
+        self._watch.look()
         members = self._compiled.groups[group]
         self._due[group] = len(members)
         self._add_up(members)
@@ -310,13 +346,10 @@ class Walk:
         extras = self._extras(stage, update.extras, microbatch)
         if self._optimizer_states[stage] is None:
             self._optimizer_states[stage] = update.init(trained, extras)
-        again = self._schedule.weights != "same"
-        apply = update.careful if again and self._given[stage] else update.apply
-        self._given[stage] = False
-        new, self._optimizer_states[stage] = apply(trained, self._optimizer_states[stage], accumulators, extras)
+        new, self._optimizer_states[stage], zeros = update.apply(trained, self._optimizer_states[stage], accumulators, extras)
         for place, leaf in zip(update.trained, new, strict=True):
             own[place] = leaf
-        self._accumulators[stage] = update.zeros() if again else None
+        self._accumulators[stage] = zeros or None
 
     def _update_jointly(self) -> None:
         compiled = self._compiled
@@ -337,5 +370,15 @@ class Walk:
                 own[place] = leaf
 
 
+@_jax.jit
+def _copied(tree: Any) -> Any:
+    return placed_like(_jax.tree.map(_jax.numpy.copy, on_device(tree)), tree)
+
+
 _add: Any = _jax.jit(lambda a, b: a + b.astype(a.dtype))
-_sums: Any = _jax.jit(lambda rows: [sum(column[1:], column[0]) for column in zip(*rows, strict=True)])
+
+
+@_jax.jit
+def gradient_sum(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """The gradients of outputs that several stages read. Traces of emulated machines have it by its name."""
+    return [sum(column[1:], column[0]) for column in zip(*rows, strict=True)]

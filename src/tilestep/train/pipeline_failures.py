@@ -1,0 +1,83 @@
+"""What a pipeline says when something goes wrong: which task it was, and what state there was before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+import jax
+
+from tilestep.errors import NotFiniteError
+from tilestep.train.pipeline_stages import Stage, is_real
+from tilestep.train.pipeline_tracing import Function
+from tilestep.train.schedule import Kind, Task
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+
+_CALLS_PYTHON: Final = re.compile(r"(callback|debug_print)\[")  # in a program as JAX writes it: it may fail after it was started
+_DOES: Final = {
+    Kind.FORWARD: "forward",
+    Kind.BACKWARD: "backward",
+    Kind.INPUT_GRADIENT: "input gradient",
+    Kind.WEIGHT_GRADIENT: "weight gradient",
+    Kind.UPDATE: "update",
+    Kind.STORE: "store",
+    Kind.LOAD: "load",
+}
+
+
+@final
+class Watch:
+    """What tasks have made, to be looked at before an update takes it in.
+
+    Args: nans: whether all numbers must be finite.
+    """
+
+    def __init__(self, functions: Sequence[Function], stages: Sequence[Stage], *, nans: bool) -> None:
+        self._functions, self._stages, self._nans = functions, stages, nans
+        # What a program calls in Python may raise when the host is far ahead.
+        self.is_needed = nans or any(_CALLS_PYTHON.search(stage.text) for stage in stages)
+        self._made: list[tuple[Task, Any]] = []
+
+    def note(self, task: Task) -> str:
+        """For an exception."""
+        where = "" if task.microbatch is None else f" of microbatch {task.microbatch}"
+        return self._functions[task.stage].note(task.stage, f"{_DOES[task.kind]}{where}")
+
+    def see(self, task: Task, outputs: Sequence[Any], accumulators: Sequence[Any]) -> None:
+        """A task has been started."""
+        real = [leaf for leaf in (*outputs, *accumulators) if is_real(leaf)]
+        self._made.append((task, _finite(real if self._nans else real[:1])))  # the accumulators themselves are given up
+
+    def look(self) -> None:
+        """Waits for all that was made. Raises: what a program has raised, with a note; NotFiniteError."""
+        made, self._made = self._made, []
+        for task, values in made:
+            try:
+                _jax.block_until_ready(values)
+            except Exception as error:
+                error.add_note(self.note(task))
+                raise
+            if self._nans:
+                wrong = [place for place, is_finite in enumerate(values) if not is_finite.all()]
+                if wrong:
+                    raise self._error(task, wrong[0])
+
+    def _error(self, task: Task, place: int) -> NotFiniteError:
+        stage = self._stages[task.stage]
+        names = []
+        if task.kind is Kind.FORWARD:
+            names = [f"output {_path(path)}" for path, leaf in _jax.tree_util.tree_flatten_with_path(stage.outputs)[0] if is_real(leaf)]
+        names += [f"gradient of {_path(path)}" for path, leaf in _jax.tree_util.tree_flatten_with_path(stage.params)[0] if is_real(leaf)]
+        assert task.microbatch is not None  # updates are not looked at
+        return NotFiniteError(stage=task.stage, name=self._functions[task.stage].name, microbatch=task.microbatch, path=names[place])
+
+
+@_jax.jit
+def _finite(leaves: Sequence[Any]) -> list[Any]:
+    return [_jax.numpy.isfinite(leaf) if not leaf.ndim else _jax.numpy.isfinite(leaf).all() for leaf in leaves]
+
+
+def _path(path: Any) -> str:
+    return _jax.tree_util.keystr(path, simple=True, separator="/")

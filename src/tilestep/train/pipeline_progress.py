@@ -1,0 +1,98 @@
+"""What a pipeline's run has done, for the bar on the terminal, for Ctrl-C, and for exceptions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, final
+
+import jax
+
+from tilestep import hints
+from tilestep.errors import LoopInterrupt
+from tilestep.train.interrupt import CtrlC
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+
+
+@final
+class Progress:
+    """Some updates. An exception inside gets as its `state` that after the last finished one; Ctrl-C waits for the end of an update.
+
+    Args: state: before the first. bar: (name, updates, microbatches of each) for a bar; None: there is none.
+    """
+
+    def __init__(self, state: Any, *, bar: tuple[str, int, int] | None) -> None:
+        self.state = state
+        self.updates = 0
+        self._bar_of, self._started = bar, 0
+        self._ctrl_c = CtrlC()
+        self._bar: AbstractContextManager[tuple[Callable[[int], None], Callable[[str], None]]] | None = None
+        self._advance: Callable[[int], None] | None = None
+        self._describe: Callable[[str], None] | None = None
+
+    def __enter__(self) -> Progress:
+        self._ctrl_c.begin()
+        if self._bar_of is not None:
+            from tilestep.train.progress import shown  # rich takes a while to import
+
+            name, updates, count = self._bar_of
+            self._bar = shown(name, updates * count)
+            self._advance, self._describe = self._bar.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(kind, error, trace)
+        self._ctrl_c.end()
+        if error is None:
+            try:
+                self._ctrl_c.check()
+            except KeyboardInterrupt as late:
+                error = late
+        if error is None:
+            return
+        state = None if self._is_lost() else self.state
+        if isinstance(error, KeyboardInterrupt) and not isinstance(error, LoopInterrupt) and state is not None:
+            _jax.block_until_ready(state)
+            raise LoopInterrupt(carry=state, steps=self.updates, what="updates of the pipeline") from error
+        with contextlib.suppress(AttributeError):  # of an exception that has no place for it
+            error.state = state  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _is_lost(self) -> bool:
+        """Whether arrays have gone into an update that is not over."""
+        return any(leaf.is_deleted() for leaf in _jax.tree.leaves(self.state) if isinstance(leaf, jax.Array))
+
+    def check(self) -> None:
+        """Raises: KeyboardInterrupt if a Ctrl-C has come."""
+        self._ctrl_c.check()
+
+    @property
+    def waiting(self) -> Callable[[], AbstractContextManager[None]]:
+        """For what waits for data or room: inside, a Ctrl-C comes at once."""
+        return self._ctrl_c.waiting
+
+    def counted(self, elements: Iterable[Any]) -> Iterator[Any]:
+        """The elements, each of which is a microbatch that begins."""
+        for element in elements:
+            if self._advance is not None:
+                self._advance(self._started)
+            self._started += 1
+            yield element
+
+    def compiled(self, done: int, total: int) -> None:
+        """So many of all programs are compiled."""
+        if self._describe is not None and self._bar_of is not None:
+            self._describe(f"{self._bar_of[0]}, {done} of {total} programs compiled" if done < total else self._bar_of[0])
+
+    def did(self, outputs: Any) -> None:
+        """Another update has been started, after which the outputs are there."""
+        if self._describe is not None and self._bar_of is not None:
+            with hints.aside():
+                _jax.block_until_ready(outputs)
+            name, updates, count = self._bar_of
+            self._describe(f"{name}, update {self.updates} of {updates}")
+            if self._advance is not None:
+                self._advance(self.updates * count)
