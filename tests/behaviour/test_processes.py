@@ -97,6 +97,7 @@ def test_two_processes_share_data_and_end_when_one_is_killed() -> None:
         (1, "raise", "ended with an error: RuntimeError: no more data"),
         (0, "raise", "ended with an error: RuntimeError: no more data"),
         (2, "leave", "ended before the others"),
+        (0, "leave", "ended before the others"),
     ],
 )
 def test_four_processes_end_within_the_time_out_when_one_does(victim: int, how: str, words: str) -> None:
