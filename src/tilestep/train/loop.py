@@ -11,12 +11,15 @@ from typing import Any, Final, cast, final
 
 import jax
 import numpy as np
+from jax.sharding import Sharding
 
 from tilestep import hints
 from tilestep.errors import LoopInterrupt, QueueError
+from tilestep.train import again
 from tilestep.train.accumulation import effective_batch_size
+from tilestep.train.again import Call
 from tilestep.train.body import Body, truth
-from tilestep.train.cadence import Cadence, cadence_of, counters, remember
+from tilestep.train.cadence import Cadence, Counter, cadence_of, counters, remember
 from tilestep.train.carry import Carry, prepared
 from tilestep.train.feeder import Chunk
 from tilestep.train.infeed_queue import InfeedQueue
@@ -93,23 +96,18 @@ def repeat(
         for a feed that is closed or in use. What the dataset raises; DatasetError if it ends early. LoopInterrupt at Ctrl-C. The latter
         four have a `loop_state`.
     """
-    total = whole_number("n", n, least=0)
-    require_recompute(recompute)
-    spread = spread_over(replicas, infeed, outfeed)
-    state = prepared(carry, donate=donate, loop="repeat")
-    if spread is not None:
-        state = spread.placed(state)
-    counting = counters(state.structure)
-    cadence = cadence_of(carry, counting, total, f"repeat({total})") if counting else None
-    steps = _chunk_steps(chunk, min(total, DEFAULT_CHUNK), outfeed, cadence)
-    paced = cadence if cadence is not None and cadence.is_worth_programs(steps, total) else None
-    kept = repeat_loop(
-        body, key=_key(state), infed=infeed is not None, outfeed=outfeed, shardings=_shardings(state), spread=spread, recompute=recompute
-    )
-    with _Run(f"repeat({total})", state, infeed, outfeed, total=total, progress=progress) as run:
-        run.tell(cadence, replicas)
+    call = Call(body, infeed, outfeed, (n, chunk, replicas, recompute))
+    recent = again.found(carry, call) if donate and type(n) is int else None
+    if recent is not None and recent.sure:
+        plan, tree, sure = cast("_Plan", recent.plan), carry, True
+    else:
+        plan, tree = _planned(call, carry, donate=donate)
+        sure = recent is not None and tree is carry and plan.holds_as(cast("_Plan", recent.plan))
+    total, steps, kept, paced = plan.total, plan.steps, plan.loop, plan.paced
+    with _Run(f"repeat({total})", tree, infeed, outfeed, total=total, progress=progress) as run:
+        run.tell(plan.cadence, replicas)
         if infeed is not None and total:
-            infeed.begin(chunk_steps=steps, steps=total, carry_place=state.place, over=replicas)
+            infeed.begin(chunk_steps=steps, steps=total, carry_place=plan.place, over=replicas)
         with _group(kept, steps, total % steps):
             while run.steps < total:
                 now = min(steps, total - run.steps)
@@ -118,8 +116,71 @@ def repeat(
                 carry, values = program(run.carry, None if elements is None else elements.on_device)
                 run.did(now, carry, values)
     if paced is not None and not kept.unsteady:
-        remember(run.carry, counting, 0)
+        remember(run.carry, plan.counting, 0)
+    if plan.holds_again and type(n) is int:
+        again.remember(run.carry, call, plan, sure=sure, before=recent)
     return run.carry
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """What `repeat` finds out of its arguments before it begins.
+
+    Attributes: place and shardings as a Carry has them. counting: what accumulates in the carry. cadence: when it updates. paced: the same
+        if the loop's programs differ in it.
+    """
+
+    total: int
+    steps: int  # of a chunk
+    loop: Loop
+    place: Sharding | None
+    shardings: tuple[Any, ...]
+    counting: tuple[Counter, ...]
+    cadence: Cadence | None
+    paced: Cadence | None
+
+    @property
+    def holds_again(self) -> bool:
+        """Whether it is the plan for the carry that comes out, too: no accumulation has come to stand elsewhere."""
+        return not self.counting or (self.paced is not None and not self.paced.held and not self.loop.unsteady)
+
+    def holds_as(self, other: _Plan) -> bool:
+        """Whether the carries of two plans were in the same place."""
+        return self.place == other.place and self.shardings == other.shardings
+
+
+def _planned(call: Call, carry: Any, *, donate: bool) -> tuple[_Plan, Any]:
+    """The plan, and the carry made ready. Raises: TypeError, ValueError for arguments that cannot be."""
+    n, chunk, replicas, recompute = call.rest
+    total = whole_number("n", n, least=0)
+    require_recompute(recompute)
+    spread = spread_over(replicas, call.infeed, call.outfeed)
+    state = prepared(carry, donate=donate, loop="repeat")
+    if spread is not None:
+        state = spread.placed(state)
+    counting = counters(state.structure)
+    cadence = cadence_of(carry, counting, total, f"repeat({total})") if counting else None
+    steps = _chunk_steps(chunk, min(total, DEFAULT_CHUNK), call.outfeed, cadence)
+    loop = repeat_loop(
+        call.body,
+        key=_key(state),
+        infed=call.infeed is not None,
+        outfeed=call.outfeed,
+        shardings=_shardings(state),
+        spread=spread,
+        recompute=recompute,
+    )
+    plan = _Plan(
+        total=total,
+        steps=steps,
+        loop=loop,
+        place=state.place,
+        shardings=state.shardings,
+        counting=counting,
+        cadence=cadence,
+        paced=cadence if cadence is not None and cadence.is_worth_programs(steps, total) else None,
+    )
+    return plan, state.tree
 
 
 def while_loop(
@@ -164,7 +225,7 @@ def while_loop(
         recompute=recompute,
     )
     program = kept.program(Span(steps=steps if infeed is not None or outfeed is not None else 1))
-    with _Run("while_loop()", state, infeed, outfeed, total=most, progress=progress) as run:
+    with _Run("while_loop()", state.tree, infeed, outfeed, total=most, progress=progress) as run:
         if infeed is not None:
             infeed.begin(chunk_steps=steps, steps=None, carry_place=state.place, over=replicas)
         with _group(kept, steps, 0):
@@ -197,9 +258,9 @@ class _Run:
     """One call of a loop: it has reserved its feeds, knows what is done, and says so when something ends it."""
 
     def __init__(
-        self, name: str, carry: Carry, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None, *, total: int | None, progress: bool
+        self, name: str, carry: Any, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None, *, total: int | None, progress: bool
     ) -> None:
-        self._reached: tuple[Any, int] = carry.tree, 0  # set at once: no Ctrl-C comes between a carry and its number of steps
+        self._reached: tuple[Any, int] = carry, 0  # set at once: no Ctrl-C comes between a carry and its number of steps
         self._name, self._infeed, self._outfeed = name, infeed, outfeed
         self._total, self._progress = total, progress
         self._started = 0  # chunks since the device was waited for
