@@ -45,6 +45,11 @@ def _is_both(task: Task, timeline: Timeline) -> bool:
     return any(timeline.begin.get(after) == timeline.end[after] == timeline.end[task] for after in backward if after in timeline.end)
 
 
+def _in_order_of_stages(schedule: Schedule) -> list[int]:
+    """Devices, those of the first stages first."""
+    return list(dict.fromkeys(schedule.device_mapping))
+
+
 def as_text(schedule: Schedule, costs: Costs) -> str:
     """A row for each device, time to the right; a last line with what comes of it."""
     timeline = schedule.simulate(costs)
@@ -76,9 +81,9 @@ def to_scale(schedule: Schedule, timeline: Timeline, width: int) -> str:
     """A row of so many columns for each device."""
     lines = [f"{schedule.name}: {schedule.stages} stages, {schedule.microbatches} microbatches"]
     first = min(timeline.begin.values())
-    for device, tasks in enumerate(schedule.tasks):
+    for device in _in_order_of_stages(schedule):
         row = [" "] * width
-        for task in tasks:
+        for task in schedule.tasks[device]:
             start, end = (round((times[task] - first) / (timeline.makespan or 1) * width) for times in (timeline.begin, timeline.end))
             if end > start:
                 label = _label(schedule, task, timeline)
@@ -90,6 +95,7 @@ def to_scale(schedule: Schedule, timeline: Timeline, width: int) -> str:
 def plot(schedule: Schedule, path: str | Path, timeline: Timeline) -> None:
     """Draws the schedule to a file. Raises: as `Schedule.plot`."""
     try:
+        import matplotlib  # pyright: ignore[reportMissingImports]
         from matplotlib.figure import Figure  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
     except ImportError as error:
         raise ImportError("drawing a schedule needs Matplotlib: pip install 'tilestep[plots]'; show() draws it as text without") from error
@@ -99,28 +105,28 @@ def plot(schedule: Schedule, path: str | Path, timeline: Timeline) -> None:
     kinds = [kind for kind in Kind if any(task.kind is kind and timeline.end[task] > timeline.begin[task] for task in timeline.begin)]
     handles = [panel.barh(0, 0, color=_COLORS[kind], label=_MEANINGS[kind]) for kind in kinds]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(kinds), frameon=False)
-    figure.savefig(Path(path), dpi=120)
+    same: Any = matplotlib  # the same file each time, whose text is text
+    with same.rc_context({"svg.hashsalt": "tilestep", "svg.fonttype": "none"}):
+        figure.savefig(Path(path), dpi=120, metadata={"Date": None} if Path(path).suffix == ".svg" else None)
 
 
 def _draw(panel: Any, schedule: Schedule, timeline: Timeline) -> None:
-    devices = len(schedule.tasks)
+    order = _in_order_of_stages(schedule)
     for task, begin in timeline.begin.items():
         length = timeline.end[task] - begin
         if length <= 0:
             continue
-        row = schedule.device(task)
+        row = order.index(schedule.device(task))
         panel.barh(row, length, left=begin, height=0.86, color=_COLORS[task.kind], edgecolor="white", linewidth=0.6)
         if _is_both(task, timeline):
             panel.barh(row + 0.215, length, left=begin, height=0.43, color=_COLORS[Kind.BACKWARD], edgecolor="white", linewidth=0.6)
         label = _label(schedule, task, timeline)
         if length > timeline.makespan / 300 * len(label):
-            panel.text(
-                begin + length / 2, schedule.device(task), label, ha="center", va="center", fontsize=7, color=_INK.get(task.kind, "white")
-            )
+            panel.text(begin + length / 2, row, label, ha="center", va="center", fontsize=7, color=_INK.get(task.kind, "white"))
     first = min(timeline.begin.values())
     panel.set_xlim(first, first + (timeline.makespan or 1))
-    panel.set_ylim(devices - 0.5, -0.5)
-    panel.set_yticks(range(devices), [f"device {device}" for device in range(devices)])
+    panel.set_ylim(len(order) - 0.5, -0.5)
+    panel.set_yticks(range(len(order)), [f"device {device}" for device in order])
     panel.set_title(f"{schedule.name}: {timeline.bubble:.1%} of the time in bubbles", fontsize=10, loc="left")
     for side in ("top", "right", "left"):
         panel.spines[side].set_visible(False)
