@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
@@ -15,16 +15,18 @@ from jax.sharding import Mesh
 
 from tilestep import hints
 from tilestep.train.accumulation import AccumulationState, Choice, Reduction
-from tilestep.train.body import arguments_of, name_of
+from tilestep.train.body import name_of
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
 from tilestep.train.optimizer_state import Offload, choice_for
 from tilestep.train.outfeed_queue import OutfeedQueue
 from tilestep.train.pipeline_arguments import StageFunction, entries_of, flat, levels_of, nested, schedule_of, ties_of
+from tilestep.train.pipeline_batches import Batch, Stacked, Taken
 from tilestep.train.pipeline_engine import Engine
 from tilestep.train.pipeline_places import places_of
 from tilestep.train.pipeline_progress import Progress
 from tilestep.train.pipeline_results import Results
+from tilestep.train.pipeline_single import PROGRAMS, Which
 from tilestep.train.pipeline_tracing import Function, wants_key
 from tilestep.train.pipeline_updates import Optimizing
 from tilestep.train.pipeline_walk import RunState, StageState
@@ -107,6 +109,9 @@ class Pipeline:
         accumulate_outfeed: whether they get the sums over an update's microbatches, whatever `reduction` is.
         accumulate_outfeed_dtype: of these sums; None: the values' own.
         check_nans: whether every output and gradient must be finite, which is looked at before each update.
+        program: "stages": a program for each task. "single": one for an update, on the first stage's device, that does one microbatch
+            after the other. "auto": the latter if there is one device only, or if starting tasks is what takes the time: the second run
+            is measured, and if so the next two are done by one program to see which is faster. On `ipu` always the former.
         strict: whether counts are refused with which the schedule wastes slots.
     Raises: TypeError, ValueError for arguments that cannot be.
     """
@@ -133,6 +138,7 @@ class Pipeline:
         accumulate_outfeed: bool = False,
         accumulate_outfeed_dtype: Any = None,
         check_nans: bool = False,
+        program: Which = "auto",
         strict: bool = True,
     ) -> None:
         self._levels = levels_of(stages)
@@ -142,6 +148,8 @@ class Pipeline:
                 f"the last stage is {len(self._levels[-1])} concurrent ones: in training it must be one that returns the loss; add a stage"
             )
         count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1)
+        if program not in PROGRAMS:
+            raise ValueError(f"program is {program!r}: it must be one of {', '.join(PROGRAMS)}")
         if reduction not in _REDUCTIONS:
             raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(_REDUCTIONS)}")
         require_recompute(recompute)
@@ -204,6 +212,7 @@ class Pipeline:
             ties=ties,
             nest=functools.partial(nested, levels=self._levels),
             check_nans=check_nans,
+            which=program,
         )
         self._first = places[0]
         self._group = f"pipeline {next(_serial)}"
@@ -258,7 +267,7 @@ class Pipeline:
                 f"microbatches has an array of shape {several[0]}: the second axis of each must be the {self._replicas} replicas"
             )
         with Progress(state, bar=None) as progress, self._one_program():
-            progress.state, outputs = self._run(state, _slices(microbatches, count), inputs, key, progress)
+            progress.state, outputs = self._run(state, Stacked(microbatches, count, tuple(inputs)), key, progress)
             progress.updates += 1
         return progress.state, outputs
 
@@ -302,9 +311,9 @@ class Pipeline:
                         done.check()
                         if outfeed is not None:
                             outfeed.make_room(self._results.elements, done.waiting)
-                        elements = (infeed.take(done.waiting).on_device for _ in range(count))
+                        batch = Taken(functools.partial(infeed.take, done.waiting), count, tuple(inputs))
                         own = None if key is None else _jax.random.fold_in(key, update)
-                        done.state, outputs = self._run(done.state, elements, inputs, own, done)
+                        done.state, outputs = self._run(done.state, batch, own, done)
                         done.updates += 1
                         done.did(outputs)
                         if outfeed is not None:
@@ -331,12 +340,10 @@ class Pipeline:
         """All that a run starts is one program per device to an emulated machine, unless the caller says what is."""
         return contextlib.nullcontext() if hints.current_group() else hints.program_group(self._group)
 
-    def _run(
-        self, state: PipelineState, elements: Iterable[Any], inputs: Sequence[Any], key: Any, progress: Progress
-    ) -> tuple[PipelineState, Any]:
-        calls = ((tuple(inputs), *arguments_of(element)) for element in progress.counted(elements))
-        new, outputs, kinds = self._engine.run(self._stages(state), calls, _typed(key), progress.compiled)
-        return self._state(new), self._results.of(outputs, kinds)
+    def _run(self, state: PipelineState, batch: Batch, key: Any, progress: Progress) -> tuple[PipelineState, Any]:
+        outcome = self._engine.run(self._stages(state), progress.counting(batch), _typed(key), progress.compiled)
+        give = self._results.of_stacked if outcome.is_stacked else self._results.of
+        return self._state(outcome.state), give(outcome.outputs, outcome.kinds)
 
     def _stages(self, state: PipelineState) -> RunState:
         params = flat(state.params, self._levels, "state.params")
@@ -363,18 +370,6 @@ class Pipeline:
             optimizer_state=optimizer_state,
             aux=nest([stage.aux for stage in state.stages]) if has_aux else None,
         )
-
-
-def _slices(microbatches: Any, count: int) -> Iterator[Any]:
-    """Each microbatch, with its axis. Arrays of JAX are cut in one program."""
-    leaves, structure = _jax.tree.flatten(microbatches)
-    columns = [_cut(leaf, count) if isinstance(leaf, jax.Array) else [leaf[m : m + 1] for m in range(count)] for leaf in leaves]
-    return (_jax.tree.unflatten(structure, row) for row in zip(*columns, strict=True))
-
-
-@functools.partial(_jax.jit, static_argnums=1)
-def _cut(array: Any, count: int) -> list[Any]:
-    return [array[m : m + 1] for m in range(count)]
 
 
 def _typed(key: Any) -> Any:

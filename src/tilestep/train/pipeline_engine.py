@@ -8,17 +8,20 @@ to pass something on, as IPUs do, it says between which tasks they do: copies co
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import jax
 import numpy as np
 
 from tilestep.train.optimizer_state import placed
+from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_failures import Watch
 from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_programs import Compiled, Leaf, Told, compile_all, make_all, make_updates
+from tilestep.train.pipeline_single import Chooser, Single, Which, why_not_single
 from tilestep.train.pipeline_stages import Stage
 from tilestep.train.pipeline_tracing import Element, Function, kind_of, trace
 from tilestep.train.pipeline_updates import Optimizing
@@ -27,6 +30,23 @@ from tilestep.train.schedule import Schedule
 from tilestep.train.schedule_phases import Phases, phases
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
+
+
+class Outcome(NamedTuple):
+    """What a run has made.
+
+    Attributes:
+        state: the new one.
+        outputs: for each microbatch the leaves of what each stage of the last level returned, and in training [the loss]; or, if it
+            `is_stacked`, the same lists of leaves with all microbatches.
+        is_stacked: which.
+        kinds: the trees of what these stages return.
+    """
+
+    state: RunState
+    outputs: list[Any]
+    is_stacked: bool
+    kinds: list[Any]
 
 
 @final
@@ -42,7 +62,16 @@ class Engine:
         ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]],
         nest: Callable[[Sequence[Any]], Any],
         check_nans: bool,
+        which: Which,
     ) -> None:
+        places = [function.place for function in functions]
+        reason = why_not_single(schedule, optimizing, places, check_nans=check_nans)
+        if which == "single" and reason is not None:
+            raise ValueError(f'program is "single", but the pipeline cannot be one program: {reason}; leave program away')
+        self._chooser = Chooser(
+            which, possible=reason is None, alone=len(set(places)) == 1, measured=places[0].devices[0].platform != "ipu"
+        )
+        self._singles: dict[Any, Single] = {}
         self._check_nans = check_nans
         self._functions, self._schedule, self._optimizing, self._ties, self._nest = functions, schedule, optimizing, ties, nest
         self._compiled: dict[Any, Compiled] = {}
@@ -118,21 +147,59 @@ class Engine:
             states.append(StageState(params=copied, optimizer_state=None, aux=_jax.tree.map(lambda leaf, p=place: _own(leaf, p), state)))
         return RunState(stages=tuple(states))
 
-    def run(
-        self, state: RunState, elements: Iterable[Element], key: Any, told: Told | None = None
-    ) -> tuple[RunState, list[Any], list[Any]]:
+    def run(self, state: RunState, batch: Batch, key: Any, told: Told | None = None) -> Outcome:
         """One run of the schedule.
 
         Args: key: the run's random key, or None. told: is told how many programs are compiled, of how many.
-        Returns: (the new state; for each microbatch the leaves of what each stage of the last level returned, and in training [the loss];
-            the trees of what these stages return).
         """
-        waiting = iter(elements)
+        chooser = self._chooser
+        measures, which = chooser.measures, chooser.now
+        if measures:
+            _jax.block_until_ready(_jax.tree.leaves(state))
+        start = time.perf_counter()
+        by_single = which == "single" and not self._is_new(state)
+        outcome = self._by_single(state, batch, key, told) if by_single else self._by_stages(state, batch, key, told)
+        host = time.perf_counter()
+        if measures:
+            _jax.block_until_ready(_jax.tree.leaves(outcome.state))
+        chooser.took(host - start, time.perf_counter() - start)
+        return outcome
+
+    def _is_new(self, state: RunState) -> bool:
+        """Whether the optimiser's state is still to be made, of what the last stage returns."""
+        how = self._optimizing
+        return how is not None and how.is_function and state.joint is None and all(own.optimizer_state is None for own in state.stages)
+
+    def _by_stages(self, state: RunState, batch: Batch, key: Any, told: Told | None) -> Outcome:
+        if self._singles:
+            state = self._home(state)
+        waiting = iter(batch.elements())
         first = next(waiting)
         compiled = self.compiled(state, first, key, told)
         watch = Watch(self._functions, compiled.traced.stages, nans=self._check_nans)
         new, outputs = Walk(self._schedule, self._phases, compiled, state, first, waiting, key, watch).done()
-        return new, outputs, [compiled.traced.stages[stage].outputs for stage in self._schedule.levels[-1]]
+        return Outcome(new, outputs, False, [compiled.traced.stages[stage].outputs for stage in self._schedule.levels[-1]])
+
+    def _by_single(self, state: RunState, batch: Batch, key: Any, told: Told | None) -> Outcome:
+        stacks = batch.stacks()
+        impl = None if key is None else str(_jax.random.key_impl(key))
+        kinds = _kinds(([(own.params, own.aux) for own in state.stages], stacks)), impl
+        single = self._singles.get(kinds)
+        if single is None:
+            if told is not None:
+                told(0, 1)
+            inputs, items, words = stacks[0]
+            one = (inputs, *_jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype), (items, words)))
+            single = self._singles[kinds] = Single(self._compile(state, one, impl), self._schedule, self._optimizing)
+        new, outputs = single.run(state, [stack[1:] for stack in stacks], stacks[0][0], key)
+        if told is not None:
+            told(1, 1)
+        return Outcome(new, outputs, True, single.kinds)
+
+    def _home(self, state: RunState) -> RunState:
+        """The state on the stages' own devices, which one program may have left."""
+        stages = [_jax.device_put(own, function.place.whole) for own, function in zip(state.stages, self._functions, strict=True)]
+        return replace(state, stages=tuple(stages))
 
     def compiled(self, state: RunState, element: Element, key: Any, told: Told | None) -> Compiled:
         """The programs for such parameters and such an element."""

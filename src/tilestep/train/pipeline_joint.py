@@ -161,6 +161,18 @@ class Joint:
         new = [[next(rest) for _ in own] for own in self._trained]
         return new, _jax.tree.unflatten(self._state_structure, list(rest))
 
+    def inline(
+        self, params: Sequence[Sequence[Any]], state: Any, accumulators: Sequence[Sequence[Any]], extras: Sequence[Any]
+    ) -> tuple[list[list[Any]], Any]:
+        """`apply` within one program, where all is on one device."""
+        how, jaxpr = self._how, self._update.jaxpr
+        gradients = [finished(acc, how.per_update, how.reduction) for own in accumulators for acc in own]
+        flat = [*gradients, *(leaf for own in params for leaf in own), *_jax.tree.leaves(state), *extras]
+        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*self._update.consts, *flat], strict=True))
+        rest = iter(computed(jaxpr.eqns, values, jaxpr.outvars))
+        new = [[next(rest) for _ in own] for own in self._trained]
+        return new, _jax.tree.unflatten(self._state_structure, list(rest))
+
     def _run(self, part: _Part, values: Mapping[Any, Any], constants: Mapping[Any, Any]) -> list[Any]:
         place = self._place(part.home)
         there = (

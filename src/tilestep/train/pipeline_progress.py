@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, final
@@ -13,8 +13,28 @@ import jax
 from tilestep import hints
 from tilestep.errors import LoopInterrupt
 from tilestep.train.interrupt import CtrlC
+from tilestep.train.pipeline_batches import Batch
+from tilestep.train.pipeline_tracing import Element
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
+
+
+@final
+class _Counted:
+    """A batch that tells of each element that is taken."""
+
+    def __init__(self, batch: Batch, tell: Callable[[], None]) -> None:
+        self._batch, self._tell = batch, tell
+
+    def elements(self) -> Iterator[Element]:
+        """Those of the batch."""
+        for element in self._batch.elements():
+            self._tell()
+            yield element
+
+    def stacks(self) -> list[Element]:
+        """Those of the batch."""
+        return self._batch.stacks()
 
 
 @final
@@ -74,13 +94,14 @@ class Progress:
         """For what waits for data or room: inside, a Ctrl-C comes at once."""
         return self._ctrl_c.waiting
 
-    def counted(self, elements: Iterable[Any]) -> Iterator[Any]:
-        """The elements, each of which is a microbatch that begins."""
-        for element in elements:
-            if self._advance is not None:
-                self._advance(self._started)
-            self._started += 1
-            yield element
+    def counting(self, batch: Batch) -> Batch:
+        """The batch; each of its elements is a microbatch that begins."""
+        return batch if self._advance is None else _Counted(batch, self._began)
+
+    def _began(self) -> None:
+        if self._advance is not None:
+            self._advance(self._started)
+        self._started += 1
 
     def compiled(self, done: int, total: int) -> None:
         """So many of all programs are compiled."""
@@ -94,5 +115,6 @@ class Progress:
                 _jax.block_until_ready(outputs)
             name, updates, count = self._bar_of
             self._describe(f"{name}, update {self.updates} of {updates}")
+            self._started = self.updates * count
             if self._advance is not None:
-                self._advance(self.updates * count)
+                self._advance(self._started)

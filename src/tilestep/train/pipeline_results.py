@@ -66,18 +66,34 @@ class Results:
         """
         if self.loss:
             return self._together([row[1] for row in rows])[0]
+        shown = [
+            _jax.tree.unflatten(structure, self._together([[row[index][place] for place in places] for row in rows]))
+            for index, places, structure in self._shown(kinds)
+        ]
+        return shown[0] if len(shown) == 1 else tuple(shown)
+
+    def _shown(self, kinds: Sequence[Any]) -> list[tuple[int, list[int], Any]]:
+        """(stage of the last level, places of the leaves, structure) of each item that is given out."""
         items: list[Any] = []
         for index, kind in enumerate(kinds):
             structure = _jax.tree.structure(kind)
-            items += [(index, item) for item in _jax.tree.unflatten(structure, range(structure.num_leaves))]
+            items += [(index, *_jax.tree.flatten(item)) for item in _jax.tree.unflatten(structure, range(structure.num_leaves))]
         if self.mask is not None and len(self.mask) != len(items):
             raise ValueError(f"outfeed_mask has {len(self.mask)} entries, but the last stage returns {len(items)} items: give one for each")
-        shown = [entry for place, entry in enumerate(items) if self.mask is None or not self.mask[place]]
-        found: list[Any] = []
-        for index, item in shown:
-            places, structure = _jax.tree.flatten(item)
-            found.append(_jax.tree.unflatten(structure, self._together([[row[index][place] for place in places] for row in rows])))
-        return found[0] if len(found) == 1 else tuple(found)
+        return [entry for place, entry in enumerate(items) if self.mask is None or not self.mask[place]]
+
+    def of_stacked(self, stacks: Sequence[Any], kinds: Sequence[Any]) -> Any:
+        """`of` where each leaf has all microbatches along its first axis."""
+        if self.loss:
+            return self._summed(stacks[1])[0]
+        shown = [
+            _jax.tree.unflatten(structure, self._summed([stacks[index][place] for place in places]))
+            for index, places, structure in self._shown(kinds)
+        ]
+        return shown[0] if len(shown) == 1 else tuple(shown)
+
+    def _summed(self, leaves: Sequence[Any]) -> list[Any]:
+        return [_total(leaf, self.dtype) for leaf in leaves] if self.summed else list(leaves)
 
     def _together(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
         if not rows[0]:
@@ -96,3 +112,4 @@ def _sum(rows: Sequence[Sequence[Any]], dtype: Any) -> list[Any]:
 
 
 _summed: Any = _jax.jit(_sum, static_argnums=1)
+_total: Any = _jax.jit(lambda leaf, dtype: leaf.sum(0, dtype=dtype or leaf.dtype), static_argnums=1)

@@ -70,14 +70,18 @@ class Update:
         apply: (trained leaves, state, accumulators of the trained leaves, extras) -> (new leaves, state, accumulators of
             zeros if there are more updates in the run). Donates the first two, and
             accumulators for zeros.
+        function: `apply` as JAX traces it.
         zeros: () -> accumulators of all real leaves.
+        start: `zeros` as JAX traces it.
     """
 
     trained: tuple[int, ...]
     extras: tuple[int, ...]
     init: Program
     apply: Program
+    function: Program
     zeros: Program
+    start: Callable[[], list[Any]]
 
 
 def make_update(stage: Stage, how: Optimizing, tied: frozenset[int], outputs: Any) -> Update:
@@ -105,7 +109,9 @@ class _Maker:
             extras=self._extras,
             init=self._init,
             apply=jit(self._apply, f"{name}_update", *axes, donate=(*((1,) if how.keep else (0, 1)), *more), out_shardings=shardings),
+            function=self._apply,
             zeros=self._zeros(),
+            start=self._start,
         )
 
     def _transformation(self, extras: Sequence[Any]) -> Any:
@@ -191,26 +197,30 @@ class _Maker:
         read = read_by(needed(closed.jaxpr.eqns, closed.jaxpr.outvars), closed.jaxpr.outvars)
         return tuple(place for place, variable in enumerate(closed.jaxpr.invars[: len(self._outputs)]) if variable in read)
 
+    def _real(self) -> Any:
+        """Kinds of the real parameters, with None for the others."""
+        leaves = _jax.tree.leaves(self._stage.params)
+        return _jax.tree.unflatten(self._structure, [leaf if is_real(leaf) else None for leaf in leaves])
+
+    def _start(self) -> list[Any]:
+        return _jax.tree.leaves(zeros_for(self._real(), self._how.accumulator_dtype))
+
     def _zeros(self) -> Program:
         stage, how = self._stage, self._how
         place = stage.place
-        leaves, structure = _jax.tree.flatten(stage.params)
-        real = stage.real_params
-        kinds = _jax.tree.unflatten(structure, [leaf if is_real(leaf) else None for leaf in leaves])
         copies = 1 if place.replicas is None else place.replicas.count
-        shardings = [place.accumulator_sharding(stage.param_shardings[index]) for index in real] if place.is_mesh else place.along(0)
+        shardings = [place.accumulator_sharding(stage.param_shardings[index]) for index in stage.real_params]
 
         def zeros() -> list[Any]:
-            made = _jax.tree.leaves(zeros_for(kinds, how.accumulator_dtype))
+            made = self._start()
             return made if place.replicas is None else [_jax.numpy.broadcast_to(zero, (copies, *zero.shape)) for zero in made]
 
-        program = _jax.jit(zeros, out_shardings=shardings)
+        program = _jax.jit(zeros, out_shardings=shardings if place.is_mesh else place.along(0))
         if not (isinstance(how.offload, Mapping) and how.offload.get("accumulators")):
             return program
         offload, platform = how.offload, place.devices[0].platform
-        return lambda: _jax.tree.leaves(
-            placed(_jax.tree.unflatten(_jax.tree.structure(kinds), program()), offload, kind="accumulators", platform=platform)
-        )
+        structure = _jax.tree.structure(self._real())
+        return lambda: _jax.tree.leaves(placed(_jax.tree.unflatten(structure, program()), offload, kind="accumulators", platform=platform))
 
 
 def _agreed(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -21,6 +22,7 @@ _HOST: Final = _jax.memory.Space.Host
 _DEVICE: Final = _jax.memory.Space.Device
 
 
+@functools.partial(_jax.tree_util.register_dataclass, data_fields=("params", "optimizer_state", "aux"), meta_fields=())
 @dataclass(frozen=True, kw_only=True)
 class StageState:
     """What one stage has: a tree of parameters, the optimiser's state of them, and auxiliary state."""
@@ -30,6 +32,7 @@ class StageState:
     aux: Any
 
 
+@functools.partial(_jax.tree_util.register_dataclass, data_fields=("stages", "joint"), meta_fields=())
 @dataclass(frozen=True, kw_only=True)
 class RunState:
     """What all stages have. Attributes: joint: the optimiser's state where it looks across stages; then the stages' are None."""

@@ -293,6 +293,48 @@ def test_bad_options_are_refused_before_anything_runs(options: Any, error: type[
         Pipeline(STAGES, optax.sgd(0.1), 6, **options)
 
 
+# ------------------------------------------------------------------------------------------------------------- one program
+
+
+def test_one_program_does_what_the_stages_do() -> None:
+    optimizer = optax.adamw(1e-2)
+    expected = trained(Pipeline(STAGES, optimizer, 6, program="stages"), batches(3, 6))
+    single = Pipeline(STAGES, optimizer, 6, program="single")
+    state = trained(single, batches(3, 6))
+    assert_near(state.params, expected.params)
+    assert {device.id for leaf in jax.tree.leaves(state) for device in leaf.devices()} == {0}
+    tokens, labels = batches(3, 12)
+    fed = single.run(single.init(three()), InfeedQueue(list(zip(tokens[:6], labels[:6], strict=True)) * 2), repeat_count=2)
+    assert_near(fed.params, trained(single, (tokens[:6], labels[:6])).params)
+    back, _ = Pipeline(STAGES, optimizer, 6, device_mapping=[0, 0, 0]).step(state, batches(3, 6))  # on one device it is one program
+    assert_near(back.params, trained(single, batches(3, 6), updates=3).params)
+    for options in ({"replicas": 2}, {"pipeline_schedule": "stale"}, {"check_nans": True}, {"offload_activations": True}):
+        with pytest.raises(ValueError, match='program is "single", but the pipeline cannot be one program'):
+            Pipeline(STAGES, optimizer, 6, program="single", **options)
+    with pytest.raises(ValueError, match="program is 'both': it must be one of auto, stages, single"):
+        Pipeline(STAGES, optimizer, 6, program="both")  # pyright: ignore[reportArgumentType]
+
+
+def test_what_is_measured_changes_no_value() -> None:
+    """Small stages, which are tried as one program, and go wherever they are faster."""
+    pipeline = Pipeline(STAGES, optax.sgd(0.1), 6)
+    state = trained(pipeline, batches(3, 6), updates=6)
+    assert_near(state.params, reference(STAGES, three(), optax.sgd(0.1), batches(3, 6), 6, "sum")[0])
+
+
+def test_one_program_gives_out_the_same() -> None:
+    x = np.arange(4, dtype=np.float32)
+    for options in ({}, {"outfeed_loss": True}, {"outfeed_mask": [True, False]}, {"accumulate_outfeed": True}):
+        both = []
+        for program in ("stages", "single"):
+            pipeline = Pipeline([lambda p, x: x, outputs], optax.sgd(0.0), 4, program=program, **options)  # pyright: ignore[reportArgumentType]
+            both.append(pipeline.step(pipeline.init([(), np.float32(3)]), x)[1])
+        jax.tree.map(np.testing.assert_array_equal, *both)
+    pipeline = Pipeline([lambda p, x: x, [lambda p, x: x * 2, lambda p, x: (x, x)]], None, 4, program="single")
+    found = pipeline.step(pipeline.init([(), [(), ()]]), x)[1]
+    assert [leaf.tolist() for leaf in found] == [(2 * x).tolist(), x.tolist(), x.tolist()]
+
+
 # ------------------------------------------------------------------------------------------------------ memory of the host
 
 

@@ -56,6 +56,7 @@ class Drawn:
     replicas: int
     count: int
     is_tied: bool
+    is_single: bool
     seed: int
 
 
@@ -72,6 +73,7 @@ def pipelines(draw: st.DrawFn) -> Drawn:
         replicas=draw(st.integers(1, 2)),
         count=draw(st.integers(1, 5)),
         is_tied=draw(st.booleans()),
+        is_single=draw(st.booleans()),
         seed=draw(st.integers(0, 99)),
     )
 
@@ -182,6 +184,7 @@ def check(drawn: Drawn) -> None:
         replicas=drawn.replicas,
         recompute=POLICIES[drawn.recompute],
         tied=[[(0, "table"), (last, "table")]] if drawn.is_tied else (),
+        program="single" if drawn.is_single and drawn.replicas == 1 else "stages",
         strict=False,
     )
     rng = np.random.default_rng(drawn.seed)

@@ -1,0 +1,67 @@
+"""The elements of an update, from arrays that have them all, or one by one from a queue."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, final
+
+import jax
+
+from tilestep.train.body import arguments_of
+from tilestep.train.feeder import Chunk
+from tilestep.train.pipeline_tracing import Element
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+
+
+class Batch(Protocol):
+    """The elements of a run."""
+
+    def elements(self) -> Iterable[Element]:
+        """One for each microbatch, with an axis of one."""
+        ...
+
+    def stacks(self) -> list[Element]:
+        """The same, with longer axes of microbatches; one after the other."""
+        ...
+
+
+@final
+class Stacked:
+    """Arrays whose first axis is that of the microbatches."""
+
+    def __init__(self, microbatches: Any, count: int, inputs: tuple[Any, ...]) -> None:
+        self._microbatches, self._count, self._inputs = microbatches, count, inputs
+
+    def elements(self) -> Iterator[Element]:
+        """Cut out; arrays of JAX in one program."""
+        count = self._count
+        leaves, structure = _jax.tree.flatten(self._microbatches)
+        columns = [_cut(leaf, count) if isinstance(leaf, jax.Array) else [leaf[m : m + 1] for m in range(count)] for leaf in leaves]
+        return ((self._inputs, *arguments_of(_jax.tree.unflatten(structure, row))) for row in zip(*columns, strict=True))
+
+    def stacks(self) -> list[Element]:
+        """As they are."""
+        return [(self._inputs, *arguments_of(self._microbatches))]
+
+
+@final
+class Taken:
+    """Elements of a queue."""
+
+    def __init__(self, take: Callable[[], Chunk], count: int, inputs: tuple[Any, ...]) -> None:
+        self._take, self._count, self._inputs = take, count, inputs
+
+    def elements(self) -> Iterator[Element]:
+        """When they are needed."""
+        return ((self._inputs, *arguments_of(self._take().on_device)) for _ in range(self._count))
+
+    def stacks(self) -> list[Element]:
+        """All of them."""
+        return list(self.elements())
+
+
+@functools.partial(_jax.jit, static_argnums=1)
+def _cut(array: Any, count: int) -> list[Any]:
+    return [array[m : m + 1] for m in range(count)]

@@ -1,0 +1,235 @@
+"""All stages and microbatches of an update as one program on one device: where tasks are so small that starting them is what takes time.
+
+It computes what the tasks of a schedule would, microbatch after microbatch, each stage's function as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, final, get_args
+
+import jax
+import numpy as np
+
+from tilestep.train.pipeline_programs import Compiled
+from tilestep.train.pipeline_stages import accumulated, is_real
+from tilestep.train.pipeline_updates import Optimizing
+from tilestep.train.pipeline_walk import RunState, StageState
+from tilestep.train.schedule import Kind, Schedule
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+
+Which = Literal["auto", "stages", "single"]
+PROGRAMS: Final = get_args(Which)
+
+_HOST_BOUND: Final = 0.5  # of a run's time: from here on that of starting tasks may be worth saving
+
+
+def why_not_single(schedule: Schedule, how: Optimizing | None, places: Sequence[Any], *, check_nans: bool) -> str | None:
+    """Why a pipeline cannot be one program; None if it can."""
+    if any(len(place.devices) > 1 for place in places):
+        return "it has replicas, or a stage on several devices"
+    if schedule.weights != "same":
+        return f"the {schedule.name} schedule's weights change within a run"
+    if any(task.kind in (Kind.STORE, Kind.LOAD) for task in schedule.ordered()) or (how is not None and how.offload not in (None, False)):
+        return "something of it is in the host's memory"
+    return "check_nans looks at each stage" if check_nans else None
+
+
+@final
+class Chooser:
+    """Says how the next run is done, by what runs before have taken.
+
+    The second run by stages is measured. If the host was starting tasks for half of it or more, the next two are by one program, the second
+    of which is measured; what took less time stays.
+
+    Args: which: what the author wants. possible: whether one program can do it. alone: whether there is one device only. measured: whether
+        time means anything on that platform.
+    """
+
+    def __init__(self, which: Which, *, possible: bool, alone: bool, measured: bool) -> None:
+        self._decided: Literal["stages", "single"] | None = None
+        if which == "single" or (which == "auto" and possible and alone and measured):
+            self._decided = "single"
+        elif which == "stages" or not possible or not measured:
+            self._decided = "stages"
+        self._runs = 0
+        self._by_stages_s = 0.0
+
+    @property
+    def now(self) -> Literal["stages", "single"]:
+        """How the next run is done."""
+        if self._decided is not None:
+            return self._decided
+        return "stages" if self._runs < 2 else "single"
+
+    @property
+    def measures(self) -> bool:
+        """Whether the next run is measured: from an idle machine to its end."""
+        return self._decided is None and self._runs % 2 == 1
+
+    def took(self, host_wall_s: float, wall_s: float) -> None:
+        """A run is over. Args: of the time that was measured, that in which the host started tasks, and all."""
+        if self._decided is not None:
+            return
+        self._runs += 1
+        if self._runs == 2:
+            self._by_stages_s = wall_s
+            if host_wall_s < _HOST_BOUND * wall_s:
+                self._decided = "stages"
+        elif self._runs == 4:
+            self._decided = "single" if wall_s < self._by_stages_s else "stages"
+
+
+@final
+class Single:
+    """The program. Its trained parameters and the optimiser's state are donated."""
+
+    def __init__(self, compiled: Compiled, schedule: Schedule, how: Optimizing | None) -> None:
+        self._compiled, self._schedule, self._how = compiled, schedule, how
+        self._stages = compiled.traced.stages
+        self._place = self._stages[0].place
+        self._structures = [_jax.tree.structure(stage.params) for stage in self._stages]
+        self._trained = [update.trained for update in compiled.updates] or [() for _ in self._stages]
+        self._program: Any = _jax.jit(
+            self._update if how is not None else self._inference, donate_argnums=(0, 1) if how is not None else ()
+        )
+
+    @property
+    def kinds(self) -> list[Any]:
+        """The trees of what the stages of the last level return."""
+        return [self._stages[stage].outputs for stage in self._schedule.levels[-1]]
+
+    def run(self, state: RunState, stacks: Sequence[Any], inputs: Any, key: Any) -> tuple[RunState, list[Any]]:
+        """One run.
+
+        Args: stacks: elements, each with an axis of microbatches; one after the other they are those of the run.
+        Returns: (the new state, for each stage of the last level its outputs' leaves stacked; in training after it [the losses]).
+        """
+        params = [_jax.tree.leaves(stage.params) for stage in state.stages]
+        trained = [[own[place] for place in places] for own, places in zip(params, self._trained, strict=True)]
+        rest = [[leaf for place, leaf in enumerate(own) if place not in places] for own, places in zip(params, self._trained, strict=True)]
+        aux = [_jax.tree.leaves(stage.aux) for stage in state.stages]
+        states = ([stage.optimizer_state for stage in state.stages], state.joint)
+        columns = [_jax.tree.leaves(stack) for stack in stacks]
+        data = None if key is None else _jax.random.key_data(key)
+        here = self._here((trained, states, rest, aux, columns, _jax.tree.leaves(inputs), data))
+        trained, states, copies, aux, outputs = self._program(*here)
+        kept = here[2]
+        new = [self._leaves(index, own, others) for index, (own, others) in enumerate(zip(trained, kept, strict=True))]
+        for (stage, place), leaf in zip(self._tied(), copies, strict=True):
+            new[stage][place] = leaf
+        stages = [
+            StageState(
+                params=_jax.tree.unflatten(structure, leaves),
+                optimizer_state=optimizer_state,
+                aux=_jax.tree.unflatten(_jax.tree.structure(stage.aux), mine),
+            )
+            for structure, leaves, optimizer_state, stage, mine in zip(self._structures, new, states[0], self._stages, aux, strict=True)
+        ]
+        return RunState(stages=tuple(stages), joint=states[1]), outputs
+
+    def _here(self, tree: Any) -> Any:
+        """`tree` on the device."""
+        leaves, structure = _jax.tree.flatten(tree)
+        device = self._place.whole
+        away = [i for i, leaf in enumerate(leaves) if not (isinstance(leaf, jax.Array) and leaf.sharding == device)]
+        for index, moved in zip(away, _jax.device_put([leaves[index] for index in away], device) if away else (), strict=True):
+            leaves[index] = moved
+        return _jax.tree.unflatten(structure, leaves)
+
+    def _tied(self) -> list[tuple[int, int]]:
+        return [leaf for tie in self._compiled.ties for leaf in tie[1:]]
+
+    def _leaves(self, index: int, trained: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
+        """All leaves of a stage's parameters, from those that are trained and the others."""
+        places = self._trained[index]
+        mine, others = dict(zip(places, trained, strict=True)), iter(rest)
+        return [mine[place] if place in mine else next(others) for place in range(self._structures[index].num_leaves)]
+
+    # --------------------------------------------------------------------------------------------------------- traced
+
+    def _forward(self, params: Sequence[Sequence[Any]], aux: Sequence[Any], inputs: Any, element: Any, key: Any, m: Any) -> tuple[Any, Any]:
+        """(what each stage of the last level returns, the new auxiliary state) of one microbatch."""
+        traced = self._compiled.traced
+        returned: dict[int, list[Any]] = {}
+        new: list[Any] = list(aux)
+        trees: list[Any] = []
+        for level, members in enumerate(self._schedule.levels):
+            trees = []
+            for number in members:
+                first = [*inputs, *(leaf[None] for leaf in element)]
+                given = first if not level else [returned[giver][source] for giver, source in traced.incoming[number]]
+                extras = [key, m] if traced.keyed[number] else []
+                tree = _jax.tree.unflatten(self._structures[number], params[number])
+                outputs, after = self._stages[number].call(tree, [*given, *aux[number], *extras])
+                returned[number], new[number] = _jax.tree.leaves(outputs), _jax.tree.leaves(after)
+                trees.append(outputs)
+        return trees, new
+
+    def _scanned(self, step: Callable[[Any, Any], Any], start: Any, columns: Sequence[Any]) -> Any:
+        rows: list[list[Any]] = [list(row) for row in zip(*columns, strict=True)]
+        joined = [_jax.numpy.concatenate(row) if len(row) > 1 else row[0] for row in rows]
+        return _jax.lax.scan(step, start, (np.arange(self._schedule.microbatches, dtype=np.int32), joined))
+
+    def _inference(self, trained: Any, states: Any, rest: Any, aux: Any, columns: Any, inputs: Any, key: Any) -> tuple[Any, ...]:
+        def step(aux: Any, numbered: Any) -> tuple[Any, Any]:
+            m, element = numbered
+            trees, new = self._forward(rest, aux, inputs, element, key, m)
+            return new, [_jax.tree.leaves(tree) for tree in trees]
+
+        aux, outputs = self._scanned(step, aux, columns)
+        return trained, states, [], aux, outputs
+
+    def _update(self, trained: Any, states: Any, rest: Any, aux: Any, columns: Any, inputs: Any, key: Any) -> tuple[Any, ...]:
+        how, compiled = self._how, self._compiled
+        assert how is not None  # it trains
+        params = [self._leaves(index, own, others) for index, (own, others) in enumerate(zip(trained, rest, strict=True))]
+        real = [[leaf for leaf in own if is_real(leaf)] for own in params]
+
+        def loss(real: Any, aux: Any, element: Any, m: Any) -> tuple[Any, Any]:
+            some = [iter(own) for own in real]
+            full = [[next(mine) if is_real(leaf) else leaf for leaf in own] for own, mine in zip(params, some, strict=True)]
+            trees, new = self._forward(full, aux, inputs, element, key, m)
+            (outputs,) = trees
+            return how.loss(*outputs), (_jax.tree.leaves(outputs), new)
+
+        def step(carry: Any, numbered: Any) -> tuple[Any, Any]:
+            accumulators, aux = carry
+            m, element = numbered
+            (value, (outputs, new)), gradients = _jax.value_and_grad(loss, has_aux=True)(real, aux, element, m)
+            added = [accumulated(acc, own, m, how.reduction) for acc, own in zip(accumulators, gradients, strict=True)]
+            return (added, new), (outputs, [value] if how.is_function else [])
+
+        zeros = [update.start() for update in compiled.updates]
+        (accumulators, aux), (outputs, values) = self._scanned(step, (zeros, aux), columns)
+        for tie in compiled.ties:
+            self._add_up(accumulators, tie)
+        trained, states = self._updated(trained, states, accumulators, [leaf[-1] for leaf in outputs])
+        full = [self._leaves(index, own, others) for index, (own, others) in enumerate(zip(trained, rest, strict=True))]
+        copies = [full[tie[0][0]][tie[0][1]] for tie in compiled.ties for _ in tie[1:]]
+        return trained, states, copies, aux, [outputs, values or outputs[:1]]
+
+    def _add_up(self, accumulators: list[list[Any]], tie: Sequence[tuple[int, int]]) -> None:
+        (owner, leaf), *others = tie
+        index = self._stages[owner].real_params.index(leaf)
+        for stage, place in others:
+            gradient = accumulators[stage][self._stages[stage].real_params.index(place)]
+            accumulators[owner][index] += gradient.astype(accumulators[owner][index].dtype)
+
+    def _updated(self, trained: Any, states: Any, accumulators: Any, outputs: Sequence[Any]) -> tuple[Any, Any]:
+        compiled = self._compiled
+        mine = [
+            [own[stage.real_params.index(place)] for place in update.trained]
+            for own, stage, update in zip(accumulators, self._stages, compiled.updates, strict=True)
+        ]
+        each, joint = states
+        if compiled.joint is not None:
+            new, joint = compiled.joint.inline(trained, joint, mine, [outputs[place] for place in compiled.joint.extras])
+            return new, (each, joint)
+        new, after = [], []
+        for update, own, state, gradients in zip(compiled.updates, trained, each, mine, strict=True):
+            leaves, state, _ = update.function(own, state, gradients, [outputs[place] for place in update.extras])
+            new.append(leaves)
+            after.append(state)
+        return new, (after, joint)
