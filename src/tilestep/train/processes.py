@@ -76,12 +76,13 @@ def start_processes(
     if listener is not None:
         settings["listener"] = listener.fileno()
     sentinel = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(Path(__file__).with_name("sentinel.py")), json.dumps(settings)],
+        [sys.executable, "-I", "-S", str(Path(__file__).with_name("sentinel.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         pass_fds=() if listener is None else (listener.fileno(),),
         start_new_session=True,  # what ends this process's group leaves it there to tell
     )
+    _say(sentinel, json.dumps(settings))  # not as an argument, which everybody on this machine can see: it has the token
     if listener is not None:
         listener.close()
     threading.Thread(target=_live, args=(sentinel, timeout_s / 8), name="tilestep-alive", daemon=True).start()

@@ -2,12 +2,15 @@
 
 It outlives what it watches, so it can say who died first where the processes themselves end each other. Process 0's sentinel is the hub
 to which the others keep a connection. Run by path, with the standard library alone; its standard input is the watched process's lifeline:
-lines ".", "bye" and "error TEXT". When another process has died it prints who, and ends its own one.
+a line of settings, then lines ".", "bye" and "error TEXT". When another process has died it prints who, and ends its own one.
+
+The hub's port is open to the network. It heeds nobody who does not begin with the program's token, and nothing that is no message.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
 import os
 import selectors
@@ -22,6 +25,7 @@ SETTLE_WALL_S = 0.3  # deaths that follow from the first one come within it: the
 GRACE_WALL_S = 1.0  # in which a process that is told to end may do it by itself
 BEATS = 8  # signs of life in the time-out
 SILENCE = 0.75  # of the time-out; what is left is for the others to end in
+LONGEST_BYTES = 1 << 14  # of a message
 
 Message = dict[str, Any]
 
@@ -40,7 +44,7 @@ class Line:
             self.socket.send(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list[Message] | None:
-        """What has come; None: the connection has ended."""
+        """What has come; None: the connection has ended, or what came is no message."""
         try:
             data = self.socket.recv(1 << 16)
         except BlockingIOError:
@@ -51,7 +55,13 @@ class Line:
             return None
         self.heard = time.monotonic()
         *lines, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in lines]
+        try:
+            messages = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError):
+            return None
+        if len(self._rest) > LONGEST_BYTES or not all(isinstance(message, dict) for message in messages):
+            return None
+        return messages
 
 
 class Sentinel:
@@ -160,24 +170,36 @@ class Sentinel:
     def _hear(self, line: Line) -> None:
         messages = line.receive()
         for message in messages or ():
-            if message["kind"] == "verdict":
+            if line is not self.hub:
+                if not self._hear_process(line, message):
+                    messages = None
+                    break
+            elif message["kind"] == "verdict":
                 self.judged(message["text"], first=message["first"])
             elif message["kind"] == "over":
                 self.over = True
-            elif line is not self.hub:
-                if message["kind"] == "hello" and message["token"] == self.token:
-                    line.process = message["process"]
-                if line.process >= 0:
-                    self._note(message)
         if messages is None:
-            self.selector.unregister(line.socket)
-            if line is self.hub:
-                if not self.over:
-                    self.judged("process 0's machine is gone, or its sentinel has been killed", first=0)
-            else:
-                self.lines.remove(line)
-                if line.process >= 0:
-                    self._note({"kind": "end", "process": line.process, "how": "died", "at": time.time()})
+            self._drop(line)
+
+    def _drop(self, line: Line) -> None:
+        self.selector.unregister(line.socket)
+        line.socket.close()
+        if line is not self.hub:
+            self.lines.remove(line)
+            if line.process >= 0:
+                self._note({"kind": "end", "process": line.process, "how": "died", "at": time.time()})
+        elif not self.over:
+            self.judged("process 0's machine is gone, or its sentinel has been killed", first=0)
+
+    def _hear_process(self, line: Line, message: Message) -> bool:
+        """The hub hears a process's sentinel; False: it is somebody else."""
+        if line.process < 0:
+            known = message.get("kind") == "hello" and hmac.compare_digest(str(message.get("token")).encode(), self.token.encode())
+            if not known:
+                return False
+            line.process = message["process"]
+        self._note(message)
+        return True
 
     def _note(self, message: Message) -> None:
         """The hub hears of a process."""
@@ -198,8 +220,10 @@ class Sentinel:
             if now - self.hub.heard > self.silence_s:
                 self.judged(f"process 0's machine has not answered for {self.silence_s:g} s", first=0)
             return
-        for line in self.lines:
-            if now - line.heard > self.silence_s and line.process >= 0:
+        for line in [line for line in self.lines if now - line.heard > self.silence_s]:
+            if line.process < 0:
+                self._drop(line)
+            else:
                 line.heard = now
                 self._note({"kind": "end", "process": line.process, "how": "silent", "at": time.time() - self.silence_s})
         first = min(self.byes, key=self.byes.__getitem__, default=self.me)
@@ -246,7 +270,18 @@ class Sentinel:
                 os.kill(self.pid, signal.SIGKILL)
 
 
+def _settings() -> Message:
+    """The first line of the lifeline, byte by byte: what comes after it is not for now."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            sys.exit(1)
+        line += byte
+    return json.loads(line)
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    Sentinel(json.loads(sys.argv[1])).run()
+    Sentinel(_settings()).run()
