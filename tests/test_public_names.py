@@ -124,6 +124,7 @@ PUBLIC_NAMES = [
     "tilestep.train.infeed",
     "tilestep.train.infeed_benchmark",
     "tilestep.train.loop_state",
+    "tilestep.train.microbatches_of",
     "tilestep.train.offloaded",
     "tilestep.train.on_device",
     "tilestep.train.outfeed",

@@ -27,6 +27,7 @@ from tilestep.train.loop import LoopState as LoopState
 from tilestep.train.loop import loop_state as loop_state
 from tilestep.train.loop import repeat as repeat
 from tilestep.train.loop import while_loop as while_loop
+from tilestep.train.microbatches import microbatches_of as microbatches_of
 from tilestep.train.optimizer_state import apply_updates as apply_updates
 from tilestep.train.optimizer_state import offloaded as offloaded
 from tilestep.train.optimizer_state import on_device as on_device
