@@ -133,6 +133,36 @@ def test_linear_regression_finds_the_line_and_its_state_stays_on_the_ipu() -> No
     assert f"{state_bytes:,} bytes in at the first run, 0 at each one after it\n  0 bytes out at each run\n" in on_ipu
 
 
+def test_two_towers_tell_digits_and_work_at_the_same_time() -> None:
+    printed = printed_on("ipu", "two_towers.py")
+    losses = [float(loss) for loss in re.findall(r"^epoch +\d+: loss ([\d.]+)$", printed, re.MULTILINE)]
+    assert len(losses) == 10
+    assert losses[0] > 1 > 0.1 > losses[-1]
+    right = re.search(r"right: ([\d.]+)% of 351 unseen digits", printed)
+    assert right
+    assert float(right[1]) > 95
+    rows = dict(re.findall(r"^  ([0-3])( .*\|.*)$", printed.split("right:")[1], re.MULTILINE))
+    assert rows["1"] == rows["2"] != rows["0"]
+    assert re.search(r"^bubble: [\d.]+% of the IPUs' time$", printed, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_transformer_in_stages_learns_shakespeare() -> None:
+    on_ipu, on_cpu = (printed_on(backend, "pipeline_transformer.py") for backend in ("ipu", "cpu"))
+    assert on_ipu.startswith(on_cpu)
+    losses = [float(loss) for loss in re.findall(r"update \d+: ([\d.]+) nats a character", on_ipu)]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < 2.6
+    assert "below 2.6: True\n" in on_ipu
+    bubbles = re.findall(r"([\d.]+)% (?:of the IPUs' time|if stages were alike)", on_ipu)
+    assert float(bubbles[0]) > float(bubbles[1]) == 27.3
+
+
+@pytest.mark.slow
+def test_two_towers_give_the_same_on_cpu() -> None:
+    assert printed_on("ipu", "two_towers.py").startswith(printed_on("cpu", "two_towers.py"))
+
+
 @pytest.mark.parametrize("backend", ["ipu", "cpu"])
 def test_the_pmap_quickstart_gives_known_arrays(backend: str) -> None:
     printed = " ".join(printed_on(backend, "pmap_quickstart.py").split())
