@@ -13,6 +13,7 @@ from tilestep.pjrt.mlir import module_name, retarget, set_module_name
 
 _PLACEMENT = "annotate_device_placement"
 _TAG = "tilestep_analysis_"
+_ASKING_FAILED = "<exception str() failed>"  # XLA's words where a signal's handler raised while it read our own, which is lost then
 _numbers = itertools.count()
 _seen: dict[str, bytes] = {}
 _lock = threading.Lock()
@@ -42,9 +43,11 @@ def partitioned_hlo(client: compat.HostClient, module: Any, devices: Sequence[An
     restore = retarget(module, _PLACEMENT, _move)
     try:
         compat.compile_module(client, module, devices, parsed, callbacks)
-    except Exception:
+    except Exception as error:
         if name not in _seen:
             raise
+        if _ASKING_FAILED in str(error):
+            raise KeyboardInterrupt from error
     finally:
         restore()
         set_module_name(module, own_name)
