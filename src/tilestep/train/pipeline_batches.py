@@ -18,6 +18,11 @@ _jax: Any = jax  # whose types say nothing of what is in a tree
 class Batch(Protocol):
     """The elements of a run."""
 
+    @property
+    def is_there(self) -> bool:
+        """Whether they can be had without waiting."""
+        ...
+
     def elements(self) -> Iterable[Element]:
         """One for each microbatch, with an axis of one."""
         ...
@@ -30,6 +35,11 @@ class Batch(Protocol):
 @final
 class Stacked:
     """Arrays whose first axis is that of the microbatches."""
+
+    @property
+    def is_there(self) -> bool:
+        """They are."""
+        return True
 
     def __init__(self, microbatches: Any, count: int, inputs: tuple[Any, ...]) -> None:
         self._microbatches, self._count, self._inputs = microbatches, count, inputs
@@ -49,6 +59,11 @@ class Stacked:
 @final
 class Taken:
     """Elements of a queue."""
+
+    @property
+    def is_there(self) -> bool:
+        """Nobody knows."""
+        return False
 
     def __init__(self, take: Callable[[], Chunk], count: int, inputs: tuple[Any, ...]) -> None:
         self._take, self._count, self._inputs = take, count, inputs

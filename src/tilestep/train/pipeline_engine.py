@@ -177,7 +177,7 @@ class Engine:
         first = next(waiting)
         compiled = self.compiled(state, first, key, told)
         watch = Watch(self._functions, compiled.traced.stages, nans=self._check_nans)
-        new, outputs = Walk(self._schedule, self._phases, compiled, state, first, waiting, key, watch).done()
+        new, outputs = Walk(self._schedule, self._phases, compiled, state, first, waiting, key, watch, is_there=batch.is_there).done()
         return Outcome(new, outputs, False, [compiled.traced.stages[stage].outputs for stage in self._schedule.levels[-1]])
 
     def _by_single(self, state: RunState, batch: Batch, key: Any, told: Told | None) -> Outcome:

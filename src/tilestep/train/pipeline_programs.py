@@ -39,7 +39,7 @@ class Compiled:
         ties: leaves that are equal; the first of each has the optimiser's state.
         groups: stages whose updates happen together, for they share parameters.
         numbers: of each stage, the microbatches' numbers on its devices.
-        before: likewise, how many microbatches the accumulators have before each.
+        before: likewise, how many microbatches the accumulators have before each, if the reduction depends on it.
     """
 
     traced: Traced
@@ -91,6 +91,7 @@ def make_all(
         updates, joint, groups = make_updates(stages, schedule, how, ties, nest)
     count = schedule.microbatches
     per_update = count if how is None else how.per_update
+    counts = how is not None and how.reduction == "running_mean"
     placed: dict[Any, list[Any]] = {}
     for stage in stages:
         if stage.place not in placed:
@@ -104,7 +105,7 @@ def make_all(
         ties=tuple(map(tuple, ties)),
         groups=groups,
         numbers=tuple(placed[stage.place] for stage in stages),
-        before=tuple([placed[stage.place][m % per_update] for m in range(count)] for stage in stages),
+        before=tuple([placed[stage.place][m % per_update] if counts else () for m in range(count)] for stage in stages),
     )
 
 
@@ -247,13 +248,13 @@ def _calls(compiled: Compiled, states: Sequence[Any]) -> Iterator[tuple[int, str
         kept = [_at(stage, leaf) for leaf in _jax.eval_shape(programs.forward, params, args)[2]]
         outputs = _jax.tree.leaves(stage.outputs)
         gradients = [stage.place.kind(outputs[place], 0) for place in programs.real_outputs]
-        read = [args[place] for place in programs.kept_args]
+        read, own = [args[place] for place in programs.kept_args], [params[place] for place in programs.kept_params]
         if programs.input_gradient is None:
-            yield number, "backward", programs.backward, (accumulators, params, read, kept, gradients, microbatch)
+            yield number, "backward", programs.backward, (accumulators, own, read, kept, gradients, microbatch)
             continue
-        yield number, "input gradient", programs.input_gradient, (params, read, kept, gradients)
-        crossed = [_at(stage, leaf) for leaf in _jax.eval_shape(programs.input_gradient, params, read, kept, gradients)[1]]
-        yield number, "weight gradient", programs.weight_gradient, (accumulators, params, read, kept, gradients, crossed, microbatch)
+        yield number, "input gradient", programs.input_gradient, (own, read, kept, gradients)
+        crossed = [_at(stage, leaf) for leaf in _jax.eval_shape(programs.input_gradient, own, read, kept, gradients)[1]]
+        yield number, "weight gradient", programs.weight_gradient, (accumulators, own, read, kept, gradients, crossed, microbatch)
 
 
 def _at(stage: Stage, leaf: Any) -> Any:

@@ -26,6 +26,11 @@ class _Counted:
     def __init__(self, batch: Batch, tell: Callable[[], None]) -> None:
         self._batch, self._tell = batch, tell
 
+    @property
+    def is_there(self) -> bool:
+        """As the batch's."""
+        return self._batch.is_there
+
     def elements(self) -> Iterator[Element]:
         """Those of the batch."""
         for element in self._batch.elements():

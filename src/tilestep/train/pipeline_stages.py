@@ -79,17 +79,19 @@ class Programs:
     Attributes:
         forward: (params, args) -> (outputs' leaves, the auxiliary state's, what is kept beside the arguments).
         kept_args: places of the arguments that backward reads.
-        backward: (accumulators, params, kept arguments, kept values, gradients of the outputs' real leaves, microbatch) -> (accumulators,
-            gradients of the arguments that need one). The accumulators are donated.
-        input_gradient: (params, kept arguments, kept values, gradients of the outputs) -> (gradients of the arguments that need one, what
-            the weights' gradient takes over).
-        weight_gradient: (accumulators, params, kept arguments, kept values, gradients of the outputs, what it takes over, microbatch) ->
-            (accumulators,), which are donated.
+        kept_params: places of the parameters that it reads.
+        backward: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch) ->
+            (accumulators, gradients of the arguments that need one). The accumulators are donated.
+        input_gradient: (these parameters, kept arguments, kept values, gradients of the outputs) -> (gradients of the arguments that need
+            one, what the weights' gradient takes over).
+        weight_gradient: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs, what it takes over,
+            microbatch) -> (accumulators,), which are donated.
         real_outputs: places of the outputs' leaves that have gradients.
     """
 
     forward: Program
     kept_args: tuple[int, ...] = ()
+    kept_params: tuple[int, ...] = ()
     backward: Program | None = None
     input_gradient: Program | None = None
     weight_gradient: Program | None = None
@@ -133,6 +135,7 @@ def make_programs(stage: Stage, *, training: bool, split: bool, reduction: Reduc
 
     sources, again = _sources(stage, linearised, leaves)
     kept_args = tuple(sorted({place for kind, place in sources if kind == "arg"}))
+    kept_params = tuple(range(len(leaves))) if again else tuple(sorted({place for kind, place in sources if kind == "param"}))
     kept_places = [index for index, (kind, _) in enumerate(sources) if kind == "kept"]
 
     def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -147,13 +150,13 @@ def make_programs(stage: Stage, *, training: bool, split: bool, reduction: Reduc
         if again:  # what depends on the arguments is not used of this, and goes
             nothing = [_jnp.zeros(leaf.shape, leaf.dtype) for leaf in stage.args]
             remade = linearised(params, nothing)[2]
-        held = dict(zip(kept_places, kept, strict=True))
+        held, mine = dict(zip(kept_places, kept, strict=True)), dict(zip(kept_params, params, strict=True))
         given = dict(zip(kept_args, args, strict=True))
         values: list[Any] = []
         for index, (kind, place) in enumerate(sources):
             match kind:
                 case "param":
-                    values.append(params[place])
+                    values.append(mine[place])
                 case "arg":
                     values.append(given[place])
                 case "same":
@@ -180,6 +183,7 @@ def make_programs(stage: Stage, *, training: bool, split: bool, reduction: Reduc
     programs = Programs(
         forward=jit(forward, f"{name}_forward", (None, stage.axes), (0, 0, 0)),
         kept_args=kept_args,
+        kept_params=kept_params,
         backward=jit(
             backward,
             f"{name}_backward",
@@ -230,6 +234,7 @@ def _split(stage: Stage, programs: Programs, pulled_back: Program, axes: list[in
     return Programs(
         forward=programs.forward,
         kept_args=programs.kept_args,
+        kept_params=programs.kept_params,
         backward=programs.backward,
         input_gradient=jit(input_gradient, f"{name}_input_gradient", (None, axes, 0, 0), (0, 0)),
         weight_gradient=jit(

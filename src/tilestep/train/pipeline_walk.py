@@ -43,7 +43,10 @@ class RunState:
 
 @final
 class Walk:
-    """One run of a schedule. What it makes of the state's arrays is new; updates donate them."""
+    """One run of a schedule. What it makes of the state's arrays is new; updates donate them.
+
+    Args: is_there: whether elements can be had without waiting: then those of the next phase go with the copies of a phase.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,8 @@ class Walk:
         elements: Iterator[Element],
         key: Any,
         watch: Watch,
+        *,
+        is_there: bool,
     ) -> None:
         self._schedule, self._phases, self._compiled, self._state, self._elements = schedule, phases, compiled, state, elements
         self._levels = self._schedule.levels
@@ -83,6 +88,7 @@ class Walk:
         self._inputs = [_jax.device_put(_jax.tree.leaves(first[0]), self._places[stage].whole) for stage in self._levels[0]]
         self._watch = watch
         self._latest: list[Any] = []  # what the last forward has returned
+        self._soon = self._next_elements() if is_there else [0] * len(phases)
         self._arrived = 0  # elements taken from the dataset
         self._take(first)
 
@@ -100,11 +106,13 @@ class Walk:
         }
         task: Task | None = None
         try:
-            for phase in self._phases:
+            for phase, soon in zip(self._phases, self._soon, strict=True):
                 for task in phase:
                     act[task.kind](task.stage, task.microbatch)
                     if watch.is_needed:
                         self._see(task)
+                while self._arrived < soon:
+                    self._take(next(self._elements), with_copies=True)
                 self._move()
         except Exception as error:
             if task is not None and not getattr(error, "__notes__", None):  # which says more
@@ -140,14 +148,27 @@ class Walk:
         data = _jax.random.key_data(key)
         return dict(zip(wanting, _jax.device_put([data] * len(wanting), [self._places[number].whole for number in wanting]), strict=True))
 
-    def _take(self, element: Element) -> None:
+    def _next_elements(self) -> list[int]:
+        """Of each phase, how many elements the next one's tasks need."""
+        first = self._levels[0]
+        needed = [
+            max((task.microbatch + 1 for task in phase if task.stage in first and task.microbatch is not None), default=0)
+            for phase in self._phases
+        ]
+        return [*needed[1:], 0]
+
+    def _take(self, element: Element, *, with_copies: bool = False) -> None:
         """An element's leaves go to the stages of the first level."""
         microbatch, self._arrived = self._arrived, self._arrived + 1
         leaves = _jax.tree.leaves(element[1:])
         members = self._levels[0]
         for stage, inputs in zip(members, self._inputs, strict=True):
-            there = _jax.device_put(leaves, self._places[stage].along(1)) if leaves else []
-            self._args[stage][microbatch] = [*inputs, *there]
+            where = self._places[stage].along(1)
+            args = self._args[stage][microbatch] = [*inputs, *leaves]
+            if with_copies:
+                self._moves += [(leaf, where, args, len(inputs) + index) for index, leaf in enumerate(leaves)]
+            elif not all(isinstance(leaf, jax.Array) and leaf.sharding == where for leaf in leaves):
+                args[len(inputs) :] = _jax.device_put(leaves, where)
 
     def _arguments(self, stage: int, microbatch: int) -> list[Any]:
         """All leaves of a stage's arguments."""
@@ -245,6 +266,11 @@ class Walk:
         else:
             self._pass_on(stage, microbatch, outputs)
 
+    def _read(self, stage: int, params: list[Any]) -> list[Any]:
+        """The parameters that backward reads."""
+        places = self._compiled.programs[stage].kept_params
+        return params if len(places) == len(params) else [params[place] for place in places]
+
     def _backward(self, stage: int, microbatch: int) -> None:
         if self._is_last(stage):
             gradients = self._last_gradients[microbatch]
@@ -253,7 +279,7 @@ class Walk:
             assert backward is not None  # it trains
             args, kept, stashed = self._kept[stage][microbatch]
             self._kept[stage][microbatch] = None
-            params = self._params[stage] if stashed is None else stashed
+            params = self._read(stage, self._params[stage] if stashed is None else stashed)
             wanted = self._output_gradients(stage, microbatch)
             number = self._compiled.before[stage][microbatch]
             self._accumulators[stage], gradients = backward(self._accumulators[stage], params, args, kept, wanted, number)
@@ -267,7 +293,7 @@ class Walk:
         assert program is not None  # the schedule has such tasks
         args, kept, _ = self._kept[stage][microbatch]
         wanted = self._output_gradients(stage, microbatch)
-        gradients, crossed = program(self._params[stage], args, kept, wanted)
+        gradients, crossed = program(self._read(stage, self._params[stage]), args, kept, wanted)
         self._wanted[stage][microbatch] = wanted, crossed
         self._hand_back(stage, microbatch, gradients)
 
@@ -280,7 +306,8 @@ class Walk:
         wanted, crossed = self._wanted[stage][microbatch]
         self._kept[stage][microbatch] = self._wanted[stage][microbatch] = None
         number = self._compiled.before[stage][microbatch]
-        (self._accumulators[stage],) = program(self._accumulators[stage], self._params[stage], args, kept, wanted, crossed, number)
+        params = self._read(stage, self._params[stage])
+        (self._accumulators[stage],) = program(self._accumulators[stage], params, args, kept, wanted, crossed, number)
 
     def _store(self, stage: int, microbatch: int) -> None:
         """What backward needs goes to the host's memory."""
