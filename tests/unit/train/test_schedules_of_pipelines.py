@@ -70,7 +70,16 @@ def test_every_schedule_has_each_task_once_and_can_be_followed(name: str) -> Non
 def test_looped_schedules_can_be_followed_with_any_count(devices: int, rounds: int) -> None:
     for count in COUNTS:
         schedule = schedules.looped(devices, count, rounds=rounds, strict=False)
+        stages = devices * rounds
         assert schedule.device_mapping == tuple(range(devices)) * rounds
+        assert sum(map(len, schedule.tasks)) == 2 * stages * count + stages
+        for device, tasks in enumerate(schedule.tasks):
+            assert tasks[-rounds:] == tuple(Task(device + turn * devices, Kind.UPDATE) for turn in range(rounds))
+        if count in (1, 5, 16):
+            timeline = schedule.simulate(Costs(transfer=0.5))
+            for task, begin in timeline.begin.items():
+                for need in schedule.needs(task):
+                    assert begin >= timeline.end[need] + (0.5 if schedule.device(need) != schedule.device(task) else 0)
     whole = schedules.looped(devices, 2 * devices, rounds=rounds)
     # The ramps, of N-1 forwards and backwards of whole devices' work, are shorter by the number of rounds.
     assert whole.simulate(SLOTS).makespan == 2 * (2 * devices * rounds + devices - 1)
