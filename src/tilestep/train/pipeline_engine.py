@@ -21,7 +21,7 @@ from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_failures import Watch
 from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_programs import Compiled, Leaf, Told, compile_all, make_all, make_updates
-from tilestep.train.pipeline_single import Chooser, Single, Which, why_not_single
+from tilestep.train.pipeline_single import Chooser, Single, Which, brought, why_not_single
 from tilestep.train.pipeline_stages import Stage
 from tilestep.train.pipeline_tracing import Element, Function, kind_of, trace
 from tilestep.train.pipeline_updates import Optimizing
@@ -198,7 +198,10 @@ class Engine:
 
     def _home(self, state: RunState) -> RunState:
         """The state on the stages' own devices, which one program may have left."""
-        stages = [_jax.device_put(own, function.place.whole) for own, function in zip(state.stages, self._functions, strict=True)]
+        stages: list[StageState] = []
+        for own, function in zip(state.stages, self._functions, strict=True):
+            leaves, structure = _jax.tree.flatten(own)
+            stages.append(_jax.tree.unflatten(structure, brought(leaves, function.place)))
         return replace(state, stages=tuple(stages))
 
     def compiled(self, state: RunState, element: Element, key: Any, told: Told | None) -> Compiled:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, final, get_args
 import jax
 import numpy as np
 
+from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_programs import Compiled
 from tilestep.train.pipeline_stages import accumulated, is_real
 from tilestep.train.pipeline_updates import Optimizing
@@ -81,6 +82,22 @@ class Chooser:
             self._decided = "single" if wall_s < self._by_stages_s else "stages"
 
 
+def brought(leaves: Sequence[Any], place: Place) -> list[Any]:
+    """Arrays on a place's device. What is there stays as it is, and what is in the host's memory stays in that."""
+    found = list(leaves)
+    away = [
+        index
+        for index, leaf in enumerate(found)
+        if not (isinstance(leaf, jax.Array) and (leaf.sharding == place.whole or leaf.sharding.device_set == place.whole.device_set))
+    ]
+    if away:
+        kinds = [found[index].sharding.memory_kind if isinstance(found[index], jax.Array) else None for index in away]
+        where = [place.whole if kind is None else place.whole.with_memory_kind(kind) for kind in kinds]
+        for index, moved in zip(away, _jax.device_put([found[index] for index in away], where), strict=True):
+            found[index] = moved
+    return found
+
+
 @final
 class Single:
     """The program. Its trained parameters and the optimiser's state are donated."""
@@ -132,11 +149,7 @@ class Single:
     def _here(self, tree: Any) -> Any:
         """`tree` on the device."""
         leaves, structure = _jax.tree.flatten(tree)
-        device = self._place.whole
-        away = [i for i, leaf in enumerate(leaves) if not (isinstance(leaf, jax.Array) and leaf.sharding == device)]
-        for index, moved in zip(away, _jax.device_put([leaves[index] for index in away], device) if away else (), strict=True):
-            leaves[index] = moved
-        return _jax.tree.unflatten(structure, leaves)
+        return _jax.tree.unflatten(structure, brought(leaves, self._place))
 
     def _tied(self) -> list[tuple[int, int]]:
         return [leaf for tie in self._compiled.ties for leaf in tie[1:]]
