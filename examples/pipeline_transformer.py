@@ -127,14 +127,15 @@ print(pipeline.schedule.show())
 
 # %% [markdown]
 # ## Training
+# `np.asarray` reads the losses. `losses.mean()` would be a program on the last stage's IPU, loaded in place of the pipeline's.
 
 # %%
 state = pipeline.init(params)
 for update in range(UPDATES):
     state, losses = pipeline.step(state, microbatches(rng))
     if update % 10 == 9:
-        print(f"update {update + 1}: {np.mean(losses):.2f} nats a character")
-final = float(np.mean(losses))
+        print(f"update {update + 1}: {np.asarray(losses).mean():.2f} nats a character")
+final = float(np.asarray(losses).mean())
 print(f"below {BOUND}: {final < BOUND}")
 
 # %% [markdown]

@@ -112,7 +112,7 @@ for epoch in range(EPOCHS):
     for first in range(0, len(order) - step_rows + 1, step_rows):
         chosen = order[first : first + step_rows].reshape(MICROBATCHES, ROWS)
         state, losses = pipeline.step(state, (digits.train.images[chosen], digits.train.labels[chosen]))
-    print(f"epoch {epoch + 1:2}: loss {np.mean(losses):.3f}")
+    print(f"epoch {epoch + 1:2}: loss {np.asarray(losses).mean():.3f}")
 
 # %% [markdown]
 # ## Testing
@@ -125,7 +125,7 @@ images, labels = (
     values[:351].reshape(27, 13, *values.shape[1:]) for values in (digits.test.images, digits.test.labels)
 )
 _, found = inference.step(inference.init(state.params), (images, labels))
-print(f"right: {(np.argmax(found, axis=-1) == labels).mean():.1%} of 351 unseen digits")
+print(f"right: {(np.asarray(found).argmax(axis=-1) == labels).mean():.1%} of 351 unseen digits")
 
 # %% [markdown]
 # ## What the IPUs did

@@ -164,6 +164,19 @@ def test_a_run_is_one_program_per_ipu() -> None:
     assert {event.ipu for event in profile.timeline if event.kind == "collective"} == {0, 1, 2, 3}
 
 
+def masked(params: Any, x: Any) -> Any:
+    """Attention of places to those before: what takes the place of the others is known to no gradient."""
+    scores = jnp.where(jnp.tri(ROWS, dtype=bool), (x @ params[0]) @ x.T, -jnp.inf)
+    return jax.nn.softmax(scores) @ x
+
+
+def test_what_backward_does_not_read_is_not_kept() -> None:
+    pipeline = Pipeline([masked, loss], optax.sgd(0.1), 4, devices=jax.devices("ipu"))
+    rng = np.random.default_rng(0)
+    done = steps(pipeline, [weights(rng, 1), weights(rng, 1)], 4)
+    assert {program.name for program in done.profile.programs if program.host_bytes_out} == {"jit__stacked"}
+
+
 def test_stages_overlap() -> None:
     spans = {name: chain(name).timeline.makespan for name in ("sequential", "grouped", "interleaved")}
     assert max(spans["grouped"], spans["interleaved"]) < 0.6 * spans["sequential"]

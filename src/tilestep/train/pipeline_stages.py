@@ -133,7 +133,10 @@ def make_programs(stage: Stage, *, training: bool, split: bool, reduction: Reduc
         kept, residuals = _jax.tree.flatten(pullback)
         return outputs, aux, kept
 
-    sources, again = _sources(stage, linearised, leaves)
+    sources, kinds = _sources(stage, linearised, leaves)
+    wanted_kinds = [_jax.tree.leaves(stage.outputs)[place] for place in real_outputs]
+    sources = _without_unread(stage, lambda values, wanted: _jax.tree.unflatten(residuals, values)(wanted), sources, kinds, wanted_kinds)
+    again = any(kind == "weights" for kind, _ in sources)
     kept_args = tuple(sorted({place for kind, place in sources if kind == "arg"}))
     kept_params = tuple(range(len(leaves))) if again else tuple(sorted({place for kind, place in sources if kind == "param"}))
     kept_places = [index for index, (kind, _) in enumerate(sources) if kind == "kept"]
@@ -163,6 +166,8 @@ def make_programs(stage: Stage, *, training: bool, split: bool, reduction: Reduc
                     values.append(values[place])
                 case "weights":
                     values.append(remade[place])
+                case "unread":
+                    values.append(_jnp.zeros(kinds[place].shape, kinds[place].dtype))
                 case _:
                     values.append(held[index])
         return _jax.tree.unflatten(residuals, values)(list(gradients))
@@ -297,11 +302,11 @@ def _replaced(values: Sequence[Any], places: Sequence[int], new: Sequence[Any]) 
     return found
 
 
-def _sources(stage: Stage, linearised: Program, params: Sequence[Any]) -> tuple[list[tuple[str, int]], bool]:
-    """Where each leaf of the backward pass's function comes from, and whether some are made again from the weights.
+def _sources(stage: Stage, linearised: Program, params: Sequence[Any]) -> tuple[list[tuple[str, int]], list[Any]]:
+    """Where each leaf of the backward pass's function comes from, and their shapes and dtypes.
 
-    Returns: ("param", place), ("arg", place), ("same", an earlier leaf), ("weights", its own place) for what depends on no argument,
-        else ("kept", its own place).
+    Returns: ("param", place), ("arg", place), ("same", an earlier leaf), ("weights", its own place) for what depends on no argument and is
+        made again from the weights, else ("kept", its own place).
     """
     before = 0
 
@@ -328,4 +333,28 @@ def _sources(stage: Stage, linearised: Program, params: Sequence[Any]) -> tuple[
         if source == ("same", index):
             source = ("kept" if variable in moving else "weights", index)
         sources.append(source)
-    return sources, any(kind == "weights" for kind, _ in sources)
+    kinds = [jax.ShapeDtypeStruct(variable.aval.shape, variable.aval.dtype) for variable in jaxpr.outvars[before:]]
+    return sources, kinds
+
+
+def _without_unread(
+    stage: Stage, pullback: Program, sources: Sequence[tuple[str, int]], kinds: Sequence[Any], wanted: Sequence[Any]
+) -> list[tuple[str, int]]:
+    """The sources, ("unread", its own place) for leaves that the backward pass does not read."""
+    jaxpr = stage.place.traced(pullback, list(kinds), list(wanted))[0].jaxpr
+    needed = {place for place, read in enumerate(_read(jaxpr, [True] * len(jaxpr.outvars))[: len(kinds)]) if read}
+    needed |= {source[1] for place, source in enumerate(sources) if place in needed and source[0] == "same"}
+    return [source if place in needed else ("unread", place) for place, source in enumerate(sources)]
+
+
+def _read(jaxpr: Any, wanted: Sequence[bool]) -> list[bool]:
+    """Which arguments are read for the results that are wanted, functions that are jitted within looked into."""
+    read = {variable for variable, is_wanted in zip(jaxpr.outvars, wanted, strict=True) if is_wanted and is_variable(variable)}
+    for equation in reversed(jaxpr.eqns):
+        results = [variable in read for variable in equation.outvars]
+        if not any(results) and not equation.effects:
+            continue
+        inner = equation.params["jaxpr"].jaxpr if equation.primitive.name in ("jit", "pjit") and not equation.effects else None
+        taken = [True] * len(equation.invars) if inner is None else _read(inner, results)
+        read.update(variable for variable, is_taken in zip(equation.invars, taken, strict=True) if is_taken and is_variable(variable))
+    return [variable in read for variable in jaxpr.invars]
