@@ -204,7 +204,7 @@ def check(drawn: Drawn) -> None:
         np.testing.assert_array_equal(state.params[0]["table"], state.params[last]["table"])
 
 
-FEW = settings(derandomize=True, deadline=None, max_examples=4, database=None, phases=[Phase.generate])
+FEW = settings(derandomize=True, deadline=None, max_examples=2, database=None, phases=[Phase.generate])
 
 
 @FEW

@@ -26,5 +26,6 @@ def test_pipelines_on_several_devices_of_cpu(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_many_pipelines_on_several_devices_of_cpu() -> None:
-    run("pipelines_random.py", "-m", "slow")
+@pytest.mark.parametrize("name", ["pipelines_options.py", "pipelines_random.py"])
+def test_more_of_them(name: str) -> None:
+    run(name, "-m", "slow")
