@@ -34,6 +34,10 @@ from tilestep.train.optimizer_state import on_device as on_device
 from tilestep.train.optimizer_state import placed as placed
 from tilestep.train.optimizer_state import placed_like as placed_like
 from tilestep.train.outfeed_queue import OutfeedQueue as OutfeedQueue
+from tilestep.train.partition import LayerCost as LayerCost
+from tilestep.train.partition import Partition as Partition
+from tilestep.train.partition import best_partition as best_partition
+from tilestep.train.partition import pipeline_partition as pipeline_partition
 from tilestep.train.pipeline import JointState as JointState
 from tilestep.train.pipeline import Pipeline as Pipeline
 from tilestep.train.pipeline import PipelineState as PipelineState
