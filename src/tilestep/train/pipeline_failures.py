@@ -16,15 +16,6 @@ from tilestep.train.schedule import Kind, Task
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
 _CALLS_PYTHON: Final = re.compile(r"(callback|debug_print)\[")  # in a program as JAX writes it: it may fail after it was started
-_DOES: Final = {
-    Kind.FORWARD: "forward",
-    Kind.BACKWARD: "backward",
-    Kind.INPUT_GRADIENT: "input gradient",
-    Kind.WEIGHT_GRADIENT: "weight gradient",
-    Kind.UPDATE: "update",
-    Kind.STORE: "store",
-    Kind.LOAD: "load",
-}
 
 
 @final
@@ -43,7 +34,7 @@ class Watch:
     def note(self, task: Task) -> str:
         """For an exception."""
         where = "" if task.microbatch is None else f" of microbatch {task.microbatch}"
-        return self._functions[task.stage].note(task.stage, f"{_DOES[task.kind]}{where}")
+        return self._functions[task.stage].note(task.stage, f"{task.kind.meaning}{where}")
 
     def see(self, task: Task, outputs: Sequence[Any], accumulators: Sequence[Any]) -> None:
         """A task has been started."""

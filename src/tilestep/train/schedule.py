@@ -33,6 +33,11 @@ class Kind(enum.StrEnum):
     STORE = "S"  # what the backward needs goes to another memory
     LOAD = "L"  # and comes back
 
+    @property
+    def meaning(self) -> str:
+        """In words, such as "input gradient"."""
+        return self.name.lower().replace("_", " ")
+
 
 class Task(NamedTuple):
     """One thing that one device does. Written as "2F3": stage 2, forward, microbatch 3; "2U": the update at the end of a run.

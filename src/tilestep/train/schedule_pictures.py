@@ -19,15 +19,6 @@ _COLORS: Final = {
     Kind.LOAD: "#d9d9d9",
 }
 _INK: Final = {Kind.INPUT_GRADIENT: "#1d3b26", Kind.STORE: "#333333", Kind.LOAD: "#333333"}  # of labels on light colours
-_MEANINGS: Final = {
-    Kind.FORWARD: "forward",
-    Kind.BACKWARD: "backward",
-    Kind.INPUT_GRADIENT: "input gradient",
-    Kind.WEIGHT_GRADIENT: "weight gradient",
-    Kind.UPDATE: "update",
-    Kind.STORE: "store",
-    Kind.LOAD: "load",
-}
 
 
 def _label(schedule: Schedule, task: Task, timeline: Timeline) -> str:
@@ -103,7 +94,7 @@ def plot(schedule: Schedule, path: str | Path, timeline: Timeline) -> None:
     panel: Any = figure.subplots()
     _draw(panel, schedule, timeline)
     kinds = [kind for kind in Kind if any(task.kind is kind and timeline.end[task] > timeline.begin[task] for task in timeline.begin)]
-    handles = [panel.barh(0, 0, color=_COLORS[kind], label=_MEANINGS[kind]) for kind in kinds]
+    handles = [panel.barh(0, 0, color=_COLORS[kind], label=kind.meaning) for kind in kinds]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(kinds), frameon=False)
     same: Any = matplotlib  # the same file each time, whose text is text
     with same.rc_context({"svg.hashsalt": "tilestep", "svg.fonttype": "none"}):
