@@ -21,6 +21,7 @@ JAX's sides, each in a process of its own. Wall time is reported, never judged.
 
 from __future__ import annotations
 
+import abc
 import argparse
 import importlib.util
 import json
@@ -137,20 +138,20 @@ def adam() -> Any:
     return optax.adam(RATE, *BETAS, eps=EPSILON)
 
 
-class Side:
+class Side(abc.ABC):
     """One way to train: `step` does an update and waits for it; `host_wall_s` is what the last one took until the host was free."""
 
     host_wall_s = 0.0
 
+    @abc.abstractmethod
     def step(self) -> None:
         """One update."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def moments(self) -> list[np.ndarray]:
         """Adam's first ones: leaves, in JAX's order. After one update they are the gradients, times a number."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most have none
         """Ends processes, if there are any."""
 
 

@@ -96,7 +96,7 @@ def cuts(
     return _table(sizes, values, steps, tiles)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)  # of some kilobytes each
 def _fitting(splits: tuple[int, ...], limit: int) -> Ints:
     """[1 + limit] by how many tiles the dimensions before take: how many of the ascending splits still fit."""
     return np.searchsorted(splits, limit // np.maximum(np.arange(limit + 1), 1), side="right")

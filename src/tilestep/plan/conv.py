@@ -94,7 +94,8 @@ def _expanded(problem: Convolution, ipu: IpuSpec, options: PlanOptions, *, at_mo
 
     Half of the memory that the options allow is for the windows, the rest for the product. If that is not enough for all windows
     both are made in serial parts of the positions, each a plan of its own; more parts than needed are tried as long as their
-    supersteps alone do not take longer than `at_most` cycles or what was found.
+    supersteps alone do not take longer than `at_most` cycles or what was found, and lower bounds do not rule out the products: those of
+    half the positions take at least half as long, twice as often.
     """
     positions = problem.batch * prod(axis.outputs for axis in problem.field)
     bound = options.available_memory_proportion * ipu.tile.sram_bytes
@@ -109,7 +110,7 @@ def _expanded(problem: Convolution, ipu: IpuSpec, options: PlanOptions, *, at_mo
             taken = min(windows.exchange_bytes / ipu.tile.sram_bytes, options.available_memory_proportion / 2)
             room = replace(options, available_memory_proportion=options.available_memory_proportion - taken)
             cost = _expanded_part(problem, each, windows, ipu, room, at_most=None if best is None else best // parts)
-            if cost is None:  # none of the products can be below the bound: no more are those of smaller parts
+            if cost is None:
                 return found
             if best is None or parts * cost.cycles < best:
                 best = parts * cost.cycles

@@ -111,7 +111,7 @@ def repeat(
         with _group(kept, steps, total % steps):
             while run.steps < total:
                 now = min(steps, total - run.steps)
-                program = kept.plain(now) if paced is None else kept.program(_span(paced, kept, run.steps, now))
+                program = kept.program(_span(paced, kept, run.steps, now))
                 elements = run.elements(now)
                 carry, values = program(run.carry, None if elements is None else elements.on_device)
                 run.did(now, carry, values)
@@ -391,11 +391,11 @@ def _chunk_steps(chunk: int | None, default: int, outfeed: OutfeedQueue | None, 
     return steps
 
 
-def _span(cadence: Cadence, kept: Loop, done: int, steps: int) -> Span:
+def _span(cadence: Cadence | None, kept: Loop, done: int, steps: int) -> Span:
     """What the next chunk of `steps` steps does, after `done` steps."""
-    if kept.unsteady:
+    if cadence is None or kept.unsteady:
         return Span(steps=steps)
-    return Span(steps=steps, count=cadence.count, first=cadence.first_update(done, steps))
+    return Span(steps=steps, every=cadence.count, first=cadence.first_update(done, steps))
 
 
 def _key(carry: Carry) -> Any:

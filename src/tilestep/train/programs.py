@@ -8,8 +8,8 @@ import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import jax
 import numpy as np
@@ -31,17 +31,16 @@ _of_functions: weakref.WeakKeyDictionary[Any, dict[Hashable, Loop]] = weakref.We
 _of_others: OrderedDict[Hashable, dict[Hashable, Loop]] = OrderedDict()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Span:
+class Span(NamedTuple):
     """What a chunk's program does: `steps` steps.
 
     Attributes:
-        count: steps for each update, if it is known which steps of the chunk update; else None, and a step that might finds out by itself.
+        every: steps for each update, if it is known which steps of the chunk update; else None, and a step that might finds out by itself.
         first: number of the chunk's first step that updates, counted from 1; None: none of them does.
     """
 
     steps: int
-    count: int | None = None
+    every: int | None = None
     first: int | None = None
 
 
@@ -56,14 +55,6 @@ class Loop:
     programs: dict[Span, Program]
     make: Callable[[Loop, Span], Program]
     unsteady: bool = False
-    _plain: dict[int, Program] = field(default_factory=dict)
-
-    def plain(self, steps: int) -> Program:
-        """That of a chunk of which nothing is known but its steps."""
-        program = self._plain.get(steps)
-        if program is None:
-            program = self._plain[steps] = self.program(Span(steps=steps))
-        return program
 
     def program(self, span: Span) -> Program:
         """That of a chunk."""
@@ -91,12 +82,7 @@ def repeat_loop(
         spread: over which replicas.
         recompute: what `recomputed` functions in the body do.
     """
-    whose = None if outfeed is None else weakref.ref(outfeed)
-    key = ("repeat", infed, whose, key, spread, recompute)
-    found = _found(body, key)
-    if found is not None:
-        return found
-    here = _reference(body)
+    here, whose = _reference(body), None if outfeed is None else weakref.ref(outfeed)
     last = outfeed is not None and outfeed.mode == "last"
 
     def make(loop: Loop, span: Span) -> Program:
@@ -104,7 +90,7 @@ def repeat_loop(
             return step_of(in_loop(body, recompute), infed=infed, outfeed=None if whose is None else whose())
 
         def run(carry: Any, elements: Any) -> tuple[Any, Any]:
-            if span.count is not None:
+            if span.every is not None:
                 try:
                     steps = (step(cadence.paced(here(), "between")), step(cadence.paced(here(), "last")))
                     return _scanned(steps, carry, elements, span, last_only=last)
@@ -114,17 +100,17 @@ def repeat_loop(
 
         return _jitted(run, f"repeat_{name_of(here())}", (shardings, None), spread)
 
-    return _kept(body, key, make)
+    return _kept(body, ("repeat", infed, whose, key, spread, recompute), make)
 
 
 def _scanned(steps: tuple[Step, ...], carry: Any, elements: Any, span: Span, *, last_only: bool) -> tuple[Any, Any]:
     """(carry, stacked values) after the chunk's steps. Args: steps: the one, or those between updates and before one."""
 
     def scan(steps: tuple[Step, ...], carry: Any) -> tuple[Any, Any]:
-        if span.count is None:
+        if span.every is None:
             return _jax.lax.scan(steps[0], carry, elements, length=span.steps)
         between, last = steps
-        return cadence.scan(between, last, carry, elements, steps=span.steps, count=span.count, first=span.first)
+        return cadence.scan(between, last, carry, elements, steps=span.steps, count=span.every, first=span.first)
 
     if not last_only:
         return scan(steps, carry)
@@ -202,12 +188,6 @@ def _jitted(run: Program, name: str, shardings: Any, spread: Spread | None) -> P
 def _reference(body: Body) -> Callable[[], Any]:
     """Gives the body; does not keep a function alive, which may hold large arrays."""
     return weakref.ref(body) if isinstance(body, types.FunctionType) else lambda: body
-
-
-def _found(body: Body, key: Hashable) -> Loop | None:
-    """The loop if it is a plain function's and there already, quickly."""
-    loops = _of_functions.get(body) if isinstance(body, types.FunctionType) else None
-    return None if loops is None else loops.get(key)
 
 
 def _kept(body: Body, key: Hashable, make: Callable[[Loop, Span], Program]) -> Loop:
