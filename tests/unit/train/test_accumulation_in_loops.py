@@ -75,7 +75,7 @@ def program_text(body: Any, carry: Any, steps: int) -> str:
     """What JAX makes of the program of a chunk of `repeat`."""
     count = counters(jax.tree.structure(carry))[0].count
     kept = repeat_loop(body, key=None, infed=True, outfeed=None, shardings=None)
-    program: Any = kept.program(Span(steps=steps, count=count, first=count))
+    program: Any = kept.program(Span(steps=steps, every=count, first=count))
     text = str(program.trace(carry, np.ones(steps, np.float32)).jaxpr)
     assert not kept.unsteady
     return text
