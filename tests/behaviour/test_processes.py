@@ -13,7 +13,7 @@ import pytest
 
 from .process import environment
 
-PROGRAM = Path(__file__).with_name("processes_program.py")
+PROGRAM, STATE_PROGRAM = (Path(__file__).with_name(f"processes_{name}.py") for name in ("program", "state"))
 LIMIT_WALL_S = 90.0
 TIMEOUT_S = 8.0
 
@@ -34,10 +34,14 @@ def free_port() -> int:
 
 def run(count: int, *, victim: int = 0, how: str = "nothing") -> list[Ended]:
     """Runs the program in `count` processes; process `victim` ends in the way `how`."""
+    return run_program(PROGRAM, count, TIMEOUT_S, victim, how)
+
+
+def run_program(program: Path, count: int, *arguments: object) -> list[Ended]:
+    """Runs `program PROCESS COUNT PORT ARGUMENTS...` in `count` processes."""
     port = free_port()
     commands = [
-        [sys.executable, "-W", "error", "-u", str(PROGRAM), *map(str, (process, count, port, TIMEOUT_S, victim, how))]
-        for process in range(count)
+        [sys.executable, "-W", "error", "-u", str(program), *map(str, (process, count, port, *arguments))] for process in range(count)
     ]
     settings = environment({"JAX_PLATFORMS": "cpu"})
     started = [subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for command in commands]
@@ -113,6 +117,15 @@ def test_processes_that_all_end_well_say_nothing(count: int) -> None:
     for end in run(count):
         assert (end.status, "tilestep" in end.err) == (0, False), end
         assert end.out.splitlines()[-1] == "end 3.0"
+
+
+def test_a_state_that_is_divided_among_processes_is_what_it_is_whole() -> None:
+    """9,100 elements over four replicas, two in each process, and over two; kept on the devices and in the host's memory."""
+    ended = run_program(STATE_PROGRAM, 2)
+    for end in ended:
+        assert end.status == 0, end
+        expected = [line for kind in ("device", "pinned_host") for line in (f"{kind} [(2275,), (2275,)] True", f"{kind} [(4550,)]")]
+        assert [line for line in end.out.splitlines() if not line.startswith("[Gloo]")] == expected, end
 
 
 def test_a_time_out_that_is_too_short_is_refused() -> None:

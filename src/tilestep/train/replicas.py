@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tilestep.train.devices import Device, select_devices
 from tilestep.train.numbers import whole_number
 from tilestep.train.optimizer_state import is_on_host
-from tilestep.train.shards import Shard, is_shard, part_elements
+from tilestep.train.shards import Shard, is_shard, part_elements, readable
 
 AXIS: Final = "replica"  # the mesh axis of replicas, unless the caller has a mesh with another name for it
 SHARD_AXIS: Final = "shard"
@@ -155,7 +155,7 @@ class Replicas:
         """The array of a node of a carry; of a Shard all replicas' parts."""
         if not is_shard(node):
             return node
-        flat = np.asarray(node.values)[: node.size]
+        flat = np.asarray(readable(node.values))[: node.size]
         return np.pad(flat, (0, part_elements(node.size, self.count) * self.count - node.size))
 
     def _copied(self, arrays: list[Any], places: list[NamedSharding]) -> list[Any]:

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec
 from tilestep.train.cross_replica import replica_axis
 from tilestep.train.numbers import whole_number
 from tilestep.train.optimizer_state import is_on_host, on_device
-from tilestep.train.shards import Shard, is_shard, on_parts, part_of
+from tilestep.train.shards import Shard, is_shard, on_parts, part_of, readable
 
 if TYPE_CHECKING:
     import optax
@@ -71,10 +71,13 @@ def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LE
 
 
 def unsharded(tree: Any) -> Any:
-    """`tree` with the whole array, on the device, in place of each Shard: a state as what is outside of the replicas' program wants it."""
+    """`tree` with the whole array, on the device, in place of each Shard: a state as what is outside of the replicas' program wants it.
+
+    With several processes all must call it, and each can read the arrays.
+    """
 
     def whole(node: Any) -> Any:
-        return on_device(node.values)[: node.size].reshape(node.shape) if is_shard(node) else node
+        return on_device(readable(node.values))[: node.size].reshape(node.shape) if is_shard(node) else node
 
     return _jax.tree.map(whole, tree, is_leaf=is_shard)
 

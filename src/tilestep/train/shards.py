@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
+from jax.sharding import NamedSharding, PartitionSpec
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _jnp: Any = jnp
@@ -72,6 +73,19 @@ def whole_of(part: Any, shape: tuple[int, ...], axis: str) -> Any:
     """The array of `shape` whose parts the replicas have; equal on all of them."""
     flat = _jax.lax.all_gather(part, axis, tiled=True, to="invarying")
     return flat[: math.prod(shape)].reshape(shape)
+
+
+def readable(values: Any) -> Any:
+    """All replicas' parts of an array, where this process can read them: of several processes all must call it."""
+    known = isinstance(values, jax.Array) and not isinstance(values, _jax.core.Tracer)
+    if known and not (values.is_fully_addressable or values.is_fully_replicated):
+        whole = NamedSharding(values.sharding.mesh, PartitionSpec())
+        return _jax.jit(_as_it_is, out_shardings=whole)(_jax.device_put(values, values.sharding.with_memory_kind("device")))
+    return values
+
+
+def _as_it_is(array: Any) -> Any:
+    return array
 
 
 def on_parts(function: Callable[..., Any], args: Sequence[Any], axis: str) -> tuple[list[Any], Any]:
