@@ -79,8 +79,9 @@ def readable(values: Any) -> Any:
     """All replicas' parts of an array, where this process can read them: of several processes all must call it."""
     known = isinstance(values, jax.Array) and not isinstance(values, _jax.core.Tracer)
     if known and not (values.is_fully_addressable or values.is_fully_replicated):
-        whole = NamedSharding(values.sharding.mesh, PartitionSpec())
-        return _jax.jit(_as_it_is, out_shardings=whole)(_jax.device_put(values, values.sharding.with_memory_kind("device")))
+        sharding: Any = values.sharding
+        whole = NamedSharding(sharding.mesh, PartitionSpec())
+        return _jax.jit(_as_it_is, out_shardings=whole)(_jax.device_put(values, sharding.with_memory_kind("device")))
     return values
 
 
