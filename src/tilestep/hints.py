@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
+from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, final
 
 INFEED_TARGET: Final = "tilestep_infeed"  # what a program calls to take an element from its device's queue, and to send one
@@ -51,8 +52,35 @@ class program_group:
 current_group: Callable[[], tuple[str, int] | None] = _group.get
 
 
+@dataclass(frozen=True, kw_only=True)
+class EffectiveBatch:
+    """What an update of a loop's parameters is of.
+
+    Attributes:
+        loop: name of the loop's programs.
+        microbatch: samples of a microbatch; None: nobody knows.
+        count: microbatches that a replica accumulates for an update.
+        replicas: that accumulate.
+        microbatches: of an update, all replicas together.
+        samples: the same in samples; None: nobody knows.
+    """
+
+    loop: str
+    microbatch: int | None
+    count: int
+    replicas: int
+    microbatches: int
+    samples: int | None
+
+
 class Listener(Protocol):
     """An emulator that takes hints."""
+
+    platform: str
+
+    def accumulated(self, batch: EffectiveBatch, steps: int) -> None:
+        """A loop on the platform has done so many steps."""
+        ...
 
     def set_apart(self, apart: bool) -> None:
         """Some thread is within `aside` or `uploads_kept` from now on, or none is."""
@@ -121,6 +149,17 @@ def uploads_kept() -> Iterator[list[tuple[Any, ...]]]:
     finally:
         _set_apart(-1)
         _kept.reset(token)
+
+
+def listens(platform: str) -> bool:
+    """Whether there is an emulator of this platform that listens."""
+    return _listener is not None and _listener.platform == platform
+
+
+def accumulated(batch: EffectiveBatch, steps: int) -> None:
+    """A loop that accumulates gradients has done so many steps, on a platform that `listens`."""
+    if _listener is not None:
+        _listener.accumulated(batch, steps)
 
 
 def moment() -> Any:

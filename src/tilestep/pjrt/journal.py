@@ -16,6 +16,7 @@ import numpy as np
 
 from tilestep import hints
 from tilestep.pjrt import _native
+from tilestep.pjrt.plugin import PLATFORM
 from tilestep.plan.steps import Counts, Program
 from tilestep.report import Profile, profile_between
 from tilestep.settings import Settings, read_settings
@@ -46,6 +47,8 @@ class Noting(Protocol):
 
 class Journal:
     """The order of events of one platform, and the system that they happen to."""
+
+    platform = PLATFORM
 
     def __init__(self, settings: Settings) -> None:
         self.system = System(settings.machine, record=_recordings > 0 or settings.report_directory is not None)
@@ -105,6 +108,10 @@ class Journal:
         """What another thread put before, and kept, happens now, as if begun at `moment`."""
         for _, *what in kept:
             self._add((self._put, *what, moment))
+
+    def accumulated(self, batch: hints.EffectiveBatch, steps: int) -> None:
+        """A loop that accumulates gradients has done so many steps."""
+        self._add((self._note_accumulated, batch, steps))
 
     def set_apart(self, apart: bool) -> None:
         """From now on some thread's doings are (or no thread's are) to be told apart from the program's: see `hints`."""
@@ -169,6 +176,9 @@ class Journal:
 
     def _note_moment(self, cell: list[int]) -> None:
         cell.append(self.system.host_cycle)
+
+    def _note_accumulated(self, batch: hints.EffectiveBatch, steps: int) -> None:
+        self.system.accumulated(batch, steps)
 
     def _copy(self, source: int, target: int, ipu: int, on_host: bool, group: tuple[str, int] | None) -> None:
         self.system.copy(source, target, ipu=ipu, on_host=on_host, group=group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 
 from tilestep.machine.assemble import describe
 from tilestep.machine.spec import MachineSpec
@@ -11,6 +12,7 @@ from tilestep.plan.liveness import LARGEST, fits
 from tilestep.plan.steps import Collective, HostCall, Program, Superstep
 from tilestep.plan.streaming import streaming_memory_bytes
 from tilestep.report.profile import (
+    BatchProfile,
     FamilyCycles,
     GroupProfile,
     MachineProfile,
@@ -62,6 +64,7 @@ def profile_between(system: System, start: Mark, end: Mark) -> Profile:
         emulated_cycles=end.cycle - start.cycle,
         programs=tuple(_program(totals, steps[totals.key], start, end, spec) for totals in ran),
         groups=_groups(end, {totals.key for totals in ran}),
+        batches=_batches(start, end),
         supersteps=tuple(largest[:NUM_LARGEST_STEPS]),
         busiest_ipu=busiest,
         cycles_by_kind=by_kind,
@@ -241,6 +244,11 @@ def _groups(end: Mark, ran: set[int]) -> tuple[GroupProfile, ...]:
         if ran.intersection(group.members) and (name not in fullest or peak > fullest[name].peak_tile_bytes):
             fullest[name] = GroupProfile(name=name, ipu=ipu, programs=tuple(group.members.values()), peak_tile_bytes=peak)
     return tuple(fullest.values())
+
+
+def _batches(start: Mark, end: Mark) -> tuple[BatchProfile, ...]:
+    since = {batch: steps - start.accumulated.get(batch, 0) for batch, steps in end.accumulated.items()}
+    return tuple(BatchProfile(**asdict(batch), steps=steps) for batch, steps in since.items() if steps)
 
 
 def _assumptions(machine: MachineSpec, ran: Sequence[ProgramTotals], dropped: int) -> tuple[str, ...]:

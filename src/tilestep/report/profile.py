@@ -124,6 +124,19 @@ class GroupProfile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BatchProfile:
+    """What an update of a loop that accumulates gradients is of: microbatch x count x replicas."""
+
+    loop: str  # name of its programs
+    steps: int  # that it has done: microbatches of each replica
+    microbatch: int | None  # samples of one, if the loop knows
+    count: int  # microbatches that a replica accumulates for an update
+    replicas: int
+    microbatches: int  # of an update
+    samples: int | None  # of an update
+
+
+@dataclass(frozen=True, kw_only=True)
 class MachineProfile:
     """The machine, as far as the figures need it."""
 
@@ -145,6 +158,7 @@ class Profile:
     emulated_cycles: int  # from the end of all work before to the end of all work in it
     programs: tuple[ProgramProfile, ...]  # in order of their first dispatch
     groups: tuple[GroupProfile, ...]
+    batches: tuple[BatchProfile, ...]  # of loops that accumulate gradients
     supersteps: tuple[StepProfile, ...]  # the largest, largest first
     busiest_ipu: int
     cycles_by_kind: Mapping[EventKind, int]  # of the busiest IPU
@@ -200,6 +214,7 @@ class Profile:
             "findings": [finding.text for finding in findings(self)],
             "programs": [asdict(program) for program in self.programs],
             "groups": [asdict(group) for group in self.groups],
+            "batches": [asdict(batch) for batch in self.batches],
             "supersteps": [asdict(step) for step in self.supersteps],
             "assumptions": list(self.assumptions),
             "timeline": {

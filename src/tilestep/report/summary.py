@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tilestep.report.advice import NEARLY_FULL, findings
-from tilestep.report.profile import Profile, ProgramProfile, StepProfile
+from tilestep.report.profile import BatchProfile, Profile, ProgramProfile, StepProfile
 from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
 from tilestep.sim.trace import EventKind
 from tilestep.units import seconds_from_cycles
@@ -74,6 +74,8 @@ def _parts(profile: Profile) -> list[RenderableType]:
     parts += _section("Programs", _programs_table(profile))
     if len(profile.programs) > MOST_PROGRAMS:
         parts.append(Text(f"  and {len(profile.programs) - MOST_PROGRAMS:,} more programs; the JSON profile has all\n"))
+    if profile.batches:
+        parts += _section("Effective batch of an update", _batches_table(profile))
     fullest = max((program for program in profile.programs if program.runs), key=lambda program: program.peak_tile_bytes, default=None)
     if fullest is not None and fullest.peak_tile_bytes > NEARLY_FULL * machine.tile_sram_bytes:
         where = f"tile {fullest.peak_tile:,} in superstep '{fullest.peak_step}'"
@@ -153,6 +155,15 @@ def _bytes_of_a_run(program: ProgramProfile) -> tuple[int, int]:
     """In and out: what streams usually, and what host calls move on average."""
     runs = max(program.runs, 1)
     return program.host_bytes_in + program.call_bytes_in // runs, program.host_bytes_out + program.call_bytes_out // runs
+
+
+def _batches_table(profile: Profile) -> Table:
+    def row(batch: BatchProfile) -> list[str]:
+        microbatch = "?" if batch.microbatch is None else count_text(batch.microbatch, "sample")
+        update = f"{batch.microbatches:,} microbatches" if batch.samples is None else count_text(batch.samples, "sample")
+        return [batch.loop, f"{batch.steps:,}", microbatch, f"x {batch.count:,}", f"x {batch.replicas:,}", f"= {update}"]
+
+    return _table(["loop"], ["steps", "microbatch", "accumulated", "replicas", "an update"], [row(batch) for batch in profile.batches])
 
 
 def _memory_table(program: ProgramProfile) -> Table:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, final
 
 from tilestep.cost import relaid
+from tilestep.hints import EffectiveBatch
 from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
 from tilestep.plan.steps import Counts, Program
@@ -39,6 +40,7 @@ class Mark:
     dropped_events: int
     programs: Mapping[int, ProgramTotals]  # by key, in order of first dispatch
     groups: Mapping[tuple[str, int], Group]  # (group, ipu)
+    accumulated: Mapping[EffectiveBatch, int]  # steps of loops that accumulate gradients
 
 
 @final
@@ -66,6 +68,7 @@ class System:
         self._prepared: dict[tuple[int, tuple[int, ...]], Prepared] = {}
         self._groups: dict[tuple[str, int], Group] = {}
         self._paid_entries: dict[str, int] = {}  # group -> latest entry whose dispatch the host has paid
+        self._accumulated: dict[EffectiveBatch, int] = {}
         self._epochs = 0
         self._marks = 0
         self._dispatches = 0
@@ -130,9 +133,14 @@ class System:
             dropped_events=self._recorder.dropped,
             programs={key: ledger.totals() for key, ledger in self._ledgers.items()},
             groups={key: Group(members=dict(group.members), use=group.use) for key, group in self._groups.items()},
+            accumulated=dict(self._accumulated),
         )
 
     # What the host does
+
+    def accumulated(self, batch: EffectiveBatch, steps: int) -> None:
+        """A loop that accumulates gradients has done so many steps. Takes no time: its programs do."""
+        self._accumulated[batch] = self._accumulated.get(batch, 0) + steps
 
     def put(self, value: int, *, ipu: int, size_bytes: int, on_host: bool, since: int | None = None) -> None:
         """A host array becomes a value. It stays in the host's memory until a program streams it in.

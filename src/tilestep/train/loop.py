@@ -16,11 +16,11 @@ from jax.sharding import Sharding
 from tilestep import hints
 from tilestep.errors import LoopInterrupt, QueueError
 from tilestep.train import again
-from tilestep.train.accumulation import effective_batch_size
 from tilestep.train.again import Call
-from tilestep.train.body import Body, truth
+from tilestep.train.body import Body, name_of, truth
 from tilestep.train.cadence import Cadence, Counter, cadence_of, counters, remember
 from tilestep.train.carry import Carry, prepared
+from tilestep.train.effective_batch import UpdateSize, update_size
 from tilestep.train.feeder import Chunk
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.interrupt import CtrlC
@@ -105,7 +105,8 @@ def repeat(
         sure = recent is not None and tree is carry and plan.holds_as(cast("_Plan", recent.plan))
     total, steps, kept, paced = plan.total, plan.steps, plan.loop, plan.paced
     with _Run(f"repeat({total})", tree, infeed, outfeed, total=total, progress=progress) as run:
-        run.tell(plan.cadence, replicas)
+        if plan.counting:
+            run.tell(update_size(f"repeat_{name_of(body)}", plan.counting, infeed, replicas, None if paced is None else kept))
         if infeed is not None and total:
             infeed.begin(chunk_steps=steps, steps=total, carry_place=plan.place, over=replicas)
         with _group(kept, steps, total % steps):
@@ -214,6 +215,7 @@ def while_loop(
     state = prepared(carry, donate=donate, loop="while_loop")
     if spread is not None:
         state = spread.placed(state)
+    counting = counters(state.structure)
     kept = while_loop_loop(
         body,
         condition,
@@ -226,6 +228,8 @@ def while_loop(
     )
     program = kept.program(Span(steps=steps if infeed is not None or outfeed is not None else 1))
     with _Run("while_loop()", state.tree, infeed, outfeed, total=most, progress=progress) as run:
+        if counting:
+            run.tell(update_size(f"while_loop_{name_of(body)}", counting, infeed, replicas, None))
         if infeed is not None:
             infeed.begin(chunk_steps=steps, steps=None, carry_place=state.place, over=replicas)
         with _group(kept, steps, 0):
@@ -270,6 +274,7 @@ class _Run:
         self._advance: Callable[[int], None] | None = None
         self._feeding = False
         self._taken: Chunk | None = None  # elements of a chunk that is about to start
+        self._update: UpdateSize | None = None
 
     @property
     def carry(self) -> Any:
@@ -309,6 +314,8 @@ class _Run:
         if self._outfeed is not None:
             self._outfeed.release()
         self._ctrl_c.end()
+        if self._update is not None and self.steps:
+            self._update.ended(self.carry, self.steps)
         if error is None:
             try:
                 self._ctrl_c.check()
@@ -322,11 +329,11 @@ class _Run:
                 + (f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else "")
             )
 
-    def tell(self, cadence: Cadence | None, replicas: Replicas | None) -> None:
-        """Says beside the bar how many microbatches an update is of."""
-        if self._describe is not None and cadence is not None:
-            number = effective_batch_size(1, cadence.count, 1 if replicas is None else replicas.count)
-            self._describe(f"{self._name}, {number} microbatches an update")
+    def tell(self, update: UpdateSize | None) -> None:
+        """Says what an update is of."""
+        self._update = update
+        if self._describe is not None and update is not None:
+            self._describe(f"{self._name}, {update}")
 
     def elements(self, steps: int) -> Chunk | None:
         """What the next chunk of `steps` steps needs: its elements, and room in the outfeed."""
@@ -342,6 +349,9 @@ class _Run:
     def did(self, steps: int, carry: Any, values: Any) -> None:
         """A chunk of so many steps has been started, and `carry` is what it returns."""
         self._reached = carry, self.steps + steps
+        if self._update is not None and self._taken is not None and not self._started:
+            self._update.began(self._taken)
+            self.tell(self._update)
         self._taken = None
         if self._infeed is not None:
             self._infeed.wake()
