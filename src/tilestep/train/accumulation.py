@@ -81,13 +81,16 @@ def gradient_accumulation(
             A mapping may have entries for "accumulators", which then move in each step, and "parameters", which `placed` heeds.
         shard_optimizer_state: whether each replica keeps its part of the optimiser's state only, see `sharded`.
     Raises: ValueError for a number or name out of its bounds, or a state that is to be divided but not offloaded; TypeError for an
-        `offload_optimizer_state` of another kind. From `init` TypeError for a dtype that cannot hold the variable's gradients, and what
-        `offloaded` raises.
+        `offload_optimizer_state` of another kind, or what is no optimiser. From `init` TypeError for a dtype that cannot hold the
+        variable's gradients, and what `offloaded` raises. From `update` ValueError for gradients of other shapes than the parameters, and
+        for the state of another accumulation.
     """
     from optax import GradientTransformationExtraArgs  # which takes a while to import
 
     number = whole_number("count", count, least=1, most=_MOST)
     _require_reduction(reduction)
+    if not isinstance(shard_optimizer_state, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"shard_optimizer_state is {shard_optimizer_state!r}: it must be True or False")
     if shard_optimizer_state and choice_for(offload_optimizer_state, "optimizer_state") is False:
         raise ValueError(
             "shard_optimizer_state is True, and offload_optimizer_state False: parts of a state are kept in the host's memory; leave the "
@@ -105,6 +108,7 @@ def gradient_accumulation(
 
     def update(updates: Any, state: AccumulationState, params: Any = None, **extra_args: Any) -> tuple[Any, AccumulationState]:
         gradients = updates
+        _require_own(state, number)
         if state.known == "done":
             raise ValueError("the gradients of a second microbatch were given in one step of the loop")
         accumulators = added(on_device(state.accumulators), gradients, state.microbatch, reduction)
@@ -208,6 +212,8 @@ def added(accumulators: Any, gradients: Any, microbatch: Any, reduction: Reducti
     def add(gradient: Any, accumulator: Any) -> Any:
         if gradient is None or accumulator is None:
             return accumulator
+        if gradient.shape != accumulator.shape:
+            raise ValueError(f"a gradient of shape {gradient.shape} was given for a parameter of shape {accumulator.shape}")
         gradient = gradient.astype(accumulator.dtype)
         if reduction != "running_mean":
             return accumulator + gradient
@@ -245,10 +251,24 @@ def _zeros(path: str, variable: Any, dtype: Any | Choice) -> Any:
     wanted = dtype
     if callable(wanted) and not isinstance(wanted, type):
         wanted = cast("Choice", wanted)(path, variable)
-    kind = own if wanted is None else _jax.dtypes.canonicalize_dtype(wanted)
+    try:
+        kind = own if wanted is None else _jax.dtypes.canonicalize_dtype(wanted)
+    except TypeError as error:
+        raise TypeError(f"the accumulator of {path or 'the variable'} cannot have dtype {wanted!r}: {error}") from error
     if not _jnp.issubdtype(kind, _jnp.complexfloating if _jnp.issubdtype(own, _jnp.complexfloating) else _jnp.inexact):
         raise TypeError(f"an accumulator of dtype {kind} cannot hold the gradients of {path or 'the variable'}, which is {own}")
-    return _jnp.zeros_like(variable, dtype=kind)
+    return _jnp.zeros_like(variable, dtype=kind if wanted is None else wanted)  # JAX warns where it has no 64 bits
+
+
+def _require_own(state: Any, count: int) -> None:
+    """Raises: TypeError or ValueError for the state of another optimiser."""
+    if not isinstance(state, AccumulationState):
+        raise TypeError(f"the state is a {type(state).__name__}: it must be the AccumulationState that this optimiser's init has returned")
+    if state.count != count:
+        raise ValueError(
+            f"the state accumulates {state.count} microbatches for each update, but the optimiser {count}: make the state with this "
+            "optimiser's init, or put what state.inner has into such a one"
+        )
 
 
 def _require_reduction(reduction: Any) -> None:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from tilestep.train.numbers import whole_number
+from tilestep.train.optimizer_state import transformation
 from tilestep.train.replicas import current_axis
 
 if TYPE_CHECKING:
@@ -24,16 +25,23 @@ if TYPE_CHECKING:
 Reduction = Literal["sum", "mean"]
 
 _REDUCTIONS: Final = ("sum", "mean")
+_MOST_AXES: Final = 64  # that NumPy's arrays have
 _WIDE_MAX: Final = 1e30  # a dtype that goes beyond holds the sum over any number of replicas of what was meant to be a gradient
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _jnp: Any = jnp
 
 
-def replica_index() -> Any:
-    """int32[]: the number of the replica that runs this, from 0 on."""
-    axis = replica_axis()
-    return _jnp.int32(0) if axis is None else _jax.lax.axis_index(axis)
+def replica_index(*, group_size: int | None = None) -> Any:
+    """int32[]: the number of the replica that runs this, from 0 on; with `group_size` its number within its group.
+
+    Args, raises: as `cross_replica_sum`.
+    """
+    axis, groups, size = _group(group_size)
+    if axis is None:
+        return _jnp.int32(0)
+    index = _jax.lax.axis_index(axis)
+    return index if groups is None else index % size
 
 
 def replica_count() -> int:
@@ -60,8 +68,7 @@ def cross_replica_mean(tree: Any, *, group_size: int | None = None) -> Any:
     axis, groups, size = _group(group_size)
 
     def mean(x: Any) -> Any:
-        if not _jnp.issubdtype(x.dtype, _jnp.inexact):
-            raise TypeError(f"cross_replica_mean of {x.dtype}{list(x.shape)}: a mean needs real or complex numbers; convert with .astype")
+        _require_inexact(x, "cross_replica_mean")
         if axis is None:
             return x
         number = _jnp.asarray(size, x.dtype)
@@ -86,7 +93,8 @@ def cross_replica_reduce_scatter(tree: Any, *, reduction: Reduction = "sum", gro
 
     The leading axis, of n rows, is padded with zeros to R*k, so that the last parts may end in zeros.
 
-    Args: reduction: "sum" or "mean". group_size, raises: as `cross_replica_sum`. ValueError for an array without axes.
+    Args: reduction: "sum" or "mean". group_size, raises: as `cross_replica_sum`. ValueError for an array without axes; TypeError for a
+        mean of whole numbers.
     """
     if reduction not in _REDUCTIONS:
         raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(map(repr, _REDUCTIONS))}")
@@ -95,6 +103,8 @@ def cross_replica_reduce_scatter(tree: Any, *, reduction: Reduction = "sum", gro
     def scatter(x: Any) -> Any:
         if not x.ndim:
             raise ValueError("cross_replica_reduce_scatter of an array without axes: there are no rows to divide; use cross_replica_sum")
+        if reduction == "mean":
+            _require_inexact(x, "cross_replica_reduce_scatter")
         if axis is None:
             return x
         if reduction == "mean":
@@ -108,12 +118,17 @@ def cross_replica_reduce_scatter(tree: Any, *, reduction: Reduction = "sum", gro
 def cross_replica_all_to_all(tree: Any, *, split_axis: int = 0, concat_axis: int = 0, group_size: int | None = None) -> Any:
     """Each replica cuts its arrays into R parts along `split_axis`, sends part r to replica r, and joins what it gets along `concat_axis`.
 
-    Args, raises: as `cross_replica_sum`. ValueError if an array's axis has no whole number of rows for each replica.
+    Args, raises: as `cross_replica_sum`. ValueError if an array has no such axis, or no whole number of rows for each replica.
     """
     axis, groups, size = _group(group_size)
+    axes = {"split_axis": split_axis, "concat_axis": concat_axis}
+    for name, number in axes.items():
+        whole_number(name, number, least=-_MOST_AXES, most=_MOST_AXES)
 
     def exchange(x: Any) -> Any:
-        for name, number in (("split_axis", split_axis), ("concat_axis", concat_axis)):
+        if not x.ndim:
+            raise ValueError("cross_replica_all_to_all of an array without axes: there are no rows to send; use cross_replica_all_gather")
+        for name, number in axes.items():
             if not -x.ndim <= number < x.ndim:
                 raise ValueError(f"{name} is {number}, but the array has shape {x.shape}: it must be {-x.ndim} to {x.ndim - 1}")
         if x.shape[split_axis] % size:
@@ -152,18 +167,23 @@ def cross_replica(optimizer: optax.GradientTransformation) -> optax.GradientTran
     With one replica it is `optimizer`. Inside of `gradient_accumulation` the mean is taken once for each update. What is no gradient
     (None, optax.MaskedNode, float0) passes through.
     """
-    import optax  # which takes a while
+    from optax import GradientTransformationExtraArgs  # which takes a while
 
-    inner = optax.with_extra_args_support(optimizer)
+    inner = transformation(optimizer)
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         return inner.update(_jax.tree.map(_mean_gradient, updates), state, params, **extra)
 
-    return optax.GradientTransformationExtraArgs(inner.init, update)  # pyright: ignore[reportArgumentType]
+    return GradientTransformationExtraArgs(inner.init, update)  # pyright: ignore[reportArgumentType]
 
 
 def _mean_gradient(gradient: Any) -> Any:
     return gradient if getattr(gradient, "dtype", None) == _jax.dtypes.float0 else cross_replica_mean(gradient)
+
+
+def _require_inexact(x: Any, function: str) -> None:
+    if not _jnp.issubdtype(x.dtype, _jnp.inexact):
+        raise TypeError(f"{function} of {x.dtype}{list(x.shape)}: a mean needs real or complex numbers; convert with .astype")
 
 
 def _mapped(tree: Any, function: Any) -> Any:

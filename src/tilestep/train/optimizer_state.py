@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 import jax
@@ -45,13 +45,13 @@ def offloaded(
             A mapping by kind: what it has for "optimizer_state", else None.
         platform: of the devices that will run it. None: that of the parameters; where JAX does not tell, as for the arguments of a
             function that it traces for one device, that of the default device.
-    Raises: TypeError for an `offload` of another kind. `init`: ValueError for True, or if a leaf was chosen, on a platform whose devices
-        have no `pinned_host`. With None `init` warns of that, and leaves the state on the device.
+    Raises: TypeError for an `offload` of another kind, or what is no optimiser. `init`: ValueError for True, or if a leaf was chosen, on
+        a platform whose devices have no `pinned_host`. With None `init` warns of that, and leaves the state on the device.
     """
     import optax  # which takes a while
 
     choice = choice_for(offload, "optimizer_state")
-    inner = optax.with_extra_args_support(optimizer)
+    inner = transformation(optimizer)
 
     def init(params: Any) -> Any:
         return _placed(inner.init(on_device(params)), choice, "optimizer_state", platform=platform or platform_of(params))
@@ -66,9 +66,19 @@ def offloaded(
 def placed(tree: Any, offload: Offload = None, *, kind: Kind = "parameters", platform: str | None = None) -> Any:
     """`tree` with the leaves that `offload` chooses in the host's memory, and the others where they are.
 
-    Args: kind: what a mapping's entry must be for; the others are as for `offloaded`. Raises: as `offloaded`.
+    Args: kind: what a mapping's entry must be for; the others are as for `offloaded`. Raises: as `offloaded`; ValueError for another kind.
     """
+    _require_kinds([kind])
     return _placed(tree, choice_for(offload, kind), kind, platform=platform or platform_of(tree))
+
+
+def transformation(optimizer: Any) -> optax.GradientTransformationExtraArgs:
+    """An optimiser as one that takes further arguments. Raises: TypeError for what is none."""
+    import optax
+
+    if isinstance(optimizer, type) or not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
+        raise TypeError(f"the optimizer is {optimizer!r}: it must be an optax.GradientTransformation, such as optax.adam(1e-3)")
+    return optax.with_extra_args_support(optimizer)
 
 
 def on_device(tree: Any) -> Any:
@@ -101,16 +111,24 @@ def choice_for(offload: Offload, kind: Kind) -> Choice:
 
     What a mapping lacks is None for "optimizer_state", and False for the others, which every step uses.
 
-    Raises: TypeError if it is none of these, ValueError for a mapping with another key.
+    Raises: TypeError if it, or an entry, is none of these, ValueError for a mapping with another key.
     """
-    choice = offload
-    if isinstance(offload, Mapping):
-        if unknown := [key for key in offload if key not in _KINDS]:
-            raise ValueError(f"offload has an entry for {unknown[0]!r}: the kinds are {', '.join(_KINDS)}")
-        choice = offload.get(kind, None if kind == "optimizer_state" else False)
+    if not isinstance(offload, Mapping):
+        return _choice(offload, kind)
+    _require_kinds(offload)
+    choices = {one: _choice(choice, one) for one, choice in offload.items()}
+    return choices.get(kind, None if kind == "optimizer_state" else False)
+
+
+def _choice(choice: Any, kind: Kind) -> Choice:
     if choice is None or isinstance(choice, bool) or (callable(choice) and not isinstance(choice, type)):
         return cast(Choice, choice)
     raise TypeError(f"offload is {choice!r} for {kind}: it must be None, True, False or a function of a leaf's path and the leaf")
+
+
+def _require_kinds(kinds: Iterable[str]) -> None:
+    if unknown := [kind for kind in kinds if kind not in _KINDS]:
+        raise ValueError(f"offload has an entry for {unknown[0]!r}: the kinds are {', '.join(_KINDS)}")
 
 
 def platform_of(tree: Any) -> str:

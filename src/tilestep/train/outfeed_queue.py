@@ -368,6 +368,16 @@ def collecting(queue: OutfeedQueue) -> Iterator[Collector]:
         _collectors.stack.pop()
 
 
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """A body is traced inside only to be looked at: what it enqueues is not wanted."""
+    queues = [collector.queue for collector in _collectors.stack]
+    with contextlib.ExitStack() as aside:
+        for queue in queues:
+            aside.enter_context(collecting(queue))
+        yield
+
+
 def _columns(rows: list[list[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 

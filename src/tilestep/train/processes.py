@@ -19,6 +19,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 _LEAST_TIMEOUT_S: Final = 1.0
+_MOST_TIMEOUT_S: Final = 1e6  # JAX has its own in milliseconds of 32 bits
 _JAX_SLACK_S: Final = 30  # by which JAX's own time-outs are longer: it ends processes without saying readably whose fault it was
 _SAID_BYTES: Final = 512  # of process 0's address
 
@@ -44,16 +45,16 @@ def start_processes(
     port that the system chooses.
 
     Args:
-        timeout_s: at least 1; a process may be silent for three quarters of it. A thread gives its signs of life; code that holds Python's
-            lock for so long counts as silence. So long the first process that has come to its end waits for the others.
+        timeout_s: 1 to 1,000,000; a process may be silent for three quarters of it. A thread gives its signs of life; code that holds
+            Python's lock for so long counts as silence. So long the first process that has come to its end waits for the others.
         coordinator_address: "host:port" of process 0, at which all processes find each other.
         num_processes: how many they are.
         process_id: this one's number, from 0 on.
         local_device_ids: which of this machine's devices are this process's.
-    Raises: ValueError for a time-out that is too short. What `jax.distributed.initialize` raises.
+    Raises: ValueError for a time-out that is too short, or too long. What `jax.distributed.initialize` raises.
     """
-    if not timeout_s >= _LEAST_TIMEOUT_S:
-        raise ValueError(f"timeout_s is {timeout_s!r}: it must be {_LEAST_TIMEOUT_S:g} or more seconds")
+    if not _LEAST_TIMEOUT_S <= timeout_s <= _MOST_TIMEOUT_S:
+        raise ValueError(f"timeout_s is {timeout_s!r}: it must be {_LEAST_TIMEOUT_S:g} to {_MOST_TIMEOUT_S:,.0f} seconds")
     _jax.distributed.initialize(
         coordinator_address,
         num_processes,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final, Literal, TypeVar, cast
 
 import jax
 
 from tilestep.train.body import Body, name_of
+from tilestep.train.outfeed_queue import uncollected
 
 # None: everything is kept. "full": nothing but the function's arguments. A policy of `jax.checkpoint_policies`. Names: what
 # `jax.ad_checkpoint.checkpoint_name` calls so is kept, and nothing else.
@@ -17,8 +19,9 @@ Recompute = None | Literal["full"] | Callable[..., Any] | tuple[str, ...]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
-_met: set[Recompute] = set()  # what some function has been recomputed by, because its loop says so
+_met: ContextVar[list[Recompute] | None] = ContextVar("tilestep_recomputed", default=None)  # by marked functions of a body being traced
 
+_CHECKPOINTS: Final = frozenset({"checkpoint", "remat", "remat2"})  # what versions of JAX call the primitive of `jax.checkpoint`
 _AS_THE_LOOP_SAYS: Final = "as the loop says"
 
 
@@ -41,8 +44,10 @@ def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] =
     Args: recompute: None: nothing is. "full": everything but the arguments. A policy of `jax.checkpoint_policies`. A tuple of names:
         everything but the arguments and what `jax.ad_checkpoint.checkpoint_name` gives such a name. By default what the loop around it
         says, `repeat(..., recompute=...)`; nothing outside of a loop.
-    Raises: TypeError or ValueError for anything else.
+    Raises: TypeError or ValueError for anything else. TypeError for what is no function.
     """
+    if not callable(function):
+        raise TypeError(f"recomputed() was given {function!r}: it must be a function")
     if recompute != _AS_THE_LOOP_SAYS:
         return checkpointed(function, recompute)
     of_loop = _of_loop()
@@ -50,7 +55,8 @@ def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] =
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         said: Recompute = of_loop.value
-        _met.add(said)
+        if (met := _met.get()) is not None:
+            met.append(said)
         return checkpointed(function, said)(*args, **kwargs)
 
     return cast("F", run)
@@ -83,15 +89,31 @@ def require_recompute(recompute: Any) -> None:
 
 
 def in_loop(body: Body, recompute: Recompute) -> Body:
-    """The body in a loop that says what is recomputed. Its call raises ValueError if nothing in it is marked by `recomputed`."""
+    """The body in a loop that says what is recomputed. Its call raises ValueError if nothing in it is marked by `recomputed`.
+
+    Where no marked function is called while the body is traced, there may be one in a jitted function that JAX has traced before: the body
+    is traced once more to look for it.
+    """
     if recompute is None:
         return body
 
+    def recomputes(args: Any, kwargs: Any) -> bool:
+        def look(args: Any, kwargs: Any) -> Any:
+            with uncollected():
+                return body(*args, **kwargs)
+
+        return _has_checkpoint(_jax.make_jaxpr(look)(args, kwargs).jaxpr)
+
     @functools.wraps(body)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with _of_loop()(recompute):
-            result = body(*args, **kwargs)
-        if recompute not in _met:
+        token = _met.set(met := [])
+        try:
+            with _of_loop()(recompute):
+                result = body(*args, **kwargs)
+                found = bool(met) or recomputes(args, kwargs)
+        finally:
+            _met.reset(token)
+        if not found:
             raise ValueError(
                 f"recompute is {recompute!r}, but the loop's body {name_of(body)} calls nothing to recompute: differentiate "
                 "tilestep.train.recomputed(loss) in place of loss"
@@ -99,3 +121,15 @@ def in_loop(body: Body, recompute: Recompute) -> Body:
         return result
 
     return run
+
+
+def _has_checkpoint(jaxpr: Any) -> bool:
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in _CHECKPOINTS:
+            return True
+        for value in equation.params.values():
+            for part in value if isinstance(value, tuple | list) else (value,):
+                inner: Any = getattr(part, "jaxpr", part)
+                if hasattr(inner, "eqns") and _has_checkpoint(inner):
+                    return True
+    return False

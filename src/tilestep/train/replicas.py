@@ -41,8 +41,9 @@ class Replicas:
         local: the numbers of the replicas that this process has.
         replicated: sharding of an array that each replica has.
         divided: sharding of an array whose leading axis counts the replicas.
-    Raises: TypeError or ValueError if count x shards is not the number of devices, a device comes twice, or the mesh has no such axis.
-        ValueError if a replica's devices are of several processes, or a process has none.
+    Raises: TypeError for devices, a mesh or an axis of another kind. TypeError or ValueError if count x shards is not the number of
+        devices, a device comes twice, or the mesh has no such axis. ValueError if a replica's devices are of several processes, or a
+        process has none.
     """
 
     __slots__ = ("axis", "count", "divided", "local", "mesh", "replicated", "shards")
@@ -64,6 +65,8 @@ class Replicas:
         mesh: Mesh | None = None,
         axis: str = AXIS,
     ) -> None:
+        if not isinstance(axis, str) or not axis:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"axis is {axis!r}: it must be the name of a mesh axis, a string that is not empty")
         if mesh is None:
             mesh = _mesh_of(count, devices, 1 if shards is None else whole_number("shards", shards, least=1), axis)
         else:
@@ -200,7 +203,11 @@ def _mesh_of(count: int | None, devices: Iterable[Device] | None, shards: int, a
     if axis == SHARD_AXIS:
         raise ValueError(f"axis is {axis!r}: that is the name of the axis within a replica; choose another one")
     wanted = None if count is None else whole_number("count", count, least=1) * shards
+    if devices is not None and not isinstance(devices, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"devices is {devices!r}: it must be a list of devices, such as jax.devices()[:2]")
     chosen = select_devices(wanted) if devices is None else tuple(devices)
+    if others := [one for one in chosen if not isinstance(one, jax.Device)]:
+        raise TypeError(f"devices has {others[0]!r}: it must have jax.Devices; select_devices(ids=[...]) finds them by their numbers")
     if count is None:
         if not chosen or len(chosen) % shards:
             raise ValueError(
@@ -227,6 +234,8 @@ def _next(devices: int, shards: int) -> str:
 
 
 def _require_mesh(mesh: Mesh, axis: str, count: int | None, shards: int | None, devices: object) -> None:
+    if not isinstance(mesh, Mesh):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"mesh is {mesh!r}: it must be a jax.sharding.Mesh")
     if devices is not None:
         raise ValueError("mesh and devices are given: the mesh has its devices, leave the others away")
     if axis not in mesh.shape:

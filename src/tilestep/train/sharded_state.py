@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec
 
 from tilestep.train.cross_replica import replica_axis
 from tilestep.train.numbers import whole_number
-from tilestep.train.optimizer_state import is_on_host, on_device
+from tilestep.train.optimizer_state import is_on_host, on_device, transformation
 from tilestep.train.shards import Shard, is_shard, on_parts, part_of, readable
 
 if TYPE_CHECKING:
@@ -35,12 +35,13 @@ def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LE
     `init` is called inside of the replicas' program, or outside: then the state is whole until `Replicas.place`, or a loop with `replicas`,
     divides it. With one replica nothing is divided. To keep the parts in the host's memory too: `offloaded(sharded(optimizer))`.
 
-    Raises: ValueError for a number below 1. `init` and `update`: ValueError for a state that is in the host's memory within `sharded`.
+    Raises: ValueError for a number below 1, TypeError for what is no optimiser. `init` and `update`: ValueError for a state that is in
+        the host's memory within `sharded`.
     """
-    import optax  # which takes a while
+    from optax import GradientTransformationExtraArgs  # which takes a while
 
     least = whole_number("least_elements", least_elements, least=1)
-    inner = optax.with_extra_args_support(optimizer)
+    inner = transformation(optimizer)
 
     def init(params: Any) -> Any:
         axis = replica_axis()
@@ -67,7 +68,7 @@ def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LE
         kept = _jax.tree.map(_kept, state, new, is_leaf=is_shard)
         return _jax.tree.map(lambda result: result.whole(), changes), kept
 
-    return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
+    return GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
 
 def unsharded(tree: Any) -> Any:

@@ -166,7 +166,11 @@ def test_further_arguments_of_an_optimiser_are_those_of_the_last_microbatch() ->
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
+        ({"optimizer": "adam"}, TypeError, "the optimizer is 'adam': it must be an optax.GradientTransformation, such as optax.adam"),
         ({"count": 0}, ValueError, "count is 0: it must be 1 to"),
+        ({"dtype": "floaty"}, TypeError, "the accumulator of w cannot have dtype 'floaty'"),
+        ({"shard_optimizer_state": "yes"}, TypeError, "shard_optimizer_state is 'yes': it must be True or False"),
+        ({"offload_optimizer_state": {"parameters": 3}}, TypeError, "offload is 3 for parameters: it must be None, True, False or a"),
         ({"count": 2.0}, TypeError, "count is 2.0: it must be a whole number"),
         ({"reduction": "max"}, ValueError, "reduction is 'max': it must be one of 'sum', 'mean', 'running_mean'"),
         ({"dtype": jnp.int32}, TypeError, "an accumulator of dtype int32 cannot hold the gradients of w, which is float32"),
@@ -177,6 +181,18 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Except
     params = {"w": jnp.ones(2), "z": [jnp.ones(2, jnp.complex64)]}
     with pytest.raises(error, match=message):
         gradient_accumulation(**{"optimizer": optax.sgd(0.1), "count": 2} | arguments).init(params)
+
+
+def test_another_optimiser_s_state_and_gradients_of_other_shapes_are_refused() -> None:
+    params, gradients = {"w": jnp.ones(3)}, {"w": jnp.ones(3)}
+    one, other = gradient_accumulation(optax.sgd(0.1), 2), gradient_accumulation(optax.sgd(0.1), 3)
+    with pytest.raises(ValueError, match="the state accumulates 3 microbatches for each update, but the optimiser 2: make the state with"):
+        one.update(gradients, other.init(params), params)
+    with pytest.raises(TypeError, match="the state is a tuple: it must be the AccumulationState that this optimiser's init has returned"):
+        one.update(gradients, optax.sgd(0.1).init(params), params)  # pyright: ignore[reportArgumentType]
+    for shape in ((), (2, 3)):
+        with pytest.raises(ValueError, match=rf"a gradient of shape \({', '.join(map(str, shape))}\) was given for .* of shape \(3,\)"):
+            one.update({"w": jnp.ones(shape)}, one.init(params), params)
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,24 @@ def test_groups_are_of_successive_replicas() -> None:
         np.testing.assert_array_equal(on_each(lambda x, size=size: train.cross_replica_sum(x, group_size=size), values), expected)
 
 
+def test_within_groups_parts_are_exchanged_and_replicas_numbered() -> None:
+    values = np.arange(8, dtype=np.float32).reshape(4, 2)
+    exchanged = on_each(lambda x: train.cross_replica_all_to_all(x, group_size=2), values)
+    assert exchanged.tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert on_each(lambda x: train.replica_index(group_size=2), values).tolist() == [0, 1, 0, 1]
+    assert on_each(lambda x: train.replica_index(group_size=4), values).tolist() == [0, 1, 2, 3]
+    assert on_each(lambda x: train.replica_index(group_size=1), values).tolist() == [0, 0, 0, 0]
+
+
 def test_groups_that_do_not_divide_the_replicas_are_an_error_with_the_arithmetic() -> None:
     with pytest.raises(ValueError, match=r"4 replicas / group_size 3 = 1.333 groups, no whole number: group_size must be one of 1, 2, 4"):
         on_each(lambda x: train.cross_replica_sum(x, group_size=3), np.zeros(4, np.float32))
+    for function in (train.cross_replica_mean, train.cross_replica_reduce_scatter, train.cross_replica_all_to_all):
+        with pytest.raises(ValueError, match=r"4 replicas / group_size 3"):
+            on_each(lambda x, function=function: function(x, group_size=3), np.zeros((4, 12), np.float32))
+    for size, error in ((0, ValueError), (True, TypeError), ("2", TypeError)):
+        with pytest.raises(error, match=f"group_size is {size!r}: it must be"):
+            on_each(lambda x, size=size: train.cross_replica_sum(x, group_size=size), np.zeros(4, np.float32))
 
 
 def test_gathered_parts_of_a_scattered_sum_are_the_sum() -> None:
@@ -107,6 +122,13 @@ def test_every_kind_of_number_and_any_tree() -> None:
     assert (result["i"].tolist(), result["i"].dtype, result["c"][0], result["none"]) == ([6] * 4, np.int8, 6j, None)
     with pytest.raises(TypeError, match=r"cross_replica_mean of int8\[\]: a mean needs real or complex numbers"):
         on_each(train.cross_replica_mean, np.arange(4, dtype=np.int8))
+    with pytest.raises(TypeError, match=r"cross_replica_reduce_scatter of int8\[4\]: a mean needs real or complex numbers"):
+        on_each(lambda x: train.cross_replica_reduce_scatter(x, reduction="mean"), np.zeros((2, 4), np.int8))
+    for function, way_out in ((train.cross_replica_reduce_scatter, "sum"), (train.cross_replica_all_to_all, "all_gather")):
+        with pytest.raises(ValueError, match=f"of an array without axes: .* use cross_replica_{way_out}"):
+            on_each(function, np.zeros(2, np.float32))
+    with pytest.raises(TypeError, match="split_axis is '0': it must be a whole number"):
+        train.cross_replica_all_to_all(np.zeros(2), split_axis="0")  # pyright: ignore[reportArgumentType]
 
 
 def on_each_tree(function: Callable[[Any], Any], tree: Any) -> Any:
@@ -178,6 +200,8 @@ def test_the_mean_is_taken_of_any_optimiser_s_gradients_and_extra_arguments_are_
     expected = jax.jit(lambda gradient: step(inner, gradient))(gradients.mean(0))
     for name in params:
         np.testing.assert_allclose(ours[name], np.stack([expected[name]] * 4), rtol=1e-5)
+    with pytest.raises(TypeError, match=r"the optimizer is None: it must be an optax\.GradientTransformation"):
+        train.cross_replica(None)  # pyright: ignore[reportArgumentType]
     plateau = train.cross_replica(optax.contrib.reduce_on_plateau())
     plateau.update(params, plateau.init(params), value=1.0)
 

@@ -15,7 +15,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 import tilestep
 from tilestep.machine import load_machine
-from tilestep.train import InfeedQueue, accumulate_gradients, gradient_accumulation, recomputed, repeat, while_loop
+from tilestep.train import InfeedQueue, OutfeedQueue, accumulate_gradients, gradient_accumulation, recomputed, repeat, while_loop
 
 WAYS: dict[str, Any] = {
     "full": "full",
@@ -109,6 +109,33 @@ def test_a_loop_with_nothing_to_recompute_says_so() -> None:
         repeat(2, lambda c: c + 1, 0, recompute=("nothing",))
 
 
+def test_it_says_so_whatever_other_loops_recompute() -> None:
+    @recomputed
+    def marked(c: Any) -> Any:
+        return jnp.sin(c)
+
+    repeat(2, lambda c: c - jax.grad(marked)(c), 0.5, recompute="full")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="recompute is 'full', but the loop's body lambda calls nothing to recompute"):
+            repeat(2, lambda c: c - jax.grad(jnp.sin)(c), 0.5, recompute="full")
+
+
+def test_a_mark_in_what_jax_has_traced_before_is_found() -> None:
+    outfeed = OutfeedQueue()
+
+    @jax.jit
+    def gradient(c: Any) -> Any:
+        return jax.grad(recomputed(jnp.sin))(c)
+
+    def body(c: Any) -> Any:
+        outfeed.enqueue(c)
+        return c - gradient(c)
+
+    found = [repeat(3, lambda c: body(c), 0.5, outfeed=outfeed, recompute="full") for _ in range(2)]
+    assert outfeed.dequeue().shape == (6,)
+    assert float(found[0]) == float(found[1]) == float(repeat(3, body, 0.5, outfeed=outfeed))
+
+
 @pytest.mark.parametrize(
     ("way", "error"),
     [("half", ValueError), ((), ValueError), (("a", 1), ValueError), (["a"], TypeError), (True, TypeError), (int, TypeError)],
@@ -122,6 +149,11 @@ def test_other_words_are_refused(way: Any, error: type[Exception]) -> None:
     ):
         with pytest.raises(error, match=r'it must be None, "full", a policy of jax.checkpoint_policies, or a tuple of one or more names'):
             call()
+
+
+def test_what_is_no_function_cannot_be_recomputed() -> None:
+    with pytest.raises(TypeError, match=r"recomputed\(\) was given 3: it must be a function"):
+        recomputed(3)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def test_the_single_step_form_recomputes() -> None:
