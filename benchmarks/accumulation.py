@@ -168,7 +168,7 @@ def looped(model: Model, optimiser: Any, *, paced: bool) -> Side:
         state = repeat(model.updates * COUNT, body, state, infeed, chunk=COUNT)
         return jax.block_until_ready(state)
 
-    span = Span(steps=COUNT, count=COUNT, first=COUNT) if paced else Span(steps=COUNT)
+    span = Span(steps=COUNT, every=COUNT, first=COUNT) if paced else Span(steps=COUNT)
     program = repeat_loop(body, key=None, infed=True, outfeed=None, shardings=None).program(span)
     return Side(turn=turn, peak_bytes=peak_bytes(program, state, data))
 
