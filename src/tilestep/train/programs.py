@@ -19,6 +19,7 @@ from tilestep.train.body import Body, Step, name_of, step_of, traced, truth
 from tilestep.train.outfeed_queue import OutfeedQueue
 from tilestep.train.recompute import Recompute, in_loop
 from tilestep.train.spread import Spread
+from tilestep.train.tiny_steps import Chosen, scan
 
 Program = Callable[..., Any]
 
@@ -106,14 +107,14 @@ def repeat_loop(
 def _scanned(steps: tuple[Step, ...], carry: Any, elements: Any, span: Span, *, last_only: bool) -> tuple[Any, Any]:
     """(carry, stacked values) after the chunk's steps. Args: steps: the one, or those between updates and before one."""
 
-    def scan(steps: tuple[Step, ...], carry: Any) -> tuple[Any, Any]:
+    def scanned(steps: tuple[Step, ...], carry: Any) -> tuple[Any, Any]:
         if span.every is None:
-            return _jax.lax.scan(steps[0], carry, elements, length=span.steps)
+            return scan(steps[0], carry, elements, length=span.steps)
         between, last = steps
         return cadence.scan(between, last, carry, elements, steps=span.steps, count=span.every, first=span.first)
 
     if not last_only:
-        return scan(steps, carry)
+        return scanned(steps, carry)
     first = _jax.tree.map(lambda stacked: stacked[0], elements)
     once, kinds = traced(steps[0], carry, first)
     nothing = _jax.tree.map(lambda kind: _jax.numpy.zeros(kind.shape, kind.dtype), kinds)
@@ -121,7 +122,7 @@ def _scanned(steps: tuple[Step, ...], carry: Any, elements: Any, span: Span, *, 
     def newest(step: Step) -> Step:
         return lambda state, element: (step(state[0], element), None)
 
-    (carry, values), _ = scan(tuple(map(newest, (once, *steps[1:]))), (carry, nothing))
+    (carry, values), _ = scanned(tuple(map(newest, (once, *steps[1:]))), (carry, nothing))
     return carry, _jax.tree.map(lambda value: value[None], values)
 
 
@@ -182,6 +183,8 @@ def _jitted(run: Program, name: str, shardings: Any, spread: Spread | None) -> P
     if spread is not None:
         run = spread.over(run)
     run.__name__ = run.__qualname__ = name
+    if spread is None and shardings[0] is None:
+        return Chosen(run, shardings=shardings)
     return _jax.jit(run, donate_argnums=0, out_shardings=shardings)
 
 
