@@ -8,6 +8,7 @@ TilestepError
 ├── DatasetError (ValueError)      a dataset that ends early, or whose elements are not alike
 ├── QueueError (RuntimeError)      a feed of a training loop that is closed, in use, full or empty
 ├── NotFiniteError (FloatingPointError)  a pipeline's microbatch that has made a NaN or an infinity
+├── ProcessFailedError (RuntimeError)  another process of a pipeline has failed, or is gone
 ├── ReplicasDifferError            arrays that should be equal on all replicas and are not
 ├── UnsupportedError               something this build or platform cannot do
 ├── TileMemoryError (MemoryError)  a program that does not fit into the tiles
@@ -85,6 +86,20 @@ class NotFiniteError(TilestepError, FloatingPointError):
             f"stage {stage} ({name}) of the pipeline made a NaN or an infinity with microbatch {microbatch}: {path}; the exception's "
             "state is that before the update"
         )
+
+
+class ProcessFailedError(TilestepError, RuntimeError):
+    """Another process of a pipeline has failed, or is gone; the message says which, and how. Nothing was updated with what it made.
+
+    Attributes:
+        process: its number.
+        state: of the pipeline, after the last finished update.
+    """
+
+    def __init__(self, *, process: int, name: str, text: str) -> None:
+        self.process = process
+        self.state: Any = None
+        super().__init__(f"process {process} ({name}) {text}")
 
 
 class UnsupportedError(TilestepError):

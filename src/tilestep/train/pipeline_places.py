@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import jax
 import numpy as np
+from jax.experimental import transfer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from tilestep.train.replicas import AXIS, SHARD_AXIS, Replicas
 from tilestep.train.sharded_state import replica_specs
 
+_transfer: Any = transfer
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
 # How an argument or result of a program is spread over replicas: the axis that counts them; None: all have the same; STATE: a tree in
 # which what is a Shard is divided, and all else is the same; a list has an entry for each item of a list.
 STATE: Final = "state"
+Put = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]  # (arrays, shardings) -> the arrays there
 Axes = int | str | None | Sequence[int | None]
 
 
@@ -30,11 +34,13 @@ class Place:
         devices: all of them.
         whole: the sharding of what is the same for all replicas, such as parameters.
         replicas: of the pipeline, on these devices; None: there is one.
+        is_here: whether these are devices of this process, which then runs the stage.
     """
 
     devices: tuple[Any, ...]
     whole: Sharding
     replicas: Replicas | None = None
+    is_here: bool = True
 
     @property
     def is_mesh(self) -> bool:
@@ -97,8 +103,13 @@ class Place:
         donate: tuple[int, ...] = (),
         out_shardings: Any = None,
     ) -> Any:
-        """A compiled function of all replicas' arrays. Args: out_shardings: of its results, for a mesh."""
+        """A compiled function of all replicas' arrays. Args: out_shardings: of its results, for a mesh.
+
+        Where the place is in another process, a function that is always called with arguments of the same shapes, and computes nothing.
+        """
         spread = self.spread(function, axes_in, axes_out)
+        if not self.is_here:
+            return Elsewhere(spread, self.whole)
 
         def program(*args: Any) -> Any:
             return spread(*args)
@@ -107,6 +118,55 @@ class Place:
         if out_shardings is None:
             return _jax.jit(program, donate_argnums=donate)
         return _jax.jit(program, donate_argnums=donate, out_shardings=out_shardings)
+
+
+@functools.lru_cache(maxsize=4096)
+def elsewhere(shape: tuple[int, ...], dtype: Any, sharding: Sharding) -> Any:
+    """An array of which this process has nothing: other processes' devices have it.
+
+    On devices of this process it is an error, which comes out of everything that is computed with it.
+    """
+    if sharding.is_fully_addressable:
+        return _transfer.make_error_array(
+            _jax.ShapeDtypeStruct(shape, dtype, sharding=sharding), "the stage that should make it has failed"
+        )
+    return _jax.make_array_from_single_device_arrays(shape, sharding, [], dtype=dtype)
+
+
+def like_elsewhere(tree: Any, sharding: Sharding) -> Any:
+    """Arrays of other processes' devices, of such shapes and dtypes."""
+    return _jax.tree.map(lambda leaf: elsewhere(tuple(leaf.shape), leaf.dtype, sharding), tree)
+
+
+def put_here(values: Sequence[Any], shardings: Sequence[Sharding]) -> list[Any]:
+    """Values that every process has, on the devices of those shardings that are this process's."""
+    found = [
+        value if sharding.is_fully_addressable else elsewhere(np.shape(value), _jax.dtypes.canonicalize_dtype(value.dtype), sharding)
+        for value, sharding in zip(values, shardings, strict=True)
+    ]
+    here = [place for place, sharding in enumerate(shardings) if sharding.is_fully_addressable]
+    for place, value in zip(here, _jax.device_put([found[place] for place in here], [shardings[place] for place in here]), strict=True):
+        found[place] = value
+    return found
+
+
+@final
+class Elsewhere:
+    """A program that another process runs: here its results are known by their shapes only.
+
+    Args: function: what it computes. whole: where.
+    """
+
+    def __init__(self, function: Callable[..., Any], whole: Sharding) -> None:
+        self._function, self._whole = function, whole
+        self._made: tuple[list[Any], Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        if self._made is None:
+            leaves, structure = _jax.tree.flatten(_jax.eval_shape(self._function, *args))
+            self._made = like_elsewhere(leaves, self._whole), structure
+        leaves, structure = self._made
+        return _jax.tree.unflatten(structure, leaves)
 
 
 def places_of(entries: Sequence[Any], devices: Sequence[Any], replicas: int) -> tuple[Place, ...]:
@@ -125,10 +185,15 @@ def places_of(entries: Sequence[Any], devices: Sequence[Any], replicas: int) -> 
         raise ValueError(f"{needs}, but there are {len(devices)}, from 0 on: give more devices, or stages that share one")
     made: dict[Any, Place] = {}
     places: list[Place] = []
+    own = devices[0].client.process_index() if devices else 0
     for entry in entries:
         key = entry if isinstance(entry, Mesh) else tuple(_listed(entry))
         if key not in made:
-            made[key] = _of_mesh(entry, replicas) if isinstance(entry, Mesh) else _of_indices(_listed(entry), devices, each, replicas)
+            place = _of_mesh(entry, replicas) if isinstance(entry, Mesh) else _of_indices(_listed(entry), devices, each, replicas)
+            owners = sorted({device.process_index for device in place.devices})
+            if len(owners) > 1:
+                raise ValueError(_apart(len(places), owners, devices, replicas))
+            made[key] = replace(place, is_here=owners == [own])
         places.append(made[key])
     _require_apart(places)
     return tuple(places)
@@ -144,7 +209,8 @@ def _of_indices(indices: Sequence[int], devices: Sequence[Any], each: int, repli
         return Place(devices=chosen, whole=SingleDeviceSharding(chosen[0]))
     if replicas == 1:
         return Place(devices=chosen, whole=NamedSharding(Mesh(np.array(chosen, dtype=object), (SHARD_AXIS,)), PartitionSpec()))
-    over = Replicas(replicas, devices=chosen, shards=len(indices))
+    grid = np.array(chosen, dtype=object)
+    over = Replicas.of_stage(Mesh(grid, (AXIS,)) if len(indices) == 1 else Mesh(grid.reshape(replicas, len(indices)), (AXIS, SHARD_AXIS)))
     return Place(devices=chosen, whole=over.replicated, replicas=over)
 
 
@@ -157,8 +223,22 @@ def _of_mesh(mesh: Mesh, replicas: int) -> Place:
             f"device_mapping has a mesh {dict(mesh.shape)}, but the pipeline has {replicas} replicas: the mesh needs an axis "
             f"{AXIS!r} of so many"
         )
-    over = Replicas(mesh=mesh)
+    over = Replicas.of_stage(mesh)
     return Place(devices=devices, whole=over.replicated, replicas=over if replicas > 1 else None)
+
+
+def _apart(stage: int, owners: Sequence[int], devices: Sequence[Any], replicas: int) -> str:
+    what = "a stage" if replicas == 1 else "all replicas of a stage"
+    text = f"stage {stage} is on devices of the processes {', '.join(map(str, owners))}: {what} must be on devices of one process; "
+    if replicas == 1:
+        return text + "name devices of one process in device_mapping"
+    by_process: dict[int, list[Any]] = {}
+    for device in devices:
+        by_process.setdefault(device.process_index, []).append(device)
+    if any(len(own) < replicas for own in by_process.values()):
+        return text + f"give each process {replicas} devices or more, or put the replicas into one process"
+    ids = [own[replica].id for replica in range(replicas) for own in by_process.values()]
+    return text + f"with devices in the order of the ids {ids} they are: each replica has one of each process's"
 
 
 def _require_apart(places: Sequence[Place]) -> None:

@@ -53,6 +53,10 @@ class Results:
         """Whether all is hidden."""
         return self.mask is not None and all(self.mask)
 
+    def numbers(self, replicas: int) -> tuple[int, ...]:
+        """The shape of what is one number for each microbatch and replica."""
+        return (*(() if self.summed else (self.schedule.microbatches,)), *(() if replicas == 1 else (replicas,)))
+
     def for_queue(self, outputs: Any) -> Any:
         """With an axis of elements."""
         return _jax.tree.map(lambda leaf: leaf[None], outputs) if self.summed else outputs

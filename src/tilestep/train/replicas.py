@@ -71,11 +71,22 @@ class Replicas:
             mesh = _mesh_of(count, devices, 1 if shards is None else whole_number("shards", shards, least=1), axis)
         else:
             _require_mesh(mesh, axis, count, shards, devices)
+        self._fill(mesh, axis, _local(mesh, axis))
+
+    @classmethod
+    def of_stage(cls, mesh: Mesh, axis: str = AXIS) -> Replicas:
+        """All replicas of a pipeline's stage, which one process has: this one, or another."""
+        found = object.__new__(cls)
+        is_here = mesh.devices.flat[0].process_index == mesh.devices.flat[0].client.process_index()
+        found._fill(mesh, axis, tuple(range(mesh.shape[axis])) if is_here else ())
+        return found
+
+    def _fill(self, mesh: Mesh, axis: str, local: tuple[int, ...]) -> None:
         self._set("mesh", mesh)
         self._set("axis", axis)
         self._set("count", mesh.shape[axis])
         self._set("shards", mesh.size // mesh.shape[axis])
-        self._set("local", _local(mesh, axis))
+        self._set("local", local)
         self._set("replicated", NamedSharding(mesh, PartitionSpec()))
         self._set("divided", NamedSharding(mesh, PartitionSpec(axis)))
 

@@ -28,6 +28,12 @@ def phases(schedule: Schedule) -> Phases:
     return min((_in_pairs(schedule), _by_slots(schedule)), key=lambda found: _Together(schedule, Costs(), found).timeline().makespan)
 
 
+def updates_last(found: Phases) -> Phases:
+    """The phases with all updates after everything else, in their order."""
+    rest = tuple(tuple(task for task in phase if task.kind is not Kind.UPDATE) for phase in found)
+    return (*(phase for phase in rest if phase), tuple(task for phase in found for task in phase if task.kind is Kind.UPDATE))
+
+
 def _by_slots(schedule: Schedule) -> Phases:
     begin = schedule.simulate(SLOTS).begin
     found: dict[float, list[Task]] = {}
