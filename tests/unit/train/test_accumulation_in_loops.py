@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -12,8 +13,9 @@ import numpy as np
 import optax
 import pytest
 
+import tilestep
 from tilestep.errors import DatasetError
-from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, loop_state, repeat, while_loop
+from tilestep.train import InfeedQueue, OutfeedQueue, cadence, gradient_accumulation, loop_state, repeat, while_loop
 from tilestep.train.cadence import Cadence, counters
 from tilestep.train.programs import Span, repeat_loop
 
@@ -234,3 +236,27 @@ def test_a_bar_tells_how_many_microbatches_an_update_is_of(capsys: pytest.Captur
     body, carry = descent(4)
     repeat(8, body, carry, InfeedQueue(gradients()), progress=True)
     assert "repeat(8), 4 microbatches an update" in capsys.readouterr().out
+
+
+def test_on_ipu_two_bodies_take_less_than_one_with_a_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimiser = gradient_accumulation(optax.adam(1e-3), 4, offload_optimizer_state=False)
+
+    def body(carry: Any, x: Any) -> Any:
+        weights, state = carry
+        gradients = jax.grad(lambda weights: jnp.mean(functools.reduce(lambda x, w: jnp.tanh(x @ w), weights, x) ** 2))(weights)
+        updates, state = optimiser.update(gradients, state, weights)
+        return optax.apply_updates(weights, updates), state
+
+    taken: list[tuple[int, int]] = []
+    for most in (cadence._MOST_PROGRAMS, 0):  # 0: no loop is worth programs of its own for updates
+        monkeypatch.setattr(cadence, "_MOST_PROGRAMS", most)
+        infeed = InfeedQueue(itertools.repeat(np.zeros((16, 256), np.float32)))
+        with jax.default_device(jax.devices("ipu")[0]), tilestep.dry_run(), tilestep.profile() as profile:
+            weights = [jax.device_put(np.zeros((256, 256), np.float32)) for _ in range(3)]
+            repeat(8, lambda carry, x: body(carry, x), (weights, optimiser.init(weights)), infeed)
+        program = max(profile.programs, key=lambda program: program.cycles.compute)
+        code = sum(size for kind, size in program.tile_bytes_by_kind if "code" in kind)
+        taken.append((program.cycles.compute + program.cycles.exchange + program.cycles.sync, code))
+    (cycles, code), (branched_cycles, branched_code) = taken
+    assert cycles < branched_cycles
+    assert code < 1.2 * branched_code  # of the same operations, whose vertices are there once; a branch takes code, too
