@@ -1,4 +1,4 @@
-"""What does a pipeline of four unlike stages take, against one jitted program on one device, and against torch.distributed.pipelining?
+"""What does a pipeline of four unlike stages take, against one jitted program on one device, SpectraX, and torch.distributed.pipelining?
 
     benchmarks/pipelines.py                              a table of medians, and of ratios within a round
     benchmarks/pipelines.py --only mid --rounds 5        one model, fewer rounds
@@ -11,26 +11,31 @@ A small transformer (embedding and perceptron, two blocks, a head with the loss)
 
     one device    one program of JAX: gradients of a scan over microbatches, and the update
     stages        `Pipeline(program="stages")` on four CPU devices: a program for each task
+    recomputed    the same with `recompute="full"`: the other sides keep what backward needs
     chosen        `Pipeline(program="auto")`, after it has chosen
+    spectrax      SpectraX's Std1F1B on the same devices, if spectrax-lib is installed: its gradients, then Adam on each stage's device
     torch N       torch.distributed.pipelining's Schedule1F1B over gloo in N processes, one thread each, if torch is installed
 
 All sides take turns in each round, in changing order. Their gradients in the first update, which Adam's first moments are, are compared
-with those of one device. Told is also the time in which the host starts the tasks of an update, by task. `--peaks` tells the peak memory of
-JAX's sides, each in a process of its own. Wall time is reported, never judged.
+with those of one device. Told is also what an update takes the host until it is free, by task: wall time, in which the processor may be
+doing the stages' work instead, and the starting thread's own time on a processor. `--peaks` tells the peak memory of JAX's sides, each in a
+process of its own. Wall time is reported, never judged.
 """
 
 from __future__ import annotations
 
 import abc
 import argparse
+import contextlib
 import importlib.util
 import json
+import logging
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -51,6 +56,8 @@ from tilestep.train import Pipeline
 STAGES, MICROBATCHES = 4, 16
 RATE, BETAS, EPSILON = 1e-3, (0.9, 0.999), 1e-8  # of Adam; torch's and optax's own
 TORCH_PROCESSES = (2, 4)
+PEERS = {"spectrax": "spectrax-lib", "torch": "torch"}
+BY_TASK = ("stages", "recomputed", "spectrax")  # the sides that start a program for each task
 ROUNDS = 15
 WARM_UP = 5  # updates: after four the pipeline has chosen
 TIMEOUT_S = 300
@@ -139,9 +146,12 @@ def adam() -> Any:
 
 
 class Side(abc.ABC):
-    """One way to train: `step` does an update and waits for it; `host_wall_s` is what the last one took until the host was free."""
+    """One way to train: `step` does an update and waits for it.
 
-    host_wall_s = 0.0
+    Attributes: host_wall_s: what the last one took until the host was free. host_cpu_s: of that, this thread's time on a processor.
+    """
+
+    host_wall_s = host_cpu_s = 0.0
 
     @abc.abstractmethod
     def step(self) -> None:
@@ -150,6 +160,13 @@ class Side(abc.ABC):
     @abc.abstractmethod
     def moments(self) -> list[np.ndarray]:
         """Adam's first ones: leaves, in JAX's order. After one update they are the gradients, times a number."""
+
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """Around what the host does until it is free."""
+        wall_s, cpu_s = time.perf_counter(), time.thread_time()
+        yield
+        self.host_wall_s, self.host_cpu_s = time.perf_counter() - wall_s, time.thread_time() - cpu_s
 
     def close(self) -> None:  # noqa: B027  # most have none
         """Ends processes, if there are any."""
@@ -181,9 +198,8 @@ class OneDevice(Side):
         self._update = jax.jit(update, donate_argnums=(0, 1))
 
     def step(self) -> None:
-        begin = time.perf_counter()
-        self._params, self._state, losses = self._update(self._params, self._state, self._data)
-        self.host_wall_s = time.perf_counter() - begin
+        with self.starting():
+            self._params, self._state, losses = self._update(self._params, self._state, self._data)
         jax.block_until_ready((self._params, self._state, losses))
 
     def moments(self) -> list[np.ndarray]:
@@ -193,21 +209,63 @@ class OneDevice(Side):
 class Stages(Side):
     """`Pipeline`."""
 
-    def __init__(self, size: Size, program: Any) -> None:
+    def __init__(self, size: Size, program: Any, recompute: Any = None) -> None:
         self._pipeline = Pipeline(
-            stages(size), adam(), MICROBATCHES, pipeline_schedule="interleaved", reduction="mean", recompute="full", program=program
+            stages(size), adam(), MICROBATCHES, pipeline_schedule="interleaved", reduction="mean", recompute=recompute, program=program
         )
         self._state, self._data = self._pipeline.init(parameters(size)), batches(size)
 
     def step(self) -> None:
-        begin = time.perf_counter()
-        self._state, losses = self._pipeline.step(self._state, self._data)
-        self.host_wall_s = time.perf_counter() - begin
+        with self.starting():
+            self._state, losses = self._pipeline.step(self._state, self._data)
         jax.block_until_ready((self._state, losses))
 
     def moments(self) -> list[np.ndarray]:
         states: Any = self._state.optimizer_state
         return [np.asarray(leaf) for own in states for leaf in jax.tree.leaves(own[0].mu)]
+
+
+class SpectraX(Side):
+    """SpectraX's gradients of the mean loss, and the update of each stage by itself. Labels are used where the last stage is."""
+
+    def __init__(self, size: Size) -> None:
+        import spectrax
+        from spectrax.runtime.mpmd import sxjit, sxstage_iter, sxvalue_and_grad
+        from spectrax.runtime.mpmd.runtime import resolve_mpmd_mesh
+
+        logging.disable(logging.INFO)  # the first updates are told at length
+        mesh = spectrax.create_mesh(axis_dims=(STAGES, 1, 1, 1, 1, 1), mpmd_axis="pp")
+        functions, optimizer = stages(size), adam()
+
+        def loss(params: Any, tokens: Any, labels: Any) -> Any:
+            x = tokens
+            for function, own in zip(functions[:-1], params[:-1], strict=True):
+                x = sxstage_iter(function(own, x, labels)[0])
+            return functions[-1](params[-1], x, labels)
+
+        scheduled = sxjit(loss, mesh=mesh, schedule=spectrax.Std1F1B(microbatches=MICROBATCHES), batch_argnums=(1, 2))
+        self._gradients = sxvalue_and_grad(scheduled)
+        self._places = [resolve_mpmd_mesh(mesh).sub_sharding(stage) for stage in range(STAGES)]
+        self._params = [jax.device_put(own, place) for own, place in zip(parameters(size), self._places, strict=True)]
+        self._states = [jax.jit(optimizer.init)(own) for own in self._params]
+        self._data = [leaf.reshape(-1, size.tokens) for leaf in batches(size)]
+
+        def update(params: Any, state: Any, gradients: Any) -> Any:
+            changes, state = optimizer.update(gradients, state, params)
+            return optax.apply_updates(params, changes), state
+
+        self._update = jax.jit(update, donate_argnums=(0, 1))
+
+    def step(self) -> None:
+        with self.starting():
+            loss, (gradients,) = self._gradients(self._params, *self._data)
+            there = [jax.device_put(own, place) for own, place in zip(gradients, self._places, strict=True)]
+            new = [self._update(*own) for own in zip(self._params, self._states, there, strict=True)]
+            self._params, self._states = [own for own, _ in new], [state for _, state in new]
+        jax.block_until_ready((self._params, self._states, loss))
+
+    def moments(self) -> list[np.ndarray]:
+        return [np.asarray(leaf) for state in self._states for leaf in jax.tree.leaves(state[0].mu)]
 
 
 class Torch(Side):
@@ -334,8 +392,11 @@ def sides(name: str, wanted: Sequence[str] | None) -> dict[str, Callable[[], Sid
     found: dict[str, Callable[[], Side]] = {
         "one device": lambda: OneDevice(size),
         "stages": lambda: Stages(size, "stages"),
+        "recomputed": lambda: Stages(size, "stages", "full"),
         "chosen": lambda: Stages(size, "auto"),
     }
+    if importlib.util.find_spec("spectrax") is not None:
+        found["spectrax"] = lambda: SpectraX(size)
     if importlib.util.find_spec("torch") is not None:
         found |= {f"torch {count}": lambda count=count: Torch(name, count) for count in TORCH_PROCESSES}
     return {key: make for key, make in found.items() if wanted is None or key in wanted or key == "one device"}
@@ -356,14 +417,16 @@ def measure(name: str, rounds: int, wanted: Sequence[str] | None) -> dict[str, A
             for side in made.values():
                 side.step()
         wall_s: dict[str, list[float]] = {key: [] for key in made}
-        host_s: dict[str, list[float]] = {key: [] for key in made}
+        host_wall_s: dict[str, list[float]] = {key: [] for key in made}
+        host_cpu_s: dict[str, list[float]] = {key: [] for key in made}
         for turn in range(rounds):
             order = list(made)
             for key in order[turn % len(order) :] + order[: turn % len(order)]:
                 begin = time.perf_counter()
                 made[key].step()
                 wall_s[key].append(time.perf_counter() - begin)
-                host_s[key].append(made[key].host_wall_s)
+                host_wall_s[key].append(made[key].host_wall_s)
+                host_cpu_s[key].append(made[key].host_cpu_s)
     finally:
         for side in made.values():
             side.close()
@@ -373,9 +436,16 @@ def measure(name: str, rounds: int, wanted: Sequence[str] | None) -> dict[str, A
         "name": name,
         "wall_s": {key: summary(times) for key, times in wall_s.items()},
         "ratio_to_one_device": {key: summary(values) for key, values in ratios.items() if key != "one device"},
-        "host_wall_s_per_task": {"stages": summary([value / tasks for value in host_s["stages"]])} if "stages" in host_s else {},
+        "host_wall_s_per_task": {key: told(host_wall_s[key], tasks) for key in BY_TASK if key in made},
+        "host_cpu_s_per_task": {key: told(host_cpu_s[key], tasks) for key in BY_TASK if key in made},
         "greatest_relative_difference_of_gradients": {key: float(f"{value:.2g}") for key, value in after_one.items()},
     }
+
+
+def told(times: Sequence[float], tasks: int) -> dict[str, float]:
+    """Summary by task, and the least, which has the least of what else the processors do."""
+    each = [value / tasks for value in times]
+    return summary(each) | {"least": float(f"{min(each):.4g}")}
 
 
 def alone(name: str, which: str) -> None:
@@ -404,7 +474,11 @@ def show(found: dict[str, Any]) -> None:
         apart = found["greatest_relative_difference_of_gradients"][key]
         print(f"  {key:12} {own['median'] * 1e3:9.2f} ms an update, {ratio:6.2f} x one device; gradients differ by {apart:.1e}")
     for key, own in found["host_wall_s_per_task"].items():
-        print(f"  {key:12} {own['median'] * 1e6:9.1f} µs of the host a task")
+        cpu = found["host_cpu_s_per_task"][key]
+        print(
+            f"  {key:12} {own['median'] * 1e6:9.1f} µs of the host a task, at least {own['least'] * 1e6:.1f}; "
+            f"{cpu['median'] * 1e6:.1f} µs on a processor, at least {cpu['least'] * 1e6:.1f}"
+        )
     for key, size in found.get("peak_bytes", {}).items():
         print(f"  {key:12} {size / 2**20:9.1f} MiB at most")
 
@@ -431,11 +505,12 @@ def main() -> None:
     for name in options.only:
         found = measure(name, max(2, options.rounds), options.sides)
         if options.peaks:
-            found["peak_bytes"] = peaks(name, ["one device", "stages", "chosen"])
+            found["peak_bytes"] = peaks(name, [key for key in sides(name, None) if not key.startswith("torch")])
         show(found)
         answers.append(found)
     if options.json:
-        packages = ["jax", "jaxlib", "numpy", "optax", "tilestep", *(["torch"] if importlib.util.find_spec("torch") else [])]
+        packages = ["jax", "jaxlib", "numpy", "optax", "tilestep"]
+        packages += [package for module, package in PEERS.items() if importlib.util.find_spec(module) is not None]
         record = {
             "question": (__doc__ or "").splitlines()[0],
             "commit": commit(),

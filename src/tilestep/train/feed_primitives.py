@@ -1,6 +1,6 @@
 """Infeed and outfeed as JAX primitives: their effect, their rules, and the functions that XLA:CPU calls for them.
 
-The only file of the runtime that needs what is private in JAX: how an effect is made known, and how it passes from program to program.
+It needs what is private in JAX: how an effect is made known, and how it passes from program to program.
 """
 
 from __future__ import annotations

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, final
+from typing import Any, Final, Protocol, final
 
 import jax
 
 from tilestep.train.body import arguments_of
 from tilestep.train.feeder import Chunk
 from tilestep.train.pipeline_tracing import Element
+
+_SMALL_BYTES: Final = 4 * 2**20  # of all elements of an update: where they wait matters little, and a copy of each takes the host longer
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -23,8 +25,8 @@ class Batch(Protocol):
         """Whether they can be had without waiting."""
         ...
 
-    def elements(self) -> Iterable[Element]:
-        """One for each microbatch, with an axis of one."""
+    def elements(self, where: Any) -> Iterable[Element]:
+        """One for each microbatch, with an axis of one. Args: where: the sharding with which small ones may be there early; or None."""
         ...
 
     def stacks(self) -> list[Element]:
@@ -44,11 +46,16 @@ class Stacked:
     def __init__(self, microbatches: Any, count: int, inputs: tuple[Any, ...]) -> None:
         self._microbatches, self._count, self._inputs = microbatches, count, inputs
 
-    def elements(self) -> Iterator[Element]:
-        """Cut out; arrays of JAX in one program."""
+    def elements(self, where: Any) -> Iterator[Element]:
+        """Cut out; arrays of JAX in one program, and all of them if they are small and may be there early: one copy and one program."""
         count = self._count
         leaves, structure = _jax.tree.flatten(self._microbatches)
-        columns = [_cut(leaf, count) if isinstance(leaf, jax.Array) else [leaf[m : m + 1] for m in range(count)] for leaf in leaves]
+        if where is not None and sum(leaf.nbytes for leaf in leaves) <= _SMALL_BYTES:
+            columns = _cut(_jax.device_put(leaves, where), count)
+        else:
+            columns = [
+                _cut([leaf], count)[0] if isinstance(leaf, jax.Array) else [leaf[m : m + 1] for m in range(count)] for leaf in leaves
+            ]
         return ((self._inputs, *arguments_of(_jax.tree.unflatten(structure, row))) for row in zip(*columns, strict=True))
 
     def stacks(self) -> list[Element]:
@@ -68,15 +75,15 @@ class Taken:
     def __init__(self, take: Callable[[], Chunk], count: int, inputs: tuple[Any, ...]) -> None:
         self._take, self._count, self._inputs = take, count, inputs
 
-    def elements(self) -> Iterator[Element]:
-        """When they are needed."""
+    def elements(self, where: Any) -> Iterator[Element]:
+        """When they are needed, wherever the queue has put them."""
         return ((self._inputs, *arguments_of(self._take().on_device)) for _ in range(self._count))
 
     def stacks(self) -> list[Element]:
         """All of them."""
-        return list(self.elements())
+        return list(self.elements(None))
 
 
 @functools.partial(_jax.jit, static_argnums=1)
-def _cut(array: Any, count: int) -> list[Any]:
-    return [array[m : m + 1] for m in range(count)]
+def _cut(arrays: list[Any], count: int) -> list[list[Any]]:
+    return [[array[m : m + 1] for m in range(count)] for array in arrays]

@@ -34,6 +34,13 @@ def is_variable(atom: Any) -> bool:
     return not isinstance(atom, Literal)
 
 
+def called(equation: Any) -> Any | None:
+    """The equations of the function for which an equation stands; None if it stands for itself."""
+    inner = equation.params.get(_CALLS.get(equation.primitive.name, ""))
+    inner = getattr(inner, "jaxpr", inner)
+    return inner if inner is not None and len(inner.invars) == len(equation.invars) else None
+
+
 def needed(equations: Sequence[Any], outputs: Iterable[Any], without: Collection[Any] = ()) -> list[Any]:
     """Of `equations` those that `outputs` need, in order, if the values in `without` are there anyway."""
     wanted = {atom for atom in outputs if is_variable(atom)} - set(without)

@@ -19,13 +19,14 @@ import numpy as np
 from tilestep.train.optimizer_state import placed
 from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_failures import Watch
+from tilestep.train.pipeline_packing import apart
 from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_programs import Compiled, Leaf, Told, compile_all, make_all, make_updates
-from tilestep.train.pipeline_single import Chooser, Single, Which, brought, why_not_single
-from tilestep.train.pipeline_stages import Stage
+from tilestep.train.pipeline_single import Chooser, OtherShapesError, Single, Which, brought, why_not_single
+from tilestep.train.pipeline_stages import Packings, Stage
 from tilestep.train.pipeline_tracing import Element, Function, kind_of, trace
 from tilestep.train.pipeline_updates import Optimizing
-from tilestep.train.pipeline_walk import RunState, StageState, Walk
+from tilestep.train.pipeline_walk import RunState, StageState, Walk, next_elements
 from tilestep.train.schedule import Schedule
 from tilestep.train.schedule_phases import Phases, phases
 
@@ -68,14 +69,16 @@ class Engine:
         reason = why_not_single(schedule, optimizing, places, check_nans=check_nans)
         if which == "single" and reason is not None:
             raise ValueError(f'program is "single", but the pipeline cannot be one program: {reason}; leave program away')
-        self._chooser = Chooser(
-            which, possible=reason is None, alone=len(set(places)) == 1, measured=places[0].devices[0].platform != "ipu"
-        )
+        self._is_emulated = places[0].devices[0].platform == "ipu"  # then the host's time is not what counts
+        self._chooser = Chooser(which, possible=reason is None, alone=len(set(places)) == 1, measured=not self._is_emulated)
         self._singles: dict[Any, Single] = {}
+        self._latest_single: Single | None = None
+        self._latest_impl: str | None = None  # of its random key
         self._check_nans = check_nans
         self._functions, self._schedule, self._optimizing, self._ties, self._nest = functions, schedule, optimizing, ties, nest
         self._compiled: dict[Any, Compiled] = {}
         self._phases = phases(schedule)
+        self._soon = next_elements(schedule, self._phases)
 
     @property
     def schedule(self) -> Schedule:
@@ -125,7 +128,8 @@ class Engine:
             )
             for number, (function, own) in enumerate(zip(self._functions, state.stages, strict=True))
         ]
-        updates, joint, _ = make_updates(stubs, self._schedule, how, ties, self._nest)
+        nothing = Packings(params=apart(()), accumulators=apart(()), values=False)  # no gradients are added up
+        updates, joint, _ = make_updates(stubs, [nothing for _ in stubs], self._schedule, how, ties, self._nest)
         trained = [
             [_jax.tree.leaves(own.params)[place] for place in update.trained] for own, update in zip(state.stages, updates, strict=True)
         ]
@@ -173,28 +177,44 @@ class Engine:
     def _by_stages(self, state: RunState, batch: Batch, key: Any, told: Told | None) -> Outcome:
         if self._singles:
             state = self._home(state)
-        waiting = iter(batch.elements())
-        first = next(waiting)
-        compiled = self.compiled(state, first, key, told)
+        first = self._functions[0].place
+        waiting = iter(batch.elements(None if self._is_emulated or len(first.devices) > 1 else first.whole))
+        element = next(waiting)
+        compiled = self.compiled(state, element, key, told)
         watch = Watch(self._functions, compiled.traced.stages, nans=self._check_nans)
-        new, outputs = Walk(self._schedule, self._phases, compiled, state, first, waiting, key, watch, is_there=batch.is_there).done()
+        soon = self._soon if batch.is_there else [0] * len(self._phases)
+        new, outputs = Walk(self._schedule, self._phases, compiled, state, element, waiting, key, watch, soon).done()
         return Outcome(new, outputs, False, [compiled.traced.stages[stage].outputs for stage in self._schedule.levels[-1]])
 
     def _by_single(self, state: RunState, batch: Batch, key: Any, told: Told | None) -> Outcome:
         stacks = batch.stacks()
         impl = None if key is None else str(_jax.random.key_impl(key))
-        kinds = _kinds(([(own.params, own.aux) for own in state.stages], stacks)), impl
-        single = self._singles.get(kinds)
-        if single is None:
+        leaves, structure = _jax.tree.flatten(state)
+        single = self._latest_single
+        if single is None or single.structure != structure or self._latest_impl != impl:
+            single = self._single(state, structure, stacks, impl, told)
+        columns, inputs = [stack[1:] for stack in stacks], stacks[0][0]
+        try:
+            new, outputs = single.run(leaves, columns, inputs, key)
+        except OtherShapesError:  # JAX has traced it again
+            single = self._single(state, structure, stacks, impl, told)
+            new, outputs = single.run(leaves, columns, inputs, key)
+        if told is not None:
+            told(1, 1)
+        return Outcome(new, outputs, True, single.kinds)
+
+    def _single(self, state: RunState, structure: Any, stacks: list[Element], impl: str | None, told: Told | None) -> Single:
+        """The program for such a state and such elements."""
+        kinds = _kinds((state, stacks)), impl
+        found = self._singles.get(kinds)
+        if found is None:
             if told is not None:
                 told(0, 1)
             inputs, items, words = stacks[0]
             one = (inputs, *_jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype), (items, words)))
-            single = self._singles[kinds] = Single(self._compile(state, one, impl), self._schedule, self._optimizing)
-        new, outputs = single.run(state, [stack[1:] for stack in stacks], stacks[0][0], key)
-        if told is not None:
-            told(1, 1)
-        return Outcome(new, outputs, True, single.kinds)
+            found = self._singles[kinds] = Single(self._compile(state, one, impl), self._schedule, self._optimizing, structure)
+        self._latest_single, self._latest_impl = found, impl
+        return found
 
     def _home(self, state: RunState) -> RunState:
         """The state on the stages' own devices, which one program may have left."""
@@ -230,7 +250,9 @@ class Engine:
         )
         if self._optimizing is not None:
             _require_loss(self._functions[-1], traced.stages[-1].outputs, self._optimizing)
-        return make_all(traced, self._functions, self._schedule, self._optimizing, leaves_of(self._ties, params), self._nest)
+        ties = leaves_of(self._ties, params)
+        packed = not self._is_emulated and not self._check_nans  # which names each parameter
+        return make_all(traced, self._functions, self._schedule, self._optimizing, ties, self._nest, packed=packed)
 
 
 def leaves_of(ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]], params: Sequence[Any]) -> list[list[Leaf]]:

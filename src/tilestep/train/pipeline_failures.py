@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Any, Final, final
@@ -28,7 +29,7 @@ class Watch:
     def __init__(self, functions: Sequence[Function], stages: Sequence[Stage], *, nans: bool) -> None:
         self._functions, self._stages, self._nans = functions, stages, nans
         # What a program calls in Python may raise when the host is far ahead.
-        self.is_needed = nans or any(_CALLS_PYTHON.search(stage.text) for stage in stages)
+        self.is_needed = nans or any(_calls_python(stage.text) for stage in stages)
         self._made: list[tuple[Task, Any]] = []
 
     def note(self, task: Task) -> str:
@@ -68,6 +69,11 @@ class Watch:
 @_jax.jit
 def _finite(leaves: Sequence[Any]) -> list[Any]:
     return [_jax.numpy.isfinite(leaf) if not leaf.ndim else _jax.numpy.isfinite(leaf).all() for leaf in leaves]
+
+
+@functools.lru_cache(maxsize=256)
+def _calls_python(text: str) -> bool:
+    return bool(_CALLS_PYTHON.search(text))
 
 
 def _path(path: Any) -> str:

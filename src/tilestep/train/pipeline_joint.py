@@ -17,6 +17,7 @@ import jax
 from tilestep.train.accumulation import finished, promoted, zeros_for
 from tilestep.train.cross_replica import cross_replica_mean
 from tilestep.train.pipeline_dataflow import computed, flat_jaxpr, is_variable, needed, read_by
+from tilestep.train.pipeline_packing import Packing
 from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_stages import Stage
 from tilestep.train.pipeline_updates import Optimizing
@@ -34,7 +35,7 @@ class Joint:
     """The update of all stages as one.
 
     Args: trained: of each stage, the places of the parameters' leaves that it updates. nest: makes of a list with an entry for each stage
-        the tree that the user has. outputs: kinds of what the last stage returns.
+        the tree that the user has. outputs: kinds of what the last stage returns. packings: of the stages' accumulators, if it is applied.
     Raises: what the optimiser raises for the list of all stages' parameters.
     """
 
@@ -45,6 +46,7 @@ class Joint:
         how: Optimizing,
         nest: Callable[[Sequence[Any]], Any],
         outputs: Any,
+        packings: Sequence[Packing] = (),
     ) -> None:
         self._stages, self._trained, self._how, self._nest = stages, trained, how, nest
         self._outputs, self._outputs_structure = _jax.tree.flatten(outputs if how.is_function else ())
@@ -57,7 +59,7 @@ class Joint:
         self._update = flat_jaxpr(self._updated, gradients, kinds, [variable.aval for variable in self._init.jaxpr.outvars], self._outputs)
         self._state_homes: list[Home] = []
         self._programs: tuple[_Part, ...] | None = None
-        self._finish = [self._finisher(stage, own) for stage, own in zip(stages, trained, strict=True)]
+        self._finish = [self._finisher(*of_stage) for of_stage in zip(stages, trained, packings, strict=False)]
 
     @property
     def extras(self) -> tuple[int, ...]:
@@ -187,12 +189,13 @@ class Joint:
         here = isinstance(value, jax.Array) and value.sharding.device_set == set(place.devices)
         return value if here else _jax.device_put(value, place.whole)
 
-    def _finisher(self, stage: Stage, own: Sequence[int]) -> Any:
-        how = self._how
+    def _finisher(self, stage: Stage, own: Sequence[int], packing: Packing) -> Any:
+        how, real = self._how, stage.real_params
         is_several = stage.place.replicas is not None
 
         def gradients(accumulators: Sequence[Any]) -> tuple[list[Any]]:
-            found = [finished(acc, how.per_update, how.reduction) for acc in accumulators]
+            leaves = packing.leaves(accumulators)
+            found = [finished(leaves[real.index(place)], how.per_update, how.reduction) for place in own]
             return ([cross_replica_mean(gradient) for gradient in found] if is_several else found,)
 
         shardings = ([stage.param_shardings[place] for place in own],) if stage.place.is_mesh else None

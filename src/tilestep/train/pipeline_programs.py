@@ -13,9 +13,11 @@ import jax
 import numpy as np
 
 from tilestep.train.pipeline_joint import Joint
-from tilestep.train.pipeline_stages import Program, Programs, Stage, make_last, make_programs
+from tilestep.train.pipeline_packing import apart, together
+from tilestep.train.pipeline_routes import Routes, routes
+from tilestep.train.pipeline_stages import Packings, Program, Programs, Stage, make_last, make_programs
 from tilestep.train.pipeline_tracing import Function, Traced
-from tilestep.train.pipeline_updates import Optimizing, Update, make_update
+from tilestep.train.pipeline_updates import Optimizing, Update, accumulator_kinds, make_update
 from tilestep.train.schedule import Kind, Schedule
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
@@ -34,6 +36,9 @@ class Compiled:
         traced: the stages.
         programs: of each stage.
         last: forward and backward of the last stage in one; None in inference.
+        packings: of each stage; empty in inference.
+        packs: of each stage, the program that makes of its parameters' leaves, pack by pack, what is together; None if nothing is.
+        routes: between the stages.
         updates: of each stage; empty in inference.
         joint: the update of all stages, if the optimiser looks across them.
         ties: leaves that are equal; the first of each has the optimiser's state.
@@ -45,6 +50,9 @@ class Compiled:
     traced: Traced
     programs: tuple[Programs, ...]
     last: Program | None
+    packings: tuple[Packings, ...]
+    packs: tuple[Program | None, ...]
+    routes: Routes
     updates: tuple[Update, ...]
     joint: Joint | None
     ties: tuple[tuple[Leaf, ...], ...]
@@ -60,15 +68,19 @@ def make_all(
     how: Optimizing | None,
     ties: Sequence[Sequence[Leaf]],
     nest: Callable[[Sequence[Any]], Any],
+    *,
+    packed: bool,
 ) -> Compiled:
     """The programs, none of which is compiled yet. Equal stages at one place share theirs.
 
+    Args: packed: whether small arrays may be together, and values leave out stages that hand them on.
     Raises: ValueError for an optimiser that looks across stages whose updates are apart in time. What differentiating a stage raises, with
         a note.
     """
     stages, training = traced.stages, how is not None
     last = stages[-1]
     split = frozenset(task.stage for task in schedule.ordered() if task.kind is Kind.INPUT_GRADIENT)
+    packings: tuple[Packings, ...] = () if how is None else tuple(_packings(stage, schedule, how, ties, packed=packed) for stage in stages)
     known: dict[Any, Programs] = {}
     programs: list[Programs] = []
     for stage in stages:
@@ -76,10 +88,11 @@ def make_all(
         if training and stage is last:  # its own are made below
             programs.append(Programs(forward=_none, real_outputs=()))
             continue
-        key = stage.text, stage.place, stage.needs_gradient, stage.axes, stage.number in split, _structures(stage)
+        own = packings[stage.number] if training else None
+        key = stage.text, stage.place, stage.needs_gradient, stage.axes, stage.number in split, _structures(stage), own
         if key not in known:
             try:
-                known[key] = make_programs(stage, training=training, split=stage.number in split, reduction=reduction)
+                known[key] = make_programs(stage, own, split=stage.number in split, reduction=reduction)
             except Exception as error:
                 error.add_note(functions[stage.number].note(stage.number, "when its programs were traced"))
                 raise
@@ -88,7 +101,7 @@ def make_all(
     joint: Joint | None = None
     groups = tuple((number,) for number in range(len(stages)))
     if how is not None:
-        updates, joint, groups = make_updates(stages, schedule, how, ties, nest)
+        updates, joint, groups = make_updates(stages, packings, schedule, how, ties, nest)
     count = schedule.microbatches
     per_update = count if how is None else how.per_update
     counts = how is not None and how.reduction == "running_mean"
@@ -99,7 +112,10 @@ def make_all(
     return Compiled(
         traced=traced,
         programs=tuple(programs),
-        last=make_last(last, how.loss, apart=how.is_function, reduction=how.reduction) if how is not None else None,
+        last=None if how is None else make_last(last, packings[last.number], how.loss, loss_too=how.is_function, reduction=how.reduction),
+        packings=packings,
+        packs=tuple(_packer(stage, own) for stage, own in zip(stages, packings, strict=False)),
+        routes=routes(traced, schedule.levels, direct=packed),
         updates=updates,
         joint=joint,
         ties=tuple(map(tuple, ties)),
@@ -109,8 +125,35 @@ def make_all(
     )
 
 
+def _packings(stage: Stage, schedule: Schedule, how: Optimizing, ties: Sequence[Sequence[Leaf]], *, packed: bool) -> Packings:
+    """What of a stage is together: nothing on a mesh or in the host's memory, nor if its parameters change within a run."""
+    offload = how.offload if isinstance(how.offload, Mapping) else {}
+    packed = packed and not stage.place.is_mesh and schedule.weights == "same"
+    packed = packed and not (offload.get("parameters") or offload.get("accumulators"))
+    params, accumulators = _jax.tree.leaves(stage.params), accumulator_kinds(stage, how)
+    if not packed:
+        return Packings(params=apart(params), accumulators=apart(accumulators), values=False)
+    tied = {stage.real_params.index(place) for tie in ties for number, place in tie if number == stage.number}
+    return Packings(params=together(params), accumulators=together(accumulators, but=tied), values=True)
+
+
+def _packer(stage: Stage, packings: Packings) -> Program | None:
+    if not packings.params.packs:
+        return None
+
+    def pack(leaves: Sequence[Sequence[Any]]) -> tuple[list[Any]]:
+        return (packings.params.only_packs(leaves),)
+
+    return stage.place.jit(pack, f"stage_{stage.number}_parameters", (None,), (None,))
+
+
 def make_updates(
-    stages: Sequence[Stage], schedule: Schedule, how: Optimizing, ties: Sequence[Sequence[Leaf]], nest: Callable[[Sequence[Any]], Any]
+    stages: Sequence[Stage],
+    packings: Sequence[Packings],
+    schedule: Schedule,
+    how: Optimizing,
+    ties: Sequence[Sequence[Leaf]],
+    nest: Callable[[Sequence[Any]], Any],
 ) -> tuple[tuple[Update, ...], Joint | None, tuple[tuple[int, ...], ...]]:
     """(each stage's update, that of all if the optimiser looks across them, which stages' are done together).
 
@@ -119,12 +162,13 @@ def make_updates(
     copies = frozenset(leaf for tie in ties for leaf in tie[1:])
     tied = [frozenset(place for stage, place in copies if stage == number) for number in range(len(stages))]
     outputs = stages[-1].outputs
-    joint = _joint(stages, how, tied, nest, outputs)
+    joint = _joint(stages, packings, how, tied, nest, outputs)
     groups = _groups(len(stages), ties)
     if joint is not None:
         _require_together(schedule, how)
         groups = (tuple(range(len(stages))),)
-    return tuple(make_update(stage, how, tied[stage.number], outputs) for stage in stages), joint, groups
+    updates = [make_update(stage, packings[number].accumulators, how, tied[number], outputs) for number, stage in enumerate(stages)]
+    return tuple(updates), joint, groups
 
 
 def _none(*_: Any) -> Any:
@@ -154,13 +198,18 @@ def _groups(stages: int, ties: Sequence[Sequence[Leaf]]) -> tuple[tuple[int, ...
 
 
 def _joint(
-    stages: Sequence[Stage], how: Optimizing, tied: Sequence[frozenset[int]], nest: Callable[[Sequence[Any]], Any], outputs: Any
+    stages: Sequence[Stage],
+    packings: Sequence[Packings],
+    how: Optimizing,
+    tied: Sequence[frozenset[int]],
+    nest: Callable[[Sequence[Any]], Any],
+    outputs: Any,
 ) -> Joint | None:
     """The update of all stages together, if the optimiser's work for one depends on the others; else None."""
     trained = [tuple(place for place in stage.real_params if place not in tied[stage.number]) for stage in stages]
     if sum(map(bool, trained)) < 2:
         return None
-    joint = Joint(stages, trained, how, nest, outputs)
+    joint = Joint(stages, trained, how, nest, outputs, [own.accumulators for own in packings])
 
     def alone(number: int) -> Joint:
         return Joint([stages[number]], [trained[number]], how, lambda trees: trees[0], outputs)
@@ -226,6 +275,15 @@ def _calls(compiled: Compiled, states: Sequence[Any]) -> Iterator[tuple[int, str
             _jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=sharding)
             for kind, sharding in zip(_jax.tree.leaves(stage.params), stage.param_shardings, strict=True)
         ]
+        leaves, packer = params, compiled.packs[number] if compiled.packs else None
+        if packer is not None:
+            packing = compiled.packings[number].params
+            given = [[params[place] for place in pack] for pack in packing.packs]
+            yield number, "parameters'", packer, (given,)
+            packs = [
+                _jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=stage.place.whole) for kind in _jax.eval_shape(packer, given)[0]
+            ]
+            params = [*(params[place] for place in packing.alone), *packs]
         args = [stage.place.kind(kind, axis) for kind, axis in zip(stage.args, stage.axes, strict=True)]
         microbatch = compiled.before[number][0]
         accumulators: list[Any] = []
@@ -238,7 +296,7 @@ def _calls(compiled: Compiled, states: Sequence[Any]) -> Iterator[tuple[int, str
                 _jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=stage.place.along(0)) for kind in _jax.eval_shape(update.zeros)
             ]
             if compiled.joint is None and states[number] is not None:
-                yield number, "update", update.apply, _update_kinds(compiled, number, params, accumulators, states[number])
+                yield number, "update", update.apply, _update_kinds(compiled, number, leaves, accumulators, states[number])
         if compiled.last is not None and number == len(compiled.programs) - 1:
             yield number, "forward and backward", compiled.last, (accumulators, params, args, microbatch)
             continue
@@ -248,7 +306,8 @@ def _calls(compiled: Compiled, states: Sequence[Any]) -> Iterator[tuple[int, str
         kept = [_at(stage, leaf) for leaf in _jax.eval_shape(programs.forward, params, args)[2]]
         outputs = _jax.tree.leaves(stage.outputs)
         gradients = [stage.place.kind(outputs[place], 0) for place in programs.real_outputs]
-        read, own = [args[place] for place in programs.kept_args], [params[place] for place in programs.kept_params]
+        read = [args[place] for place in programs.kept_args]
+        own = params if packer is not None else [params[place] for place in programs.kept_params]
         if programs.input_gradient is None:
             yield number, "backward", programs.backward, (accumulators, own, read, kept, gradients, microbatch)
             continue
@@ -263,7 +322,6 @@ def _at(stage: Stage, leaf: Any) -> Any:
 
 def _update_kinds(compiled: Compiled, number: int, params: Sequence[Any], accumulators: Sequence[Any], state: Any) -> tuple[Any, ...]:
     stage, update = compiled.traced.stages[number], compiled.updates[number]
-    of = dict(zip(stage.real_params, accumulators, strict=True))
     outputs = _jax.tree.leaves(compiled.traced.stages[-1].outputs)
     extras = [stage.place.kind(outputs[place], 0) for place in update.extras]
-    return [params[place] for place in update.trained], state, [of[place] for place in update.trained], extras
+    return [params[place] for place in update.trained], state, accumulators, extras

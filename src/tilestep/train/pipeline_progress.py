@@ -31,9 +31,9 @@ class _Counted:
         """As the batch's."""
         return self._batch.is_there
 
-    def elements(self) -> Iterator[Element]:
+    def elements(self, where: Any) -> Iterator[Element]:
         """Those of the batch."""
-        for element in self._batch.elements():
+        for element in self._batch.elements(where):
             self._tell()
             yield element
 

@@ -15,7 +15,7 @@ from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_programs import Compiled
 from tilestep.train.pipeline_stages import accumulated, is_real
 from tilestep.train.pipeline_updates import Optimizing
-from tilestep.train.pipeline_walk import RunState, StageState
+from tilestep.train.pipeline_walk import RunState
 from tilestep.train.schedule import Kind, Schedule
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
@@ -23,6 +23,7 @@ _jax: Any = jax  # whose types say nothing of what is in a tree
 Which = Literal["auto", "stages", "single"]
 PROGRAMS: Final = get_args(Which)
 
+_MOST_SHARDINGS: Final = 256  # that are remembered
 _HOST_BOUND: Final = 0.5  # of a run's time: from here on that of starting tasks may be worth saving
 
 
@@ -98,58 +99,79 @@ def brought(leaves: Sequence[Any], place: Place) -> list[Any]:
     return found
 
 
+class OtherShapesError(Exception):
+    """A program is given other shapes than those for which it was made."""
+
+
 @final
 class Single:
-    """The program. Its trained parameters and the optimiser's state are donated."""
+    """The program. Its trained parameters and the optimiser's state are donated.
 
-    def __init__(self, compiled: Compiled, schedule: Schedule, how: Optimizing | None) -> None:
+    Args: structure: of the state.
+    """
+
+    def __init__(self, compiled: Compiled, schedule: Schedule, how: Optimizing | None, structure: Any) -> None:
         self._compiled, self._schedule, self._how = compiled, schedule, how
         self._stages = compiled.traced.stages
         self._place = self._stages[0].place
         self._structures = [_jax.tree.structure(stage.params) for stage in self._stages]
         self._trained = [update.trained for update in compiled.updates] or [() for _ in self._stages]
-        self._program: Any = _jax.jit(
-            self._update if how is not None else self._inference, donate_argnums=(0, 1) if how is not None else ()
+        self.structure = structure
+        # Where in the state's leaves is what: each stage's trained parameters, the optimiser's states, the other parameters, `aux`.
+        where: RunState = _jax.tree.unflatten(structure, range(structure.num_leaves))
+        params = [_jax.tree.leaves(stage.params) for stage in where.stages]
+        trained = [[own[place] for place in places] for own, places in zip(params, self._trained, strict=True)]
+        rest = [[leaf for place, leaf in enumerate(own) if place not in places] for own, places in zip(params, self._trained, strict=True)]
+        states, aux = (
+            ([stage.optimizer_state for stage in where.stages], where.joint),
+            [_jax.tree.leaves(stage.aux) for stage in where.stages],
         )
+        self._donated_at, self._donated_structure = _jax.tree.flatten((trained, states))
+        self._kept_at, self._kept_structure = _jax.tree.flatten((rest, aux))
+        copies = [params[stage][place] for stage, place in self._tied()]
+        self._made_at = [*self._donated_at, *copies, *_jax.tree.leaves(aux)]
+        self._there: dict[int, Any] = {}  # shardings that are the device's, by their id
+        self._kinds: list[Any] | None = None
+        self._program: Any = _jax.jit(self._whole, donate_argnums=(0,) if how is not None else ())
 
     @property
     def kinds(self) -> list[Any]:
         """The trees of what the stages of the last level return."""
         return [self._stages[stage].outputs for stage in self._schedule.levels[-1]]
 
-    def run(self, state: RunState, stacks: Sequence[Any], inputs: Any, key: Any) -> tuple[RunState, list[Any]]:
+    def run(self, leaves: list[Any], stacks: Sequence[Any], inputs: Any, key: Any) -> tuple[RunState, list[Any]]:
         """One run.
 
-        Args: stacks: elements, each with an axis of microbatches; one after the other they are those of the run.
+        Args: leaves: of the state. stacks: elements, each with an axis of microbatches; one after the other they are those of the run.
         Returns: (the new state, for each stage of the last level its outputs' leaves stacked; in training after it [the losses]).
+        Raises: OtherShapesError.
         """
-        params = [_jax.tree.leaves(stage.params) for stage in state.stages]
-        trained = [[own[place] for place in places] for own, places in zip(params, self._trained, strict=True)]
-        rest = [[leaf for place, leaf in enumerate(own) if place not in places] for own, places in zip(params, self._trained, strict=True)]
-        aux = [_jax.tree.leaves(stage.aux) for stage in state.stages]
-        states = ([stage.optimizer_state for stage in state.stages], state.joint)
-        columns = [_jax.tree.leaves(stack) for stack in stacks]
+        donated, kept = [leaves[place] for place in self._donated_at], [leaves[place] for place in self._kept_at]
         data = None if key is None else _jax.random.key_data(key)
-        here = self._here((trained, states, rest, aux, columns, _jax.tree.leaves(inputs), data))
-        trained, states, copies, aux, outputs = self._program(*here)
-        kept = here[2]
-        new = [self._leaves(index, own, others) for index, (own, others) in enumerate(zip(trained, kept, strict=True))]
-        for (stage, place), leaf in zip(self._tied(), copies, strict=True):
-            new[stage][place] = leaf
-        stages = [
-            StageState(
-                params=_jax.tree.unflatten(structure, leaves),
-                optimizer_state=optimizer_state,
-                aux=_jax.tree.unflatten(_jax.tree.structure(stage.aux), mine),
-            )
-            for structure, leaves, optimizer_state, stage, mine in zip(self._structures, new, states[0], self._stages, aux, strict=True)
-        ]
-        return RunState(stages=tuple(stages), joint=states[1]), outputs
+        given = self._here(donated), self._here(kept)
+        columns = [self._here(_jax.tree.leaves(stack), of_host=bool(leaves)) for stack in stacks]
+        made, outputs = self._program(*given, columns, self._here(_jax.tree.leaves(inputs)), None if data is None else self._here([data]))
+        new = list(leaves)
+        for place, leaf in zip(self._kept_at, given[1], strict=True):
+            new[place] = leaf
+        for place, leaf in zip(self._made_at, made, strict=True):
+            new[place] = leaf
+        return _jax.tree.unflatten(self.structure, new), outputs
 
-    def _here(self, tree: Any) -> Any:
-        """`tree` on the device."""
-        leaves, structure = _jax.tree.flatten(tree)
-        return _jax.tree.unflatten(structure, brought(leaves, self._place))
+    def _here(self, leaves: list[Any], *, of_host: bool = False) -> list[Any]:
+        """Arrays on the device. Args: of_host: whether NumPy's may stay what they are: the program takes them to where the others are."""
+        there = self._there
+        for leaf in leaves:
+            if id(getattr(leaf, "sharding", None)) not in there and not (of_host and type(leaf) is np.ndarray):
+                break
+        else:
+            return leaves
+        found = brought(leaves, self._place)
+        if len(there) > _MOST_SHARDINGS:
+            there.clear()
+        for leaf in found:
+            there[id(leaf.sharding)] = leaf.sharding
+        return found
 
     def _tied(self) -> list[tuple[int, int]]:
         return [leaf for tie in self._compiled.ties for leaf in tie[1:]]
@@ -161,6 +183,18 @@ class Single:
         return [mine[place] if place in mine else next(others) for place in range(self._structures[index].num_leaves)]
 
     # --------------------------------------------------------------------------------------------------------- traced
+
+    def _whole(self, donated: list[Any], kept: list[Any], columns: Any, inputs: Any, key: Any) -> tuple[list[Any], Any]:
+        """(what is new of the state, the outputs)."""
+        kinds = [(leaf.shape, leaf.dtype) for leaf in _jax.tree.leaves((donated, kept, columns, inputs))]
+        if self._kinds is not None and self._kinds != kinds:
+            raise OtherShapesError
+        self._kinds = kinds
+        trained, states = _jax.tree.unflatten(self._donated_structure, donated)
+        rest, aux = _jax.tree.unflatten(self._kept_structure, kept)
+        given = trained, states, rest, aux, columns, inputs, None if key is None else key[0]
+        *new, outputs = (self._inference if self._how is None else self._update)(*given)
+        return _jax.tree.leaves(new), outputs
 
     def _forward(self, params: Sequence[Sequence[Any]], aux: Sequence[Any], inputs: Any, element: Any, key: Any, m: Any) -> tuple[Any, Any]:
         """(what each stage of the last level returns, the new auxiliary state) of one microbatch."""

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from tilestep.train.accumulation import Reduction, added
 from tilestep.train.optimizer_state import on_device, placed_like
 from tilestep.train.pipeline_dataflow import flat_jaxpr, halves, is_variable
+from tilestep.train.pipeline_packing import Packing, apart, together
 from tilestep.train.pipeline_places import Place
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
@@ -73,13 +74,28 @@ class Stage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Packings:
+    """Which arrays of a stage its programs have together.
+
+    Attributes:
+        params: of the parameters' leaves.
+        accumulators: of the accumulators.
+        values: whether small values that backward needs are together.
+    """
+
+    params: Packing
+    accumulators: Packing
+    values: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Programs:
-    """Jitted functions over leaves.
+    """Jitted functions over leaves. Parameters, accumulators and what is kept are as `Packings` says.
 
     Attributes:
         forward: (params, args) -> (outputs' leaves, the auxiliary state's, what is kept beside the arguments).
         kept_args: places of the arguments that backward reads.
-        kept_params: places of the parameters that it reads.
+        kept_params: places of the parameters that it reads, among all if none are together.
         backward: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch) ->
             (accumulators, gradients of the arguments that need one). The accumulators are donated.
         input_gradient: (these parameters, kept arguments, kept values, gradients of the outputs) -> (gradients of the arguments that need
@@ -103,12 +119,15 @@ def is_real(leaf: Any) -> bool:
     return bool(_jnp.issubdtype(leaf.dtype, _jnp.inexact))
 
 
-def make_programs(stage: Stage, *, training: bool, split: bool, reduction: Reduction) -> Programs:
-    """The programs of a stage that is not the last one, or is in inference. Args: split: whether its backward is in two."""
+def make_programs(stage: Stage, packings: Packings | None, *, split: bool, reduction: Reduction) -> Programs:
+    """The programs of a stage that is not the last one, or is in inference.
+
+    Args: packings: None in inference. split: whether its backward is in two.
+    """
     leaves, structure = _jax.tree.flatten(stage.params)
     real_outputs = tuple(place for place, leaf in enumerate(_jax.tree.leaves(stage.outputs)) if is_real(leaf))
     name, jit = f"stage_{stage.number}", stage.place.jit
-    if not training:
+    if packings is None:
 
         def forward_only(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
             outputs, aux = stage.call(_jax.tree.unflatten(structure, on_device(list(params))), args)
@@ -138,22 +157,27 @@ def make_programs(stage: Stage, *, training: bool, split: bool, reduction: Reduc
     sources = _without_unread(stage, lambda values, wanted: _jax.tree.unflatten(residuals, values)(wanted), sources, kinds, wanted_kinds)
     again = any(kind == "weights" for kind, _ in sources)
     kept_args = tuple(sorted({place for kind, place in sources if kind == "arg"}))
-    kept_params = tuple(range(len(leaves))) if again else tuple(sorted({place for kind, place in sources if kind == "param"}))
+    kept_params = tuple(sorted({place for kind, place in sources if kind == "param"}))
+    if again or packings.params.packs:
+        kept_params = tuple(range(len(leaves)))
     kept_places = [index for index, (kind, _) in enumerate(sources) if kind == "kept"]
+    packing = (together if packings.values else apart)([kinds[index] for index in kept_places])
 
     def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        outputs, aux, kept = linearised(on_device(list(params)), args)
-        return outputs, aux, [kept[index] for index in kept_places]
+        outputs, aux, kept = linearised(packings.params.leaves(on_device(list(params))), args)
+        return outputs, aux, packing.packed([kept[index] for index in kept_places])
 
     def pulled_back(
         params: Sequence[Any], args: Sequence[Any], kept: Sequence[Any], gradients: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
         """Gradients of the real parameters, and of the arguments that need one. What of them a program does not return goes."""
         remade: list[Any] = []
+        if packings.params.packs:
+            params = packings.params.leaves(params)
         if again:  # what depends on the arguments is not used of this, and goes
             nothing = [_jnp.zeros(leaf.shape, leaf.dtype) for leaf in stage.args]
             remade = linearised(params, nothing)[2]
-        held, mine = dict(zip(kept_places, kept, strict=True)), dict(zip(kept_params, params, strict=True))
+        held, mine = dict(zip(kept_places, packing.leaves(kept), strict=True)), dict(zip(kept_params, params, strict=True))
         given = dict(zip(kept_args, args, strict=True))
         values: list[Any] = []
         for index, (kind, place) in enumerate(sources):
@@ -181,7 +205,7 @@ def make_programs(stage: Stage, *, training: bool, split: bool, reduction: Reduc
         microbatch: Any,
     ) -> tuple[list[Any], list[Any]]:
         of_params, of_args = pulled_back(on_device(list(params)), args, kept, gradients)
-        return accumulated(accumulators, of_params, microbatch, reduction), of_args
+        return accumulated(accumulators, packings.accumulators.packed(of_params), microbatch, reduction), of_args
 
     axes = [stage.axes[place] for place in kept_args]
     placed = stage.accumulator_shardings
@@ -199,10 +223,12 @@ def make_programs(stage: Stage, *, training: bool, split: bool, reduction: Reduc
         ),
         real_outputs=real_outputs,
     )
-    return _split(stage, programs, pulled_back, axes, reduction) if split else programs
+    return _split(stage, packings.accumulators, programs, pulled_back, axes, reduction) if split else programs
 
 
-def _split(stage: Stage, programs: Programs, pulled_back: Program, axes: list[int | None], reduction: Reduction) -> Programs:
+def _split(
+    stage: Stage, packing: Packing, programs: Programs, pulled_back: Program, axes: list[int | None], reduction: Reduction
+) -> Programs:
     """The programs with a backward in two, the second of which computes nothing that the first has computed.
 
     Where each ends is seen when the first one is traced: only then the shapes of what is kept are known.
@@ -233,7 +259,7 @@ def _split(stage: Stage, programs: Programs, pulled_back: Program, axes: list[in
     ) -> tuple[list[Any]]:
         assert later is not None  # what is taken over was made by the other program, which was traced for that
         found = later(_jax.tree.leaves([on_device(list(params)), list(args), list(kept), list(gradients)]), crossed)
-        return (accumulated(accumulators, found, microbatch, reduction),)
+        return (accumulated(accumulators, packing.packed(found), microbatch, reduction),)
 
     jit, name, placed = stage.place.jit, f"stage_{stage.number}", stage.accumulator_shardings
     return Programs(
@@ -254,19 +280,19 @@ def _split(stage: Stage, programs: Programs, pulled_back: Program, axes: list[in
     )
 
 
-def make_last(stage: Stage, loss_of: Callable[..., Any], *, apart: bool, reduction: Reduction) -> Program:
+def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, loss_too: bool, reduction: Reduction) -> Program:
     """Forward and backward of the stage that gives the loss.
 
     (accumulators, params, args, microbatch) -> (accumulators, outputs' leaves, the auxiliary state's, [the loss] or [], gradients of the
     arguments).
 
-    Args: loss_of: of the stage's outputs. apart: whether it is none of these, but one more result.
+    Args: loss_of: of the stage's outputs. loss_too: whether it is none of these, but one more result.
     """
     structure = _jax.tree.structure(stage.params)
     real_params = stage.real_params
 
     def both(accumulators: Sequence[Any], params: Sequence[Any], args: Sequence[Any], microbatch: Any) -> tuple[Any, ...]:
-        params = on_device(list(params))
+        params = packings.params.leaves(on_device(list(params)))
 
         def function(some_params: Sequence[Any], some_args: Sequence[Any]) -> tuple[Any, Any]:
             tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
@@ -276,7 +302,8 @@ def make_last(stage: Stage, loss_of: Callable[..., Any], *, apart: bool, reducti
         wanted = [params[place] for place in real_params], [args[place] for place in stage.needs_gradient]
         loss, pullback, (outputs, aux) = _jax.vjp(function, *wanted, has_aux=True)
         of_params, of_args = pullback(_jnp.ones((), loss.dtype))
-        return accumulated(accumulators, of_params, microbatch, reduction), outputs, aux, [loss] if apart else [], of_args
+        new = accumulated(accumulators, packings.accumulators.packed(of_params), microbatch, reduction)
+        return new, outputs, aux, [loss] if loss_too else [], of_args
 
     placed = stage.accumulator_shardings
     return stage.place.jit(

@@ -13,6 +13,7 @@ from tilestep.train.accumulation import Choice, Reduction, finished, promoted, z
 from tilestep.train.cross_replica import cross_replica, cross_replica_all_gather, cross_replica_mean, replica_axis
 from tilestep.train.optimizer_state import Offload, offloaded, on_device, placed, placed_like
 from tilestep.train.pipeline_dataflow import flat_jaxpr, needed, read_by
+from tilestep.train.pipeline_packing import Packing
 from tilestep.train.pipeline_places import STATE
 from tilestep.train.pipeline_stages import Stage, is_real
 from tilestep.train.sharded_state import sharded
@@ -67,12 +68,11 @@ class Update:
         trained: places of the parameters' leaves that it updates.
         extras: of the last stage's outputs' leaves, the places of those on which the optimiser depends.
         init: (trained leaves, extras) -> the optimiser's state.
-        apply: (trained leaves, state, accumulators of the trained leaves, extras) -> (new leaves, state, accumulators of
-            zeros if there are more updates in the run). Donates the first two, and
-            accumulators for zeros.
-        function: `apply` as JAX traces it.
+        apply: (trained leaves, state, accumulators, extras) -> (new leaves, state, accumulators of zeros if there are more updates in the
+            run). Donates the first two, and accumulators for zeros.
+        function: likewise as JAX traces it, of the trained leaves' accumulators, each by itself.
         zeros: () -> accumulators of all real leaves.
-        start: `zeros` as JAX traces it.
+        start: likewise as JAX traces it, each by itself.
     """
 
     trained: tuple[int, ...]
@@ -84,15 +84,20 @@ class Update:
     start: Callable[[], list[Any]]
 
 
-def make_update(stage: Stage, how: Optimizing, tied: frozenset[int], outputs: Any) -> Update:
-    """Args: tied: places of leaves that another stage updates. outputs: kinds of what the last stage returns."""
-    return _Maker(stage, how, tied, outputs).update()
+def accumulator_kinds(stage: Stage, how: Optimizing) -> list[Any]:
+    """Shapes and dtypes of a stage's accumulators, each by itself; one replica's."""
+    return _jax.eval_shape(lambda: _jax.tree.leaves(zeros_for(_real(stage), how.accumulator_dtype)))
+
+
+def make_update(stage: Stage, packing: Packing, how: Optimizing, tied: frozenset[int], outputs: Any) -> Update:
+    """Args: packing: of the accumulators. tied: places of leaves that another stage updates. outputs: kinds of the last stage's results."""
+    return _Maker(stage, packing, how, tied, outputs).update()
 
 
 @final
 class _Maker:
-    def __init__(self, stage: Stage, how: Optimizing, tied: frozenset[int], outputs: Any) -> None:
-        self._stage, self._how = stage, how
+    def __init__(self, stage: Stage, packing: Packing, how: Optimizing, tied: frozenset[int], outputs: Any) -> None:
+        self._stage, self._packing, self._how = stage, packing, how
         self._structure = _jax.tree.structure(stage.params)
         self._trained = tuple(place for place in stage.real_params if place not in tied)
         self._outputs, self._outputs_structure = _jax.tree.flatten(outputs)
@@ -108,7 +113,9 @@ class _Maker:
             trained=self._trained,
             extras=self._extras,
             init=self._init,
-            apply=jit(self._apply, f"{name}_update", *axes, donate=(*((1,) if how.keep else (0, 1)), *more), out_shardings=shardings),
+            apply=jit(
+                self._apply_packed, f"{name}_update", *axes, donate=(*((1,) if how.keep else (0, 1)), *more), out_shardings=shardings
+            ),
             function=self._apply,
             zeros=self._zeros(),
             start=self._start,
@@ -180,6 +187,12 @@ class _Maker:
         zeros = [placed_like(_jax.numpy.zeros_like(on_device(acc)), acc) for acc in accumulators] if how.again else []
         return placed_like(new, held), state, zeros
 
+    def _apply_packed(
+        self, trained: Sequence[Any], state: Any, accumulators: Sequence[Any], extras: Sequence[Any]
+    ) -> tuple[list[Any], Any, list[Any]]:
+        real, leaves = self._stage.real_params, self._packing.leaves(accumulators)
+        return self._apply(trained, state, [leaves[real.index(place)] for place in self._trained], extras)
+
     def _used(self) -> tuple[int, ...]:
         """Which of the last stage's outputs the optimiser's work depends on."""
         self._extras = tuple(range(len(self._outputs)))
@@ -197,13 +210,8 @@ class _Maker:
         read = read_by(needed(closed.jaxpr.eqns, closed.jaxpr.outvars), closed.jaxpr.outvars)
         return tuple(place for place, variable in enumerate(closed.jaxpr.invars[: len(self._outputs)]) if variable in read)
 
-    def _real(self) -> Any:
-        """Kinds of the real parameters, with None for the others."""
-        leaves = _jax.tree.leaves(self._stage.params)
-        return _jax.tree.unflatten(self._structure, [leaf if is_real(leaf) else None for leaf in leaves])
-
     def _start(self) -> list[Any]:
-        return _jax.tree.leaves(zeros_for(self._real(), self._how.accumulator_dtype))
+        return _jax.tree.leaves(zeros_for(_real(self._stage), self._how.accumulator_dtype))
 
     def _zeros(self) -> Program:
         stage, how = self._stage, self._how
@@ -212,15 +220,21 @@ class _Maker:
         shardings = [place.accumulator_sharding(stage.param_shardings[index]) for index in stage.real_params]
 
         def zeros() -> list[Any]:
-            made = self._start()
+            made = self._packing.packed(self._start())
             return made if place.replicas is None else [_jax.numpy.broadcast_to(zero, (copies, *zero.shape)) for zero in made]
 
         program = _jax.jit(zeros, out_shardings=shardings if place.is_mesh else place.along(0))
         if not (isinstance(how.offload, Mapping) and how.offload.get("accumulators")):
             return program
         offload, platform = how.offload, place.devices[0].platform
-        structure = _jax.tree.structure(self._real())
+        structure = _jax.tree.structure(_real(stage))
         return lambda: _jax.tree.leaves(placed(_jax.tree.unflatten(structure, program()), offload, kind="accumulators", platform=platform))
+
+
+def _real(stage: Stage) -> Any:
+    """Kinds of a stage's real parameters, with None for the others."""
+    leaves, structure = _jax.tree.flatten(stage.params)
+    return _jax.tree.unflatten(structure, [leaf if is_real(leaf) else None for leaf in leaves])
 
 
 def _agreed(value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Final, final
 
 import jax
 
+from tilestep.train.device_copies import copied
 from tilestep.train.optimizer_state import on_device, placed_like
 from tilestep.train.pipeline_failures import Watch
 from tilestep.train.pipeline_programs import Compiled
@@ -45,7 +46,7 @@ class RunState:
 class Walk:
     """One run of a schedule. What it makes of the state's arrays is new; updates donate them.
 
-    Args: is_there: whether elements can be had without waiting: then those of the next phase go with the copies of a phase.
+    Args: soon: of each phase, how many elements are taken by its end, if they can be had without waiting: they go with its copies.
     """
 
     def __init__(
@@ -58,14 +59,13 @@ class Walk:
         elements: Iterator[Element],
         key: Any,
         watch: Watch,
-        *,
-        is_there: bool,
+        soon: Sequence[int],
     ) -> None:
         self._schedule, self._phases, self._compiled, self._state, self._elements = schedule, phases, compiled, state, elements
         self._levels = self._schedule.levels
-        traced = compiled.traced
-        stages, count = len(traced.stages), self._schedule.microbatches
-        self._places = [stage.place for stage in traced.stages]
+        self._routes = compiled.routes
+        stages, count = len(compiled.traced.stages), self._schedule.microbatches
+        self._places = [stage.place for stage in compiled.traced.stages]
         self._level_of = [level for level, members in enumerate(self._levels) for _ in members]
         self._params = [_jax.tree.leaves(own.params) for own in state.stages]
         self._aux = [_jax.tree.leaves(own.aux) for own in state.stages]
@@ -74,6 +74,7 @@ class Walk:
         if compiled.updates and self._schedule.weights != "same":  # the first updates come long before the run is over, and may fail
             copies = [_copied(own) for own in zip(self._params, self._optimizer_states, strict=True)]
             self._params, self._optimizer_states = [own[0] for own in copies], [own[1] for own in copies]
+        self._packed = [self._pack(stage) for stage in range(len(compiled.packs))]
         self._accumulators: list[Any] = [update.zeros() for update in compiled.updates]
         self._args: list[list[Any]] = [[None] * count for _ in range(stages)]  # leaves from before, on the stage's devices
         self._kept: list[list[Any]] = [[None] * count for _ in range(stages)]  # what backward needs: arguments, values, parameters
@@ -85,16 +86,18 @@ class Walk:
         self._group_of = {stage: index for index, group in enumerate(compiled.groups) for stage in group}
         self._moves: list[tuple[Any, Any, list[Any], int]] = []  # at the end of the phase: (value, sharding, where it goes, place there)
         self._keys = self._placed_keys(key)
-        self._inputs = [_jax.device_put(_jax.tree.leaves(first[0]), self._places[stage].whole) for stage in self._levels[0]]
+        inputs = _jax.tree.leaves(first[0])
+        self._inputs = [_jax.device_put(inputs, self._places[stage].whole) if inputs else [] for stage in self._levels[0]]
         self._watch = watch
+        self._last = stages - 1 if compiled.last is not None else None  # whose gradients are made with its forward, in one program
         self._latest: list[Any] = []  # what the last forward has returned
-        self._soon = self._next_elements() if is_there else [0] * len(phases)
+        self._soon = soon
         self._arrived = 0  # elements taken from the dataset
         self._take(first)
 
     def done(self) -> tuple[Any, list[Any]]:
         """Does all tasks."""
-        watch = self._watch
+        watch, sees = self._watch, self._watch.is_needed
         act: dict[Kind, Callable[[int, Any], None]] = {
             Kind.FORWARD: self._forward,
             Kind.BACKWARD: self._backward,
@@ -109,7 +112,7 @@ class Walk:
             for phase, soon in zip(self._phases, self._soon, strict=True):
                 for task in phase:
                     act[task.kind](task.stage, task.microbatch)
-                    if watch.is_needed:
+                    if sees:
                         self._see(task)
                 while self._arrived < soon:
                     self._take(next(self._elements), with_copies=True)
@@ -136,7 +139,7 @@ class Walk:
         elif task.kind is Kind.FORWARD and self._compiled.last is None:
             self._watch.see(task, self._latest, ())
         elif task.kind is Kind.FORWARD:
-            self._watch.see(task, self._latest, self._accumulators[task.stage] if self._is_last(task.stage) else ())
+            self._watch.see(task, self._latest, self._accumulators[task.stage] if task.stage == self._last else ())
 
     # ------------------------------------------------------------------------------------------------------ what comes
 
@@ -148,15 +151,6 @@ class Walk:
         data = _jax.random.key_data(key)
         return dict(zip(wanting, _jax.device_put([data] * len(wanting), [self._places[number].whole for number in wanting]), strict=True))
 
-    def _next_elements(self) -> list[int]:
-        """Of each phase, how many elements the next one's tasks need."""
-        first = self._levels[0]
-        needed = [
-            max((task.microbatch + 1 for task in phase if task.stage in first and task.microbatch is not None), default=0)
-            for phase in self._phases
-        ]
-        return [*needed[1:], 0]
-
     def _take(self, element: Element, *, with_copies: bool = False) -> None:
         """An element's leaves go to the stages of the first level."""
         microbatch, self._arrived = self._arrived, self._arrived + 1
@@ -165,10 +159,12 @@ class Walk:
         for stage, inputs in zip(members, self._inputs, strict=True):
             where = self._places[stage].along(1)
             args = self._args[stage][microbatch] = [*inputs, *leaves]
+            if all(getattr(leaf, "sharding", None) == where for leaf in leaves):
+                continue
             if with_copies:
                 self._moves += [(leaf, where, args, len(inputs) + index) for index, leaf in enumerate(leaves)]
-            elif not all(isinstance(leaf, jax.Array) and leaf.sharding == where for leaf in leaves):
-                args[len(inputs) :] = _jax.device_put(leaves, where)
+            else:
+                args[len(inputs) :] = copied(leaves, [where] * len(leaves))
 
     def _arguments(self, stage: int, microbatch: int) -> list[Any]:
         """All leaves of a stage's arguments."""
@@ -183,49 +179,45 @@ class Walk:
         extras = () if key is None else (key, self._compiled.numbers[stage][microbatch])
         return [*args, *self._aux[stage], *extras]
 
+    def _pack(self, stage: int) -> list[Any] | None:
+        """A stage's parameters as its programs take them; None if that is each by itself. They stay the same in this run."""
+        program, params = self._compiled.packs[stage], self._params[stage]
+        if program is None:
+            return None
+        packing = self._compiled.packings[stage].params
+        return [*(params[place] for place in packing.alone), *program([[params[place] for place in pack] for pack in packing.packs])[0]]
+
     # ------------------------------------------------------------------------------------------------------- what goes
 
     def _pass_on(self, stage: int, microbatch: int, outputs: list[Any]) -> None:
-        """The outputs' leaves go to the stages of the next level."""
-        traced = self._compiled.traced
-        for after in self._levels[self._level_of[stage] + 1]:
-            incoming = traced.incoming[after]
-            args = self._args[after][microbatch]
+        """The outputs' leaves go to the stages that read them."""
+        rows = self._args
+        for source, taker, place, sharding in self._routes.ways[stage]:
+            args = rows[taker][microbatch]
             if args is None:
-                args = self._args[after][microbatch] = [None] * len(incoming)
-            for place, (giver, source) in enumerate(incoming):
-                if giver == stage:
-                    self._give(outputs[source], stage, after, args, place)
+                args = rows[taker][microbatch] = list(self._routes.blank[taker])
+            if sharding is None:
+                args[place] = outputs[source]
+            else:
+                self._moves.append((outputs[source], sharding, args, place))
 
     def _hand_back(self, stage: int, microbatch: int, gradients: list[Any]) -> None:
         """Gradients of a stage's arguments go to the stages that gave them."""
-        level = self._level_of[stage]
-        if not level:
-            return
-        traced = self._compiled.traced
-        incoming, needs = traced.incoming[stage], traced.stages[stage].needs_gradient
-        for giver in self._levels[level - 1]:
-            mine = [gradient for place, gradient in zip(needs, gradients, strict=True) if incoming[place][0] == giver]
-            waiting: list[Any] = [None] * len(mine)
+        for giver, sources, sharding in self._routes.backs[stage]:
+            waiting = [gradients[source] for source in sources]
             taken = self._gradients[giver][microbatch]
             if taken is None:
                 taken = self._gradients[giver][microbatch] = {}
             taken[stage] = waiting
-            for index, gradient in enumerate(mine):
-                self._give(gradient, stage, giver, waiting, index)
-
-    def _give(self, value: Any, giver: int, taker: int, there: list[Any], place: int) -> None:
-        """At the end of the phase; at once where the taker is on the same devices, and may follow in this phase."""
-        if self._places[giver] == self._places[taker]:
-            there[place] = value
-        else:
-            self._moves.append((value, self._places[taker].along(0), there, place))
+            if sharding is not None:
+                self._moves += [(gradient, sharding, waiting, index) for index, gradient in enumerate(waiting)]
 
     def _move(self) -> None:
+        """At the end of a phase; what goes to a stage on the same devices is there at once, and may follow in this phase."""
         if not self._moves:
             return
         moves, self._moves = self._moves, []
-        moved = _jax.device_put([move[0] for move in moves], [move[1] for move in moves])
+        moved = copied([move[0] for move in moves], [move[1] for move in moves])
         for (_, _, there, place), value in zip(moves, moved, strict=True):
             there[place] = value
 
@@ -237,17 +229,13 @@ class Walk:
 
     # ----------------------------------------------------------------------------------------------------------- tasks
 
-    def _is_last(self, stage: int) -> bool:
-        """Whether a stage's gradients are made with its forward, in one program."""
-        return self._compiled.last is not None and stage == len(self._params) - 1
-
     def _forward(self, stage: int, microbatch: int) -> None:
         compiled = self._compiled
         args, params = self._arguments(stage, microbatch), self._params[stage]
-        if self._is_last(stage):
+        if stage == self._last:
             assert compiled.last is not None
             accumulators, outputs, aux, loss, gradients = compiled.last(
-                self._accumulators[stage], params, args, compiled.before[stage][microbatch]
+                self._accumulators[stage], self._packed[stage] or params, args, compiled.before[stage][microbatch]
             )
             self._accumulators[stage], self._aux[stage] = accumulators, aux
             self._outputs[microbatch] = [outputs, loss or outputs[:1]]
@@ -255,7 +243,7 @@ class Walk:
             self._last_gradients[microbatch] = gradients
             return
         programs = compiled.programs[stage]
-        outputs, aux, kept = programs.forward(params, args)
+        outputs, aux, kept = programs.forward(self._packed[stage] or params if self._packed else params, args)
         self._latest = outputs
         self._aux[stage] = aux
         if compiled.last is not None:
@@ -268,11 +256,14 @@ class Walk:
 
     def _read(self, stage: int, params: list[Any]) -> list[Any]:
         """The parameters that backward reads."""
+        packed = self._packed[stage]
+        if packed is not None:
+            return packed
         places = self._compiled.programs[stage].kept_params
         return params if len(places) == len(params) else [params[place] for place in places]
 
     def _backward(self, stage: int, microbatch: int) -> None:
-        if self._is_last(stage):
+        if stage == self._last:
             gradients = self._last_gradients[microbatch]
         else:
             backward = self._compiled.programs[stage].backward
@@ -286,7 +277,7 @@ class Walk:
         self._hand_back(stage, microbatch, gradients)
 
     def _input_gradient(self, stage: int, microbatch: int) -> None:
-        if self._is_last(stage):
+        if stage == self._last:
             self._hand_back(stage, microbatch, self._last_gradients[microbatch])
             return
         program = self._compiled.programs[stage].input_gradient
@@ -298,7 +289,7 @@ class Walk:
         self._hand_back(stage, microbatch, gradients)
 
     def _weight_gradient(self, stage: int, microbatch: int) -> None:
-        if self._is_last(stage):
+        if stage == self._last:
             return
         program = self._compiled.programs[stage].weight_gradient
         assert program is not None  # the schedule has such tasks
@@ -344,14 +335,18 @@ class Walk:
 
     def _add_up(self, members: Sequence[int]) -> None:
         """Gradients of tied parameters are added to those of the first of them, which is updated."""
-        stages = self._compiled.traced.stages
         for tie in self._ties(members):
             owner, leaf = tie[0]
-            index = stages[owner].real_params.index(leaf)
+            index = self._accumulator_of(owner, leaf)
             for other, place in tie[1:]:
-                gradient = self._accumulators[other][stages[other].real_params.index(place)]
+                gradient = self._accumulators[other][self._accumulator_of(other, place)]
                 there = self._accumulators[owner][index].sharding
                 self._accumulators[owner][index] = _add(self._accumulators[owner][index], _jax.device_put(gradient, there))
+
+    def _accumulator_of(self, stage: int, leaf: int) -> int:
+        """Where a tied parameter's accumulator is among the stage's: by itself."""
+        compiled = self._compiled
+        return compiled.packings[stage].accumulators.alone.index(compiled.traced.stages[stage].real_params.index(leaf))
 
     def _share(self, members: Sequence[int]) -> None:
         """Tied parameters are as the first of them is."""
@@ -370,13 +365,11 @@ class Walk:
         compiled = self._compiled
         update = compiled.updates[stage]
         own = self._params[stage] = list(self._params[stage])  # that of microbatches under way stays
-        real = compiled.traced.stages[stage].real_params
-        accumulators = [self._accumulators[stage][real.index(place)] for place in update.trained]
         trained = [own[place] for place in update.trained]
         extras = self._extras(stage, update.extras, microbatch)
         if self._optimizer_states[stage] is None:
             self._optimizer_states[stage] = update.init(trained, extras)
-        new, self._optimizer_states[stage], zeros = update.apply(trained, self._optimizer_states[stage], accumulators, extras)
+        new, self._optimizer_states[stage], zeros = update.apply(trained, self._optimizer_states[stage], self._accumulators[stage], extras)
         for place, leaf in zip(update.trained, new, strict=True):
             own[place] = leaf
         self._accumulators[stage] = zeros or None
@@ -386,18 +379,23 @@ class Walk:
         joint = compiled.joint
         assert joint is not None
         trained = [[own[place] for place in update.trained] for own, update in zip(self._params, compiled.updates, strict=True)]
-        accumulators = [
-            [own[stage.real_params.index(place)] for place in update.trained]
-            for own, stage, update in zip(self._accumulators, compiled.traced.stages, compiled.updates, strict=True)
-        ]
         outputs = self._outputs[-1][0] if joint.extras else []
         extras = [outputs[place] for place in joint.extras]
         if self._joint is None:
             self._joint = joint.init(trained, extras)
-        new, self._joint = joint.apply(trained, self._joint, accumulators, extras)
+        new, self._joint = joint.apply(trained, self._joint, self._accumulators, extras)
         for own, update, leaves in zip(self._params, compiled.updates, new, strict=True):
             for place, leaf in zip(update.trained, leaves, strict=True):
                 own[place] = leaf
+
+
+def next_elements(schedule: Schedule, phases: Phases) -> tuple[int, ...]:
+    """Of each phase, how many elements the next one's tasks need."""
+    first = schedule.levels[0]
+    needed = [
+        max((task.microbatch + 1 for task in phase if task.stage in first and task.microbatch is not None), default=0) for phase in phases
+    ]
+    return (*needed[1:], 0)
 
 
 @_jax.jit

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 from tests.unit.train.pipelines import CLASSES, ROWS, WIDTH, assert_near, batches, dense, embed, head, matrix, reference
 from tilestep.errors import DatasetError, LoopInterrupt, NotFiniteError
-from tilestep.train import InfeedQueue, OutfeedQueue, cross_replica_mean
+from tilestep.train import InfeedQueue, OutfeedQueue, cross_replica_mean, device_copies
 from tilestep.train.pipeline import JointState, Pipeline
 from tilestep.train.shards import is_shard
 
@@ -323,6 +323,18 @@ def test_one_program_does_what_the_stages_do() -> None:
         Pipeline(STAGES, optimizer, 6, program="both")  # pyright: ignore[reportArgumentType]
 
 
+def test_one_program_is_made_anew_for_other_shapes_and_found_again() -> None:
+    optimizer = optax.sgd(0.1)
+    pipeline = Pipeline(STAGES, optimizer, 6, program="single")
+    state, params = pipeline.init(three()), three()
+    for rows in (ROWS, 2 * ROWS, ROWS):
+        elements = tuple(np.concatenate([leaf] * (rows // ROWS), 1) for leaf in batches(3, 6))
+        state, _ = pipeline.step(state, elements)
+        params, _ = reference(STAGES, params, optimizer, elements, 1, "sum")
+        assert_near(state.params, params)
+    assert len(pipeline._engine._singles) == 2
+
+
 @pytest.mark.slow
 def test_what_is_measured_changes_no_value() -> None:
     """Small stages, which are tried as one program, and go wherever they are faster."""
@@ -486,3 +498,65 @@ def test_what_cannot_be_compiled_names_the_stage() -> None:
     assert any("raised by stage 1 (unknown) of the pipeline, when its" in note for note in caught.value.__notes__)
     failed: Any = caught.value
     assert failed.state is state
+
+
+# ------------------------------------------------------------------------------------------------------------ between devices
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_values_of_all_kinds_are_copied_as_device_put_does(private: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert device_copies._copied is not None  # this version of JAX has it
+    if not private:
+        monkeypatch.setattr(device_copies, "_copied", None)
+    one, two = (jax.sharding.SingleDeviceSharding(device) for device in jax.devices()[:2])
+    both = jax.sharding.NamedSharding(jax.make_mesh((2,), ("x",)), jax.sharding.PartitionSpec("x"))
+    on_one = jax.device_put(np.arange(4, dtype=np.float32), one)
+    divided, hosted = jax.device_put(np.arange(4), both), jax.device_put(on_one, one.with_memory_kind("pinned_host"))
+    for values, places in (
+        ([on_one, on_one * 2], [two, one]),
+        ([on_one, np.ones(3, np.int32)], [two, two]),
+        ([on_one], [both]),
+        ([divided, on_one], [one, two]),
+        ([hosted], [two]),
+        ([], []),
+    ):
+        found, expected = device_copies.copied(values, places), jax.device_put(values, places)
+        for a, b, place in zip(found, expected, places, strict=True):
+            np.testing.assert_array_equal(a, b)
+            assert a.sharding == b.sharding == place
+            assert a.committed
+
+
+def test_what_stages_hand_on_goes_to_those_that_read_it() -> None:
+    """Labels from the first stage to the last; a mask that the second one reads, and its own count, which it makes anew."""
+
+    def first(p: Any, x: Any, labels: Any) -> Any:
+        return x @ p, labels, x[:, 0] > 0, jnp.int32(1)
+
+    def second(p: Any, x: Any, labels: Any, mask: Any, count: Any) -> Any:
+        return jnp.where(mask[:, None], x @ p, x), labels, mask, count + 1
+
+    def third(p: Any, x: Any, labels: Any, mask: Any, count: Any) -> Any:
+        return x * p, labels, mask, count
+
+    def last(p: Any, x: Any, labels: Any, mask: Any, count: Any) -> Any:
+        return (((x * p)[:, 0] - labels) ** 2 * mask * count).mean(), (labels, mask, count)
+
+    rng = np.random.default_rng(0)
+    stages = [first, second, third, last]
+    params = [matrix(rng, WIDTH, WIDTH), matrix(rng, WIDTH, WIDTH), matrix(rng, WIDTH), matrix(rng, WIDTH)]
+    elements = rng.normal(size=(6, ROWS, WIDTH)).astype(np.float32), rng.integers(0, 3, (6, ROWS)).astype(np.int32)
+    expected, _ = reference(stages, params, optax.sgd(0.1), elements, 2, "sum")
+    for recompute in (None, "full"):
+        pipeline = Pipeline(stages, optax.sgd(0.1), 6, program="stages", recompute=recompute, pipeline_schedule="interleaved", strict=False)
+        state = pipeline.init(params)
+        for _ in range(2):
+            state, (_, (labels, masks, counts)) = pipeline.step(state, elements)
+        assert_near(state.params, expected)
+        np.testing.assert_array_equal(labels, elements[1])
+        np.testing.assert_array_equal(masks, elements[0][:, :, 0] > 0)
+        assert counts.tolist() == [2] * 6
+        (compiled,) = pipeline._engine._compiled.values()
+        ways = [[(way.source, way.taker) for way in own] for own in compiled.routes.ways]
+        # From the first: labels (1) to the last, the mask (2) to the second and the last, the count (3) to the second, which adds one.
+        assert ways == [[(0, 1), (2, 1), (3, 1), (1, 3), (2, 3)], [(0, 2), (3, 3)], [(0, 3)], []], recompute
