@@ -9,10 +9,12 @@ Batches of 0.4 MB and 19 MB lie one after the other in one NumPy array. Question
     loop         steps that add up a batch: `tilestep.train.repeat` with an InfeedQueue, against a Python loop over a jitted donated
                  step that gets its batches from grain (threads), PyTorch's DataLoader (none, and two workers) or tf.data (prefetch)
     loop, mapped  the same with batches of a file, as `numpy.load(..., mmap_mode="r")` gives them
+    loop, frozen  the same with batches of an array that `tilestep.train.frozen` has copied
 
 NumPy's allocator starts large arrays 16 bytes after a multiple of 64, from where on a CPU device can read an array where it lies; those of
-a file that is mapped start at one. tf.data copies the whole array to memory of its own, which is aligned in any case. The InfeedQueue
-copies each batch that its dataset could write to again; those of a file that is mapped for reading it feeds as they are.
+a file that is mapped start at one. tf.data copies the whole array to memory of its own, which is aligned in any case, before it begins,
+as `frozen` does. Else the InfeedQueue copies each batch that its dataset could write to again; those of a
+file that is mapped for reading it feeds as they are.
 
 Libraries that are not installed are left out, which stderr says. The sides take turns in one process, so that whatever else the machine
 does falls on all. Wall time is reported, never judged.
@@ -45,7 +47,7 @@ import numpy as np
 
 from benchmarks.commit import commit
 from benchmarks.dispatch import summary
-from tilestep.train import InfeedQueue, repeat
+from tilestep.train import InfeedQueue, frozen, repeat
 
 Turn = Callable[[], object]
 Loader = Callable[[np.ndarray], Iterator[Any]]
@@ -225,7 +227,8 @@ def main() -> None:
             continue
         data = size.data()
         questions: dict[str, dict[str, Turn]] = {"throughput": {"InfeedQueue": queued(size, data), "slice + device_put": raw(size, data)}}
-        for question, batches in (("loop", data), ("loop, mapped", mapped(data, Path(folder.name)))):
+        arrays = {"loop": data, "loop, mapped": mapped(data, Path(folder.name)), "loop, frozen": frozen(data)}
+        for question, batches in arrays.items():
             loops = {name: looped(size, batches, loader=loader) for name, loader in loaders.items()}
             questions[question] = {"InfeedQueue": repeated(size, batches), **loops}
         for question, turns in questions.items():

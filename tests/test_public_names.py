@@ -123,6 +123,7 @@ PUBLIC_NAMES = [
     "tilestep.train.dataset_benchmark",
     "tilestep.train.effective_batch_size",
     "tilestep.train.element_key",
+    "tilestep.train.frozen",
     "tilestep.train.gradient_accumulation",
     "tilestep.train.infeed",
     "tilestep.train.infeed_benchmark",

@@ -59,3 +59,4 @@ from tilestep.train.sharded_state import replica_specs as replica_specs
 from tilestep.train.sharded_state import sharded as sharded
 from tilestep.train.sharded_state import unsharded as unsharded
 from tilestep.train.shards import Shard as Shard
+from tilestep.train.staging import frozen as frozen

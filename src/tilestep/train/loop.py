@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -32,7 +33,11 @@ from tilestep.train.replicas import Replicas
 from tilestep.train.spread import Spread, spread_over
 
 DEFAULT_CHUNK: Final = 64  # steps
-_IN_FLIGHT: Final = 4  # chunks that are started before the first of them is waited for: a bound on the memory of their elements
+# Chunks are started ahead of the device, which is waited for when so much is in flight: a wait costs a wake-up, no wait the memory of
+# their elements, and time at Ctrl-C.
+_MOST_IN_FLIGHT, _LEAST_IN_FLIGHT, _FIRST_IN_FLIGHT = 16, 2, 4  # chunks
+_IN_FLIGHT_S: Final = 0.05  # of work
+_IN_FLIGHT_BYTES: Final = 2**28  # of elements, as far as that is not less than the first number of chunks
 _MOST_STEPS: Final = 2**31 - 1  # of one program, which counts them in 32 bits
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
@@ -267,7 +272,10 @@ class _Run:
         self._reached: tuple[Any, int] = carry, 0  # set at once: no Ctrl-C comes between a carry and its number of steps
         self._name, self._infeed, self._outfeed = name, infeed, outfeed
         self._total, self._progress = total, progress
-        self._started = 0  # chunks since the device was waited for
+        self._started = 0  # chunks
+        self._ahead = 0  # of them since the device was waited for
+        self._in_flight = _FIRST_IN_FLIGHT  # chunks at which it is waited for
+        self._since: float | None = None  # when it was, as time.perf_counter tells it
         self._ctrl_c = CtrlC()
         self._bar: AbstractContextManager[tuple[Callable[[int], None], Callable[[str], None]]] | None = None
         self._describe: Callable[[str], None] | None = None
@@ -352,7 +360,7 @@ class _Run:
         if self._update is not None and self._taken is not None and not self._started:
             self._update.began(self._taken)
             self.tell(self._update)
-        self._taken = None
+        taken, self._taken = self._taken, None
         if self._infeed is not None:
             self._infeed.wake()
         if self._outfeed is not None:
@@ -360,11 +368,25 @@ class _Run:
             self._outfeed.deliver(values, steps)
             self._feeding = False
         self._started += 1
-        if self._advance is not None or self._started % _IN_FLIGHT == 0:
+        self._ahead += 1
+        if self._advance is not None or self._ahead >= self._in_flight:
             with hints.aside():  # on a real machine the loop is one program, and nobody waits
                 _jax.block_until_ready(self.carry)
+            self._waited(taken)
         if self._advance is not None:
             self._advance(self.steps)
+
+    def _waited(self, taken: Chunk | None) -> None:
+        """Sets how many chunks like this one are started before the next wait."""
+        now = time.perf_counter()
+        if self._since is not None:
+            most = _MOST_IN_FLIGHT
+            if taken is not None:
+                size = sum(leaf.nbytes for leaf in _jax.tree.leaves(taken.on_device))
+                most = min(most, max(_FIRST_IN_FLIGHT, _IN_FLIGHT_BYTES // max(1, size)))
+            lasting = (now - self._since) / self._ahead
+            self._in_flight = min(most, max(_LEAST_IN_FLIGHT, int(_IN_FLIGHT_S / lasting)))
+        self._since, self._ahead = now, 0
 
     def _interrupted(self, error: KeyboardInterrupt) -> None:
         """Raises: LoopInterrupt, when what was started is done. Not if the Ctrl-C came, out of our hands, while the carry was donated."""

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tilestep.errors import DatasetError, QueueError
-from tilestep.train import InfeedQueue, OutfeedQueue, repeat, while_loop
+from tilestep.train import InfeedQueue, OutfeedQueue, frozen, repeat, while_loop
 
 
 def numbers(first: int = 0) -> Iterator[Any]:
@@ -87,6 +87,25 @@ def test_only_memory_that_nobody_can_write_to_is_taken_over() -> None:
     for row in rows:  # aligned or not
         total = repeat(3, lambda c, x: c + x, np.zeros(size, np.float32), InfeedQueue(itertools.repeat(row)), chunk=1)
         np.testing.assert_array_equal(total, 3 * row)
+
+
+def test_a_frozen_data_set_is_fed_where_it_lies() -> None:
+    data = frozen({"x": np.arange(120_000, dtype=np.float32).reshape(3, 40_000), "y": [1, 2, 3], "z": np.zeros((0, 4), ">f4")})
+    assert data["x"].ctypes.data % 64 == 0
+    with pytest.raises(ValueError, match="read-only"):
+        data["x"][0, 0] = 1
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        data["x"].flags.writeable = True
+    infeed = InfeedQueue(itertools.cycle(data["x"]))
+    infeed.reserve("a test")
+    infeed.begin(chunk_steps=1, steps=3, carry_place=None)
+    for k in range(3):
+        assert np.shares_memory(infeed.take().on_device, data["x"][k])
+    infeed.release()
+    infeed.close()
+    np.testing.assert_array_equal(data["y"], [1, 2, 3])
+    with pytest.raises(TypeError, match="no array of numbers"):
+        frozen([object()])
 
 
 @pytest.mark.parametrize("copy", [True, False])
