@@ -28,6 +28,8 @@ import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import jaxpr_as_fun
 
+from tilestep.train.optimizer_state import is_on_host
+
 MOST_NUMBERS: Final = 1024  # of a value: in larger ones, kernels of their own cost little
 MOST_PRODUCTS: Final = 8192  # multiplications of a product of matrices: of 8 x 32 x 32, where the compiled piece is still the faster
 MOST_WORK: Final = 65536  # numbers that a step makes, and multiplications of its products
@@ -123,8 +125,9 @@ def scan(step: Step, carry: Any, elements: Any, *, length: int) -> tuple[Any, An
     if program is None:
         return _jax.lax.scan(step, carry, elements, length=length)
     kinds = _jax.tree.map(_kind, (carry, _jax.tree.map(lambda rows: _jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype), elements)))
+    away = any(map(is_on_host, _jax.tree.leaves((carry, elements))))  # which `kinds` do not tell
     if not program.marks:
-        if length < _LEAST_STEPS or not all(map(_is_small, _jax.tree.leaves(kinds))):
+        if away or length < _LEAST_STEPS or not all(map(_is_small, _jax.tree.leaves(kinds))):
             program.others = True
             return _jax.lax.scan(step, carry, elements, length=length)
         closed, returned = _jax.make_jaxpr(step, return_shape=True)(*kinds)
@@ -135,7 +138,7 @@ def scan(step: Step, carry: Any, elements: Any, *, length: int) -> tuple[Any, An
             program.others = True
         return _jax.lax.scan(known.ordinary, carry, elements, length=length)
     known = next((known for known in program.steps if known.kinds == kinds), None)
-    if known is None or length < _LEAST_STEPS:
+    if away or known is None or length < _LEAST_STEPS:
         raise _OtherStepsError
     number, carry, rows = _marked_scan(known, carry, elements, length)
     program.numbers.append(number)
