@@ -85,7 +85,7 @@ def mapped(data: np.ndarray, folder: Path) -> np.ndarray:
 
 SIZES = (
     Size(name="0.4 MB", shape=(128, 784), distinct=128, batches=128, chunk=16, turns=15),
-    Size(name="19 MB", shape=(32, 3, 224, 224), distinct=8, batches=16, chunk=1, turns=9),
+    Size(name="19 MB", shape=(32, 3, 224, 224), distinct=8, batches=16, chunk=1, turns=25),
 )
 
 
