@@ -10,9 +10,11 @@ A small transformer (embedding and perceptron, two blocks, a head with the loss)
     tiny    64 words, width 16, 8 tokens, 2 rows: starting programs is what takes the time
 
     one device    one program of JAX: gradients of a scan over microbatches, and the update
-    stages        `Pipeline(program="stages")` on four CPU devices: a program for each task
-    recomputed    the same with `recompute="full"`: the other sides keep what backward needs
-    chosen        `Pipeline(program="auto")`, after it has chosen
+    stages        `Pipeline(program="stages")` on four CPU devices: a program for each task; products of matrices are kept for backward,
+                  and what is computed of them element by element is computed again
+    kept          the same with all kept that backward needs, as one device and SpectraX do
+    recomputed    the same with nothing kept but a stage's arguments
+    chosen        `Pipeline(program="auto")`, otherwise as stages, after it has chosen
     spectrax      SpectraX's Std1F1B on the same devices, if spectrax-lib is installed: its gradients, then Adam on each stage's device
     torch N       torch.distributed.pipelining's Schedule1F1B over gloo in N processes, one thread each, if torch is installed
 
@@ -57,7 +59,7 @@ STAGES, MICROBATCHES = 4, 16
 RATE, BETAS, EPSILON = 1e-3, (0.9, 0.999), 1e-8  # of Adam; torch's and optax's own
 TORCH_PROCESSES = (2, 4)
 PEERS = {"spectrax": "spectrax-lib", "torch": "torch"}
-BY_TASK = ("stages", "recomputed", "spectrax")  # the sides that start a program for each task
+BY_TASK = ("stages", "kept", "recomputed", "spectrax")  # the sides that start a program for each task
 ROUNDS = 15
 WARM_UP = 5  # updates: after four the pipeline has chosen
 TIMEOUT_S = 300
@@ -209,7 +211,7 @@ class OneDevice(Side):
 class Stages(Side):
     """`Pipeline`."""
 
-    def __init__(self, size: Size, program: Any, recompute: Any = None) -> None:
+    def __init__(self, size: Size, program: Any, recompute: Any) -> None:
         self._pipeline = Pipeline(
             stages(size), adam(), MICROBATCHES, pipeline_schedule="interleaved", reduction="mean", recompute=recompute, program=program
         )
@@ -391,9 +393,10 @@ def sides(name: str, wanted: Sequence[str] | None) -> dict[str, Callable[[], Sid
     size = SIZES[name]
     found: dict[str, Callable[[], Side]] = {
         "one device": lambda: OneDevice(size),
-        "stages": lambda: Stages(size, "stages"),
+        "stages": lambda: Stages(size, "stages", jax.checkpoint_policies.dots_with_no_batch_dims_saveable),
+        "kept": lambda: Stages(size, "stages", None),
         "recomputed": lambda: Stages(size, "stages", "full"),
-        "chosen": lambda: Stages(size, "auto"),
+        "chosen": lambda: Stages(size, "auto", jax.checkpoint_policies.dots_with_no_batch_dims_saveable),
     }
     if importlib.util.find_spec("spectrax") is not None:
         found["spectrax"] = lambda: SpectraX(size)
