@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -58,6 +58,12 @@ class Drawn:
     is_tied: bool
     is_single: bool
     seed: int
+    half: Any = np.float16  # of some parameters, and so of their gradients
+
+    @property
+    def is_of_rounded_norm(self) -> bool:
+        """Whether all parameters are scaled by a norm that gradients in halves are part of."""
+        return self.optimizer == "clipped" and self.half is np.float16 and not {"dense", "gated"}.isdisjoint(self.middle)
 
 
 @st.composite
@@ -81,7 +87,7 @@ def pipelines(draw: st.DrawFn) -> Drawn:
 def made(drawn: Drawn) -> tuple[list[Any], list[Any], list[Any]]:
     """(stages, parameters, auxiliary state)."""
     rng = np.random.default_rng(drawn.seed)
-    half = rng.normal(1, 0.1, WIDTH).astype(np.float16)
+    half = rng.normal(1, 0.1, WIDTH).astype(np.float16).astype(drawn.half)
     parts: dict[str, list[tuple[Any, Any, Any]]] = {
         "dense": [(dense, {"w": matrix(rng, WIDTH, WIDTH), "b": half, "steps": np.int32(3)}, None)],
         "gated": [(gated, {"w": matrix(rng, WIDTH, WIDTH), "b": half}, None), (scaled, {"s": matrix(rng, WIDTH)}, None)],
@@ -169,6 +175,15 @@ def plain(drawn: Drawn, elements: Any, updates: int, key: Any) -> tuple[Any, Any
 
 
 def check(drawn: Drawn) -> None:
+    """Where a norm with halves in it scales all parameters, one unit in a half's last place (1e-3) moves all of them together, and those
+    that begin at zero by that part of themselves. Which way a half is rounded depends on the order of sums. In the case that has shown it
+    (a running mean of five microbatches) pipeline and reference are 2e-5 apart, and 1.5e-4 and 1.3e-4 from the same in 64 bits; with floats
+    in place of halves both are within 1e-7 of that. So there the bar is a tenth of such a unit, and with floats in their place it is that
+    of all others.
+    """
+    if drawn.is_of_rounded_norm:
+        check(replace(drawn, half=np.float32))
+    relative = 1e-4 if drawn.is_of_rounded_norm else 1e-5
     stages, params, aux = made(drawn)
     sizes = [len(stage) if isinstance(stage, list) else 1 for stage in stages]
     compact = {device: number for number, device in enumerate(dict.fromkeys(drawn.devices[: sum(sizes)]))}
@@ -196,7 +211,7 @@ def check(drawn: Drawn) -> None:
         state, outputs = pipeline.step(state, elements, key=jax.random.fold_in(key, update))
         assert outputs[0].shape == shape[:-1]
     expected, states = plain(drawn, elements, 2, key)
-    assert_near(state.params, expected)
+    assert_near(state.params, expected, relative)
     if jax.tree.leaves(aux):
         stacked = jax.tree.map(lambda *rows: jnp.stack(rows), *states) if drawn.replicas > 1 else states[0]
         assert_near(state.aux, stacked)
@@ -212,6 +227,14 @@ FEW = settings(derandomize=True, deadline=None, max_examples=2, database=None, p
 def test_any_pipeline_trains_as_one_device_does(drawn: Drawn) -> None:
     """Random stages, with concurrent ones, mixed dtypes, ties, auxiliary state, keys, shared devices and replicas; any optimiser."""
     check(drawn)
+
+
+def test_halves_in_a_norm_are_all_that_differs() -> None:
+    """The case of which `check` speaks."""
+    devices = (0, 2, 2, 0, 0, 0, 2, 3, 3, 1, 3, 2)
+    names = {"schedule": "zero_bubble", "reduction": "running_mean", "optimizer": "clipped"}
+    numbers = {"recompute": 2, "replicas": 1, "count": 5, "is_tied": False, "is_single": False, "seed": 98}
+    check(Drawn(middle=("dense", "gated", "pair"), devices=devices, **names, **numbers))
 
 
 @pytest.mark.slow
