@@ -204,6 +204,81 @@ def test_the_process_ends_while_a_program_waits(platform: str) -> None:
     assert (result.returncode, result.stdout) == (3, "ends\n"), result.stderr
 
 
+SCHEDULES = """
+    import random, threading
+    import jax, numpy as np
+    from jax import lax
+    from tilestep import train
+
+    SCALAR = jax.ShapeDtypeStruct((), np.float32)
+    device = jax.devices("{platform}")[0]
+
+    @jax.jit
+    def passed_on(turns):
+        def turn(_, token):
+            value, token = train.infeed(token, SCALAR)
+            return train.outfeed(token, 2 * value)
+        return lax.fori_loop(0, turns, turn, lax.create_token())
+
+    def split(rng, number):
+        parts = []
+        while sum(parts) < number:
+            parts.append(rng.randint(1, number - sum(parts)))
+        return parts
+
+    def run(seed):
+        rng, number = random.Random(seed), random.Random(seed).randint(1, 12)
+        closes = rng.random() < 0.2  # somebody throws away what is queued, at any moment: then a wait may be in vain
+        train.set_feed_timeout(0.02 if closes else 60)
+        parts, found, failed = {{name: split(rng, number) for name in ("feed", "run", "drain")}}, [], []
+
+        def feed():
+            fed = 0
+            for part in parts["feed"]:
+                for _ in range(part):
+                    train.transfer_to_infeed(device, np.float32(fed))
+                    fed += 1
+
+        def start():
+            for part in parts["run"]:
+                jax.block_until_ready(passed_on(jax.device_put(np.int32(part), device)))
+
+        def drain():
+            for part in parts["drain"]:
+                found.extend(float(train.transfer_from_outfeed(device, SCALAR)) for _ in range(part))
+
+        def guarded(job):
+            try:
+                job()
+            except (jax.errors.JaxRuntimeError, TimeoutError) as error:
+                failed.append(error)
+
+        jobs = [feed, start, drain, *([lambda: train.clear_feeds(device)] if closes else [])]
+        rng.shuffle(jobs)
+        threads = [threading.Thread(target=guarded, args=(job,)) for job in jobs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if closes:
+            assert sorted(found) == found, (seed, found)
+        else:
+            assert not failed and found == [2.0 * k for k in range(number)], (seed, found, failed)
+            assert train.pending_feeds(device) == (0, 0), seed
+        train.clear_feeds(device)
+
+    for seed in range({number}):
+        run(seed)
+    print("done")
+"""
+
+
+@pytest.mark.parametrize(("platform", "number"), [("cpu", 1000), ("ipu", 100), pytest.param("ipu", 1000, marks=pytest.mark.slow)])
+def test_schedules_of_feeding_running_draining_and_clearing(platform: str, number: int) -> None:
+    result = attempt(SCHEDULES.format(platform=platform, number=number))
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+
+
 # On ipu
 
 
