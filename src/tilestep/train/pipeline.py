@@ -24,6 +24,7 @@ from tilestep.train.pipeline_arguments import StageFunction, entries_of, flat, l
 from tilestep.train.pipeline_batches import Batch, Stacked, Taken
 from tilestep.train.pipeline_engine import Engine
 from tilestep.train.pipeline_places import places_of
+from tilestep.train.pipeline_processes import Processes, Unfed
 from tilestep.train.pipeline_progress import Progress
 from tilestep.train.pipeline_results import Results
 from tilestep.train.pipeline_single import PROGRAMS, Which
@@ -157,6 +158,7 @@ class Pipeline:
         self._replicas = whole_number("replicas", replicas, least=1)
         known = tuple(jax.devices() if devices is None else devices)
         places = places_of(entries, known, self._replicas)
+        several = not all(place.is_here for place in places)
         rank: dict[Any, int] = {device: index for index, device in enumerate(known)}
         number = len(places)
         self._schedule = schedule_of(
@@ -197,6 +199,9 @@ class Pipeline:
             summed=accumulate_outfeed,
             dtype=accumulate_outfeed_dtype,
         )
+        self._processes = None
+        if several:
+            self._processes = Processes(places, first=len(self._levels[0]), commits_last=self._schedule.weights != "same")
         self._engine = Engine(
             functions=[
                 Function(
@@ -213,8 +218,10 @@ class Pipeline:
             nest=functools.partial(nested, levels=self._levels),
             check_nans=check_nans,
             which=program,
+            processes=self._processes,
         )
         self._first = places[0]
+        self._last = places[-len(self._levels[-1]) :]
         self._group = f"pipeline {next(_serial)}"
 
     @property
@@ -231,16 +238,18 @@ class Pipeline:
                 have nothing. With several replicas each begins with a copy, and goes on with its own.
         Raises: ValueError if there are more or fewer than stages, tied parameters are unlike, or the optimiser accumulates by itself.
         """
-        number = sum(map(len, self._levels))
-        state = self._state(
-            self._engine.init(flat(params, self._levels, "params"), [None] * number if aux is None else flat(aux, self._levels, "aux"))
-        )
-        if _accumulates(state.optimizer_state):
-            raise ValueError(
-                "the optimizer is wrapped in gradient_accumulation(), but a pipeline accumulates by itself: give it the bare optimizer, "
-                "and the count as gradient_accumulation_count"
-            )
-        return state
+        with self._together():
+            number = sum(map(len, self._levels))
+            own_aux = [None] * number if aux is None else flat(aux, self._levels, "aux")
+            state = self._state(self._engine.init(flat(params, self._levels, "params"), own_aux))
+            if _accumulates(state.optimizer_state):
+                raise ValueError(
+                    "the optimizer is wrapped in gradient_accumulation(), but a pipeline accumulates by itself: give it the bare "
+                    "optimizer, and the count as gradient_accumulation_count"
+                )
+            if self._processes is not None:
+                self._processes.agree("has placed the parameters")
+            return state
 
     def step(self, state: PipelineState, microbatches: Any, *, inputs: Sequence[Any] = (), key: Any = None) -> tuple[PipelineState, Any]:
         """One update, or in inference one round.
@@ -255,6 +264,16 @@ class Pipeline:
             microbatch; NotFiniteError if asked for; LoopInterrupt at Ctrl-C, when the update is done. Each has as `state` the state after
             the last finished update, or None if its arrays are lost.
         """
+        with self._together():
+            with Progress(state, bar=None) as progress, self._one_program():
+                progress.state, outputs = self._run(state, self._batch(microbatches, tuple(inputs)), key, progress)
+                progress.updates += 1
+            return progress.state, outputs
+
+    def _batch(self, microbatches: Any, inputs: tuple[Any, ...]) -> Batch:
+        """Raises: ValueError for arrays of another number of microbatches or replicas."""
+        if self._processes is not None and not self._processes.feeds:
+            return Unfed(inputs)
         count = self._schedule.microbatches
         leaves = _jax.tree.leaves(microbatches)
         wrong = [leaf.shape for leaf in leaves if not getattr(leaf, "ndim", 0) or leaf.shape[0] != count]
@@ -266,15 +285,16 @@ class Pipeline:
             raise ValueError(
                 f"microbatches has an array of shape {several[0]}: the second axis of each must be the {self._replicas} replicas"
             )
-        with Progress(state, bar=None) as progress, self._one_program():
-            progress.state, outputs = self._run(state, Stacked(microbatches, count, tuple(inputs)), key, progress)
-            progress.updates += 1
-        return progress.state, outputs
+        return Stacked(microbatches, count, inputs)
+
+    def _together(self) -> AbstractContextManager[None]:
+        """What all processes do that have stages."""
+        return contextlib.nullcontext() if self._processes is None else self._processes.together()
 
     def run(
         self,
         state: PipelineState,
-        infeed: InfeedQueue,
+        infeed: InfeedQueue | None,
         outfeed: OutfeedQueue | None = None,
         *,
         inputs: Sequence[Any] = (),
@@ -297,35 +317,55 @@ class Pipeline:
         """
         updates = whole_number("repeat_count", repeat_count, least=0)
         count = self._schedule.microbatches
-        self._require_feeds(infeed, outfeed)
         user = f"a pipeline of {self._schedule.stages} stages"
-        infeed.reserve(user)
-        try:
+        with self._together(), contextlib.ExitStack() as ends:
+            if self._processes is not None:
+                infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._gives_out() else None
+            self._require_feeds(infeed, outfeed)
+            if infeed is not None:
+                infeed.reserve(user)
+                ends.callback(infeed.release)
             if outfeed is not None:
                 outfeed.reserve(user)
-            try:
-                if updates:
-                    infeed.begin(chunk_steps=1, steps=updates * count, carry_place=self._first.whole, over=self._first.replicas)
-                with Progress(state, bar=(user, updates, count) if progress else None) as done, self._one_program():
-                    for update in range(updates):
-                        done.check()
-                        if outfeed is not None:
-                            outfeed.make_room(self._results.elements, done.waiting)
+                ends.callback(outfeed.release)
+            if updates and infeed is not None:
+                infeed.begin(chunk_steps=1, steps=updates * count, carry_place=self._first.whole, over=self._first.replicas)
+            with Progress(state, bar=(user, updates, count) if progress else None) as done, self._one_program():
+                for update in range(updates):
+                    done.check()
+                    if outfeed is not None:
+                        outfeed.make_room(self._results.elements, done.waiting)
+                    batch = Unfed(tuple(inputs))
+                    if infeed is not None:
                         batch = Taken(functools.partial(infeed.take, done.waiting), count, tuple(inputs))
-                        own = None if key is None else _jax.random.fold_in(key, update)
-                        done.state, outputs = self._run(done.state, batch, own, done)
-                        done.updates += 1
-                        done.did(outputs)
-                        if outfeed is not None:
-                            outfeed.deliver(self._results.for_queue(outputs), self._results.elements)
-                return done.state
-            finally:
-                if outfeed is not None:
-                    outfeed.release()
-        finally:
-            infeed.release()
+                    own = None if key is None else _jax.random.fold_in(key, update)
+                    done.state, outputs = self._run(done.state, batch, own, done)
+                    done.updates += 1
+                    done.did(outputs)
+                    if outfeed is not None:
+                        outfeed.deliver(self._results.for_queue(outputs), self._results.elements)
+            return done.state
 
-    def _require_feeds(self, infeed: InfeedQueue, outfeed: OutfeedQueue | None) -> None:
+    def _gives_out(self) -> bool:
+        """Whether what the last stages return is on devices of this process.
+
+        Raises: ValueError if only some of it is.
+        """
+        here = {place.is_here for place in self._last}
+        if len(here) > 1:
+            raise ValueError(
+                "the last stages are in several processes, so that there is none whose outfeed has all that they return: leave the outfeed "
+                "away and use step(), or put them into one process"
+            )
+        return here == {True}
+
+    def _require_feeds(self, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None) -> None:
+        if outfeed is not None and self._results.is_nothing:
+            raise ValueError("outfeed_mask hides all that the last stage returns: leave the outfeed away")
+        if infeed is None:
+            if self._processes is None or self._processes.feeds:
+                raise ValueError("infeed is None, but this process has the first stage: give it an InfeedQueue")
+            return
         if self._replicas > 1 and infeed.elements_per_step != self._replicas:
             raise ValueError(
                 f"the pipeline has {self._replicas} replicas, but a step of the InfeedQueue is of {infeed.elements_per_step}: make it "
@@ -333,8 +373,6 @@ class Pipeline:
             )
         if self._replicas == 1 and infeed.replicas is not None:
             raise ValueError("the InfeedQueue is made for replicas, but the pipeline has one: leave replicas away from the InfeedQueue")
-        if outfeed is not None and self._results.is_nothing:
-            raise ValueError("outfeed_mask hides all that the last stage returns: leave the outfeed away")
 
     def _one_program(self) -> AbstractContextManager[None]:
         """All that a run starts is one program per device to an emulated machine, unless the caller says what is."""
@@ -343,7 +381,10 @@ class Pipeline:
     def _run(self, state: PipelineState, batch: Batch, key: Any, progress: Progress) -> tuple[PipelineState, Any]:
         outcome = self._engine.run(self._stages(state), progress.counting(batch), _typed(key), progress.compiled)
         give = self._results.of_stacked if outcome.is_stacked else self._results.of
-        return self._state(outcome.state), give(outcome.outputs, outcome.kinds)
+        outputs = give(outcome.outputs, outcome.kinds)
+        if self._processes is not None:
+            outputs = self._processes.given_out(outputs, self._results.numbers(self._replicas))
+        return self._state(outcome.state), outputs
 
     def _stages(self, state: PipelineState) -> RunState:
         params = flat(state.params, self._levels, "state.params")

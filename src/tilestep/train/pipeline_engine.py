@@ -7,7 +7,9 @@ to pass something on, as IPUs do, it says between which tasks they do: copies co
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,7 +22,8 @@ from tilestep.train.optimizer_state import placed
 from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_failures import Watch
 from tilestep.train.pipeline_packing import apart
-from tilestep.train.pipeline_places import Place
+from tilestep.train.pipeline_places import Place, elsewhere, like_elsewhere
+from tilestep.train.pipeline_processes import Processes, Settled
 from tilestep.train.pipeline_programs import Compiled, Leaf, Told, compile_all, make_all, make_updates
 from tilestep.train.pipeline_single import Chooser, OtherShapesError, Single, Which, brought, why_not_single
 from tilestep.train.pipeline_stages import Packings, Stage
@@ -28,7 +31,7 @@ from tilestep.train.pipeline_tracing import Element, Function, kind_of, trace
 from tilestep.train.pipeline_updates import Optimizing
 from tilestep.train.pipeline_walk import RunState, StageState, Walk, next_elements
 from tilestep.train.schedule import Schedule
-from tilestep.train.schedule_phases import Phases, phases
+from tilestep.train.schedule_phases import Phases, phases, updates_last
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -64,9 +67,11 @@ class Engine:
         nest: Callable[[Sequence[Any]], Any],
         check_nans: bool,
         which: Which,
+        processes: Processes | None,
     ) -> None:
         places = [function.place for function in functions]
         reason = why_not_single(schedule, optimizing, places, check_nans=check_nans)
+        reason = reason if processes is None else "its stages are in several processes"
         if which == "single" and reason is not None:
             raise ValueError(f'program is "single", but the pipeline cannot be one program: {reason}; leave program away')
         self._is_emulated = places[0].devices[0].platform == "ipu"  # then the host's time is not what counts
@@ -75,9 +80,11 @@ class Engine:
         self._latest_single: Single | None = None
         self._latest_impl: str | None = None  # of its random key
         self._check_nans = check_nans
+        self._packed = not self._is_emulated and not check_nans  # which names each parameter
         self._functions, self._schedule, self._optimizing, self._ties, self._nest = functions, schedule, optimizing, ties, nest
         self._compiled: dict[Any, Compiled] = {}
-        self._phases = phases(schedule)
+        self._processes = processes
+        self._phases = phases(schedule) if processes is None or processes.commits_last else updates_last(phases(schedule))
         self._soon = next_elements(schedule, self._phases)
 
     @property
@@ -134,7 +141,8 @@ class Engine:
             [_jax.tree.leaves(own.params)[place] for place in update.trained] for own, update in zip(state.stages, updates, strict=True)
         ]
         if joint is not None:
-            return replace(state, joint=joint.init(trained, ()))
+            put = _jax.device_put if self._processes is None else self._processes.put
+            return replace(state, joint=joint.init(trained, (), put))
         stages = [
             replace(own, optimizer_state=update.init(leaves, ()))
             for own, update, leaves in zip(state.stages, updates, trained, strict=True)
@@ -147,7 +155,9 @@ class Engine:
         for function, own, state in zip(self._functions, params, aux, strict=True):
             place = function.place
             copied = _jax.tree.map(lambda leaf, place=place: _copied(leaf, place), own)
-            copied = placed(copied, offload if isinstance(offload, dict) else {}, kind="parameters", platform=place.devices[0].platform)
+            if place.is_here:
+                away = offload if isinstance(offload, dict) else {}
+                copied = placed(copied, away, kind="parameters", platform=place.devices[0].platform)
             states.append(StageState(params=copied, optimizer_state=None, aux=_jax.tree.map(lambda leaf, p=place: _own(leaf, p), state)))
         return RunState(stages=tuple(states))
 
@@ -177,14 +187,37 @@ class Engine:
     def _by_stages(self, state: RunState, batch: Batch, key: Any, told: Told | None) -> Outcome:
         if self._singles:
             state = self._home(state)
-        first = self._functions[0].place
+        processes, first = self._processes, self._functions[0].place
         waiting = iter(batch.elements(None if self._is_emulated or len(first.devices) > 1 else first.whole))
+        is_there = batch.is_there
+        if processes is not None:
+            waiting, is_there = processes.shared(waiting, is_there)
         element = next(waiting)
         compiled = self.compiled(state, element, key, told)
-        watch = Watch(self._functions, compiled.traced.stages, nans=self._check_nans)
-        soon = self._soon if batch.is_there else [0] * len(self._phases)
-        new, outputs = Walk(self._schedule, self._phases, compiled, state, element, waiting, key, watch, soon).done()
+        watch = Watch(self._functions, compiled.traced.stages, nans=self._check_nans, processes=processes)
+        soon = self._soon if is_there else [0] * len(self._phases)
+        if processes is not None:
+            processes.walks(functools.partial(self._settle, compiled, state, element, key, soon))
+        new, outputs = Walk(self._schedule, self._phases, compiled, state, element, waiting, key, watch, soon, processes).done()
+        if processes is not None:
+            processes.commit()
+            processes.walks(None)
         return Outcome(new, outputs, False, [compiled.traced.stages[stage].outputs for stage in self._schedule.levels[-1]])
+
+    def _settle(self, compiled: Compiled, state: RunState, first: Element, key: Any, soon: Sequence[int]) -> None:
+        """Goes through a run with arrays that are errors, up to where the other processes stop."""
+        traced = compiled.traced
+        stages = tuple(replace(stage, place=replace(stage.place, is_here=False)) for stage in traced.stages)
+        functions = [replace(function, place=stage.place) for function, stage in zip(self._functions, stages, strict=True)]
+        ties = [list(tie) for tie in compiled.ties]
+        whole = replace(traced, stages=stages)
+        nothing = make_all(whole, functions, self._schedule, self._optimizing, ties, self._nest, packed=self._packed)
+        state = _jax.tree.map(lambda leaf: elsewhere(tuple(leaf.shape), leaf.dtype, leaf.sharding), state)
+        element = like_elsewhere(_jax.tree.map(kind_of, first[1:]), functions[0].place.along(1))
+        watch = Watch(functions, stages, nans=False, processes=self._processes, settles=True)
+        given = (first[0], *element)
+        with contextlib.suppress(Settled):
+            Walk(self._schedule, self._phases, nothing, state, given, itertools.repeat(given), key, watch, soon, self._processes).done()
 
     def _by_single(self, state: RunState, batch: Batch, key: Any, told: Told | None) -> Outcome:
         stacks = batch.stacks()
@@ -234,6 +267,8 @@ class Engine:
         if found is None:
             found = self._compile(state, element, impl)
             compile_all(found, self._functions, [stage.optimizer_state for stage in stages], told)
+            if self._processes is not None:
+                self._processes.agree("has compiled")
             self._compiled[what] = found
         return found
 
@@ -251,8 +286,7 @@ class Engine:
         if self._optimizing is not None:
             _require_loss(self._functions[-1], traced.stages[-1].outputs, self._optimizing)
         ties = leaves_of(self._ties, params)
-        packed = not self._is_emulated and not self._check_nans  # which names each parameter
-        return make_all(traced, self._functions, self._schedule, self._optimizing, ties, self._nest, packed=packed)
+        return make_all(traced, self._functions, self._schedule, self._optimizing, ties, self._nest, packed=self._packed)
 
 
 def leaves_of(ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]], params: Sequence[Any]) -> list[list[Leaf]]:
@@ -280,7 +314,10 @@ def leaves_of(ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]], params: Seq
 
 def _require_equal(ties: Sequence[Sequence[Leaf]], params: Sequence[Any]) -> None:
     for tie in ties:
-        leaves = [np.asarray(_jax.tree.leaves(params[stage])[place]) for stage, place in tie]
+        given = [_jax.tree.leaves(params[stage])[place] for stage, place in tie]
+        if not all(_is_known(leaf) for leaf in given):
+            continue
+        leaves = [np.asarray(leaf) for leaf in given]
         for (stage, place), leaf in zip(tie[1:], leaves[1:], strict=True):
             if not np.array_equal(leaves[0], leaf, equal_nan=leaf.dtype.kind in "fc"):
                 path = _jax.tree_util.keystr(_jax.tree_util.tree_flatten_with_path(params[stage])[0][place][0], simple=True, separator="/")
@@ -288,6 +325,11 @@ def _require_equal(ties: Sequence[Sequence[Leaf]], params: Sequence[Any]) -> Non
                     f"tied parameters must begin equal, but {path} of stage {stage} has other values than that of stage {tie[0][0]}: give "
                     "the same array twice"
                 )
+
+
+def _is_known(leaf: Any) -> bool:
+    """Whether this process has the values of what `init` gets for a parameter."""
+    return not isinstance(leaf, jax.ShapeDtypeStruct) and (not isinstance(leaf, jax.Array) or leaf.is_fully_addressable)
 
 
 def _no_call(*_: Any) -> Any:
@@ -337,6 +379,9 @@ def _loss(how: Optimizing, outputs: tuple[Any, ...]) -> Any:
 
 def _copied(leaf: Any, place: Place) -> Any:
     """A copy on a stage's devices. What is divided over its mesh stays so."""
+    if not place.is_here:
+        kind = kind_of(leaf)
+        return elsewhere(kind.shape, kind.dtype, place.whole)
     sharding: Any = getattr(leaf, "sharding", None)
     here = place.is_mesh and isinstance(sharding, jax.sharding.NamedSharding) and sharding.mesh == getattr(place.whole, "mesh", None)
     return _jax.device_put(leaf, sharding if here else place.whole, may_alias=False)
@@ -344,6 +389,9 @@ def _copied(leaf: Any, place: Place) -> Any:
 
 def _own(leaf: Any, place: Place) -> Any:
     """What each replica has its own of, from what all begin with."""
+    if not place.is_here:
+        kind = place.kind(kind_of(leaf), 0)
+        return elsewhere(kind.shape, kind.dtype, kind.sharding)
     if place.replicas is None:
         return _jax.device_put(leaf, place.whole, may_alias=False)
     array = _jax.numpy.asarray(leaf)

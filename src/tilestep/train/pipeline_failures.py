@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, Final, final
@@ -10,12 +11,14 @@ from typing import Any, Final, final
 import jax
 
 from tilestep.errors import NotFiniteError
+from tilestep.train.pipeline_processes import Processes, Settled
 from tilestep.train.pipeline_stages import Stage, is_real
 from tilestep.train.pipeline_tracing import Function
 from tilestep.train.schedule import Kind, Task
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
+_MOST_NAMED: Final = 3  # parameters
 _CALLS_PYTHON: Final = re.compile(r"(callback|debug_print)\[")  # in a program as JAX writes it: it may fail after it was started
 
 
@@ -23,14 +26,28 @@ _CALLS_PYTHON: Final = re.compile(r"(callback|debug_print)\[")  # in a program a
 class Watch:
     """What tasks have made, to be looked at before an update takes it in.
 
-    Args: nans: whether all numbers must be finite.
+    Args:
+        nans: whether all numbers must be finite.
+        processes: those in which the stages are, if they are several.
+        settles: whether a run that has failed is gone through once more, for what it owes to other processes.
     """
 
-    def __init__(self, functions: Sequence[Function], stages: Sequence[Stage], *, nans: bool) -> None:
-        self._functions, self._stages, self._nans = functions, stages, nans
+    def __init__(
+        self,
+        functions: Sequence[Function],
+        stages: Sequence[Stage],
+        *,
+        nans: bool,
+        processes: Processes | None = None,
+        settles: bool = False,
+    ) -> None:
+        self._settles = settles
+        self._functions, self._stages, self._nans, self._processes = functions, stages, nans, processes
         # What a program calls in Python may raise when the host is far ahead.
-        self.is_needed = nans or any(_calls_python(stage.text) for stage in stages)
-        self._made: list[tuple[Task, Any]] = []
+        self.is_needed = not settles and (nans or any(_calls_python(stage.text) for stage in stages))
+        self._made: list[tuple[int, Task, Any]] = []
+        self._seen = 0  # tasks
+        self._wrong = 0  # which of them it was
 
     def note(self, task: Task) -> str:
         """For an exception."""
@@ -39,13 +56,32 @@ class Watch:
 
     def see(self, task: Task, outputs: Sequence[Any], accumulators: Sequence[Any]) -> None:
         """A task has been started."""
+        self._seen += 1
+        if not self._stages[task.stage].place.is_here:
+            return
         real = [leaf for leaf in (*outputs, *accumulators) if is_real(leaf)]
-        self._made.append((task, _finite(real if self._nans else real[:1])))  # the accumulators themselves are given up
+        self._made.append((self._seen, task, _finite(real if self._nans else real[:1])))  # the accumulators themselves are given up
 
     def look(self) -> None:
-        """Waits for all that was made. Raises: what a program has raised, with a note; NotFiniteError."""
+        """Waits for all that was made. With several processes all of them do, so that none updates what another one does not.
+
+        Raises: what a program has raised, with a note; NotFiniteError; ProcessFailedError.
+        """
+        processes = self._processes
+        if processes is None or processes.commits_last:
+            self._look()
+            return
+        if self._settles:
+            if not processes.is_committed:  # the others stop here
+                raise Settled
+            return
+        processes.commit()
+        if self.is_needed:
+            processes.looked(self._look, lambda: self._wrong)
+
+    def _look(self) -> None:
         made, self._made = self._made, []
-        for task, values in made:
+        for self._wrong, task, values in made:
             try:
                 _jax.block_until_ready(values)
             except Exception as error:
@@ -74,6 +110,19 @@ def _finite(leaves: Sequence[Any]) -> list[Any]:
 @functools.lru_cache(maxsize=256)
 def _calls_python(text: str) -> bool:
     return bool(_CALLS_PYTHON.search(text))
+
+
+def is_too_large(error: BaseException) -> bool:
+    """Whether a program has not been compiled because it needs more memory than there is."""
+    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+
+
+def what_is_large(stage: Stage) -> str:
+    """For such an exception: what of a stage's parameters takes most."""
+    leaves = _jax.tree_util.tree_flatten_with_path(stage.params)[0]
+    sizes = sorted(((math.prod(leaf.shape) * leaf.dtype.itemsize, _path(path)) for path, leaf in leaves), reverse=True)
+    named = ", ".join(f"{path} {size:,} B" for size, path in sizes[:_MOST_NAMED]) or "none"
+    return f"raised before microbatch 0 of the update began; the stage's parameters, largest first: {named}"
 
 
 def _path(path: Any) -> str:

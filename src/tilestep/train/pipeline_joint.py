@@ -18,7 +18,7 @@ from tilestep.train.accumulation import finished, promoted, zeros_for
 from tilestep.train.cross_replica import cross_replica_mean
 from tilestep.train.pipeline_dataflow import computed, flat_jaxpr, is_variable, needed, read_by
 from tilestep.train.pipeline_packing import Packing
-from tilestep.train.pipeline_places import Place
+from tilestep.train.pipeline_places import Place, Put, elsewhere, put_here
 from tilestep.train.pipeline_stages import Stage
 from tilestep.train.pipeline_updates import Optimizing
 
@@ -134,21 +134,30 @@ class Joint:
     def _place(self, home: Home) -> Place:
         return self._stages[home if home is not None and home != _TOGETHER else 0].place
 
-    def init(self, params: Sequence[Sequence[Any]], extras: Sequence[Any]) -> Any:
-        """The optimiser's state for all stages, each array of it where it is used. Args: params: each stage's trained leaves."""
+    def init(self, params: Sequence[Sequence[Any]], extras: Sequence[Any], put: Put = _jax.device_put) -> Any:
+        """The optimiser's state for all stages, each array of it where it is used.
+
+        Args: params: each stage's trained leaves. put: brings arrays to places.
+        """
         self._divide()
         jaxpr = self._init.jaxpr
         given = dict(zip(jaxpr.invars, [*(leaf for own in params for leaf in own), *extras], strict=True))
+        constants = dict(zip(jaxpr.constvars, self._init.consts, strict=True))
         leaves: list[Any] = [None] * len(jaxpr.outvars)
         for home in dict.fromkeys(self._state_homes):
             mine = [index for index, other in enumerate(self._state_homes) if other == home]
             part = _part(jaxpr.eqns, [jaxpr.outvars[index] for index in mine], home)
-            for index, value in zip(mine, self._run(part, given, dict(zip(jaxpr.constvars, self._init.consts, strict=True))), strict=True):
+            for index, value in zip(mine, self._run(part, given, constants, put), strict=True):
                 leaves[index] = value
         return _jax.tree.unflatten(self._state_structure, leaves)
 
     def apply(
-        self, params: Sequence[Sequence[Any]], state: Any, accumulators: Sequence[Sequence[Any]], extras: Sequence[Any]
+        self,
+        params: Sequence[Sequence[Any]],
+        state: Any,
+        accumulators: Sequence[Sequence[Any]],
+        extras: Sequence[Any],
+        put: Put = _jax.device_put,
     ) -> tuple[list[list[Any]], Any]:
         """(each stage's new trained leaves, the new state). Nothing is donated."""
         gradients = [finish(list(own))[0] for finish, own in zip(self._finish, accumulators, strict=True)]
@@ -157,7 +166,7 @@ class Joint:
         values: dict[Any, Any] = dict(zip(jaxpr.invars, flat, strict=True))
         constants = dict(zip(jaxpr.constvars, self._update.consts, strict=True))
         for part in self._divide():
-            values.update(zip(part.makes, self._run(part, values, constants), strict=True))
+            values.update(zip(part.makes, self._run(part, values, constants, put), strict=True))
         found = [values[atom] if is_variable(atom) else atom.val for atom in jaxpr.outvars]
         rest = iter(found)
         new = [[next(rest) for _ in own] for own in self._trained]
@@ -175,19 +184,22 @@ class Joint:
         new = [[next(rest) for _ in own] for own in self._trained]
         return new, _jax.tree.unflatten(self._state_structure, list(rest))
 
-    def _run(self, part: _Part, values: Mapping[Any, Any], constants: Mapping[Any, Any]) -> list[Any]:
+    def _run(self, part: _Part, values: Mapping[Any, Any], constants: Mapping[Any, Any], put: Put) -> list[Any]:
         place = self._place(part.home)
-        there = (
-            _jax.device_put([constants[v] if v in constants else values[v] for v in part.takes], place.whole)
-            if part.home == _TOGETHER
-            else [self._at(constants[v] if v in constants else values[v], place) for v in part.takes]
-        )
+        there: list[Any] = [constants[v] if v in constants else values[v] for v in part.takes]
+        known = [index for index, v in enumerate(part.takes) if v in constants]  # to every process
+        moving = [index for index, v in enumerate(part.takes) if v not in constants and self._moves(there[index], part.home, place)]
+        for how, places in ((put_here, known), (put, moving)):
+            if places:
+                for index, value in zip(places, how([there[i] for i in places], [place.whole] * len(places)), strict=True):
+                    there[index] = value
+        if not place.is_here:
+            return [elsewhere(variable.aval.shape, variable.aval.dtype, place.whole) for variable in part.makes]
         return part.program(there)
 
-    def _at(self, value: Any, place: Place) -> Any:
+    def _moves(self, value: Any, home: Home, place: Place) -> bool:
         """A stage's own arrays may be divided over its mesh, and stay so."""
-        here = isinstance(value, jax.Array) and value.sharding.device_set == set(place.devices)
-        return value if here else _jax.device_put(value, place.whole)
+        return home == _TOGETHER or not (isinstance(value, jax.Array) and value.sharding.device_set == set(place.devices))
 
     def _finisher(self, stage: Stage, own: Sequence[int], packing: Packing) -> Any:
         how, real = self._how, stage.real_params

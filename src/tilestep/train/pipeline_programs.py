@@ -12,6 +12,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from tilestep.train.pipeline_failures import is_too_large, what_is_large
 from tilestep.train.pipeline_joint import Joint
 from tilestep.train.pipeline_packing import apart, together
 from tilestep.train.pipeline_routes import Routes, routes
@@ -239,7 +240,7 @@ def compile_all(compiled: Compiled, functions: Sequence[Function], states: Seque
     Args: states: of each stage, the optimiser's state; None if it is not known yet. told: is told how many are done.
     Raises: what compiling raises, with a note that names stage and program.
     """
-    jobs: dict[int, tuple[Any, str]] = {}
+    jobs: dict[int, tuple[Any, str, Stage]] = {}
     for number, what, program, kinds in _calls(compiled, states):
         if id(program) in jobs or not hasattr(program, "lower"):
             continue
@@ -249,17 +250,20 @@ def compile_all(compiled: Compiled, functions: Sequence[Function], states: Seque
         except Exception as error:
             error.add_note(note)
             raise
-        jobs[id(program)] = lowered, note
+        jobs[id(program)] = lowered, note, compiled.traced.stages[number]
     if told is not None:
         told(0, len(jobs))
     with ThreadPoolExecutor(max_workers=min(_THREADS, os.cpu_count() or 1)) as pool:
-        waiting = {pool.submit(contextvars.copy_context().run, lowered.compile): note for lowered, note in jobs.values()}
+        waiting = {pool.submit(contextvars.copy_context().run, lowered.compile): (note, stage) for lowered, note, stage in jobs.values()}
         for done, future in enumerate(as_completed(waiting), 1):
             error = future.exception()
             if error is not None:
                 for other in waiting:
                     other.cancel()
-                error.add_note(waiting[future])
+                note, stage = waiting[future]
+                error.add_note(note)
+                if is_too_large(error):
+                    error.add_note(what_is_large(stage))
                 raise error
             if told is not None:
                 told(done, len(jobs))
@@ -268,7 +272,7 @@ def compile_all(compiled: Compiled, functions: Sequence[Function], states: Seque
 def _calls(compiled: Compiled, states: Sequence[Any]) -> Iterator[tuple[int, str, Any, tuple[Any, ...]]]:
     """(stage, what it does, program, its arguments' shapes and places)."""
     for stage, programs in zip(compiled.traced.stages, compiled.programs, strict=True):
-        if stage.place.is_mesh:  # JAX decides where results are
+        if stage.place.is_mesh or not stage.place.is_here:  # on a mesh JAX decides where results are
             continue
         number = stage.number
         params = [

@@ -14,7 +14,7 @@ from tilestep.train.cross_replica import cross_replica, cross_replica_all_gather
 from tilestep.train.optimizer_state import Offload, offloaded, on_device, placed, placed_like
 from tilestep.train.pipeline_dataflow import flat_jaxpr, needed, read_by
 from tilestep.train.pipeline_packing import Packing
-from tilestep.train.pipeline_places import STATE
+from tilestep.train.pipeline_places import STATE, Elsewhere, like_elsewhere
 from tilestep.train.pipeline_stages import Stage, is_real
 from tilestep.train.sharded_state import sharded
 
@@ -153,9 +153,11 @@ class _Maker:
                 transformation = sharded(transformation)
             return transformation.init(self._promoted(on_device(list(trained))))
 
-        if place.replicas is not None:
+        if place.replicas is not None and place.is_here:
             extras = [value[0] for value in extras]
         kinds = _jax.eval_shape(init, trained, extras)
+        if not place.is_here:
+            return like_elsewhere(kinds, place.whole)
         state = _jax.jit(init, out_shardings=self._state_shardings(kinds, trained))(trained, extras)
         if place.replicas is not None:
             state = place.replicas.place(state)
@@ -223,6 +225,8 @@ class _Maker:
             made = self._packing.packed(self._start())
             return made if place.replicas is None else [_jax.numpy.broadcast_to(zero, (copies, *zero.shape)) for zero in made]
 
+        if not place.is_here:
+            return Elsewhere(zeros, place.whole)
         program = _jax.jit(zeros, out_shardings=shardings if place.is_mesh else place.along(0))
         if not (isinstance(how.offload, Mapping) and how.offload.get("accumulators")):
             return program

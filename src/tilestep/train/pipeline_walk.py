@@ -12,6 +12,8 @@ import jax
 from tilestep.train.device_copies import copied
 from tilestep.train.optimizer_state import on_device, placed_like
 from tilestep.train.pipeline_failures import Watch
+from tilestep.train.pipeline_places import Put, put_here
+from tilestep.train.pipeline_processes import Processes
 from tilestep.train.pipeline_programs import Compiled
 from tilestep.train.pipeline_tracing import Element
 from tilestep.train.schedule import Kind, Schedule, Task
@@ -46,7 +48,9 @@ class RunState:
 class Walk:
     """One run of a schedule. What it makes of the state's arrays is new; updates donate them.
 
-    Args: soon: of each phase, how many elements are taken by its end, if they can be had without waiting: they go with its copies.
+    Args:
+        soon: of each phase, how many elements are taken by its end, if they can be had without waiting: they go with its copies.
+        processes: those in which the stages are, if they are several.
     """
 
     def __init__(
@@ -60,7 +64,11 @@ class Walk:
         key: Any,
         watch: Watch,
         soon: Sequence[int],
+        processes: Processes | None = None,
     ) -> None:
+        self._put: Put = copied if processes is None else processes.put
+        self._put_joint: Put = _jax.device_put if processes is None else processes.put_copies
+        self._put_copies: Put = functools.partial(_jax.device_put, may_alias=False) if processes is None else processes.put_copies
         self._schedule, self._phases, self._compiled, self._state, self._elements = schedule, phases, compiled, state, elements
         self._levels = self._schedule.levels
         self._routes = compiled.routes
@@ -72,7 +80,8 @@ class Walk:
         self._optimizer_states = [own.optimizer_state for own in state.stages]
         self._joint = state.joint
         if compiled.updates and self._schedule.weights != "same":  # the first updates come long before the run is over, and may fail
-            copies = [_copied(own) for own in zip(self._params, self._optimizer_states, strict=True)]
+            own_states = zip(self._places, self._params, self._optimizer_states, strict=True)
+            copies = [_copied((params, own)) if place.is_here else (params, own) for place, params, own in own_states]
             self._params, self._optimizer_states = [own[0] for own in copies], [own[1] for own in copies]
         self._packed = [self._pack(stage) for stage in range(len(compiled.packs))]
         self._accumulators: list[Any] = [update.zeros() for update in compiled.updates]
@@ -87,7 +96,7 @@ class Walk:
         self._moves: list[tuple[Any, Any, list[Any], int]] = []  # at the end of the phase: (value, sharding, where it goes, place there)
         self._keys = self._placed_keys(key)
         inputs = _jax.tree.leaves(first[0])
-        self._inputs = [_jax.device_put(inputs, self._places[stage].whole) if inputs else [] for stage in self._levels[0]]
+        self._inputs = [put_here(inputs, [self._places[stage].whole] * len(inputs)) if inputs else [] for stage in self._levels[0]]
         self._watch = watch
         self._last = stages - 1 if compiled.last is not None else None  # whose gradients are made with its forward, in one program
         self._latest: list[Any] = []  # what the last forward has returned
@@ -149,7 +158,7 @@ class Walk:
         if not wanting:
             return {}
         data = _jax.random.key_data(key)
-        return dict(zip(wanting, _jax.device_put([data] * len(wanting), [self._places[number].whole for number in wanting]), strict=True))
+        return dict(zip(wanting, put_here([data] * len(wanting), [self._places[number].whole for number in wanting]), strict=True))
 
     def _take(self, element: Element, *, with_copies: bool = False) -> None:
         """An element's leaves go to the stages of the first level."""
@@ -164,7 +173,7 @@ class Walk:
             if with_copies:
                 self._moves += [(leaf, where, args, len(inputs) + index) for index, leaf in enumerate(leaves)]
             else:
-                args[len(inputs) :] = copied(leaves, [where] * len(leaves))
+                args[len(inputs) :] = self._put(leaves, [where] * len(leaves))
 
     def _arguments(self, stage: int, microbatch: int) -> list[Any]:
         """All leaves of a stage's arguments."""
@@ -217,7 +226,7 @@ class Walk:
         if not self._moves:
             return
         moves, self._moves = self._moves, []
-        moved = copied([move[0] for move in moves], [move[1] for move in moves])
+        moved = self._put([move[0] for move in moves], [move[1] for move in moves])
         for (_, _, there, place), value in zip(moves, moved, strict=True):
             there[place] = value
 
@@ -225,7 +234,7 @@ class Walk:
         """The gradients of a stage's real outputs, from all stages that read them, on its devices."""
         taken, self._gradients[stage][microbatch] = self._gradients[stage][microbatch], None
         found = list(taken.values())  # each has them in the order of the outputs
-        return found[0] if len(found) == 1 else gradient_sum(found)
+        return found[0] if len(found) == 1 or not self._places[stage].is_here else gradient_sum(found)
 
     # ----------------------------------------------------------------------------------------------------------- tasks
 
@@ -303,12 +312,12 @@ class Walk:
     def _store(self, stage: int, microbatch: int) -> None:
         """What backward needs goes to the host's memory."""
         kept = self._kept[stage][microbatch]
-        if kept is not None:
+        if kept is not None and self._places[stage].is_here:
             kept[:2] = _jax.device_put(kept[:2], _HOST)
 
     def _load(self, stage: int, microbatch: int) -> None:
         kept = self._kept[stage][microbatch]
-        if kept is not None:
+        if kept is not None and self._places[stage].is_here:
             kept[:2] = _jax.device_put(kept[:2], _DEVICE)
 
     # --------------------------------------------------------------------------------------------------------- updates
@@ -341,7 +350,9 @@ class Walk:
             for other, place in tie[1:]:
                 gradient = self._accumulators[other][self._accumulator_of(other, place)]
                 there = self._accumulators[owner][index].sharding
-                self._accumulators[owner][index] = _add(self._accumulators[owner][index], _jax.device_put(gradient, there))
+                (gradient,) = self._put_copies([gradient], [there])
+                if self._places[owner].is_here:
+                    self._accumulators[owner][index] = _add(self._accumulators[owner][index], gradient)
 
     def _accumulator_of(self, stage: int, leaf: int) -> int:
         """Where a tied parameter's accumulator is among the stage's: by itself."""
@@ -354,12 +365,12 @@ class Walk:
             owner, leaf = tie[0]
             for other, place in tie[1:]:
                 there = self._params[other][place].sharding
-                self._params[other][place] = _jax.device_put(self._params[owner][leaf], there, may_alias=False)
+                (self._params[other][place],) = self._put_copies([self._params[owner][leaf]], [there])
 
-    def _extras(self, stage: int, places: Sequence[int], microbatch: int) -> list[Any]:
+    def _extras(self, stage: int, places: Sequence[int], microbatch: int) -> Sequence[Any]:
         """What the optimiser depends on, of the last stage's outputs."""
         outputs = self._outputs[microbatch][0]
-        return _jax.device_put([outputs[place] for place in places], self._places[stage].along(0)) if places else []
+        return self._put([outputs[place] for place in places], [self._places[stage].along(0)] * len(places)) if places else []
 
     def _update_one(self, stage: int, microbatch: int) -> None:
         compiled = self._compiled
@@ -382,8 +393,8 @@ class Walk:
         outputs = self._outputs[-1][0] if joint.extras else []
         extras = [outputs[place] for place in joint.extras]
         if self._joint is None:
-            self._joint = joint.init(trained, extras)
-        new, self._joint = joint.apply(trained, self._joint, self._accumulators, extras)
+            self._joint = joint.init(trained, extras, self._put_joint)
+        new, self._joint = joint.apply(trained, self._joint, self._accumulators, extras, self._put_joint)
         for own, update, leaves in zip(self._params, compiled.updates, new, strict=True):
             for place, leaf in zip(update.trained, leaves, strict=True):
                 own[place] = leaf

@@ -1,0 +1,180 @@
+"""Pipelines whose stages are in several processes over localhost: values of one process, and what all do when one fails or ends."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.documents import blocks
+
+from .process import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).with_name("pipelines_program.py")
+LIMIT_WALL_S = 280.0
+TIMEOUT_S = 8.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a process ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """What it has printed, without what JAX's collectives say when they begin."""
+        return [line for line in self.out.splitlines() if not line.startswith("[Gloo]")]
+
+    def found(self, case: str) -> str:
+        """The line that tells of a case."""
+        (line,) = [line for line in self.lines if line.startswith(f"{case} raised ")]
+        return line
+
+
+def free_port() -> int:
+    with socket.create_server(("localhost", 0)) as server:
+        return server.getsockname()[1]
+
+
+def run(count: int, *parts: str) -> list[Ended]:
+    """Runs parts of the program in `count` processes."""
+    port = free_port()
+    return started([[sys.executable, "-u", str(PROGRAM), *map(str, (own, count, port, TIMEOUT_S)), *parts] for own in range(count)])
+
+
+def started(commands: list[list[str]]) -> list[Ended]:
+    """How processes ended that were started together."""
+    settings = environment({"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)})
+    running = [subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for command in commands]
+    until = time.monotonic() + LIMIT_WALL_S
+    try:
+        ended: list[Ended] = []
+        for process in running:
+            out, err = process.communicate(timeout=max(0.1, until - time.monotonic()))
+            ended.append(Ended(status=process.returncode, out=out, err=err))
+        return ended
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
+def require_values_of_one_process(count: int, *parts: str) -> None:
+    """To the bit; each array of the state is in one process, and the losses are in all."""
+    (alone,) = run(1, *parts)
+    assert alone.lines[-1:] == ["end"], alone
+    ended = run(count, *parts)
+    together: dict[str, int] = {}
+    for end in ended:
+        assert (end.status, end.lines[-1:]) == (0, ["end"]), end
+        for line in end.lines:
+            together[line] = together.get(line, 0) + 1
+    assert set(together) == set(alone.lines)
+    for line, times in together.items():
+        assert times == 1 or line == "end" or re.match(r"raised|(\w+|after \w+)(\[[12]\]| )", line), (line, times)
+
+
+def require_failures(count: int) -> None:
+    """Each process raises; who has not failed names who has, with stage and microbatch. All go on with the same values."""
+    ended = run(count, "failures")
+    first, last = ended[0], ended[-1]
+    owner = count // 2  # of the second stage
+    for process, end in enumerate(ended):
+        assert (end.status, end.lines[-1:]) == (0, ["end"]), end
+        for case, victim, words in (
+            ("callback", owner, r"this one.*raised by stage 1 \(refusing\) of the pipeline, forward of microbatch 3"),
+            ("shape", 0, "ValueError: microbatches has an array of shape (5, 2)"),
+            ("dataset", 0, "OSError: the disk is gone"),
+            ("compilation", count * 3 // 4, r"incompatible devices.*raised by stage 2 \(unknown\) of the pipeline, when its forward"),
+            (
+                "zero_bubble nan",
+                0,
+                r"NotFiniteError: stage 0 \(lambda\) of the pipeline made a NaN or an infinity with microbatch 4: output 0",
+            ),
+            ("zero_bubble root", owner, r"NotFiniteError: stage 1 \(root\) of the pipeline .* with microbatch 4: output 0"),
+            ("stale nan", 0, r"NotFiniteError: stage 0 \(lambda\) of the pipeline .* with microbatch 4: output 0"),
+            ("stale root", owner, r"NotFiniteError: stage 1 \(root\) of the pipeline .* with microbatch 4: output 0"),
+        ):
+            line = end.found(case)
+            assert re.search(words.replace("(5, 2)", r"\(5, 2\)"), line), line
+            named = re.search(rf"ProcessFailedError: process {victim} \(pid \d+ on \S+\) has failed: ", line)
+            assert (named is None) is (process == victim), line
+    losses = [[line for line in end.lines if line.startswith("after ")] for end in ended]
+    assert len(losses[0]) == 5
+    assert all(own == losses[0] for own in losses)
+    assert first.out != last.out
+
+
+def test_the_program_of_the_document_prints_what_is_shown(tmp_path: Path) -> None:
+    (block,) = [block for block in blocks((ROOT / "docs/pipelines.md").read_text(encoding="utf-8")) if block.language == "py"]
+    program = tmp_path / "two.py"
+    program.write_text(block.text, encoding="utf-8")
+    address = f"localhost:{free_port()}"
+    ended = started([[sys.executable, str(program), str(process), address] for process in range(2)])
+    assert [end.status for end in ended] == [0, 0], ended
+    assert "".join(f"{line}\n" for end in ended for line in end.lines) == block.shown
+
+
+def test_two_processes_give_the_values_of_one() -> None:
+    require_values_of_one_process(2, "brief")
+
+
+def test_a_killed_process_ends_the_other_which_names_it() -> None:
+    require_named(run(2, "kill"), 0, "died: it was killed, or it crashed")
+
+
+def require_named(ended: list[Ended], victim: int, words: str) -> None:
+    """All processes but the victim have ended with an error that names it."""
+    assert "victim" in ended[victim].lines, ended[victim]
+    for process, end in enumerate(ended):
+        assert end.status != 0, end
+        assert "end" not in end.lines, end
+        if process != victim:
+            assert re.search(rf"tilestep: process {victim} of {len(ended)} \(pid \d+ on \S+\) {words}", end.err), end
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_each_schedule_and_option_has_the_values_of_one_process(count: int) -> None:
+    require_values_of_one_process(count, "schedules", "across", "replicated", "queues")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_failure_of_one_process_is_raised_in_all_and_they_go_on(count: int) -> None:
+    require_failures(count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("count", "how", "words"),
+    [
+        (4, "kill", "died: it was killed, or it crashed"),
+        (4, "stop", "has not answered for 6 s"),
+    ],
+)
+def test_who_ends_is_named_by_the_others(count: int, how: str, words: str) -> None:
+    require_named(run(count, how), count - 2, words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_what_nobody_catches_ends_all_with_its_process_stage_and_microbatch(count: int) -> None:
+    victim = count - 2
+    for process, end in enumerate(run(count, "raise")):
+        assert end.status != 0, end
+        words = rf"too much[\s\S]*raised by stage {victim * 2 // (count // 2)} \(slow\) of the pipeline, forward of microbatch \d"
+        assert re.search(words, end.err), end
+        if process != victim:
+            assert re.search(rf"ProcessFailedError: process {victim} \(pid \d+ on \S+\) has failed: ", end.err), end
