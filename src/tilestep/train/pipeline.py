@@ -233,7 +233,8 @@ class Pipeline:
         """The state before the first update: copies of the parameters, each on its stage's device.
 
         Args:
-            params: a list with one pytree for each stage, with a list of them for concurrent stages.
+            params: a list with one pytree for each stage, with a list of them for concurrent stages. For stages of other processes shapes
+                and dtypes are enough (`jax.ShapeDtypeStruct`).
             aux: likewise, what a stage has beside parameters and changes by itself, such as statistics of its batches; None for stages that
                 have nothing. With several replicas each begins with a copy, and goes on with its own.
         Raises: ValueError if there are more or fewer than stages, tied parameters are unlike, or the optimiser accumulates by itself.
@@ -257,12 +258,13 @@ class Pipeline:
         Args:
             state: its arrays are donated.
             microbatches: a pytree of arrays whose first axis is `gradient_accumulation_count`; with several replicas the second is theirs.
+                Of several processes only that of the first stage looks at it.
             inputs: further arguments of the first stage, before the element: the same for all microbatches.
             key: a random key from which the stages' are made (`jax.random.key`); another one for each step.
         Returns: (the new state, what the last stage returned, along a new first axis; with several replicas the second is theirs).
         Raises: ValueError for another number of microbatches. What a stage raises, with a note that names stage and
-            microbatch; NotFiniteError if asked for; LoopInterrupt at Ctrl-C, when the update is done. Each has as `state` the state after
-            the last finished update, or None if its arrays are lost.
+            microbatch; NotFiniteError if asked for; LoopInterrupt at Ctrl-C, when the update is done; ProcessFailedError if another
+            process has failed. Each has as `state` the state after the last finished update, or None if its arrays are lost.
         """
         with self._together():
             with Progress(state, bar=None) as progress, self._one_program():
@@ -306,8 +308,10 @@ class Pipeline:
 
         Args:
             state: its arrays are donated.
-            infeed: with several replicas made for them: `InfeedQueue(dataset, replicas=...)`.
-            outfeed: gets what the last stage returns, one element for each microbatch; with accumulate_outfeed one for each update.
+            infeed: with several replicas made for them: `InfeedQueue(dataset, replicas=...)`. Of several processes only that of the first
+                stage takes from its one.
+            outfeed: gets what the last stage returns, one element for each microbatch; with accumulate_outfeed one for each update. Of
+                several processes that of the last stage gives to its one.
             inputs: as `step` has.
             key: update number n has `jax.random.fold_in(key, n)` for its key, from 0 on.
             progress: whether to show a bar with the microbatches done, and what is being compiled.

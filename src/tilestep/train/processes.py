@@ -21,6 +21,8 @@ from jax.experimental import multihost_utils
 _LEAST_TIMEOUT_S: Final = 1.0
 _MOST_TIMEOUT_S: Final = 1e6  # JAX has its own in milliseconds of 32 bits
 _JAX_SLACK_S: Final = 30  # by which JAX's own time-outs are longer: it ends processes without saying readably whose fault it was
+_ERROR_CHARACTERS: Final = 1000  # of the exception with which a process ends
+_NOTES_CHARACTERS: Final = 300  # of its notes: in which stage of a pipeline it was, say
 _SAID_BYTES: Final = 512  # of process 0's address
 
 _jax: Any = jax
@@ -124,8 +126,10 @@ def _obey(sentinel: subprocess.Popen[bytes]) -> None:
 def _leave(sentinel: subprocess.Popen[bytes]) -> None:
     """At the end of this process: says whether it is a good one."""
     error: BaseException | None = getattr(sys, "last_value", None)
+    notes = "; ".join(getattr(error, "__notes__", ()))[:_NOTES_CHARACTERS]
+    text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS] + (f"; {notes}" if notes else "")
     try:
-        _say(sentinel, "bye" if error is None else f"error {type(error).__name__}: {error}".replace("\n", " ")[:1000])
+        _say(sentinel, "bye" if error is None else f"error {text}".replace("\n", " "))
     except OSError:
         return
     if error is not None:  # JAX would wait for the others here, who wait for this one
