@@ -2,7 +2,8 @@
 
     benchmarks/pipelines.py                              a table of medians, and of ratios within a round
     benchmarks/pipelines.py --only mid --rounds 5        one model, fewer rounds
-    benchmarks/pipelines.py --json benchmarks/results/pipelines.json
+    benchmarks/pipelines.py --json benchmarks/results/pipelines.json       a record; what is in it of other models stays
+    benchmarks/pipelines.py --rounds 0 --peaks --json ...                  peak memory alone
 
 A small transformer (embedding and perceptron, two blocks, a head with the loss), 16 microbatches an update, Adam, in the schedule 1F1B:
 
@@ -62,7 +63,7 @@ PEERS = {"spectrax": "spectrax-lib", "torch": "torch"}
 BY_TASK = ("stages", "kept", "recomputed", "spectrax")  # the sides that start a program for each task
 ROUNDS = 15
 WARM_UP = 5  # updates: after four the pipeline has chosen
-TIMEOUT_S = 300
+TIMEOUT_S = 900
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -472,11 +473,11 @@ def peaks(name: str, which: Sequence[str]) -> dict[str, int]:
 
 def show(found: dict[str, Any]) -> None:
     print(f"{found['name']}:")
-    for key, own in found["wall_s"].items():
+    for key, own in found.get("wall_s", {}).items():
         ratio = found["ratio_to_one_device"].get(key, {"median": 1.0})["median"]
         apart = found["greatest_relative_difference_of_gradients"][key]
         print(f"  {key:12} {own['median'] * 1e3:9.2f} ms an update, {ratio:6.2f} x one device; gradients differ by {apart:.1e}")
-    for key, own in found["host_wall_s_per_task"].items():
+    for key, own in found.get("host_wall_s_per_task", {}).items():
         cpu = found["host_cpu_s_per_task"][key]
         print(
             f"  {key:12} {own['median'] * 1e6:9.1f} µs of the host a task, at least {own['least'] * 1e6:.1f}; "
@@ -490,7 +491,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=tuple(SIZES), default=list(SIZES))
     parser.add_argument("--sides", nargs="+", metavar="SIDE", help="beside 'one device'")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help="at least 2")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help="at least 2, or 0: none")
     parser.add_argument("--peaks", action="store_true", help="peak memory too, of JAX's sides, each in a process of its own")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the record to FILE")
     parser.add_argument("--alone", metavar="SIDE", help=argparse.SUPPRESS)
@@ -503,23 +504,25 @@ def main() -> None:
     if options.alone:
         alone(options.only[0], options.alone)
         return
-    load = round(os.getloadavg()[0], 2)
-    answers: list[dict[str, Any]] = []
+    recorded: dict[str, Any] = json.loads(options.json.read_text()) if options.json and options.json.exists() else {"answers": []}
+    answers: dict[str, dict[str, Any]] = {own["name"]: own for own in recorded["answers"]}
     for name in options.only:
-        found = measure(name, max(2, options.rounds), options.sides)
+        if options.rounds:
+            load = round(os.getloadavg()[0], 2)
+            found = measure(name, max(2, options.rounds), options.sides)
+            found |= {"commit": commit(), "host": {"cpus": os.cpu_count(), "load": load, "load_after": round(os.getloadavg()[0], 2)}}
+            answers[name] = {key: value for key, value in answers.get(name, {}).items() if key == "peak_bytes"} | found
         if options.peaks:
-            found["peak_bytes"] = peaks(name, [key for key in sides(name, None) if not key.startswith("torch")])
-        show(found)
-        answers.append(found)
+            answers.setdefault(name, {"name": name})
+            answers[name]["peak_bytes"] = peaks(name, [key for key in sides(name, None) if not key.startswith("torch")])
+        show(answers[name])
     if options.json:
         packages = ["jax", "jaxlib", "numpy", "optax", "tilestep"]
         packages += [package for module, package in PEERS.items() if importlib.util.find_spec(module) is not None]
         record = {
             "question": (__doc__ or "").splitlines()[0],
-            "commit": commit(),
-            "host": {"cpus": os.cpu_count(), "load": load, "load_after": round(os.getloadavg()[0], 2)},
             "versions": {name: version(name) for name in packages},
-            "answers": answers,
+            "answers": [answers[name] for name in SIZES if name in answers],
         }
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(record, indent=1) + "\n")
