@@ -23,6 +23,7 @@ from tilestep.settings import Settings, read_settings
 from tilestep.sim import Mark, System
 
 _WORK_OFF_EVERY = 4096  # entries; a bound on the journal's memory, not on what it costs
+_COPIES_AT_MOST = 2**16  # that are ordered together, unless somebody asks for a profile; more than JAX is asked for in one call
 
 FORGOTTEN: list[int] = []  # values whose buffer is gone, whatever client it was of; the C side appends
 
@@ -63,7 +64,9 @@ class Journal:
         self.note_read = (self._read, self._append)  # and that it read one
         self.note_put = (self._put, self._append)  # a value from the host
         self.note_run = (self._entries.append, self._run)  # and a run that needs nothing else
+        self._work_off_at = _WORK_OFF_EVERY
         self._next_copy = -1  # numbers of copies that no buffer stands for
+        self._ranks: dict[int, int] = {}  # of what copies have made: the place in the order in which they were worked off
 
     # ------------------------------------------------------------------------------------------------ what happens
 
@@ -136,8 +139,9 @@ class Journal:
         self._work_off_now_and_then()
 
     def _work_off_now_and_then(self) -> None:
-        if len(self._entries) >= _WORK_OFF_EVERY:
+        if len(self._entries) >= self._work_off_at:
             self.work_off(wait=False)
+            self._work_off_at = len(self._entries) + _WORK_OFF_EVERY
 
     # ------------------------------------------------------------------------------------------- into emulated time
 
@@ -163,13 +167,50 @@ class Journal:
                     if not wait and entry[0] == self._run and not _counted(entry[4]):
                         FORGOTTEN[:0] = forgotten
                         return
+                    if entry[0] == self._copy:
+                        copies = self._copies_ahead()
+                        if not wait and len(copies) == len(self._entries) < _COPIES_AT_MOST:  # more may come that belong to them
+                            FORGOTTEN[:0] = forgotten
+                            return
+                        self._work_off_copies(copies)
+                        continue
                     self._entries.popleft()
                     entry[0](*entry[1:])
                 for value in forgotten:
+                    self._ranks.pop(value, None)
                     if self.system.knows(value):  # else it was another client's, or its program failed
                         self.system.forget(value)
             finally:
                 self._working = False
+
+    def _copies_ahead(self) -> list[tuple[Any, ...]]:
+        """The copies that come next, in one program group, up to the first that is a copy of one of them."""
+        made: set[int] = set()
+        found: list[tuple[Any, ...]] = []
+        for entry in self._entries:
+            if entry[0] != self._copy or entry[1] in made or (found and entry[5] != found[0][5]):
+                break
+            made.add(entry[2])
+            found.append(entry)
+        return found
+
+    def _work_off_copies(self, copies: Sequence[tuple[Any, ...]]) -> None:
+        """Copies with nothing between them, in an order that hangs on the program alone.
+
+        Many arrays that JAX is asked for in one call it copies in the order of a hash table, whose seed is another in each process. So they
+        happen in the order in which what they copy was made.
+        """
+        ranks = self._ranks
+        in_order = deque(sorted(copies, key=lambda entry: (ranks.get(entry[1], entry[1]), entry[3], entry[4], entry[2])))
+        ranks.update(zip((entry[2] for entry in in_order), sorted(entry[2] for entry in in_order), strict=True))
+        for _ in copies:
+            self._entries.popleft()
+        try:
+            while in_order:
+                entry = in_order.popleft()
+                entry[0](*entry[1:])
+        finally:
+            self._entries.extendleft(reversed(in_order))
 
     def _put(self, value: int, ipu: int, size_bytes: int, on_host: bool, since: list[int] | None = None) -> None:
         self.system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host, since=since[0] if since else None)
