@@ -86,6 +86,10 @@ class Listener(Protocol):
         """Some thread is within `aside` or `uploads_kept` from now on, or none is."""
         ...
 
+    def waited_for(self, array: Any) -> bool:
+        """Waits for an array of the platform's, so that a wait of the program's for it is still one; False: it cannot."""
+        ...
+
     def moment(self) -> Any:
         """What stands for this moment of the program."""
         ...
@@ -131,6 +135,18 @@ def aside() -> Iterator[None]:
     finally:
         _set_apart(-1)
         _aside.reset(token)
+
+
+def wait_aside(arrays: list[Any], wait: Callable[[list[Any]], object]) -> None:
+    """Waits for arrays, which holds up nothing (see `aside`), and is none of the program's own waits for them.
+
+    JAX tells a platform of the first wait for an array only: so an emulator waits without it.
+
+    Args: wait: what waits for arrays that no emulator waits for.
+    """
+    listener = _listener
+    with aside():
+        wait(arrays if listener is None else [array for array in arrays if not listener.waited_for(array)])
 
 
 # Whether this thread is within `aside`; what it keeps its uploads in, or None. Neither runs bytecode.

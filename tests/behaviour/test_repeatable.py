@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import tilestep
+from tilestep import hints
 
 from .process import environment, python
 
@@ -71,8 +75,6 @@ def test_emulated_time_is_not_wall_time(ipu: jax.Device) -> None:
 
     def seconds(pause_wall_s: float) -> float:
         def host(v: np.ndarray) -> np.ndarray:
-            import time
-
             time.sleep(pause_wall_s)
             return np.asarray(v)
 
@@ -83,6 +85,51 @@ def test_emulated_time_is_not_wall_time(ipu: jax.Device) -> None:
         return profile.emulated_s
 
     assert seconds(0.0) == seconds(0.2) > 0
+
+
+def test_a_wait_aside_is_no_wait_and_leaves_later_ones(ipu: jax.Device) -> None:
+    step = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, x: jnp.tanh(x @ x), x))
+
+    def cycles(*waits: Callable[[jax.Array], object]) -> int:
+        x = jax.device_put(np.ones((256, 256), np.float32), ipu)
+        with tilestep.profile() as profile:
+            for _ in range(2):
+                y = step(x)
+                for wait in waits:
+                    wait(y)
+            step(x).block_until_ready()
+        return profile.emulated_cycles
+
+    def aside(array: jax.Array) -> None:
+        hints.wait_aside([array], jax.block_until_ready)
+
+    cycles()
+    assert cycles(aside) == cycles() < cycles(jax.block_until_ready) == cycles(aside, jax.block_until_ready)
+    with tilestep.dry_run():
+        assert cycles(aside) == cycles() < cycles(jax.block_until_ready) == cycles(aside, jax.block_until_ready)
+
+
+def test_a_wait_aside_waits(ipu: jax.Device) -> None:
+    ended: list[bool] = []
+
+    def late(values: np.ndarray) -> np.ndarray:
+        time.sleep(0.2)
+        ended.append(True)
+        return values
+
+    step = jax.jit(lambda x: jax.pure_callback(late, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
+    array = step(jax.device_put(np.ones(8, np.float32), ipu))
+    hints.wait_aside([array], jax.block_until_ready)
+    assert ended
+
+
+def test_a_failure_is_told_to_who_waits_aside(ipu: jax.Device) -> None:
+    def fail(_: np.ndarray) -> np.ndarray:
+        raise ValueError("on purpose")
+
+    broken = jax.jit(lambda x: jax.pure_callback(fail, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="on purpose"):
+        hints.wait_aside([broken(jax.device_put(np.ones(8, np.float32), ipu))], jax.block_until_ready)
 
 
 PUTS = """

@@ -112,6 +112,20 @@ class Journal:
         for _, *what in kept:
             self._add((self._put, *what, moment))
 
+    def waited_for(self, array: Any) -> bool:
+        """Waits for an array without JAX's knowledge, who remembers a wait, and tells of no other for that array.
+
+        Returns: False if it is of another platform, or has no value; then JAX says why.
+        """
+        if any(device.platform != PLATFORM for device in array.devices()):
+            return False
+        try:
+            for shard in array.addressable_shards:
+                shard.data.unsafe_buffer_pointer()
+        except RuntimeError:
+            return False
+        return True
+
     def accumulated(self, batch: hints.EffectiveBatch, steps: int) -> None:
         """A loop that accumulates gradients has done so many steps."""
         self._add((self._note_accumulated, batch, steps))

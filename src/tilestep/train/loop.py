@@ -368,8 +368,8 @@ class _Run:
             self._feeding = False
         self._started += 1
         if self._advance is not None or self._started % _IN_FLIGHT == 0:
-            with hints.aside():  # on a real machine the loop is one program, and nobody waits
-                _jax.block_until_ready(self.carry)
+            # on a real machine the loop is one program, and nobody waits
+            hints.wait_aside(_jax.tree.leaves(self.carry), _jax.block_until_ready)
         if self._advance is not None:
             self._advance(self.steps)
 

@@ -116,8 +116,7 @@ class Progress:
     def did(self, outputs: Any) -> None:
         """Another update has been started, after which the outputs are there."""
         if self._describe is not None and self._bar_of is not None:
-            with hints.aside():
-                _jax.block_until_ready(outputs)
+            hints.wait_aside(_jax.tree.leaves(outputs), _jax.block_until_ready)
             name, updates, count = self._bar_of
             self._describe(f"{name}, update {self.updates} of {updates}")
             self._started = self.updates * count
