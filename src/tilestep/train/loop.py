@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -26,13 +27,17 @@ from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.interrupt import CtrlC
 from tilestep.train.numbers import whole_number
 from tilestep.train.outfeed_queue import OutfeedQueue
-from tilestep.train.programs import Loop, Span, repeat_loop, while_loop_loop
+from tilestep.train.programs import FIRST_IN_FLIGHT, Loop, Span, repeat_loop, while_loop_loop
 from tilestep.train.recompute import Recompute, require_recompute
 from tilestep.train.replicas import Replicas
 from tilestep.train.spread import Spread, spread_over
 
 DEFAULT_CHUNK: Final = 64  # steps
-_IN_FLIGHT: Final = 4  # chunks that are started before the first of them is waited for: a bound on the memory of their elements
+# Chunks are started ahead of the device, which is waited for when so much is in flight: a wait costs a wake-up, no wait the memory of
+# their elements, and time at Ctrl-C.
+_MOST_IN_FLIGHT, _LEAST_IN_FLIGHT = 16, 2  # chunks
+_IN_FLIGHT_S: Final = 0.05  # of work
+_IN_FLIGHT_BYTES: Final = 2**28  # of elements, as far as that is not less than FIRST_IN_FLIGHT chunks
 _MOST_STEPS: Final = 2**31 - 1  # of one program, which counts them in 32 bits
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
@@ -104,7 +109,7 @@ def repeat(
         plan, tree = _planned(call, carry, donate=donate)
         sure = recent is not None and tree is carry and plan.holds_as(cast("_Plan", recent.plan))
     total, steps, kept, paced = plan.total, plan.steps, plan.loop, plan.paced
-    with _Run(f"repeat({total})", tree, infeed, outfeed, total=total, progress=progress) as run:
+    with _Run(f"repeat({total})", kept, tree, infeed, outfeed, total=total, progress=progress) as run:
         if plan.counting:
             run.tell(update_size(f"repeat_{name_of(body)}", plan.counting, infeed, replicas, None if paced is None else kept))
         if infeed is not None and total:
@@ -227,7 +232,7 @@ def while_loop(
         recompute=recompute,
     )
     program = kept.program(Span(steps=steps if infeed is not None or outfeed is not None else 1))
-    with _Run("while_loop()", state.tree, infeed, outfeed, total=most, progress=progress) as run:
+    with _Run("while_loop()", kept, state.tree, infeed, outfeed, total=most, progress=progress) as run:
         if counting:
             run.tell(update_size(f"while_loop_{name_of(body)}", counting, infeed, replicas, None))
         if infeed is not None:
@@ -264,6 +269,7 @@ class _Run:
     def __init__(
         self,
         name: str,
+        loop: Loop,
         carry: Any,
         infeed: InfeedQueue | None,
         outfeed: OutfeedQueue | None,
@@ -272,9 +278,11 @@ class _Run:
         progress: bool,
     ) -> None:
         self._reached: tuple[Any, int] = carry, 0  # set at once: no Ctrl-C comes between a carry and its number of steps
-        self._name, self._infeed, self._outfeed = name, infeed, outfeed
+        self._name, self._loop, self._infeed, self._outfeed = name, loop, infeed, outfeed
         self._total, self._progress = total, progress
         self._started = 0  # chunks
+        self._ahead = 0  # of them since the device was waited for
+        self._since: float | None = None  # when it was, as time.perf_counter tells it
         self._ctrl_c = CtrlC()
         self._bar: AbstractContextManager[tuple[Callable[[int], None], Callable[[str], None]]] | None = None
         self._describe: Callable[[str], None] | None = None
@@ -359,7 +367,7 @@ class _Run:
         if self._update is not None and self._taken is not None and not self._started:
             self._update.began(self._taken)
             self.tell(self._update)
-        self._taken = None
+        taken, self._taken = self._taken, None
         if self._infeed is not None:
             self._infeed.wake()
         if self._outfeed is not None:
@@ -367,11 +375,25 @@ class _Run:
             self._outfeed.deliver(values, steps)
             self._feeding = False
         self._started += 1
-        if self._advance is not None or self._started % _IN_FLIGHT == 0:
+        self._ahead += 1
+        if self._advance is not None or self._ahead >= self._loop.in_flight:
             # on a real machine the loop is one program, and nobody waits
             hints.wait_aside(_jax.tree.leaves(self.carry), _jax.block_until_ready)
+            self._waited(taken)
         if self._advance is not None:
             self._advance(self.steps)
+
+    def _waited(self, taken: Chunk | None) -> None:
+        """Sets how many chunks like this one are started before the next wait."""
+        now = time.perf_counter()
+        if self._since is not None:
+            most = _MOST_IN_FLIGHT
+            if taken is not None:
+                size = sum(leaf.nbytes for leaf in _jax.tree.leaves(taken.on_device))
+                most = min(most, max(FIRST_IN_FLIGHT, _IN_FLIGHT_BYTES // max(1, size)))
+            lasting = (now - self._since) / self._ahead
+            self._loop.in_flight = min(most, max(_LEAST_IN_FLIGHT, int(_IN_FLIGHT_S / lasting)))
+        self._since, self._ahead = now, 0
 
     def _interrupted(self, error: KeyboardInterrupt) -> None:
         """Raises: LoopInterrupt, when what was started is done. Not if the Ctrl-C came, out of our hands, while the carry was donated."""

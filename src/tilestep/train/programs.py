@@ -23,6 +23,8 @@ from tilestep.train.tiny_steps import Chosen, scan
 
 Program = Callable[..., Any]
 
+FIRST_IN_FLIGHT: Final = 4  # chunks, until it is known how long one takes
+
 _MOST_OTHERS: Final = 128  # bodies that are no plain functions, which are kept alive
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
@@ -49,13 +51,16 @@ class Span(NamedTuple):
 class Loop:
     """One loop: the programs of its chunks, and a name that no other loop has.
 
-    Attributes: unsteady: whether its body has turned out not to add one microbatch for each step.
+    Attributes:
+        unsteady: whether its body has turned out not to add one microbatch for each step.
+        in_flight: chunks that are started before the device is waited for; as many as turned out to keep it busy.
     """
 
     name: str
     programs: dict[Span, Program]
     make: Callable[[Loop, Span], Program]
     unsteady: bool = False
+    in_flight: int = FIRST_IN_FLIGHT
 
     def program(self, span: Span) -> Program:
         """That of a chunk."""
