@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast, final
 
 import jax
+from jax.sharding import SingleDeviceSharding
 from numpy.typing import NDArray
 
 from tilestep import hints
 from tilestep.errors import QueueError
+from tilestep.train import device_copies
 from tilestep.train.elements import ElementSpec, Outcome
 from tilestep.train.staging import Staging, is_settled
 
@@ -465,7 +467,10 @@ class Feeder:
         try:
             if not plan.in_place:
                 with _thread_settings(plan), hints.uploads_kept() as uploads:
-                    on_device = _put(on_device, plan.place)
+                    if type(plan.place) is SingleDeviceSharding and plan.place.is_fully_addressable:
+                        on_device = _jax.tree.unflatten(spec.structure, device_copies.put(stacked, plan.place))
+                    else:
+                        on_device = _put(on_device, plan.place)
         except Exception as error:
             with self._condition:
                 if self._is_current(filling):

@@ -53,7 +53,7 @@ class Staging:
             with self._lock:
                 home = self._homes.setdefault(size, deque(maxlen=_MOST_KEPT))
             try:
-                memory = home.popleft()
+                memory = home.pop()  # the latest is the likeliest to be in the cache
             except IndexError:
                 memory = _aligned(size)
             raw = np.asarray(_Lent(memory, (size,), home))

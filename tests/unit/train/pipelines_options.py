@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 from tests.unit.train.pipelines import CLASSES, ROWS, WIDTH, assert_near, batches, dense, embed, head, matrix, reference
 from tilestep.errors import DatasetError, LoopInterrupt, NotFiniteError
-from tilestep.train import InfeedQueue, OutfeedQueue, cross_replica_mean, device_copies
+from tilestep.train import InfeedQueue, OutfeedQueue, cross_replica_mean
 from tilestep.train.pipeline import JointState, Pipeline
 from tilestep.train.shards import is_shard
 
@@ -498,33 +498,6 @@ def test_what_cannot_be_compiled_names_the_stage() -> None:
     assert any("raised by stage 1 (unknown) of the pipeline, when its" in note for note in caught.value.__notes__)
     failed: Any = caught.value
     assert failed.state is state
-
-
-# ------------------------------------------------------------------------------------------------------------ between devices
-
-
-@pytest.mark.parametrize("private", [True, False])
-def test_values_of_all_kinds_are_copied_as_device_put_does(private: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert device_copies._copied is not None  # this version of JAX has it
-    if not private:
-        monkeypatch.setattr(device_copies, "_copied", None)
-    one, two = (jax.sharding.SingleDeviceSharding(device) for device in jax.devices()[:2])
-    both = jax.sharding.NamedSharding(jax.make_mesh((2,), ("x",)), jax.sharding.PartitionSpec("x"))
-    on_one = jax.device_put(np.arange(4, dtype=np.float32), one)
-    divided, hosted = jax.device_put(np.arange(4), both), jax.device_put(on_one, one.with_memory_kind("pinned_host"))
-    for values, places in (
-        ([on_one, on_one * 2], [two, one]),
-        ([on_one, np.ones(3, np.int32)], [two, two]),
-        ([on_one], [both]),
-        ([divided, on_one], [one, two]),
-        ([hosted], [two]),
-        ([], []),
-    ):
-        found, expected = device_copies.copied(values, places), jax.device_put(values, places)
-        for a, b, place in zip(found, expected, places, strict=True):
-            np.testing.assert_array_equal(a, b)
-            assert a.sharding == b.sharding == place
-            assert a.committed
 
 
 def test_what_stages_hand_on_goes_to_those_that_read_it() -> None:

@@ -11,18 +11,18 @@ from tests.processes import run_python
 HERE = Path(__file__).resolve().parent
 
 
-def run(name: str, *options: str) -> None:
+def run(names: str, *options: str) -> None:
     result = run_python(
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(HERE / name)),
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *(str(HERE / name) for name in names.split())),
         environ={"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"},
     )
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
     assert "skipped" not in result.stdout
 
 
-@pytest.mark.parametrize("name", ["pipelines.py", "pipelines_options.py", "pipelines_random.py"])
-def test_pipelines_on_several_devices_of_cpu(name: str) -> None:
-    run(name, "-m", "not slow")
+@pytest.mark.parametrize("names", ["device_copies.py pipelines.py", "pipelines_options.py", "pipelines_random.py"])
+def test_pipelines_on_several_devices_of_cpu(names: str) -> None:
+    run(names, "-m", "not slow")
 
 
 @pytest.mark.slow
