@@ -31,13 +31,10 @@ class _Private(NamedTuple):
 def _private() -> _Private | None:
     """None if this version of JAX does not have it as it is known here."""
     try:
-        from jax._src.lib import (  # pyright: ignore[reportPrivateImportUsage]
-            guard_lib,
-            xla_client,
-        )
+        from jax._src import lib
 
-        client: Any = xla_client
-        guards: Any = guard_lib
+        libraries: Any = lib
+        client, guards = libraries.xla_client, libraries.guard_lib
         copy, put, as_is = (
             client.batched_copy_array_to_devices_with_sharding,
             client.batched_device_put,
