@@ -8,11 +8,12 @@ from dataclasses import replace
 from tilestep.errors import HloError, SettingsError
 from tilestep.machine.spec import IpuSpec, MachineSpec
 from tilestep.options import PlanOptions
+from tilestep.plan.block import Block
 from tilestep.plan.code import code_bytes, fixed_bytes
 from tilestep.plan.liveness import tile_memory
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value
 from tilestep.plan.steps import Argument, Branch, Loop, Node, Program, Result, Sequence, Superstep
-from tilestep.plan.walk import Block, Walk
+from tilestep.plan.walk import Walk
 from tilestep.program.cleanup import clean
 from tilestep.program.hlo import HloModule
 
@@ -40,7 +41,7 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
             raise HloError(f"line {parameter.line}: argument {parameter.literal} is a tuple, which JAX never passes")
         buffer = walk.buffers.new(_argument_name(parameter.op_name, parameter.literal), parameter.shape.size_bytes)
         if space == HOST_SPACE:
-            walk.host.add(buffer)
+            walk.pinned.host.add(buffer)
         values.append((Leaf(buffer, ANYWHERE),))
     block = walk.block(module.entry, values)
     arguments = _arguments(module, spaces, [walk.layouts.get(value[0].buffer, "") for value in values])
@@ -63,7 +64,7 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
         arguments=[values[argument.index][0].buffer for argument in arguments if argument.result is None],
         constants=walk.constants,
         results=[leaf.buffer for leaf in block.root],
-        on_host=sorted(walk.host),
+        on_host=sorted(walk.pinned.host),
     )
     return Program(
         name=name,
@@ -98,15 +99,15 @@ def _places(results: AbstractSequence[Result], block: Block, arguments: Abstract
     for result, leaf in zip(results, block.root, strict=True):
         if result.argument is not None:
             (place,) = arguments[result.argument]
-            places.append(place.buffer if place.buffer in walk.host else None)
+            places.append(place.buffer if place.buffer in walk.pinned.host else None)
             continue
         if not result.on_host:
             places.append(None)
             continue
         buffer = leaf.buffer
-        if buffer not in walk.host or buffer in taken:
+        if buffer not in walk.pinned.host or buffer in taken:
             buffer = walk.buffers.new(f"result {result.index}", result.size_bytes)
-            walk.host.add(buffer)
+            walk.pinned.host.add(buffer)
         taken.add(buffer)
         places.append(buffer)
     return places
@@ -114,7 +115,7 @@ def _places(results: AbstractSequence[Result], block: Block, arguments: Abstract
 
 def _parked_bytes(walk: Walk, arguments: AbstractSequence[int], results: AbstractSequence[int]) -> int:
     """Of values that are in pinned_host during a run only. Poplar's remote buffers never share memory, so they add up."""
-    alone = walk.host - walk.merged - {*arguments, *results}
+    alone = walk.pinned.host - walk.pinned.merged - {*arguments, *results}
     return sum(walk.buffers.sizes[buffer] for buffer in alone)
 
 

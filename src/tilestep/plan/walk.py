@@ -6,64 +6,36 @@ of. What the walk learns on its way (buffers, assumptions, fallbacks) stays in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from tilestep import cost
 from tilestep.cost import StepCost
-from tilestep.cost.elementwise import named_cast
-from tilestep.cost.rates import WITH_SCALAR
 from tilestep.errors import HloError
 from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan import steps
+from tilestep.plan.block import Block, Scope, scope_of
 from tilestep.plan.code import code_of, code_of_pass
 from tilestep.plan.collectives import groups_of, kind_of, pairs_of
 from tilestep.plan.counters import without_counters
-from tilestep.plan.fuse import VIEWS, Unit, Units, fuse
+from tilestep.plan.fuse import VIEWS, Unit, fuse
 from tilestep.plan.liveness import Buffers, Moment
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value, home_of, place_pass, settled
-from tilestep.plan.parking import Parking, parking
-from tilestep.plan.price import pass_dtype, price, priced_as, superstep, work_of
-from tilestep.plan.stencil import halo, starts
-from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node
+from tilestep.plan.parking import parking
+from tilestep.plan.pinned import PARTIAL_READS, Pinned
+from tilestep.plan.price import price, priced_as, superstep, work_of
+from tilestep.plan.steps import Branch, Collective, HostCall, Loop
 from tilestep.program.cleanup import users_of
 from tilestep.program.hlo import Computation, HloModule, Instruction
-from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
+from tilestep.program.work import DTYPE_BITS, Work
 
 _UPDATES = frozenset({"dynamic-update-slice", "scatter"})  # write into their first operands
-_PARTIAL_READS = frozenset({"dynamic-slice", "slice", "gather"})
 _HOST_TRANSFERS = frozenset({"infeed", "outfeed", "send", "recv"})
 _FEEDS = (INFEED_TARGET, OUTFEED_TARGET)
 _FINISHED = frozenset({"send-done", "recv-done"})  # what the host did was counted when it began
 SITE = "tilestep.site"  # frontend attribute of a loop or branch whose runs are counted
-
-
-@dataclass(kw_only=True)
-class Block:
-    """One computation, walked."""
-
-    computation: Computation
-    nodes: list[Node]
-    moments: list[Moment]
-    root: Value
-
-
-@dataclass(kw_only=True)
-class _Scope:
-    """What is known inside one computation while it is walked."""
-
-    computation: Computation
-    units: Units
-    users: Mapping[str, list[Instruction]]
-    parking: Parking
-    values: dict[str, Value] = field(default_factory=dict[str, Value])
-    nodes: list[Node] = field(default_factory=list[Node])
-    moments: list[Moment] = field(default_factory=list[Moment])
-    products: dict[str, int] = field(
-        default_factory=dict[str, int]
-    )  # homes laid out by a matmul or convolution: elements on the fullest tile
 
 
 class Walk:
@@ -75,10 +47,7 @@ class Walk:
         self.options = options
         self.num_ipus = num_ipus
         self.buffers = Buffers(ipu.num_tiles)
-        self.host: set[int] = set()  # buffers in the host's memory
-        self.parked: set[int] = set()  # those of them that the program has just made: they are free to become a part of another
-        self.merged: set[int] = set()  # those that did
-        self.awaited: dict[int, tuple[Instruction, Leaf]] = {}  # buffers that come from pinned_host when something first reads them
+        self.pinned = Pinned(self.buffers)
         self.layouts: dict[int, str] = {}  # of buffers that stay where they are, as the first product that reads them wants it
         self.constants: list[int] = []
         self.assumptions: set[str] = set()
@@ -86,7 +55,7 @@ class Walk:
 
     def block(self, computation: Computation, parameters: Sequence[Value]) -> Block:
         """Walks a computation whose parameters have these values."""
-        scope = _Scope(
+        scope = Scope(
             computation=computation,
             units=fuse(computation, elementwise=cost.ELEMENTWISE),
             users=users_of(computation.instructions),
@@ -99,9 +68,9 @@ class Walk:
             if all(member.name in scope.parking.unstored for member in unit.members):
                 for member in unit.members:
                     same = scope.values[member.operands[0]] if member.operands[0] in scope.parking.unstored else None
-                    scope.values[member.name] = same or (Leaf(self._on_host(member, member.leaves[0].size_bytes), ANYWHERE),)
+                    scope.values[member.name] = same or (Leaf(self.pinned.new(member, member.leaves[0].size_bytes), ANYWHERE),)
             elif unit.fused:
-                if (rest := self._without_host_copies(unit, scope)).members:
+                if (rest := self.pinned.without_copies(unit, scope)).members:
                     self._pass(rest, scope)
             elif first.opcode == "parameter":
                 scope.values[first.name] = parameters[int(first.literal)]
@@ -122,22 +91,22 @@ class Walk:
         if root.opcode == "tuple" and len(root.operands) == len(block.root):
             makers = [block.computation.by_name[operand] for operand in root.operands]
         delivered: list[Leaf] = []
-        self._bring(block.root, block)
+        self.pinned.bring(block.root, block)
         for index, (leaf, place) in enumerate(zip(block.root, places, strict=True)):
-            if place is not None and leaf.buffer != place and self._merge(leaf):
+            if place is not None and leaf.buffer != place and self.pinned.merge(leaf):
                 leaf = Leaf(place, ANYWHERE)
             maker, size_bytes = makers[index % len(makers)], self.buffers.sizes[leaf.buffer]
-            if leaf.buffer in self.host and leaf.buffer != place:
+            if leaf.buffer in self.pinned.host and leaf.buffer != place:
                 arrived = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
-                self._emit_memory_access(maker, (), (arrived,), from_memory=size_bytes, scope=block)
+                self.pinned.access(maker, (), (arrived,), from_memory=size_bytes, scope=block)
                 leaf = arrived
             if place is not None and leaf.buffer != place:
-                self._emit_memory_access(maker, (leaf,), (), to_memory=size_bytes, scope=block)
+                self.pinned.access(maker, (leaf,), (), to_memory=size_bytes, scope=block)
                 leaf = Leaf(place, ANYWHERE)
             delivered.append(leaf)
         block.root = tuple(delivered)
 
-    def _single(self, instruction: Instruction, scope: _Scope) -> Value:
+    def _single(self, instruction: Instruction, scope: Scope) -> Value:
         """The value of an instruction that is not part of a fused pass; emits its step, if it has one."""
         opcode = instruction.opcode
         operands = [scope.values[operand] for operand in instruction.operands]
@@ -161,7 +130,7 @@ class Walk:
         if _calls_host(instruction):
             return self._host_call(instruction, operands, scope)
         if instruction.destination:
-            return self._moved(instruction, operands[0], scope)
+            return self.pinned.moved(instruction, operands[0], scope)
         if kind_of(instruction) is not None:
             return self._collective(instruction, operands, scope)
         if priced_as(instruction) in cost.FREE or opcode in _FINISHED:  # another name for its operand, or known beforehand
@@ -170,60 +139,6 @@ class Walk:
         if opcode != "custom-call" and not any(leaf.size for leaf in instruction.leaves):  # nothing to compute
             return self._new(instruction, lambda _: instruction.name)
         return self._priced(instruction, operands, scope)
-
-    def _moved(self, instruction: Instruction, value: Value, scope: _Scope) -> Value:
-        """A value written to pinned_host at once, or read from there when it is needed; where it is there already, the same."""
-        (leaf,) = value
-        size_bytes = self.buffers.sizes[leaf.buffer]
-        if instruction.destination == "host":
-            if leaf.buffer in self.awaited:
-                return (self.awaited[leaf.buffer][1],)
-            if leaf.buffer in self.host:
-                return value
-            place = Leaf(self._on_host(instruction, instruction.leaves[0].size_bytes), ANYWHERE)
-            self.parked.add(place.buffer)
-            self._emit_memory_access(instruction, value, (), to_memory=instruction.leaves[0].size_bytes, scope=scope)
-            return (place,)
-        if leaf.buffer not in self.host:
-            return value
-        arriving = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
-        self.awaited[arriving.buffer] = (instruction, leaf)
-        return (arriving,)
-
-    def _without_host_copies(self, unit: Unit, scope: _Scope) -> Unit:
-        """A unit without its copies within pinned_host, which XLA:CPU makes for its own buffers.
-
-        They are other names for what they copy: a value that has to lie in two places there is delivered twice.
-        """
-        others: list[Instruction] = []
-        for member in unit.members:
-            value = scope.values.get(member.operands[0], ()) if member.opcode in ("copy", *VIEWS) else ()
-            if value and value[0].buffer in self.host:
-                scope.values[member.name] = value
-            else:
-                others.append(member)
-        return replace(unit, members=tuple(others))
-
-    def _on_host(self, instruction: Instruction, size_bytes: int) -> int:
-        """A new buffer in pinned_host."""
-        buffer = self.buffers.new(scope_of(instruction) or instruction.name, size_bytes)
-        self.host.add(buffer)
-        return buffer
-
-    def _bring(self, leaves: Value, scope: _Scope | Block) -> None:
-        """Brings what is awaited of `leaves` from pinned_host."""
-        for leaf in leaves:
-            if leaf.buffer in self.awaited:
-                instruction, _ = self.awaited.pop(leaf.buffer)
-                self._emit_memory_access(instruction, (), (leaf,), from_memory=self.buffers.sizes[leaf.buffer], scope=scope)
-
-    def _merge(self, leaf: Leaf) -> bool:
-        """Whether a value was only just written to pinned_host, so that it may have been written into another's place at once."""
-        if leaf.buffer not in self.parked:
-            return False
-        self.parked.remove(leaf.buffer)
-        self.merged.add(leaf.buffer)
-        return True
 
     def _new(self, instruction: Instruction, home: Callable[[int], str], tile_elements: int = 0) -> Value:
         """Fresh buffers for a result.
@@ -236,17 +151,18 @@ class Walk:
             for index, leaf in enumerate(instruction.leaves)
         )
 
-    def _priced(self, instruction: Instruction, operands: Sequence[Value], scope: _Scope) -> Value:
+    def _priced(self, instruction: Instruction, operands: Sequence[Value], scope: Scope) -> Value:
         """An operation with an estimator of its own, or the fallback."""
         table = scope.computation.by_name
         shapes = [table[operand].leaves for operand in instruction.operands]
-        if instruction.opcode == "dynamic-update-slice" and operands[0][0].buffer in self.host:  # the update goes out, nothing else moves
-            if not self._merge(operands[1][0]):
-                (update,) = self._streamed(instruction, operands[1:2], shapes[1:2], scope)
-                self._emit_memory_access(instruction, update, (), to_memory=shapes[1][0].size_bytes, scope=scope)
+        writes_there = instruction.opcode == "dynamic-update-slice" and operands[0][0].buffer in self.pinned.host
+        if writes_there:  # the update goes out, nothing else moves
+            if not self.pinned.merge(operands[1][0]):
+                (update,) = self.pinned.streamed(instruction, operands[1:2], shapes[1:2], scope)
+                self.pinned.access(instruction, update, (), to_memory=shapes[1][0].size_bytes, scope=scope)
             return operands[0]
-        from_host = instruction.opcode in _PARTIAL_READS and operands[0][0].buffer in self.host
-        operands = self._streamed(instruction, operands, shapes, scope)
+        from_host = instruction.opcode in PARTIAL_READS and operands[0][0].buffer in self.pinned.host
+        operands = self.pinned.streamed(instruction, operands, shapes, scope)
         if from_host:  # what arrived is the slice
             return operands[0]
         resident = [[leaf.home == ANYWHERE for leaf in value] for value in operands]
@@ -264,7 +180,7 @@ class Walk:
             value = tuple(operands[index][0] for index in range(len(instruction.leaves)))
         else:
             value = self._new(instruction, lambda index: home_of(instruction, operands, index), step.result_tile_elements)
-        self._emit(node, operands, value, scope, temporary_tile_bytes=step.temporary_tile_bytes)
+        self.pinned.emit(node, operands, value, scope, temporary_tile_bytes=step.temporary_tile_bytes)
         return value
 
     def _agreed(self, work: Work, step: StepCost, leaves: Sequence[Leaf]) -> tuple[Work, StepCost]:
@@ -278,15 +194,18 @@ class Walk:
         work = replace(work, resident=(*stays, *work.resident[len(stays) :]))
         return work, price(work, self.ipu, self.options)
 
-    def _pass(self, unit: Unit, scope: _Scope) -> None:
+    def _pass(self, unit: Unit, scope: Scope) -> None:
         """A fused elementwise pass: reads each input once, writes only what others use."""
         inside = {member.name for member in unit.members}
         operations = [member for member in unit.members if member.name in scope.units.fusible]
         last = operations[-1]
         size = last.leaves[0].size
-        reads, halo_bytes, copied_bytes = self._reads(operations, inside, size, scope)
+        reads, halo_bytes, copied_bytes = scope.reads(operations, inside, size, self.ipu)
+        if size:
+            arrived = self.pinned.streamed(last, [tuple(leaf for leaf, _ in reads)], [[shape for _, shape in reads]], scope)
+            reads = list(zip(arrived[0], (shape for _, shape in reads), strict=True))
         placed = place_pass(last.name, reads, size, scope.products.keys())
-        outputs = [member for member in operations if self._escapes(member, inside, scope)]
+        outputs = [member for member in operations if scope.escapes(member, inside)]
         tile_elements = scope.products.get(placed.home, 0)
         for member in unit.members:
             if member in outputs:
@@ -298,7 +217,7 @@ class Walk:
                 scope.values[member.name] = scope.values[member.operands[0]]
         if not size:
             return
-        named = [self._operation(member, scope) for member in operations]
+        named = [scope.operation(member, self.ipu) for member in operations]
         step = cost.elementwise_pass(
             named,
             size=size,
@@ -313,73 +232,11 @@ class Walk:
         self.assumptions.update(step.assumptions)
         written = tuple(leaf for member in outputs for leaf in scope.values[member.name])
         node = superstep(last.name, scope_of(last), step, code_of_pass(named, step))
-        self._emit(node, [tuple(leaf for leaf, _ in reads)], written, scope, temporary_tile_bytes=step.temporary_tile_bytes, in_place=True)
-
-    def _reads(
-        self, operations: Sequence[Instruction], inside: set[str], size: int, scope: _Scope
-    ) -> tuple[list[tuple[Leaf, ArrayShape]], int, int]:
-        """What a pass of `size` elements loads, each array and each slice of one once; bytes of halos, and of blocks copied with them."""
-        whole: dict[int, tuple[Leaf, ArrayShape]] = {}
-        sliced: dict[int, tuple[Leaf, dict[str, Instruction]]] = {}
-        for operand in (operand for member in operations for operand in member.operands):
-            source, part = self._seen(operand, scope)
-            if source.name in inside or (source.opcode == "constant" and source.leaves[0].size < size):
-                continue  # each tile has its own copy of a small constant
-            (leaf,) = scope.values[source.name]
-            if part is None:
-                whole[leaf.buffer] = (leaf, source.leaves[0])
-            else:
-                sliced.setdefault(leaf.buffer, (leaf, {}))[1][part.name] = part
-        halo_bytes = copied_bytes = 0
-        found = list(whole.values())
-        for leaf, slices in sliced.values():
-            parts = list(slices.values())
-            if len(parts) > 1 and len({part.leaves[0].dims for part in parts}) == 1:
-                margins = halo(parts[0].leaves[0], [starts(part.attributes["slice"]) for part in parts], self.ipu)
-                halo_bytes += margins.received_bytes
-                copied_bytes += margins.copied_bytes
-                home = leaf.home
-            else:
-                home = leaf.home and f"{leaf.home}[{parts[0].name}]"  # part of an array lies elsewhere than what it meets
-            found += [(Leaf(leaf.buffer, home), part.leaves[0]) for part in parts]
-        if size:
-            last = operations[-1]
-            streamed = self._streamed(last, [tuple(leaf for leaf, _ in found)], [[shape for _, shape in found]], scope)
-            found = list(zip(streamed[0], (shape for _, shape in found), strict=True))
-        return found, halo_bytes, copied_bytes
-
-    def _operation(self, member: Instruction, scope: _Scope) -> tuple[str, str]:
-        """Under which name a fused operation is priced, and the dtype that it computes in."""
-        operands = [scope.computation.by_name[operand].leaves[0] for operand in member.operands]
-        opcode = member.opcode
-        if opcode in WITH_SCALAR and any(self._source(operand, scope).leaves[0].size == 1 for operand in member.operands):
-            opcode = WITH_SCALAR[opcode]
-        if operands:
-            opcode = named_cast(opcode, operands[0].dtype, member.leaves[0].dtype, self.ipu)
-        return opcode, pass_dtype(member, operands)
-
-    def _source(self, name: str, scope: _Scope) -> Instruction:
-        """What a fused operation really reads: seen through views, and through broadcasts, slices and pads that nobody stores."""
-        return self._seen(name, scope)[0]
-
-    def _seen(self, name: str, scope: _Scope) -> tuple[Instruction, Instruction | None]:
-        """As `_source`, and the slice that is read of it, if any."""
-        instruction = scope.computation.by_name[name]
-        part: Instruction | None = None
-        while (instruction.opcode in VIEWS or instruction.name in scope.units.absorbed) and instruction.name not in scope.units.fusible:
-            if instruction.opcode == "slice":
-                part = part or instruction
-            instruction = scope.computation.by_name[instruction.operands[0]]
-        return instruction, part
-
-    def _escapes(self, member: Instruction, inside: set[str], scope: _Scope) -> bool:
-        """Whether something outside of the pass uses a result."""
-        return member is scope.computation.root or any(
-            user.name not in inside or (user.name not in scope.units.fusible and self._escapes(user, inside, scope))
-            for user in scope.users[member.name]
+        self.pinned.emit(
+            node, [tuple(leaf for leaf, _ in reads)], written, scope, temporary_tile_bytes=step.temporary_tile_bytes, in_place=True
         )
 
-    def _loop(self, instruction: Instruction, carried: Value, scope: _Scope) -> Value:
+    def _loop(self, instruction: Instruction, carried: Value, scope: Scope) -> Value:
         """A while loop. One whose trips are known is counted by control code: neither its condition nor its counter cost anything."""
         body = self.module.computations[instruction.called("body")[0]]
         trips = instruction.trip_count
@@ -397,7 +254,7 @@ class Walk:
         parameter = tuple(Leaf(leaf.buffer, homes.get(index, f"{instruction.name}.{index}")) for index, leaf in enumerate(carried))
         start = len(self.buffers)
         walked = self.block(body, [parameter])
-        self.deliver(walked, [leaf.buffer if leaf.buffer in self.host else None for leaf in carried])
+        self.deliver(walked, [leaf.buffer if leaf.buffer in self.pinned.host else None for leaf in carried])
         taken: set[int] = set()
         for before, after in zip(carried, walked.root, strict=True):  # XLA has put copies where the two could not share memory
             if (
@@ -417,22 +274,22 @@ class Walk:
         scope.moments.append(Moment(step=instruction.name, reads=buffers, writes=buffers, inner=(tuple(moments),)))
         return parameter
 
-    def _carried(self, instruction: Instruction, carried: Value, scope: _Scope) -> Value:
+    def _carried(self, instruction: Instruction, carried: Value, scope: Scope) -> Value:
         """What a loop begins with, each array where the loop has it."""
-        self._bring(carried, scope)
-        self.parked.difference_update(leaf.buffer for leaf in carried)
+        self.pinned.bring(carried, scope)
+        self.pinned.keep(leaf.buffer for leaf in carried)
         shape, result = scope.computation.by_name[instruction.operands[0]].shape, list(carried)
         for element, is_filled in scope.parking.elements.get(instruction.name, {}).items():
             index, _ = shape.span(element)
             leaf, size_bytes = carried[index], shape.leaves[index].size_bytes
-            if leaf.buffer in self.host:
+            if leaf.buffer in self.pinned.host:
                 continue
-            result[index] = Leaf(self._on_host(instruction, size_bytes), ANYWHERE)
+            result[index] = Leaf(self.pinned.new(instruction, size_bytes), ANYWHERE)
             if is_filled:
-                self._emit_memory_access(instruction, (leaf,), (), to_memory=size_bytes, scope=scope)
+                self.pinned.access(instruction, (leaf,), (), to_memory=size_bytes, scope=scope)
         return tuple(result)
 
-    def _branch(self, instruction: Instruction, operands: Sequence[Value], scope: _Scope) -> Value:
+    def _branch(self, instruction: Instruction, operands: Sequence[Value], scope: Scope) -> Value:
         """A conditional. Arms in the order of their numbers; of a conditional on a truth value the true arm is arm 0."""
         arms = instruction.called("branch_computations") or (
             *instruction.called("true_computation"),
@@ -444,8 +301,8 @@ class Walk:
                 f"branch '{instruction.name}' ({scope_of(instruction) or 'no name'}) is not counted: its dearest arm assumed"
             )
         for operand in operands:
-            self._bring(operand, scope)
-            self.parked.difference_update(leaf.buffer for leaf in operand)
+            self.pinned.bring(operand, scope)
+            self.pinned.keep(leaf.buffer for leaf in operand)
         walked: list[Block] = []
         starts: list[int] = []
         for number, arm in enumerate(arms):
@@ -488,7 +345,7 @@ class Walk:
 
         Args: leaves: the result in each arm. given: buffers of the conditional's operands.
         """
-        on_host = [leaf.buffer for leaf in leaves if leaf.buffer in self.host]
+        on_host = [leaf.buffer for leaf in leaves if leaf.buffer in self.pinned.host]
         return next((buffer for buffer in on_host if buffer in given), next(iter(on_host), None))
 
     def _site(self, instruction: Instruction) -> int | None:
@@ -497,7 +354,7 @@ class Walk:
             raise HloError(f"line {instruction.line}: {SITE} of {instruction.name!r} is {text!r}, expected a whole number")
         return None if text is None else int(text)
 
-    def _collective(self, instruction: Instruction, operands: Sequence[Value], scope: _Scope) -> Value:
+    def _collective(self, instruction: Instruction, operands: Sequence[Value], scope: Scope) -> Value:
         """An exchange between IPUs; within a group of one nothing moves."""
         kind = kind_of(instruction)
         assert kind is not None  # the caller has looked
@@ -506,7 +363,7 @@ class Walk:
         flat = [leaf for value in operands for leaf in value]
         if not groups and len(flat) == len(instruction.leaves):
             return tuple(flat)
-        operands = self._streamed(instruction, operands, shapes, scope)
+        operands = self.pinned.streamed(instruction, operands, shapes, scope)
         value = self._new(instruction, lambda index: home_of(instruction, operands, index))
         if groups:
             arrays = [shape for leaves in shapes for shape in leaves]
@@ -521,92 +378,24 @@ class Walk:
                 pairs=pairs_of(instruction, self.num_ipus) if kind == "collective-permute" else (),
                 compute_cycles=cycles,
             )
-            self._emit(node, operands, value, scope, in_place=kind == "all-reduce")
+            self.pinned.emit(node, operands, value, scope, in_place=kind == "all-reduce")
         return value
 
-    def _host_call(self, instruction: Instruction, operands: Sequence[Value], scope: _Scope) -> Value:
+    def _host_call(self, instruction: Instruction, operands: Sequence[Value], scope: Scope) -> Value:
         """A callback, an infeed or an outfeed."""
         value = self._new(instruction, lambda _: instruction.name)
         shapes = [leaf for operand in instruction.operands for leaf in scope.computation.by_name[operand].leaves]
-        self._emit_host_call(
-            instruction,
-            tuple(leaf for operand in operands for leaf in operand),
-            value,
-            to_host=sum(shape.size_bytes for shape in shapes),
-            from_host=0 if instruction.opcode in ("outfeed", "send") else sum(leaf.size_bytes for leaf in instruction.leaves),
-            scope=scope,
-        )
-        return value
-
-    def _streamed(
-        self, instruction: Instruction, operands: Sequence[Value], shapes: Sequence[Sequence[ArrayShape]], scope: _Scope
-    ) -> list[Value]:
-        """Operands with those in the host's memory brought into the tiles, for this one use; of a slice only what it takes."""
-        result: list[Value] = []
-        for value, leaves in zip(operands, shapes, strict=True):
-            moved: list[Leaf] = []
-            for leaf, shape in zip(value, leaves, strict=True):
-                if leaf.buffer not in self.host:
-                    moved.append(leaf)
-                    continue
-                size_bytes = instruction.leaves[0].size_bytes if instruction.opcode in _PARTIAL_READS else shape.size_bytes
-                arrived = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
-                self._emit_memory_access(instruction, (), (arrived,), from_memory=size_bytes, scope=scope)
-                moved.append(arrived)
-            result.append(tuple(moved))
-        return result
-
-    def _emit_host_call(
-        self, instruction: Instruction, reads: Value, writes: Value, *, to_host: int, from_host: int, scope: _Scope
-    ) -> None:
         node = HostCall(
             name=instruction.name,
             scope=scope_of(instruction),
-            bytes_to_host=to_host,
-            bytes_from_host=from_host,
+            bytes_to_host=sum(shape.size_bytes for shape in shapes),
+            bytes_from_host=0 if instruction.opcode in ("outfeed", "send") else sum(leaf.size_bytes for leaf in instruction.leaves),
             is_feed=instruction.attributes.get("custom_call_target", "") in _FEEDS,
         )
-        self._emit(node, [reads], writes, scope)
-
-    def _emit_memory_access(
-        self, instruction: Instruction, reads: Value, writes: Value, *, to_memory: int = 0, from_memory: int = 0, scope: _Scope | Block
-    ) -> None:
-        """Bytes of a value in pinned_host that the program itself reads or writes: no host program answers."""
-        node = HostCall(
-            name=instruction.name, scope=scope_of(instruction), bytes_to_host=to_memory, bytes_from_host=from_memory, in_memory=True
-        )
-        self._emit(node, [reads], writes, scope)
-
-    def _emit(
-        self,
-        node: Node,
-        reads: Sequence[Value],
-        writes: Value,
-        scope: _Scope | Block,
-        *,
-        temporary_tile_bytes: int = 0,
-        in_place: bool = False,
-    ) -> None:
-        assert not isinstance(node, steps.Sequence)  # a sequence has no name and no moment of its own
-        for value in reads:
-            self._bring(value, scope)
-        scope.nodes.append(node)
-        scope.moments.append(
-            Moment(
-                step=node.name,
-                reads=tuple(leaf.buffer for value in reads for leaf in value),
-                writes=tuple(leaf.buffer for leaf in writes),
-                temporary_tile_bytes=temporary_tile_bytes,
-                in_place=in_place,
-            )
-        )
+        self.pinned.emit(node, [tuple(leaf for operand in operands for leaf in operand)], value, scope)
+        return value
 
 
 def _calls_host(instruction: Instruction) -> bool:
     target = instruction.attributes.get("custom_call_target", "")
     return instruction.opcode in _HOST_TRANSFERS or (instruction.opcode == "custom-call" and ("callback" in target or target in _FEEDS))
-
-
-def scope_of(instruction: Instruction) -> str:
-    """The user's operation; where XLA merged several it names them all, and the first stands for them."""
-    return instruction.op_name.partition(";")[0]

@@ -1,0 +1,110 @@
+"""One computation while it is walked: which value each instruction has, and the steps so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilestep.cost.elementwise import named_cast
+from tilestep.cost.rates import WITH_SCALAR
+from tilestep.machine.spec import IpuSpec
+from tilestep.plan.fuse import VIEWS, Units
+from tilestep.plan.liveness import Moment
+from tilestep.plan.mapping import Leaf, Value
+from tilestep.plan.parking import Parking
+from tilestep.plan.price import pass_dtype
+from tilestep.plan.stencil import halo, starts
+from tilestep.plan.steps import Node
+from tilestep.program.hlo import Computation, Instruction
+from tilestep.program.work import ArrayShape
+
+
+@dataclass(kw_only=True)
+class Block:
+    """One computation, walked."""
+
+    computation: Computation
+    nodes: list[Node]
+    moments: list[Moment]
+    root: Value
+
+
+@dataclass(kw_only=True)
+class Scope:
+    """What is known inside one computation while it is walked."""
+
+    computation: Computation
+    units: Units
+    users: Mapping[str, list[Instruction]]
+    parking: Parking
+    values: dict[str, Value] = field(default_factory=dict[str, Value])
+    nodes: list[Node] = field(default_factory=list[Node])
+    moments: list[Moment] = field(default_factory=list[Moment])
+    products: dict[str, int] = field(
+        default_factory=dict[str, int]
+    )  # homes laid out by a matmul or convolution: elements on the fullest tile
+
+    def reads(
+        self, operations: Sequence[Instruction], inside: set[str], size: int, ipu: IpuSpec
+    ) -> tuple[list[tuple[Leaf, ArrayShape]], int, int]:
+        """What a pass of `size` elements loads, each array and each slice of one once; bytes of halos, and of blocks copied with them."""
+        whole: dict[int, tuple[Leaf, ArrayShape]] = {}
+        sliced: dict[int, tuple[Leaf, dict[str, Instruction]]] = {}
+        for operand in (operand for member in operations for operand in member.operands):
+            source, part = self.seen(operand)
+            if source.name in inside or (source.opcode == "constant" and source.leaves[0].size < size):
+                continue  # each tile has its own copy of a small constant
+            (leaf,) = self.values[source.name]
+            if part is None:
+                whole[leaf.buffer] = (leaf, source.leaves[0])
+            else:
+                sliced.setdefault(leaf.buffer, (leaf, {}))[1][part.name] = part
+        halo_bytes = copied_bytes = 0
+        found = list(whole.values())
+        for leaf, slices in sliced.values():
+            parts = list(slices.values())
+            if len(parts) > 1 and len({part.leaves[0].dims for part in parts}) == 1:
+                margins = halo(parts[0].leaves[0], [starts(part.attributes["slice"]) for part in parts], ipu)
+                halo_bytes += margins.received_bytes
+                copied_bytes += margins.copied_bytes
+                home = leaf.home
+            else:
+                home = leaf.home and f"{leaf.home}[{parts[0].name}]"  # part of an array lies elsewhere than what it meets
+            found += [(Leaf(leaf.buffer, home), part.leaves[0]) for part in parts]
+        return found, halo_bytes, copied_bytes
+
+    def operation(self, member: Instruction, ipu: IpuSpec) -> tuple[str, str]:
+        """Under which name a fused operation is priced, and the dtype that it computes in."""
+        operands = [self.computation.by_name[operand].leaves[0] for operand in member.operands]
+        opcode = member.opcode
+        if opcode in WITH_SCALAR and any(self.source(operand).leaves[0].size == 1 for operand in member.operands):
+            opcode = WITH_SCALAR[opcode]
+        if operands:
+            opcode = named_cast(opcode, operands[0].dtype, member.leaves[0].dtype, ipu)
+        return opcode, pass_dtype(member, operands)
+
+    def source(self, name: str) -> Instruction:
+        """What a fused operation really reads: seen through views, and through broadcasts, slices and pads that nobody stores."""
+        return self.seen(name)[0]
+
+    def seen(self, name: str) -> tuple[Instruction, Instruction | None]:
+        """As `source`, and the slice that is read of it, if any."""
+        instruction = self.computation.by_name[name]
+        part: Instruction | None = None
+        while (instruction.opcode in VIEWS or instruction.name in self.units.absorbed) and instruction.name not in self.units.fusible:
+            if instruction.opcode == "slice":
+                part = part or instruction
+            instruction = self.computation.by_name[instruction.operands[0]]
+        return instruction, part
+
+    def escapes(self, member: Instruction, inside: set[str]) -> bool:
+        """Whether something outside of the pass uses a result."""
+        return member is self.computation.root or any(
+            user.name not in inside or (user.name not in self.units.fusible and self.escapes(user, inside))
+            for user in self.users[member.name]
+        )
+
+
+def scope_of(instruction: Instruction) -> str:
+    """The user's operation; where XLA merged several it names them all, and the first stands for them."""
+    return instruction.op_name.partition(";")[0]
