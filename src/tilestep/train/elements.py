@@ -92,7 +92,7 @@ class ElementSpec:
         """
         leaves, structure = _tree.tree_flatten(element)
         if structure != self.structure:
-            raise DatasetError(f"element {index} is {structure}, the first one was {self.structure}; {_CURE}")
+            raise DatasetError(f"element {index} is {structure}, the first one was {self.structure}{self._unlike(structure)}; {_CURE}")
         for leaf, shape, dtype in zip(leaves, self.shapes, self._given, strict=True):
             if type(leaf) is not np.ndarray or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
                 break
@@ -104,6 +104,17 @@ class ElementSpec:
                 found, where = _kind(array.shape, array.dtype), _path(element, position)
                 raise DatasetError(f"element {index}{where} is {found}, in the first one it was {_kind(shape, dtype)}; {_CURE}")
         return leaves
+
+    def _unlike(self, structure: Any) -> str:
+        """Where another structure differs, as far as its arrays' paths tell."""
+        first, other = ([_tree.keystr(path) for path, _ in _leaves_of(kind)] for kind in (self.structure, structure))
+        missing, new = ([path for path in paths if path not in rest] for paths, rest in ((first, other), (other, first)))
+        told = [
+            f"{what} {paths[0]}" + f" and {len(paths) - 1} more" * (len(paths) > 1)
+            for what, paths in (("without", missing), ("with", new))
+            if paths
+        ]
+        return f" ({', '.join(told)})" if told else ""
 
     def gather(self, iterator: Iterator[Any], rows: list[NDArray[Any]], row: int, end: int, seconds: float) -> tuple[int, Outcome, Any]:
         """Copies the iterator's elements into rows `row` to `end` of its leaves' arrays, for about `seconds` of wall time.
@@ -143,6 +154,11 @@ def _array(leaf: Any, element: Any, position: int, index: int) -> NDArray[Any]:
     if array.dtype.kind in _NO_NUMBERS:
         raise DatasetError(f"element {index}{_path(element, position)} is {array.dtype} ({type(leaf).__name__}), no array of numbers")
     return array
+
+
+def _leaves_of(structure: Any) -> list[tuple[Any, Any]]:
+    """(path, number) of each leaf."""
+    return _tree.tree_flatten_with_path(_tree.tree_unflatten(structure, range(structure.num_leaves)))[0]
 
 
 def _path(element: Any, position: int) -> str:

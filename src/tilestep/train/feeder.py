@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Final, Protocol, cast, final
 
 import jax
@@ -19,7 +20,7 @@ from jax.sharding import SingleDeviceSharding
 from numpy.typing import NDArray
 
 from tilestep import hints
-from tilestep.errors import QueueError
+from tilestep.errors import DatasetError, QueueError
 from tilestep.train import device_copies
 from tilestep.train.elements import ElementSpec, Outcome
 from tilestep.train.staging import Staging, is_settled
@@ -144,7 +145,8 @@ class Feeder:
         self._make_iterator, self._start, self._copy = make_iterator, start, copy
         self._depth, self._replicas, self._replica_axis, self._staging = depth, replicas, replica_axis, staging
         self._condition = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = None  # while there may be something to do for it
+        self._begun = False
         self._plan: Plan | None = None
         self._made = self._taken = 0  # chunks since the plan began
         self._ready: deque[Chunk] = deque()
@@ -154,7 +156,9 @@ class Feeder:
         self._stored = 0  # elements in it
         self._pulled = start.elements  # elements that have come from the dataset
         self._consumed = start.elements
+        self._settled = start.elements  # of these, those that cannot be given back
         self._end: BaseException | None = None  # what ended the pass; StopIteration if it was just over
+        self._end_trace: TracebackType | None = None
         self._put_error: BaseException | None = None  # why a chunk of the plan could not be put on its devices
         self._closed = False
         self._spec: ElementSpec | None = None
@@ -176,6 +180,7 @@ class Feeder:
                 self._freed.extend([hints.moment()] * self._depth)
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._work, name="tilestep-infeed", daemon=True)
+                self._begun = True
                 self._thread.start()
             if changed:  # else the thread has nothing new to do, and woken would only be in the way of the loop
                 self._condition.notify_all()
@@ -206,11 +211,10 @@ class Feeder:
                     "the InfeedQueue is closed: what it had not given is lost; make another one, or restore() its state() in one"
                 )
             if not self._ready:
-                error = self._put_error or self._end
-                assert error is not None  # else nothing is starved
-                raise error
+                raise self._reason()
             chunk = self._ready.popleft()
             self._taken += 1
+            self._settled = self._consumed
             self._consumed += chunk.elements
             if chunk.uploads is not None:
                 hints.upload(chunk.uploads, self._freed.popleft())
@@ -247,8 +251,8 @@ class Feeder:
 
     @property
     def begun(self) -> bool:
-        """Whether the thread has started."""
-        return self._thread is not None
+        """Whether a thread has started."""
+        return self._begun
 
     @property
     def consumed(self) -> int:
@@ -263,8 +267,7 @@ class Feeder:
     def place(self) -> Start:
         """Where a pass would have to begin that goes on after the last element used."""
         with self._condition:
-            while len(self._states) > 1 and self._states[1][0] <= self._consumed:
-                self._states.popleft()
+            self._forget_states(self._consumed)
             if self._states:
                 pulled, state = self._states[0]
                 return Start(elements=self._consumed, skip=self._consumed - pulled, dataset_state=state)
@@ -273,6 +276,23 @@ class Feeder:
                 skip=self._consumed - self._start.elements + self._start.skip,
                 dataset_state=self._start.dataset_state,
             )
+
+    def _forget_states(self, used: int) -> None:
+        """Of the states only those are needed from which an element after the first `used` ones can be reached."""
+        while len(self._states) > 1 and self._states[1][0] <= used:
+            self._states.popleft()
+
+    def _reason(self) -> BaseException:
+        """Why the chunk that is wanted will never be.
+
+        It comes to hold the frames that it passes, and by them this feeder, the queue and the loop's carry: so it is not kept if it need
+        not be, and what the dataset raised is given as it came from there.
+        """
+        if self._put_error is not None:
+            error, self._put_error, self._plan = self._put_error, None, None  # a loop that begins tries again
+            return error
+        assert self._end is not None  # else nothing is starved
+        return StopIteration() if isinstance(self._end, StopIteration) else self._end.with_traceback(self._end_trace)
 
     def _starved(self) -> bool:
         """Whether the chunk that is wanted, and is not ready, will never be."""
@@ -306,7 +326,7 @@ class Feeder:
                     self._put(filling)
             except BaseException as error:  # whoever wants the next element is told
                 with self._condition:
-                    self._end = error
+                    self._end, self._end_trace = error, error.__traceback__
                     self._take_back_filling(filling)
                     self._condition.notify_all()
             del filling
@@ -320,12 +340,18 @@ class Feeder:
         start = self._start
         if start.dataset_state is not None:
             cast(SavesState, iterator).set_state(start.dataset_state)
-        for _ in range(start.skip):
-            next(iterator)
+        for number in range(start.skip):
+            try:
+                next(iterator)
+            except StopIteration:
+                raise DatasetError(
+                    f"the dataset ended after {start.elements - start.skip + number:,} elements, before the position to which restore() "
+                    f"goes: after {start.elements:,}. Restore the state of an equal dataset"
+                ) from None
         return iterator
 
     def _next_filling(self) -> _Filling | None:
-        """Waits until another chunk is to be gathered; None: the feeder is closed."""
+        """Waits until another chunk is to be gathered; None: the thread ends, as nothing will be before another loop begins, or ever."""
         with self._condition:
             while not self._closed:
                 filling = self._stored_filling()
@@ -333,8 +359,19 @@ class Feeder:
                     filling = self._new_filling()
                 if filling is not None:
                     return filling
+                if self._is_over():
+                    self._thread = None  # a thread that waited would keep alive what raised the dataset's exception, and is of no use
+                    break
                 self._condition.wait()
             return None
+
+    def _is_over(self) -> bool:
+        """Whether no more chunks of this plan can be made."""
+        return self._end is not None and self._plan is not None and self._filling is None and self._stored < self._needed(self._plan)
+
+    def _needed(self, plan: Plan) -> int:
+        """Elements of the next chunk: with a dataset that is over, at least one step's if the last ones are a chunk of their own."""
+        return self._replicas * (1 if plan.partial and self._end is not None else plan.steps(self._made))
 
     def _wants_more(self) -> bool:
         """Whether another chunk is to be gathered, and nobody is about it."""
@@ -345,9 +382,7 @@ class Feeder:
         if not self._wants_more() or not self._stored:
             return None
         assert self._plan is not None
-        capacity = self._plan.steps(self._made) * self._replicas
-        needed = self._replicas if self._plan.partial and self._end is not None else capacity
-        return self._new_filling() if self._stored >= needed else None
+        return self._new_filling() if self._stored >= self._needed(self._plan) else None
 
     def _new_filling(self) -> _Filling:
         assert self._plan is not None
@@ -368,6 +403,7 @@ class Feeder:
         if hasattr(iterator, "get_state"):
             state = cast(SavesState, iterator).get_state()
             with self._condition:
+                self._forget_states(self._settled)
                 self._states.append((self._pulled, state))
         try:
             while filling.count < filling.capacity and self._is_current(filling):

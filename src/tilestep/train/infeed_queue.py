@@ -69,7 +69,7 @@ class InfeedQueue:
         self._closed = False
         self._staging = Staging()
         self._feeder = self._start(Start())
-        self._finalizer = weakref.finalize(self, Feeder.close, self._feeder)
+        self._finalizer = weakref.finalize(self, _close, weakref.ref(self._feeder))
 
     def __enter__(self) -> InfeedQueue:
         return self
@@ -115,7 +115,7 @@ class InfeedQueue:
         A dataset whose iterator has `set_state` goes there itself. Any other begins anew, and its first elements are taken and dropped.
 
         Raises: QueueError while a loop uses the queue, when it is closed, or if the dataset is an iterator, of which there is one pass
-            only, and the pass has begun. ValueError for what is no state.
+            only, and the pass has begun. TypeError or ValueError for what is no state.
         """
         with self._reserved("restore()"):
             start = _start_of(state)
@@ -127,7 +127,7 @@ class InfeedQueue:
             self._finalizer.detach()
             self._feeder.close()
             self._feeder = self._start(start)
-            self._finalizer = weakref.finalize(self, Feeder.close, self._feeder)
+            self._finalizer = weakref.finalize(self, _close, weakref.ref(self._feeder))
 
     def _start(self, start: Start) -> Feeder:
         return Feeder(
@@ -260,7 +260,15 @@ def _beside(carry_place: Sharding | None) -> Any:
     )
 
 
+def _close(feeder: weakref.ref[Feeder]) -> None:
+    """Ends a feeder's thread, which keeps it alive; without one there is nothing to end."""
+    if (found := feeder()) is not None:
+        found.close()
+
+
 def _start_of(state: Mapping[str, Any]) -> Start:
+    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+        raise TypeError(f"state is a {type(state).__name__}: it must be a mapping as InfeedQueue.state() returns it")
     elements, skip = state.get("elements"), state.get("skip", 0)
     if not _is_count(elements) or not _is_count(skip) or set(state) - {"elements", "skip", "dataset"}:
         raise ValueError(f"{dict(state)!r} is no state of an InfeedQueue: it must have 'elements', as state() returns it")

@@ -159,6 +159,7 @@ def _planned(call: Call, carry: Any, *, donate: bool) -> tuple[_Plan, Any]:
     """The plan, and the carry made ready. Raises: TypeError, ValueError for arguments that cannot be."""
     n, chunk, replicas, recompute = call.rest
     total = whole_number("n", n, least=0)
+    _require_queues(call.infeed, call.outfeed)
     require_recompute(recompute)
     spread = spread_over(replicas, call.infeed, call.outfeed)
     state = prepared(carry, donate=donate, loop="repeat")
@@ -212,6 +213,7 @@ def while_loop(
     Raises: TypeError if the condition returns anything but one scalar of dtype bool.
     """
     most = None if maximum_iterations is None else whole_number("maximum_iterations", maximum_iterations, least=0)
+    _require_queues(infeed, outfeed)
     require_recompute(recompute)
     divided = infeed is not None or outfeed is not None or chunk is not None
     whole = DEFAULT_CHUNK if divided else _MOST_STEPS
@@ -339,10 +341,11 @@ class _Run:
         elif isinstance(error, KeyboardInterrupt):
             self._interrupted(error)
         elif self._feeding:
-            self._noted(error).add_note(
-                f"{self._name} had done {self.steps:,} steps; tilestep.train.loop_state(error) has the carry after them"
-                + (f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else "")
+            note = f"{self._name} had done {self.steps:,} steps; tilestep.train.loop_state(error) has the carry after them" + (
+                f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else ""
             )
+            with contextlib.suppress(Exception):  # as in _noted
+                self._noted(error).add_note(note)
 
     def tell(self, update: UpdateSize | None) -> None:
         """Says what an update is of."""
@@ -402,9 +405,15 @@ class _Run:
             raise self._noted(LoopInterrupt(carry=self.carry, steps=self.steps)) from error
 
     def _noted(self, error: BaseException) -> BaseException:
-        with contextlib.suppress(AttributeError):  # of an exception that has no place for it
+        with contextlib.suppress(Exception):  # of an exception that has no place for it, or lets nobody write to it
             error.tilestep_loop_state = LoopState(carry=self.carry, steps=self.steps)  # pyright: ignore[reportAttributeAccessIssue]
         return error
+
+
+def _require_queues(infeed: object, outfeed: object) -> None:
+    for name, value, kind in (("infeed", infeed, InfeedQueue), ("outfeed", outfeed, OutfeedQueue)):
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"{name} is a {type(value).__name__}: it must be an {kind.__name__}, or None")
 
 
 def _holds(condition: Callable[[Any], Any], carry: Any, spread: Spread | None) -> bool:

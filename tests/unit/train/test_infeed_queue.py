@@ -238,6 +238,7 @@ def test_an_element_that_is_unlike_is_named_by_its_number(later: Any) -> None:
         ),
         ({"x": np.zeros((4, 2)), "y": 1}, r"element 2\['x'\] is float64\[4,2\], in the first one it was float32\[4,2\]"),
         ({"x": np.zeros((4, 2), np.float32)}, r"element 2 is PyTreeDef\({'x': \*}\), the first one was PyTreeDef\({'x': \*, 'y': \*}\)"),
+        ({"x": np.zeros((4, 2), np.float32), "z": 1, "y": [1, 2]}, r"\(without \['y'\], with \['y'\]\[0\] and 2 more\); .*drop_rem"),
         ({"x": np.zeros((4, 2), np.float32), "y": "1"}, r"element 2\['y'\] is <U1 \(str\), no array of numbers"),
     ],
 )
@@ -368,6 +369,47 @@ def test_a_queue_that_nobody_has_ends_its_thread() -> None:
     assert threading.active_count() == before
 
 
+@pytest.mark.parametrize("reason", ["short", "failing", "unlike"])
+def test_a_queue_whose_dataset_is_over_ends_its_thread_and_can_go(reason: str) -> None:
+    """What the dataset raised holds the loop's frames, and by them its carry: nothing may hold that for ever."""
+
+    def dataset() -> Iterator[Any]:
+        yield from itertools.islice(numbers(), 5)
+        if reason == "failing":
+            raise OSError("the disk")
+        if reason == "unlike":
+            yield "text"
+
+    before = threading.active_count()
+    infeed = InfeedQueue(dataset)
+    for _ in range(2):
+        with pytest.raises((DatasetError, OSError)):
+            used(infeed, 6)
+    ended = time.monotonic() + 30
+    while threading.active_count() > before and time.monotonic() < ended:
+        time.sleep(0.001)
+    assert threading.active_count() == before
+    assert used(infeed, 4, chunk=2) == [0, 1, 2, 3]  # a thread again, as there is something to do
+    gone = weakref.ref(infeed)
+    del infeed
+    gc.collect()
+    assert gone() is None
+    assert threading.active_count() == before
+
+
+def test_an_exception_comes_each_time_as_it_left_the_dataset() -> None:
+    def dataset() -> Iterator[Any]:
+        yield np.float32(0)
+        raise OSError("the disk")
+
+    infeed, frames = InfeedQueue(dataset), []
+    for _ in range(3):
+        with pytest.raises(OSError, match="the disk") as caught:
+            used(infeed, 2)
+        frames.append(len(caught.traceback))
+    assert len(set(frames)) == 1
+
+
 def test_close_during_a_loop_ends_it() -> None:
     held = threading.Event()
 
@@ -436,6 +478,28 @@ def test_a_dataset_that_knows_its_place_goes_there_itself() -> None:
     assert used(other, 2) == [106, 107]
 
 
+def test_of_a_dataset_s_states_only_those_are_kept_that_are_needed() -> None:
+    kept: list[weakref.ref[Any]] = []
+
+    class State(dict[str, int]):
+        pass
+
+    class Remembering(Counting):
+        def get_state(self) -> dict[str, int]:
+            state = State(super().get_state())
+            kept.append(weakref.ref(state))
+            return state
+
+    with InfeedQueue(Remembering, prefetch_depth=2) as infeed:
+        for _ in range(5):
+            used(infeed, 100, chunk=4)
+            while_loop(lambda c: c < 3, lambda c, x: c + 1, 0, infeed, chunk=32)  # most of a chunk goes back
+        gc.collect()
+        assert sum(state() is not None for state in kept) < 10
+        assert infeed.state()["elements"] == 515
+        assert infeed.state()["skip"] >= 0
+
+
 def test_an_iterator_cannot_go_back() -> None:
     infeed = InfeedQueue(numbers())
     infeed.restore({"elements": 5})  # forward, before it has begun
@@ -450,8 +514,13 @@ def test_what_is_no_state_is_refused(state: Any) -> None:
         InfeedQueue(numbers()).restore(state)
 
 
+def test_a_state_is_a_mapping() -> None:
+    with pytest.raises(TypeError, match="state is a int: it must be a mapping"):
+        InfeedQueue(numbers()).restore(5)  # pyright: ignore[reportArgumentType]
+
+
 def test_a_dataset_shorter_than_a_restored_position_is_an_error() -> None:
     infeed = InfeedQueue(range(5))
     infeed.restore({"elements": 9})
-    with pytest.raises(DatasetError, match="ended"):
+    with pytest.raises(DatasetError, match=r"ended after 5 elements, before the position to which restore\(\) goes: after 9"):
         used(infeed, 1)

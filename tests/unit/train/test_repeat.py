@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import itertools
 import weakref
@@ -230,7 +231,10 @@ def test_a_body_with_other_arguments_is_told_what_it_gets(element: Any, message:
         ({"n": 2.5}, TypeError, "n is 2.5: it must be a whole number, 0 or more"),
         ({"n": True}, TypeError, "n is True"),
         ({"chunk": 0}, ValueError, "chunk is 0: it must be 1 to"),
+        ({"infeed": [1, 2, 3]}, TypeError, "infeed is a list: it must be an InfeedQueue, or None"),
+        ({"outfeed": (OutfeedQueue(), OutfeedQueue())}, TypeError, "outfeed is a tuple: it must be an OutfeedQueue, or None"),
         ({"carry": {"a": "text"}}, TypeError, r"carry\['a'\] is a str, no array or number"),
+        ({"carry": {"a": 2**31}}, OverflowError, r"carry\['a'\] is 2147483648, which int32 does not hold"),
         ({"carry": np.array([None])}, TypeError, "carry is a ndarray, no array or number"),
     ],
 )
@@ -260,6 +264,19 @@ def test_a_dataset_s_exception_comes_as_itself_with_what_was_done() -> None:
     assert float(repeat(1, add, state.carry, infeed)) == 21  # what came before the exception is not lost
     with pytest.raises(KeyError):
         repeat(1, add, np.float32(0), infeed)
+
+
+def test_an_exception_that_nobody_can_write_to_comes_as_itself_too() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class FrozenError(Exception):
+        why: str
+
+    def dataset() -> Iterator[Any]:
+        yield from numbers(2)
+        raise FrozenError("the disk")
+
+    with pytest.raises(FrozenError, match="the disk"):
+        repeat(3, add, np.float32(0), InfeedQueue(dataset))
 
 
 def test_a_dataset_that_ends_early_says_where() -> None:

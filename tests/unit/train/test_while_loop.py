@@ -127,3 +127,5 @@ def test_bad_arguments_are_refused() -> None:
         while_loop(lambda c: True, lambda c: c, 0, maximum_iterations=-1)
     with pytest.raises(TypeError, match=r"carry\['total'\]: body lambda must keep shape and dtype"):
         while_loop(lambda c: True, lambda c: {"steps": 1, "total": 1}, start())
+    with pytest.raises(TypeError, match="infeed is a list: it must be an InfeedQueue, or None"):
+        while_loop(lambda c: True, lambda c: c, 0, [1, 2])  # pyright: ignore[reportArgumentType]
