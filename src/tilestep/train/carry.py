@@ -39,7 +39,8 @@ def prepared(carry: Any, *, donate: bool, loop: str) -> Carry:
     Numbers become arrays of JAX's default types. What is there twice is copied once, and with `donate` False everything is.
 
     Args: loop: the function's name, for messages.
-    Raises: TypeError for what is no array or number, or inside of a function that JAX traces.
+    Raises: TypeError for what is no array or number, or inside of a function that JAX traces. OverflowError for a Python int that the
+        default type does not hold, as JAX has it.
     """
     leaves, structure = _jax.tree.flatten(carry)
     seen: set[int] = set()  # addresses of (first) buffers, which two arrays may share
@@ -99,4 +100,7 @@ def _number(carry: Any, index: int) -> np.ndarray[Any, Any]:
     except (TypeError, ValueError) as error:
         where = _jax.tree_util.keystr(path)
         raise TypeError(f"carry{where} is a {type(leaf).__name__}, no array or number: {error}") from error
+    if type(leaf) is int and not np.iinfo(dtype).min <= leaf <= np.iinfo(dtype).max:
+        where = _jax.tree_util.keystr(path)
+        raise OverflowError(f"carry{where} is {leaf}, which {dtype} does not hold: give an array of another dtype, or set jax_enable_x64")
     return array.astype(dtype, copy=False)
