@@ -267,6 +267,13 @@ def compile_ahead_alone(name: str) -> None:
     compiler._get_cross_compile_backend = helper
 
 
+@functools.cache
+def wait_in_the_callers_thread(waits: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Wraps, once, what of JAX does nothing but wait for arrays: `x.block_until_ready()`, and `jax.block_until_ready` of several."""
+    ArrayImpl.block_until_ready = waits(ArrayImpl.block_until_ready)
+    xla_client.batched_block_until_ready = waits(xla_client.batched_block_until_ready)
+
+
 class _Numbered(list[Any]):
     """Stands in for a program's list of callbacks: whatever is appended gets a number of its own, which the length then shows."""
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from tilestep.pjrt._native import Event, finish
+from tilestep.pjrt._native import Event, finish, threads_waiting
 
 _MOST_THREADS = 256  # each may sit behind a program that waits for another one's event
 _LOOK_EVERY_WALL_S = 0.001
@@ -54,7 +54,7 @@ class Waiters:
 
     def is_idle(self) -> bool:
         """Whether nothing is left to wait for."""
-        return not self._busy and (not self._threads or (self._work.empty() and not self._waiting))
+        return not self._busy and not threads_waiting() and (not self._threads or (self._work.empty() and not self._waiting))
 
     def finish(self, timeout_wall_s: float) -> bool:
         """Waits until nothing is left to wait for; False if the time ran out first."""

@@ -250,7 +250,8 @@ static Event* ready_event(Buffer* buffer) {
 }
 static void* api_ready_event(PJRT_Buffer_ReadyEvent_Args* a) {
   a->event = ts_event_done;
-  if (!ts_may_begin()) return NULL;
+  Peers* peers = ((Buffer*)a->buffer)->peers;
+  if (!ts_may_begin() || (peers && peers->noted && peers->ready)) return NULL;
   void* error = NULL;
   TS_ENTER;
   a->event = ready_event(a->buffer);

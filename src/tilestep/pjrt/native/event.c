@@ -1,7 +1,7 @@
 /* Events: a handful of arrays that somebody waits for.
  *
  * All results of a run are ready at one moment, but JAX asks to be told of each. One thread waits for the first of them that is asked
- * for, and tells those who asked for the others, its peers, too.
+ * for, and tells those who asked for the others, its peers, too. It is the one that asked where that sleeps next anyhow (here.c).
  */
 #include "native.h"
 
@@ -70,7 +70,7 @@ void ts_event_wait(Event* self) {
   Py_INCREF(waitables);
   for (Py_ssize_t i = 0; i < PyTuple_Size(waitables); i++) {
     PyObject* item = PyTuple_GetItem(waitables, i);
-    PyObject* result = PyObject_CallMethod(item, "block_until_ready", NULL);
+    PyObject* result = ts_wait_for(item);
     if (result) {
       Py_DECREF(result);
       continue;
@@ -152,7 +152,10 @@ PyObject* ts_finish(PyObject* module, PyObject* wait) {
   Py_XINCREF((PyObject*)peers);
   ts_event_wait(event);
   int all_done = !event->gone && !event->code; /* all results of a run are there when one is */
-  if (peers) tell_peers(peers, all_done);
+  if (peers) {
+    if (all_done) peers->ready = 1;
+    tell_peers(peers, all_done);
+  }
   tell(&own, 1);
   while (peers && peers->count) tell_peers(peers, all_done);
   if (peers) peers->waiting = 0;
@@ -204,12 +207,14 @@ static void* api_on_ready(PJRT_Event_OnReady_Args* a) {
     if (ask(peers, event, a->callback, a->user_arg) < 0) error = ts_error_from_python();
   } else if (ts_stage >= TS_CLOSING || ts_event_poll(event)) {
     ts_event_wait(event);
+    if (peers && !event->gone && !event->code) peers->ready = 1;
     Asked own = {event, (ReadyCallback)a->callback, a->user_arg, NULL};
     tell(&own, 1);
   } else { /* nothing in here runs bytecode, so that no signal can get in between; putting something into a queue doesn't either */
     PyObject* wait = Py_BuildValue("(ONN)", (PyObject*)event, PyLong_FromVoidPtr(a->callback), PyLong_FromVoidPtr(a->user_arg));
-    PyObject* result = wait ? PyObject_CallFunctionObjArgs(ts_wait_later, wait, NULL) : NULL;
-    if (!result) error = ts_error_from_python();
+    int here = wait && ts_keep_wait(wait);
+    PyObject* result = wait && !here ? PyObject_CallFunctionObjArgs(ts_wait_later, wait, NULL) : NULL;
+    if (!result && !here) error = ts_error_from_python();
     else if (peers) peers->waiting = 1;
     Py_XDECREF(wait), Py_XDECREF(result);
   }

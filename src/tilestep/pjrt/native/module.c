@@ -15,9 +15,10 @@ PyObject* ts_close(PyObject* module, PyObject* unused);
 PyObject* ts_hold_back(PyObject* module, PyObject* thread);
 PyObject* ts_host_tensor(PyObject* module, PyObject* args);
 PyObject* ts_configure_puts(PyObject* module, PyObject* args);
-PyObject* ts_finish(PyObject* module, PyObject* wait);
 PyObject* ts_hlo_taker(PyObject* module, PyObject* args);
 PyObject* ts_once(PyObject* module, PyObject* args);
+PyObject* ts_waits_in_its_thread(PyObject* module, PyObject* function);
+PyObject* ts_threads_waiting(PyObject* module, PyObject* unused);
 
 enum { TABLES = 2, ENTRIES = 160 };
 static PyObject* handlers[TABLES][ENTRIES];
@@ -189,6 +190,8 @@ static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_
                                 {"host_tensor", ts_host_tensor, METH_VARARGS, "host_tensor(type code, bits, dims, bytes) -> (capsule, address)"},
                                 {"hlo_taker", ts_hlo_taker, METH_VARARGS, "hlo_taker(tag, kept): what keeps modules, and ends their compilation"},
                                 {"once", ts_once, METH_VARARGS, "once(done, key, function, *arguments): its result, of one call however often it is asked"},
+                                {"waits_in_its_thread", ts_waits_in_its_thread, METH_O, "a function that only waits, doing so in the thread that calls it"},
+                                {"threads_waiting", ts_threads_waiting, METH_NOARGS, "how many threads do so now"},
                                 {"layout_facts", layout_facts, METH_NOARGS, "(struct, field, offset; '' = size) as the C compiler sees them"},
                                 {NULL, NULL, 0, NULL}};
 
@@ -207,7 +210,7 @@ PyMODINIT_FUNC PyInit__native(void) {
   if (!(ts_layout_type = add_type(module, "Layout", &ts_layout_spec)) || !(ts_shape_type = add_type(module, "Shape", &ts_shape_spec)) ||
       !(ts_memory_type = add_type(module, "Memory", &ts_memory_spec)) || !(ts_event_type = add_type(module, "Event", &ts_event_spec)) ||
       !(ts_peers_type = add_type(module, "Peers", &ts_peers_spec)) || !(ts_buffer_type = add_type(module, "Buffer", &ts_buffer_spec)) ||
-      !add_type(module, "ExecutableBase", &ts_executable_spec) || !(ts_event_done = ts_event_make(NULL, NULL))) {
+      !add_type(module, "ExecutableBase", &ts_executable_spec) || ts_add_waiting_type() < 0 || !(ts_event_done = ts_event_make(NULL, NULL))) {
     Py_DECREF(module);
     return NULL;
   }

@@ -61,8 +61,9 @@ typedef struct {
 struct Asked;
 typedef struct {
   PyObject_HEAD
-  int noted;           /* whether it is noted that the host waits for one of them */
+  volatile int noted;  /* whether it is noted that the host waits for one of them; this and `ready` come to stay */
   int waiting;         /* whether a thread waits for one of them */
+  volatile int ready;  /* whether one was waited for, without a failure */
   size_t count, room;
   struct Asked* asked; /* who waits for the others */
 } Peers;
@@ -127,11 +128,17 @@ void ts_error_read(const void* error, const char** message, size_t* size);
 void ts_plain_dealloc(PyObject* self);
 int ts_no_keywords(PyObject* kwargs, const char* what); /* -1 and an exception if there are any */
 
+/* here.c */
+int ts_keep_wait(PyObject* wait); /* whether this thread does the waiting (event, callback address, user address), next and by itself */
+PyObject* ts_wait_for(PyObject* array); /* its block_until_ready() */
+int ts_add_waiting_type(void);    /* -1 and an exception if it cannot be made */
+
 /* memory.c, event.c, buffer.c, execute.c, put.c, read.c: their types, and their entries of the table */
 extern PyTypeObject *ts_memory_type, *ts_event_type, *ts_peers_type, *ts_shape_type, *ts_layout_type, *ts_buffer_type;
 extern PyType_Spec ts_memory_spec, ts_event_spec, ts_peers_spec, ts_shape_spec, ts_layout_spec, ts_buffer_spec, ts_executable_spec;
 extern Event* ts_event_done; /* the event that has happened; its handles are not counted */
 Event* ts_event_make(PyObject* waitables, Peers* peers);
+PyObject* ts_finish(PyObject* module, PyObject* wait);
 int ts_event_poll(Event* self);
 void ts_event_wait(Event* self);
 PyObject* ts_buffer_array(Buffer* buffer); /* borrowed; takes a whole apart. NULL and an exception if it cannot */

@@ -121,7 +121,13 @@ void* ts_error_from_python(void) {
   PyErr_NormalizeException(&type, &value, &trace);
   if (value && trace) PyException_SetTraceback(value, trace);
   void* error = NULL;
-  PyObject* pair = describe_error && value ? PyObject_CallFunctionObjArgs(describe_error, value, NULL) : NULL;
+  PyObject *pair = describe_error && value ? PyObject_CallFunctionObjArgs(describe_error, value, NULL) : NULL, *interrupt = NULL;
+  while (describe_error && value && !pair && ts_interrupted()) { /* Ctrl-C while it was described: it comes behind the error */
+    Py_XDECREF(interrupt);
+    interrupt = ts_take_interrupt();
+    pair = PyObject_CallFunctionObjArgs(describe_error, value, NULL);
+  }
+  if (interrupt) ts_interrupt_later(interrupt);
   if (pair) {
     int code;
     PyObject* text; /* a format with a length, built on 3.13, would fail on 3.11 */

@@ -1,0 +1,82 @@
+"""Waiting for a program: by whom, and who is not held up by it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import jax
+import numpy as np
+import pytest
+
+from tilestep import train
+from tilestep.pjrt import _native
+
+PATIENCE_WALL_S = 60.0
+
+
+@pytest.fixture
+def results(ipu: jax.Device) -> Iterator[tuple[jax.Array, ...]]:
+    """Of a program that goes on once the infeed has a value for it."""
+
+    def body(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        (value,) = train.infeed(None, (jax.ShapeDtypeStruct((), np.float32),))[0]
+        return x + value, x - value
+
+    train.clear_feeds(ipu)
+    yield jax.jit(body)(jax.device_put(np.zeros(2, np.float32), ipu))
+    train.clear_feeds(ipu)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_WALL_S
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda results: results[0].block_until_ready(),
+        jax.block_until_ready,
+        lambda results: jax.block_until_ready([np.ones(3), jax.device_put(np.float32(1), jax.devices("cpu")[0]), *results]),
+    ],
+    ids=["method", "several", "among others"],
+)
+def test_who_waits_does_so_in_its_own_thread(ipu: jax.Device, results: tuple[jax.Array, ...], wait: Callable[[object], object]) -> None:
+    """No other thread has to wake it up; and to ask whether an array is ready holds nobody up."""
+    assert _native.threads_waiting() == 0
+    thread = threading.Thread(target=wait, args=(results,))
+    thread.start()
+    until(lambda: _native.threads_waiting() == 1)
+    for result in results:
+        result.copy_to_host_async()
+        assert not result.is_ready()
+    assert thread.is_alive()
+    train.transfer_to_infeed(ipu, (np.float32(3),))
+    thread.join(PATIENCE_WALL_S)
+    assert not thread.is_alive()
+    assert _native.threads_waiting() == 0
+    assert [result.tolist() for result in results] == [[3.0, 3.0], [-3.0, -3.0]]
+
+
+def test_who_waits_hears_of_a_failure(ipu: jax.Device) -> None:
+    def fail(x: np.ndarray) -> np.ndarray:
+        raise ValueError("no such value")
+
+    failing = jax.jit(lambda x: (jax.pure_callback(fail, jax.ShapeDtypeStruct((2,), np.float32), x), x - 1))
+    waits: list[Callable[[tuple[jax.Array, ...]], object]] = [lambda results: results[0].block_until_ready(), jax.block_until_ready]
+    for wait in waits:
+        with pytest.raises(jax.errors.JaxRuntimeError, match="no such value"):
+            wait(failing(jax.device_put(np.zeros(2, np.float32), ipu)))
+
+
+def test_what_waits_looks_as_it_did(ipu: jax.Device) -> None:
+    array = jax.device_put(np.zeros(2, np.float32), ipu).block_until_ready()
+    method = type(array).block_until_ready
+    assert method.__doc__ == "(self) -> object"
+    assert method(array) is array
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        method()
