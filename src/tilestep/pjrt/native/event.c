@@ -5,8 +5,6 @@
  */
 #include "native.h"
 
-#include <stdlib.h>
-
 typedef void (*ReadyCallback)(void* error, void* user);
 typedef struct Asked {
   Event* event;
@@ -40,7 +38,7 @@ static void dealloc(PyObject* self) {
   ts_plain_dealloc(self);
 }
 static void peers_dealloc(PyObject* self) {
-  free(((Peers*)self)->asked); /* empty: who asked holds an event, which holds this */
+  PyMem_Free(((Peers*)self)->asked); /* empty: who asked holds an event, which holds this */
   ts_plain_dealloc(self);
 }
 
@@ -118,7 +116,7 @@ static void tell(Asked* asked, size_t count) {
 static int ask(Peers* peers, Event* event, void* callback, void* user) {
   if (peers->count == peers->room) {
     size_t room = peers->room ? 2 * peers->room : 16;
-    Asked* more = realloc(peers->asked, room * sizeof(Asked));
+    Asked* more = PyMem_Realloc(peers->asked, room * sizeof(Asked));
     if (!more) return PyErr_NoMemory(), -1;
     peers->asked = more;
     peers->room = room;
@@ -139,7 +137,7 @@ static void tell_peers(Peers* peers, int all_done) {
   }
   tell(asked, count);
   for (size_t i = 0; i < count; i++) Py_DECREF((PyObject*)asked[i].event);
-  free(asked);
+  PyMem_Free(asked);
 }
 
 /* (event, callback, user): waits, and tells, for its peers too. */
