@@ -71,7 +71,9 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "PYTHONMALLOC": "malloc",
         "PYTHONDONTWRITEBYTECODE": "1",
         "LD_PRELOAD": preloads(),
-        "ASAN_OPTIONS": f"detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:quarantine_size_mb={KEPT_MIB}:log_path={home / 'report'}",
+        "ASAN_OPTIONS": (
+            f"detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:quarantine_size_mb={KEPT_MIB}:log_path={home / 'report'}"
+        ),
         "UBSAN_OPTIONS": f"print_stacktrace=1:halt_on_error=1:log_path={home / 'report'}",
     }
 
