@@ -201,7 +201,8 @@ class Journal:
         """The copies that come next, in one program group, up to the first that is a copy of one of them."""
         made: set[int] = set()
         found: list[tuple[Any, ...]] = []
-        for entry in self._entries:
+        for place in range(len(self._entries)):  # no iterator, which breaks when another thread appends
+            entry = self._entries[place]
             if entry[0] != self._copy or entry[1] in made or (found and entry[5] != found[0][5]):
                 break
             made.add(entry[2])
