@@ -10,6 +10,7 @@ import contextlib
 import functools
 import hmac
 import os
+import pickle
 import secrets
 import socket
 import time
@@ -121,21 +122,25 @@ class Meeting:
     def all(self, value: Any) -> list[Any]:
         """What each process has said, in the order of their numbers. All processes call this the same number of times.
 
-        Raises: ProcessFailedError, now and whenever it is called again, if a process is gone.
+        Args: value: of types that pickle can write here and read there.
+        Raises: TypeError for another one: nothing has been said then, and something else may be. ProcessFailedError, now and whenever it
+            is called again, if a process is gone, or an exception such as a Ctrl-C has come here while others spoke: who does not know
+            what they have heard cannot go on with them.
         """
         if self._is_over is not None:
             raise self._is_over
+        said = _written(value)
         try:
-            return self._heard_by_all(value) if self.me == 0 else self._heard_from_all(value)
-        except ProcessFailedError as error:
-            self._is_over = ProcessFailedError(process=error.process, name=self.name(error.process), text=_GONE)
+            heard = self._heard_by_all(said) if self.me == 0 else self._heard_from_all(said)
+        except BaseException as error:
+            process, text = (error.process, _GONE) if isinstance(error, ProcessFailedError) else (self.me, _INTERRUPTED)
+            self._is_over = ProcessFailedError(process=process, name=self.name(process), text=text)
+            self.close()
             raise
-        finally:
-            if self._is_over is not None:
-                self.close()
+        return [pickle.loads(each) for each in heard]  # who may write it has proved what it knows
 
-    def _heard_by_all(self, value: Any) -> list[Any]:
-        values = [value] * self.count
+    def _heard_by_all(self, said: bytes) -> list[bytes]:
+        values = [said] * self.count
         missing = {line: process for process, line in self._lines.items()}
         while missing:
             for ready in wait(list(missing)):
@@ -155,16 +160,16 @@ class Meeting:
                 with contextlib.suppress(OSError):  # who is gone is missing at the next meeting
                     line.send(what)
 
-    def _heard_from_all(self, value: Any) -> list[Any]:
-        line, gone = self._lines[0], 0
+    def _heard_from_all(self, said: bytes) -> list[bytes]:
+        line = self._lines[0]
         try:
-            line.send(value)
+            with contextlib.suppress(OSError):  # process 0 may have left, and said before who is gone
+                line.send(said)
             found = line.recv()
         except (EOFError, OSError) as error:
             raise ProcessFailedError(process=0, name=self.name(0), text=_GONE) from error
         if isinstance(found, int):
-            gone = found
-            raise ProcessFailedError(process=gone, name=self.name(gone), text=_GONE)
+            raise ProcessFailedError(process=found, name=self.name(found), text=_GONE)
         return found
 
     def close(self) -> None:
@@ -174,6 +179,17 @@ class Meeting:
 
 
 _GONE: Final = "is gone: it has ended, or was killed"
+_INTERRUPTED: Final = "was interrupted while it met the others, and cannot go on with them: end all processes and start them again"
+
+
+def _written(value: Any) -> bytes:
+    try:
+        return pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(
+            f"what is told to the other processes cannot be written by pickle ({error}): define the classes of its trees at the top of a "
+            "module that all processes import"
+        ) from error
 
 
 def _addresses(port: int) -> bytes:

@@ -1,0 +1,153 @@
+"""Meetings: what processes hear of each other. Each process is a thread here."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilestep.errors import ProcessFailedError
+from tilestep.train import meeting as module
+from tilestep.train.meeting import Meeting
+
+LIMIT_WALL_S = 20.0
+
+
+class Broadcast:
+    """What process 0 says, for all: in place of JAX's collective."""
+
+    def __init__(self) -> None:
+        self.said = np.zeros(0, np.uint8)
+        self._is_there = threading.Event()
+
+    def __call__(self, said: Any) -> Any:
+        if said.tobytes().strip():  # that of process 0
+            self.said = said
+            self._is_there.set()
+        assert self._is_there.wait(LIMIT_WALL_S)
+        return self.said
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Of process 0, as it is told to the others."""
+        host, port = self.said.tobytes()[module._SECRET_BYTES :].decode().split()[-1].rsplit(":", 1)
+        return host, int(port)
+
+
+@pytest.fixture
+def broadcast(monkeypatch: pytest.MonkeyPatch) -> Broadcast:
+    found = Broadcast()
+    monkeypatch.setattr(module, "_broadcast", found)
+    return found
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as found:
+        yield found
+
+
+def meetings(threads: ThreadPoolExecutor, count: int) -> list[Meeting]:
+    made = [threads.submit(Meeting, me, count) for me in range(count)]
+    return [future.result(LIMIT_WALL_S) for future in made]
+
+
+def outcomes(threads: ThreadPoolExecutor, calls: list[Callable[[], Any]]) -> list[Any]:
+    """What each call returns, or raises."""
+    started = [threads.submit(call) for call in calls]
+    return [future.exception(LIMIT_WALL_S) or future.result() for future in started]
+
+
+@pytest.mark.usefixtures("broadcast")
+def test_all_hear_what_each_has_said(threads: ThreadPoolExecutor) -> None:
+    made = meetings(threads, 3)
+    for turn in range(2):
+        said = outcomes(threads, [lambda one=one, turn=turn: one.all((one.me, turn)) for one in made])
+        assert said == [[(process, turn) for process in range(3)]] * 3
+
+
+@pytest.mark.usefixtures("broadcast")
+@pytest.mark.parametrize("process", [0, 1])
+def test_what_cannot_be_written_is_refused_before_anything_is_said(threads: ThreadPoolExecutor, process: int) -> None:
+    made = meetings(threads, 2)
+
+    class Local:
+        pass
+
+    with pytest.raises(TypeError, match=r"cannot be written by pickle .*Local.*: define the classes .* at the top of a module"):
+        made[process].all(Local())
+    assert outcomes(threads, [lambda one=one: one.all(one.me) for one in made]) == [[0, 1]] * 2
+
+
+@pytest.mark.usefixtures("broadcast")
+@pytest.mark.parametrize("size", [1, 1_000_000])  # of what is said: more than a connection takes at once
+def test_who_speaks_after_a_process_has_gone_hears_which(threads: ThreadPoolExecutor, size: int) -> None:
+    made = meetings(threads, 3)
+    made[2].close()
+    (first,) = outcomes(threads, [lambda: made[0].all("x" * size)])
+    (second,) = outcomes(threads, [lambda: made[1].all("x" * size)])
+    for error in (first, second):
+        assert isinstance(error, ProcessFailedError)
+        assert str(error).startswith("process 2 (pid ")
+        assert str(error).endswith("is gone: it has ended, or was killed")
+    for one in made[:2]:
+        with pytest.raises(ProcessFailedError, match="process 2 "):
+            one.all("again")
+
+
+@pytest.mark.usefixtures("broadcast")
+@pytest.mark.parametrize("victim", [0, 1])
+def test_who_is_interrupted_meets_no_more_and_the_others_hear_of_it(
+    threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, victim: int
+) -> None:
+    made = meetings(threads, 2)
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(made[victim], "_heard_by_all" if victim == 0 else "_heard_from_all", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            made[victim].all(None)
+    with pytest.raises(ProcessFailedError, match=rf"process {victim} \(.* was interrupted while it met the others"):
+        made[victim].all(None)
+    with pytest.raises(ProcessFailedError, match=rf"process {victim} \(.* is gone"):
+        made[1 - victim].all(None)
+
+
+def test_who_does_not_know_the_secret_is_not_heard(threads: ThreadPoolExecutor, broadcast: Broadcast) -> None:
+    hub = threads.submit(Meeting, 0, 2)
+    broadcast(np.frombuffer(b" ", np.uint8))  # waits until process 0 is there
+    with socket.create_connection(broadcast.address, timeout=LIMIT_WALL_S) as stranger:
+        stranger.sendall(bytes(32))
+        assert len(module._received(stranger, 64)) == 64  # process 0's proof, and what is to be answered
+        stranger.sendall(bytes(32) + (1).to_bytes(4))
+        with pytest.raises(OSError, match=r"ended|reset"):
+            module._received(stranger, 1)
+    member = threads.submit(Meeting, 1, 2)
+    made = [hub.result(LIMIT_WALL_S), member.result(LIMIT_WALL_S)]
+    assert outcomes(threads, [lambda one=one: one.all(one.me) for one in made]) == [[0, 1]] * 2
+
+
+def test_nobody_is_taken_for_process_0_who_does_not_know_the_secret(
+    threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CONNECT_WALL_S", 0.2)
+    monkeypatch.setattr(module, "_GREETING_WALL_S", 0.2)
+    with socket.create_server(("localhost", 0)) as server:
+        said = bytes(range(1, 33)) + f"localhost:{server.getsockname()[1]}".encode()
+        broadcast(np.frombuffer(said.ljust(module._ADDRESS_BYTES), np.uint8))
+        member = threads.submit(Meeting, 1, 2)
+        connection, _ = server.accept()
+        with connection:
+            module._received(connection, 32)
+            connection.sendall(bytes(64))
+            error = member.exception(LIMIT_WALL_S)
+    assert isinstance(error, ProcessFailedError)
+    assert str(error).startswith("process 0 (localhost:")
+    assert str(error).endswith("cannot be reached within 0.2 s")
