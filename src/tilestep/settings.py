@@ -1,4 +1,4 @@
-"""Everything that can be set from outside: jax config options and environment variables. No other file reads either.
+"""Everything that can be set from outside: jax config options and environment variables. No other file reads these.
 
 | option, variable in capitals | value                                             | default               |
 |------------------------------|---------------------------------------------------|-----------------------|
@@ -13,9 +13,12 @@
 | JAX_IPU_NUM_IO_TILES         | letters, without JAX_), as plan/options.py has    | 0                     |
 | JAX_IPU_WEIGHT_LOAD_BITS     | them: 64 or 128                                   | 64                    |
 | POPLAR_ENGINE_OPTIONS        | JSON object of engine options (docs/machines.md)  | {}                    |
+| TILESTEP_TINY_STEPS          | whether loops of small steps on CPU are compiled  | true                  |
+|                              | in one piece (train/tiny_steps.py)                |                       |
 
 A value given to `jax.config.update` is checked at once and goes before the environment. A variable is read when the
-platform starts, so a bad one never disturbs a program that leaves `ipu` alone. An empty variable is an unset one.
+platform starts, so a bad one never disturbs a program that leaves `ipu` alone; the last one, when a loop is first called
+with arrays of such shapes. An empty variable is an unset one.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ _FALSE = ("no", "false", "f", "0", "off")
 _MACHINE = "TILESTEP_MACHINE"
 _SYNC_PATTERN = "TILESTEP_SYNC_PATTERN"
 _ENGINE = "POPLAR_ENGINE_OPTIONS"
+_TINY_STEPS = "TILESTEP_TINY_STEPS"
 _PLAN_VARIABLES = ("JAX_IPU_PARTIALS_TYPE", "JAX_IPU_AVAILABLE_MEMORY_PROPORTION", "JAX_IPU_NUM_IO_TILES", "JAX_IPU_WEIGHT_LOAD_BITS")
 _MAX_IPUS = 256
 _MAX_TILES = 100_000
@@ -186,6 +190,16 @@ def stated_settings(environ: Mapping[str, str] | None = None) -> tuple[object, .
     environ = os.environ if environ is None else environ
     variables = (_MACHINE, _SYNC_PATTERN, _ENGINE, *_PLAN_VARIABLES)
     return (*(option.stated(environ) for option in _OPTIONS), *(environ.get(variable, "") for variable in variables))
+
+
+def tiny_steps_wanted(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the runtime may have XLA compile loops of small steps on CPU in one piece.
+
+    Args: environ: environment variables, the process's own if None.
+    Raises: SettingsError if the variable is neither true nor false.
+    """
+    text = (os.environ if environ is None else environ).get(_TINY_STEPS, "")
+    return _bool(_TINY_STEPS, text) if text.strip() else True
 
 
 def warn_of_unknown_variables(environ: Mapping[str, str] | None = None) -> None:

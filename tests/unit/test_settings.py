@@ -16,7 +16,7 @@ from tilestep import settings
 from tilestep.errors import SettingsError
 from tilestep.machine import load_machine
 from tilestep.machine.fields import QUANTITIES
-from tilestep.settings import define_jax_options, read_settings, stated_settings, warn_of_unknown_variables
+from tilestep.settings import define_jax_options, read_settings, stated_settings, tiny_steps_wanted, warn_of_unknown_variables
 
 OPTIONS = ("jax_ipu_use_model", "jax_ipu_model_num_tiles", "jax_ipu_device_count", "jax_ipu_visible_devices")
 
@@ -299,6 +299,11 @@ print(jax.numpy.ones(2).sum(), [device.platform for device in jax.devices()])
     assert done.stdout == "None True False\n2.0 ['cpu']\n"
 
 
+@pytest.mark.parametrize(("text", "wanted"), [(None, True), (" ", True), ("1", True), ("On", True), ("0", False), ("no", False)])
+def test_tiny_steps_are_wanted_unless_somebody_says_no(text: str | None, wanted: bool) -> None:
+    assert tiny_steps_wanted({} if text is None else {"TILESTEP_TINY_STEPS": text}) is wanted
+
+
 def environment_readers(path: Path) -> list[str]:
     """Attributes of `os` and names imported from it that read the environment."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
@@ -311,6 +316,5 @@ def test_no_other_file_reads_the_environment() -> None:
     source = ROOT / "src" / "tilestep"
     readers = {str(path.relative_to(source)) for path in source.rglob("*.py") if environment_readers(path)}
     assert "settings.py" in readers
-    # The command sets variables for the program that it runs; processes ask for JAX's own address of its coordinator; the runtime, which
-    # knows nothing of the emulator's settings, has a way out of how it compiles tiny steps.
-    assert readers <= {"settings.py", "cli/run.py", "train/processes.py", "train/tiny_steps.py"}
+    # The command sets variables for the program that it runs; processes ask for JAX's own address of its coordinator.
+    assert readers <= {"settings.py", "cli/run.py", "train/processes.py"}

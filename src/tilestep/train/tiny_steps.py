@@ -7,7 +7,7 @@ marks calls with the attribute used here). Here products are let in whose sizes 
 written as loops. Values are those of the ordinary program to rounding.
 
 It is done where all of this holds: the arrays are on one CPU device; each of the program's scans has a step of the operations listed
-below, without effects, on few numbers; jaxlib is one with which it was tested; and the variable TILESTEP_TINY_STEPS is not 0. All other
+below, without effects, on few numbers; jaxlib is one with which it was tested; and the variable TILESTEP_TINY_STEPS is not false. All other
 programs are compiled as they are.
 """
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import jaxpr_as_fun
 
+from tilestep.settings import tiny_steps_wanted
 from tilestep.train.optimizer_state import is_on_host
 
 MOST_NUMBERS: Final = 1024  # of a value: in larger ones, kernels of their own cost little
@@ -40,7 +40,6 @@ _OPTIONS: Final = {  # of the whole program: only products that the compiled pie
     "xla_cpu_multi_thread_eigen": False,
 }
 _TESTED: Final = version("jaxlib").split(".")[:2] in (["0", "10"], ["0", "12"])
-_SWITCH: Final = "TILESTEP_TINY_STEPS"
 _ATTRIBUTES: Final = {"xla_cpu_small_call": "true", "inlineable": "false"}
 _DTYPES: Final = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"})
 _MOVES: Final = """
@@ -91,7 +90,7 @@ class Chosen:
 
     def _first(self, *args: Any) -> Any:
         self._call = self._ordinary
-        if _TESTED and _is_wanted() and _on_one_cpu(args):
+        if _TESTED and tiny_steps_wanted() and _on_one_cpu(args):
             with _Traced() as found:
                 self._ordinary.trace(*args)
             self._steps += found.steps
@@ -319,14 +318,6 @@ def _scattered(operand: Any, indices: Any, updates: Any, *, adds: bool, params: 
 
 def _kind(array: Any) -> Any:
     return _jax.ShapeDtypeStruct(array.shape, array.dtype)
-
-
-def _is_wanted() -> bool:
-    """Raises: ValueError if the environment says neither yes nor no."""
-    said = os.environ.get(_SWITCH, "1")
-    if said not in ("0", "1"):
-        raise ValueError(f"{_SWITCH} is {said!r}: it must be 1 (tiny steps are compiled in one piece) or 0 (as all others)")
-    return said == "1"
 
 
 def _on_one_cpu(args: Any) -> bool:

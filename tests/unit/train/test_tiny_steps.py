@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tilestep.errors import SettingsError
 from tilestep.train import InfeedQueue, OutfeedQueue, repeat, tiny_steps
 from tilestep.train.tiny_steps import Chosen, scan
 
@@ -255,6 +256,6 @@ def test_the_body_is_not_traced_again() -> None:
 def test_no_step_is_compiled_so_when_the_user_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILESTEP_TINY_STEPS", "0")
     same(lambda a, x: (a + x, None), A, XS, quick=False)
-    monkeypatch.setenv("TILESTEP_TINY_STEPS", "no")
-    with pytest.raises(ValueError, match=r"TILESTEP_TINY_STEPS is 'no': it must be 1 .* or 0"):
+    monkeypatch.setenv("TILESTEP_TINY_STEPS", "perhaps")
+    with pytest.raises(SettingsError, match=r"TILESTEP_TINY_STEPS is 'perhaps': it must be one of yes/.*/1/on or no/.*/0/off"):
         repeat(4, lambda a: a * 2, np.float32(1))
