@@ -8,7 +8,6 @@ from __future__ import annotations
 import faulthandler
 import hashlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tests.behaviour.several import end
 from tests.unit.train.pipelines import CLASSES, WIDTH, batches, dense, embed, head, joined, left, matrix, right
 from tests.unit.train.pipelines_random import centred, noisy, output
 from tilestep.errors import DatasetError, NotFiniteError, ProcessFailedError
@@ -307,7 +307,7 @@ def endless(how: str) -> None:
     def slow(params: Any, x: Any) -> Any:
         def look(x: Any) -> Any:
             if PROCESS == COUNT - 2 and time.monotonic() - began > 2:
-                end(how)
+                end(how, OverflowError("too much"))
             return x
 
         return jax.pure_callback(look, jax.ShapeDtypeStruct(x.shape, x.dtype), x) * params
@@ -318,16 +318,6 @@ def endless(how: str) -> None:
     while time.monotonic() - began < 60:
         state, values = pipeline.step(state, np.ones((8, 2), np.float32))
         jax.block_until_ready(values)
-
-
-def end(how: str) -> None:
-    print("victim", flush=True)
-    if how == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif how == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
-    elif how == "raise":
-        raise OverflowError("too much")
 
 
 PARTS = {part.__name__: part for part in (brief, schedules, across, replicated, queues, failures)}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import time
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tests.behaviour.several import end
 from tilestep.errors import ReplicasDifferError
 from tilestep.train import (
     InfeedQueue,
@@ -50,22 +49,10 @@ def main() -> None:
         print("differ", str(error).splitlines()[1].strip(), flush=True)
     for loop in range(MOST_LOOPS if how != "nothing" else 3):
         if loop == 3 and process == victim:
-            _end(how)
+            end(how, RuntimeError("no more\ndata"))
         carry = repeat(3, lambda c: cross_replica_mean(c + 1), 0.0, replicas=replicas)
         time.sleep(0.01)
     print("end", float(carry), flush=True)
-
-
-def _end(how: str) -> None:
-    print("victim", flush=True)
-    if how == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif how == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
-    elif how == "raise":
-        raise RuntimeError("no more\ndata")
-    elif how == "leave":
-        sys.exit(0)
 
 
 main()

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import socket
-import subprocess
 import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.documents import blocks
 
-from .process import environment
+from .several import Ended, free_port, started
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("pipelines_program.py")
@@ -22,52 +18,13 @@ LIMIT_WALL_S = 280.0
 TIMEOUT_S = 8.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ended:
-    """How a process ended."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[str]:
-        """What it has printed, without what JAX's collectives say when they begin."""
-        return [line for line in self.out.splitlines() if not line.startswith("[Gloo]")]
-
-    def found(self, case: str) -> str:
-        """The line that tells of a case."""
-        (line,) = [line for line in self.lines if line.startswith(f"{case} raised ")]
-        return line
-
-
-def free_port() -> int:
-    with socket.create_server(("localhost", 0)) as server:
-        return server.getsockname()[1]
-
-
 def run(count: int, *parts: str) -> list[Ended]:
     """Runs parts of the program in `count` processes."""
     port = free_port()
-    return started([[sys.executable, "-u", str(PROGRAM), *map(str, (own, count, port, TIMEOUT_S)), *parts] for own in range(count)])
-
-
-def started(commands: list[list[str]]) -> list[Ended]:
-    """How processes ended that were started together."""
-    settings = environment({"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)})
-    running = [subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for command in commands]
-    until = time.monotonic() + LIMIT_WALL_S
-    try:
-        ended: list[Ended] = []
-        for process in running:
-            out, err = process.communicate(timeout=max(0.1, until - time.monotonic()))
-            ended.append(Ended(status=process.returncode, out=out, err=err))
-        return ended
-    finally:
-        for process in running:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
+    options = ["-u", str(PROGRAM)]
+    return started(
+        [[sys.executable, *options, *map(str, (own, count, port, TIMEOUT_S)), *parts] for own in range(count)], limit_wall_s=LIMIT_WALL_S
+    )
 
 
 def require_values_of_one_process(count: int, *parts: str) -> None:
@@ -121,7 +78,7 @@ def test_the_program_of_the_document_prints_what_is_shown(tmp_path: Path) -> Non
     program = tmp_path / "two.py"
     program.write_text(block.text, encoding="utf-8")
     address = f"localhost:{free_port()}"
-    ended = started([[sys.executable, str(program), str(process), address] for process in range(2)])
+    ended = started([[sys.executable, str(program), str(process), address] for process in range(2)], limit_wall_s=LIMIT_WALL_S)
     assert [end.status for end in ended] == [0, 0], ended
     assert "".join(f"{line}\n" for end in ended for line in end.lines) == block.shown
 

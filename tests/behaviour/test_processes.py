@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
 import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from .process import environment
+from .several import Ended, free_port, started
 
-PROGRAM, STATE_PROGRAM = (Path(__file__).with_name(f"processes_{name}.py") for name in ("program", "state"))
+PROGRAM, STATE_PROGRAM, IPU_PROGRAM = (Path(__file__).with_name(f"processes_{name}.py") for name in ("program", "state", "with_ipus"))
 LIMIT_WALL_S = 90.0
 TIMEOUT_S = 8.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ended:
-    """How a process ended."""
-
-    status: int
-    out: str
-    err: str
-
-
-def free_port() -> int:
-    with socket.create_server(("localhost", 0)) as server:
-        return server.getsockname()[1]
 
 
 def run(count: int, *, victim: int = 0, how: str = "nothing") -> list[Ended]:
@@ -40,23 +22,10 @@ def run(count: int, *, victim: int = 0, how: str = "nothing") -> list[Ended]:
 def run_program(program: Path, count: int, *arguments: object) -> list[Ended]:
     """Runs `program PROCESS COUNT PORT ARGUMENTS...` in `count` processes."""
     port = free_port()
-    commands = [
-        [sys.executable, "-W", "error", "-u", str(program), *map(str, (process, count, port, *arguments))] for process in range(count)
-    ]
-    settings = environment({"JAX_PLATFORMS": "cpu"})
-    started = [subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for command in commands]
-    until = time.monotonic() + LIMIT_WALL_S
-    try:
-        ended: list[Ended] = []
-        for process in started:
-            out, err = process.communicate(timeout=max(0.1, until - time.monotonic()))
-            ended.append(Ended(status=process.returncode, out=out, err=err))
-        return ended
-    finally:
-        for process in started:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
+    options = ["-W", "error", "-u", str(program)]
+    return started(
+        [[sys.executable, *options, *map(str, (process, count, port, *arguments))] for process in range(count)], limit_wall_s=LIMIT_WALL_S
+    )
 
 
 def expected_values(count: int) -> str:
@@ -126,6 +95,17 @@ def test_a_state_that_is_divided_among_processes_is_what_it_is_whole() -> None:
         assert end.status == 0, end
         expected = [line for kind in ("device", "pinned_host") for line in (f"{kind} [(2275,), (2275,)] True", f"{kind} [(4550,)]")]
         assert [line for line in end.out.splitlines() if not line.startswith("[Gloo]")] == expected, end
+
+
+def test_processes_that_also_have_ipus_run_and_end_well() -> None:
+    address = f"localhost:{free_port()}"
+    ended = started(
+        [[sys.executable, "-u", str(IPU_PROGRAM), str(process), "2", address] for process in range(2)],
+        limit_wall_s=LIMIT_WALL_S,
+        platforms=None,
+    )
+    for end in ended:
+        assert (end.status, end.lines) == (0, ["ipu 2 6.0"]), end.err
 
 
 def test_a_time_out_out_of_bounds_is_refused() -> None:

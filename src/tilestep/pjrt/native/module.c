@@ -78,6 +78,13 @@ static void* destroy_nothing(void* a) { /* clients, their topologies and layouts
   return NULL;
 }
 
+/* JAX tells all platforms which processes of a distributed program live, from a thread of its own and for as long as there is a process, and
+   ends that if one does not take it: so no Python. It means nothing to this one: each process emulates a machine of its own. */
+static void* take_no_notice(void* a) {
+  (void)a;
+  return NULL;
+}
+
 static void fill_tables(void) {
 #define X(index, entry) api.entry = call_##entry;
   TILESTEP_PJRT_Api_ENTRIES(X)
@@ -97,6 +104,7 @@ static void fill_tables(void) {
   api.PJRT_TopologyDescription_MakeCanonicalShapeForMemorySpace = NULL;
   api.PJRT_Executable_Destroy = destroy_executable;
   api.PJRT_LoadedExecutable_Destroy = destroy_loaded_executable;
+  api.PJRT_Client_UpdateGlobalProcessInfo = take_no_notice;
   api.PJRT_ExecuteContext_Destroy = destroy_context;
   api.PJRT_Client_Destroy = destroy_nothing;
   api.PJRT_TopologyDescription_Destroy = destroy_nothing;
