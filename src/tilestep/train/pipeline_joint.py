@@ -2,14 +2,16 @@
 
 JAX traces the update of all stages at once. What an equation needs says where it is computed: what comes from one stage's arrays, on that
 stage's devices; what comes from several (a sum of their norms), on the first stage's; what comes from that and one stage's arrays, on that
-stage's again. So the arrays stay where they are, and what crosses is what the optimiser makes of several.
+stage's again. So the arrays stay where they are, and what crosses is what the optimiser makes of several. Each part gives up the memory of
+what no later part reads: parameters, the state and gradients turn into their successors in place.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import jax
@@ -60,6 +62,7 @@ class Joint:
         self._state_homes: list[Home] = []
         self._programs: tuple[_Part, ...] | None = None
         self._finish = [self._finisher(*of_stage) for of_stage in zip(stages, trained, packings, strict=False)]
+        self._in_place = [_alone_in(*of_stage) for of_stage in zip(stages, trained, packings, strict=False)]
 
     @property
     def extras(self) -> tuple[int, ...]:
@@ -128,7 +131,8 @@ class Joint:
             jaxpr, count = self._update.jaxpr, len(self._owner)
             homes = _homes(jaxpr, self._owner, count)
             self._state_homes = [homes(variable) for variable in jaxpr.invars[2 * count : 2 * count + len(self._init.jaxpr.outvars)]]
-            self._programs = tuple(_parts(jaxpr, homes))
+            held = jaxpr.invars[2 * count + len(self._init.jaxpr.outvars) :]  # the last stage's outputs are given out, too
+            self._programs = tuple(_giving_up(list(_parts(jaxpr, homes)), jaxpr, held))
         return self._programs
 
     def _place(self, home: Home) -> Place:
@@ -159,14 +163,19 @@ class Joint:
         extras: Sequence[Any],
         put: Put = _jax.device_put,
     ) -> tuple[list[list[Any]], Any]:
-        """(each stage's new trained leaves, the new state). Nothing is donated."""
-        gradients = [finish(list(own))[0] for finish, own in zip(self._finish, accumulators, strict=True)]
+        """(each stage's new trained leaves, the new state). Donates parameters, state, and accumulators that have a gradient's shape."""
+        gradients = [
+            finish(*self._parted(stage, own))[0] for stage, (finish, own) in enumerate(zip(self._finish, accumulators, strict=True))
+        ]
         jaxpr = self._update.jaxpr
-        flat = [*(g for own in gradients for g in own), *(p for own in params for p in own), *_jax.tree.leaves(state), *extras]
-        values: dict[Any, Any] = dict(zip(jaxpr.invars, flat, strict=True))
+        given = itertools.chain(*gradients, *params, _jax.tree.leaves(state), extras)
+        values: dict[Any, Any] = dict(zip(jaxpr.invars, given, strict=True))
+        del gradients, given  # which would keep what is over
         constants = dict(zip(jaxpr.constvars, self._update.consts, strict=True))
         for part in self._divide():
             values.update(zip(part.makes, self._run(part, values, constants, put), strict=True))
+            for variable in part.spent:
+                values.pop(variable, None)
         found = [values[atom] if is_variable(atom) else atom.val for atom in jaxpr.outvars]
         rest = iter(found)
         new = [[next(rest) for _ in own] for own in self._trained]
@@ -195,7 +204,7 @@ class Joint:
                     there[index] = value
         if not place.is_here:
             return [elsewhere(variable.aval.shape, variable.aval.dtype, place.whole) for variable in part.makes]
-        return part.program(there)
+        return part.program([there[i] for i in part.donated], [value for i, value in enumerate(there) if i not in part.donated])
 
     def _moves(self, value: Any, home: Home, place: Place) -> bool:
         """A stage's own arrays may be divided over its mesh, and stay so."""
@@ -205,23 +214,39 @@ class Joint:
         how, real = self._how, stage.real_params
         is_several = stage.place.replicas is not None
 
-        def gradients(accumulators: Sequence[Any]) -> tuple[list[Any]]:
-            leaves = packing.leaves(accumulators)
+        def gradients(donated: Sequence[Any], accumulators: Sequence[Any]) -> tuple[list[Any]]:
+            leaves = packing.leaves([*donated, *accumulators])
             found = [finished(leaves[real.index(place)], how.per_update, how.reduction) for place in own]
             return ([cross_replica_mean(gradient) for gradient in found] if is_several else found,)
 
         shardings = ([stage.param_shardings[place] for place in own],) if stage.place.is_mesh else None
-        return stage.place.jit(gradients, f"stage_{stage.number}_gradients", (0,), (None,), out_shardings=shardings)
+        return stage.place.jit(gradients, f"stage_{stage.number}_gradients", (0, 0), (None,), donate=(0,), out_shardings=shardings)
+
+    def _parted(self, stage: int, accumulators: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """(accumulators that turn into gradients in place, the others)."""
+        count = self._in_place[stage]
+        return list(accumulators[:count]), list(accumulators[count:])
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """What is computed at one place, from what is there and what comes. Attributes: takes, makes: variables."""
+    """What is computed at one place, from what is there and what comes.
+
+    Attributes:
+        takes, makes: variables.
+        compute: values of `takes` -> values of `makes`.
+        program: the same compiled, of (those that are donated, the others).
+        donated: places in `takes`.
+        spent: variables that no later part reads.
+    """
 
     home: Home
     takes: tuple[Any, ...]
     makes: tuple[Any, ...]
-    program: Callable[[list[Any]], list[Any]]
+    compute: Callable[[list[Any]], list[Any]]
+    program: Callable[[list[Any], list[Any]], list[Any]]
+    donated: tuple[int, ...] = ()
+    spent: tuple[Any, ...] = ()
 
 
 def _part(equations: Sequence[Any], outputs: Sequence[Any], home: Home) -> _Part:
@@ -235,8 +260,43 @@ def _of(equations: Sequence[Any], outputs: Sequence[Any], home: Home) -> _Part:
     def run(values: list[Any]) -> list[Any]:
         return computed(equations, dict(zip(takes, values, strict=True)), outputs)
 
+    return _Part(home=home, takes=takes, makes=tuple(outputs), compute=run, program=_compiled(home, run, ()))
+
+
+def _compiled(home: Home, compute: Callable[[list[Any]], list[Any]], donated: Collection[int]) -> Any:
+    def run(given_up: list[Any], kept: list[Any]) -> list[Any]:
+        count, first, rest = len(given_up) + len(kept), iter(given_up), iter(kept)
+        return compute([next(first) if place in donated else next(rest) for place in range(count)])
+
     run.__name__ = run.__qualname__ = f"update_{'together' if home in (None, _TOGETHER) else f'stage_{home}'}"
-    return _Part(home=home, takes=takes, makes=tuple(outputs), program=_jax.jit(run))
+    return _jax.jit(run, donate_argnums=(0,) if donated else ())
+
+
+def _giving_up(parts: Sequence[_Part], jaxpr: Any, held: Sequence[Any]) -> Iterator[_Part]:
+    """The parts, each of which donates what is read for the last time and has the shape of something that it makes.
+
+    Args: held: variables that others have, too.
+    """
+    results = {atom for atom in jaxpr.outvars if is_variable(atom)}
+    given = set(jaxpr.invars)
+    for index, part in enumerate(parts):
+        needed_later = results.union(held, jaxpr.constvars, *(later.takes for later in parts[index + 1 :]))
+        spent = [variable for variable in part.takes if variable not in needed_later]
+        room = Counter((variable.aval.shape, variable.aval.dtype) for variable in part.makes)
+        donated: set[int] = set()
+        for variable in sorted(spent, key=lambda variable: variable not in given):  # what the caller holds, too, before what only this does
+            kind = variable.aval.shape, variable.aval.dtype
+            if room[kind]:
+                room[kind] -= 1
+                donated.add(part.takes.index(variable))
+        places = tuple(sorted(donated))
+        yield replace(part, donated=places, spent=tuple(spent), program=_compiled(part.home, part.compute, places))
+
+
+def _alone_in(stage: Stage, own: Sequence[int], packing: Packing) -> int:
+    """How many of a stage's accumulators, the first ones, have the shapes of gradients: all that are by themselves, or none."""
+    is_alike = stage.place.replicas is None and all(stage.real_params[place] in own for place in packing.alone)
+    return len(packing.alone) if is_alike else 0
 
 
 def _parts(jaxpr: Any, homes: Callable[[Any], Home]) -> Iterator[_Part]:
