@@ -64,7 +64,7 @@ class ReplicasDifferError(TilestepError):
         some = "".join(f"\n  {difference}" for difference in self.differences[:_MOST_SHOWN])
         more = f"\n  and {len(self.differences) - _MOST_SHOWN:,} more" if len(self.differences) > _MOST_SHOWN else ""
         super().__init__(
-            f"{len(self.differences):,} arrays differ between replicas{some}{more}\n"
+            f"{len(self.differences):,} array{'s differ' if len(self.differences) > 1 else ' differs'} between replicas{some}{more}\n"
             "  try: the mean of gradients before the update (cross_replica(optimizer)), or of what else the replicas' own data changes "
             "(cross_replica_mean); equal random keys where draws change the carry"
         )

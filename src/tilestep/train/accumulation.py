@@ -100,6 +100,7 @@ def gradient_accumulation(
     away = offload_optimizer_state if isinstance(offload_optimizer_state, Mapping) else {}
 
     def init(params: Any) -> AccumulationState:
+        params = on_device(params)
         accumulators = placed(zeros_for(params, dtype), away, kind="accumulators", platform=platform_of(params))
         microbatch = _jnp.zeros((), np.int32)
         return AccumulationState(
@@ -107,7 +108,7 @@ def gradient_accumulation(
         )
 
     def update(updates: Any, state: AccumulationState, params: Any = None, **extra_args: Any) -> tuple[Any, AccumulationState]:
-        gradients = updates
+        gradients = on_device(updates)
         _require_own(state, number)
         if state.known == "done":
             raise ValueError("the gradients of a second microbatch were given in one step of the loop")
@@ -115,7 +116,7 @@ def gradient_accumulation(
 
         def apply(accumulators: Any, inner: Any) -> tuple[Any, Any, Any]:
             final = _map(lambda gradient, acc: gradient if acc is None else finished(acc, number, reduction), gradients, accumulators)
-            seen = None if params is None else promoted(params, accumulators)
+            seen = None if params is None else promoted(on_device(params), accumulators)
             changes, inner = wrapped.update(final, inner, seen, **extra_args)
             changes = _map(lambda change, like: change.astype(_jnp.result_type(like)), changes, gradients if params is None else params)
             # Zeros that XLA does not know for such: it makes them where the sums were, once nobody needs those, and not beside them.
@@ -158,7 +159,7 @@ def accumulate_gradients(
         loss_fn: `loss_fn(params, ...)` returns a real scalar, with `has_aux` a pair of it and a pytree of arrays. After the parameters come
             a microbatch's items, as `repeat` gives a body its element: a tuple's or list's as further arguments, a mapping's with string
             keys as keywords, anything else as one argument.
-        params: a pytree of real or complex arrays.
+        params: a pytree of real or complex arrays; what is in the host's memory comes to the device once.
         microbatches: a pytree of arrays with the microbatches along their leading axis, which has one length, 1 or more.
         dtype, reduction: of the accumulators, see `gradient_accumulation`.
         recompute: what the gradients compute again instead of keeping it, of functions that `recomputed` marks in `loss_fn`.
@@ -171,6 +172,7 @@ def accumulate_gradients(
     require_recompute(recompute)
     number = _leading(microbatches)
     gradient_of = in_loop(_jax.value_and_grad(loss_fn, has_aux=has_aux), recompute)
+    params = on_device(params)
     zeros = zeros_for(params, dtype)
 
     def step(accumulators: Any, numbered: Any) -> tuple[Any, Any]:
@@ -217,7 +219,7 @@ def added(accumulators: Any, gradients: Any, microbatch: Any, reduction: Reducti
         gradient = gradient.astype(accumulator.dtype)
         if reduction != "running_mean":
             return accumulator + gradient
-        weight = (1 / (microbatch + 1).astype(_jnp.promote_types(accumulator.dtype, np.float32))).astype(accumulator.dtype)
+        weight = (1 / (microbatch + 1).astype(_at_least_32_bits(accumulator.dtype))).astype(accumulator.dtype)
         return accumulator + (gradient * weight - accumulator * weight)  # no term is larger than the largest gradient
 
     return _jax.tree.map(add, gradients, accumulators, is_leaf=lambda leaf: leaf is None)
@@ -225,7 +227,14 @@ def added(accumulators: Any, gradients: Any, microbatch: Any, reduction: Reducti
 
 def finished(accumulator: Any, count: int, reduction: Reduction) -> Any:
     """What the optimiser gets of an accumulator after `count` microbatches."""
-    return accumulator / count if reduction == "mean" else accumulator
+    if reduction != "mean":
+        return accumulator
+    return (accumulator.astype(_at_least_32_bits(accumulator.dtype)) / count).astype(accumulator.dtype)
+
+
+def _at_least_32_bits(dtype: Any) -> Any:
+    """A dtype in which a number of microbatches is not rounded: halves hold few of them, bfloat16 none between 256 and 258."""
+    return np.float32 if dtype.itemsize < np.dtype(np.float32).itemsize else dtype
 
 
 def promoted(params: Any, accumulators: Any) -> Any:
@@ -257,6 +266,13 @@ def _zeros(path: str, variable: Any, dtype: Any | Choice) -> Any:
         raise TypeError(f"the accumulator of {path or 'the variable'} cannot have dtype {wanted!r}: {error}") from error
     if not _jnp.issubdtype(kind, _jnp.complexfloating if _jnp.issubdtype(own, _jnp.complexfloating) else _jnp.inexact):
         raise TypeError(f"an accumulator of dtype {kind} cannot hold the gradients of {path or 'the variable'}, which is {own}")
+    try:
+        _jnp.promote_types(own, kind)
+    except _jax.dtypes.TypePromotionError as error:
+        raise TypeError(
+            f"the accumulator of {path or 'the variable'} cannot have dtype {kind}, as the variable is {own}: JAX has no dtype for both, "
+            "which the optimiser's state would have; choose float16, bfloat16 or a wider one"
+        ) from error
     return _jnp.zeros_like(variable, dtype=kind if wanted is None else wanted)  # JAX warns where it has no 64 bits
 
 

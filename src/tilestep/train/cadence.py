@@ -130,7 +130,7 @@ def _require_whole(held: int, count: int, steps: int, loop: str) -> None:
     there = f", {held} of which are in its carry already" if held else ""
     raise ValueError(
         f"{loop} accumulates the gradients of {count} microbatches{there}, so its number of steps must be {what}: "
-        f"{steps} is not; the nearest are {' and '.join(map(str, legal))}"
+        f"{steps} is not; the nearest {'are' if len(legal) > 1 else 'is'} {' and '.join(map(str, legal))}"
     )
 
 

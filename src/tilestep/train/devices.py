@@ -59,7 +59,9 @@ def _first(there: Devices, sizes: list[int]) -> tuple[Devices, ...]:
     needed = sum(sizes)
     if needed > len(there):
         sum_text = f"{' + '.join(map(str, sizes))} = {needed}" if len(sizes) > 1 else str(needed)
-        raise ValueError(f"{sum_text} devices were asked for, but there are {len(there)} on platform {there[0].platform}{_more(there)}")
+        raise ValueError(
+            f"{sum_text} devices were asked for, but there are {len(there)} on platform {there[0].platform}{more_devices(there)}"
+        )
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return tuple(there[start : start + size] for start, size in zip(starts, sizes, strict=True))
 
@@ -87,7 +89,7 @@ def _numbered(there: Devices, ids: Iterable[Any]) -> Devices:
     unknown = [number for number in numbers if number not in by_id]
     if unknown:
         known = ", ".join(map(str, sorted(by_id)))
-        raise ValueError(f"ids names device {unknown[0]}, but platform {there[0].platform} has those with ids {known}{_more(there)}")
+        raise ValueError(f"ids names device {unknown[0]}, but platform {there[0].platform} has those with ids {known}{more_devices(there)}")
     return tuple(by_id[number] for number in numbers)
 
 
@@ -95,7 +97,7 @@ def _is_list(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 
 
-def _more(there: Devices) -> str:
+def more_devices(there: Devices) -> str:
     """How to get more devices of a platform, where the host decides how many there are."""
     ways = {"cpu": "jax.config.update('jax_num_cpu_devices', n)", "ipu": "jax.config.update('jax_ipu_device_count', n)"}
     way = ways.get(there[0].platform)

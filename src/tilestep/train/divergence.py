@@ -72,7 +72,16 @@ def replica_differences(tree: Any, replicas: Replicas) -> tuple[ReplicaDifferenc
 
 
 def require_equal_replicas(tree: Any, replicas: Replicas) -> None:
-    """Raises: ReplicasDifferError, with `differences`, if an array of a pytree is not equal on all replicas."""
+    """Raises: ReplicasDifferError, with `differences`, if an array of a pytree is not equal on all replicas.
+
+    ValueError if there are several replicas, and the tree has arrays, but none of them is on the replicas: that would compare nothing.
+    """
+    arrays = [leaf for leaf in _jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+    if replicas.count > 1 and arrays and not any(_is_on(leaf, replicas) for leaf in arrays):
+        raise ValueError(
+            f"none of the {len(arrays):,} arrays is on the devices of {replicas}, so nothing could be compared: give the Replicas that the "
+            "loop has run on, and what it has returned"
+        )
     differences = replica_differences(tree, replicas)
     if differences:
         raise ReplicasDifferError(differences=differences)

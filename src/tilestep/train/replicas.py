@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tilestep.train.devices import Device, select_devices
+from tilestep.train.devices import Device, more_devices, select_devices
 from tilestep.train.numbers import whole_number
 from tilestep.train.optimizer_state import is_on_host
 from tilestep.train.shards import Shard, is_shard, part_elements, readable
@@ -216,7 +216,7 @@ def _mesh_of(count: int | None, devices: Iterable[Device] | None, shards: int, a
     wanted = None if count is None else whole_number("count", count, least=1) * shards
     if devices is not None and not isinstance(devices, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"devices is {devices!r}: it must be a list of devices, such as jax.devices()[:2]")
-    chosen = select_devices(wanted) if devices is None else tuple(devices)
+    chosen = _first(count, wanted, shards) if devices is None else tuple(devices)
     if others := [one for one in chosen if not isinstance(one, jax.Device)]:
         raise TypeError(f"devices has {others[0]!r}: it must have jax.Devices; select_devices(ids=[...]) finds them by their numbers")
     if count is None:
@@ -237,6 +237,16 @@ def _mesh_of(count: int | None, devices: Iterable[Device] | None, shards: int, a
         raise ValueError(f"devices are of several platforms ({', '.join(sorted({d.platform for d in chosen}))}): replicas are of one")
     grid = np.array(chosen, dtype=object).reshape(-1, shards)
     return Mesh(grid, (axis, SHARD_AXIS)) if shards > 1 else Mesh(grid[:, 0], (axis,))
+
+
+def _first(count: int | None, wanted: int | None, shards: int) -> tuple[Device, ...]:
+    there = select_devices()
+    if wanted is not None and wanted > len(there):
+        raise ValueError(
+            f"{count} replicas x {shards} shards = {wanted} devices, but there are {len(there)} on platform {there[0].platform}"
+            f"{more_devices(there)}"
+        )
+    return there[:wanted]
 
 
 def _next(devices: int, shards: int) -> str:

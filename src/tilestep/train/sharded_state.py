@@ -26,11 +26,11 @@ _jnp: Any = jnp
 def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LEAST_ELEMENTS) -> optax.GradientTransformationExtraArgs:
     """`optimizer` with its state divided among the replicas (stage 1 of Rajbhandari et al. 2020, "ZeRO").
 
-    Each array of the state with `least_elements` or more is a `Shard`: of its n elements in row-major order each replica keeps ceil(n / R),
-    the last ones padded with zeros. What the optimiser computes element by element, it computes on each replica for that part
-    alone, and the updates are gathered. What needs whole arrays (norms, factored moments) gets them, so that every
-    optimiser computes what it would have without. With `cross_replica(optimizer)` in here the gradients are scattered as they
-    are summed, and nobody has the whole sum unless the optimiser needs it.
+    Each array of the state with `least_elements` or more, but no scalar, is a `Shard`: of its n elements in row-major order each replica
+    keeps ceil(n / R), the last ones padded with zeros. What the optimiser computes element by element, it computes on each replica for
+    that part alone, and the updates are gathered. What needs whole arrays (norms, factored moments) gets them, so that every optimiser
+    computes what it would have without. With `cross_replica(optimizer)` in here the gradients are scattered as they are summed, and
+    nobody has the whole sum unless the optimiser needs it.
 
     `init` is called inside of the replicas' program, or outside: then the state is whole until `Replicas.place`, or a loop with `replicas`,
     divides it. With one replica nothing is divided. To keep the parts in the host's memory too: `offloaded(sharded(optimizer))`.
@@ -49,7 +49,9 @@ def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LE
         def divided(leaf: Any) -> Any:
             if is_on_host(leaf):
                 raise ValueError("sharded(offloaded(optimizer)) would gather in the host's memory: use offloaded(sharded(optimizer))")
-            if not isinstance(leaf, jax.Array) or leaf.size < least or _jax.dtypes.issubdtype(leaf.dtype, _jax.dtypes.extended):
+            if not isinstance(leaf, jax.Array) or leaf.size < least or not leaf.ndim:  # a scalar has no parts
+                return leaf
+            if _jax.dtypes.issubdtype(leaf.dtype, _jax.dtypes.extended):
                 return leaf
             return Shard(values=leaf.reshape(-1) if axis is None else part_of(leaf, axis), shape=leaf.shape)
 

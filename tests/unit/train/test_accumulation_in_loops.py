@@ -98,7 +98,7 @@ def test_a_loop_s_program_has_no_branch() -> None:
         (
             10,
             32,
-            r"repeat\(10\) accumulates the gradients of 32 microbatches, so its .* a multiple of 32: 10 is not; the nearest are 32$",
+            r"repeat\(10\) accumulates the gradients of 32 microbatches, so its .* a multiple of 32: 10 is not; the nearest is 32$",
         ),
         (70, 32, "must be a multiple of 32: 70 is not; the nearest are 64 and 96"),
     ],

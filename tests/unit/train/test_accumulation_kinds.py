@@ -13,6 +13,7 @@ import pytest
 
 from tilestep import train
 from tilestep.train import InfeedQueue, Replicas, accumulate_gradients, gradient_accumulation, repeat
+from tilestep.train.accumulation import finished
 from tilestep.train.cadence import counters
 
 half = jnp.float16
@@ -89,6 +90,13 @@ def test_a_running_mean_stays_where_a_sum_of_halves_overflows() -> None:
     same = jnp.full((100, 3), 0.1, half)
     _, found = accumulate_gradients(lambda p, g: (p * g).sum(), jnp.ones(3, half), same, reduction="running_mean")
     np.testing.assert_array_equal(found, same[0])  # the mean of equal gradients is theirs
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, half])
+def test_a_mean_is_of_as_many_as_there_are_also_where_a_half_does_not_hold_that_number(dtype: Any) -> None:
+    """bfloat16 has nothing between 256 and 258, and float16 nothing above 65,504."""
+    assert float(finished(jnp.asarray(257, dtype) * 2, 257, "mean")) == pytest.approx(float(jnp.asarray(257, dtype)) * 2 / 257, rel=2**-9)
+    assert float(finished(jnp.asarray(60_000, dtype), 120_000, "mean")) == pytest.approx(0.5, rel=2**-8)
 
 
 @pytest.mark.parametrize("own", [half, jnp.float32])
@@ -174,6 +182,11 @@ def test_further_arguments_of_an_optimiser_are_those_of_the_last_microbatch() ->
         ({"count": 2.0}, TypeError, "count is 2.0: it must be a whole number"),
         ({"reduction": "max"}, ValueError, "reduction is 'max': it must be one of 'sum', 'mean', 'running_mean'"),
         ({"dtype": jnp.int32}, TypeError, "an accumulator of dtype int32 cannot hold the gradients of w, which is float32"),
+        (
+            {"dtype": jnp.float8_e4m3fn},
+            TypeError,
+            "the accumulator of w cannot have dtype float8_e4m3fn, as the variable is float32: JAX has",
+        ),
         ({"dtype": lambda path, variable: jnp.float32}, TypeError, "float32 cannot hold the gradients of z/0, which is complex64"),
     ],
 )

@@ -13,7 +13,18 @@ import optax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from tilestep.train import InfeedQueue, apply_updates, gradient_accumulation, offloaded, on_device, placed, placed_like, repeat, sharded
+from tilestep.train import (
+    InfeedQueue,
+    accumulate_gradients,
+    apply_updates,
+    gradient_accumulation,
+    offloaded,
+    on_device,
+    placed,
+    placed_like,
+    repeat,
+    sharded,
+)
 from tilestep.train.optimizer_state import choice_for, why_not
 
 X = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
@@ -87,6 +98,25 @@ def test_accumulation_moves_by_kind_and_each_kind_only_when_it_is_used() -> None
     assert memories(state.inner[0].mu)["w"] == "pinned_host"
     assert memories(state.accumulators)["w"] == "device"
     assert set(jax.tree.leaves(memories(gradient_accumulation(plain, 2).init(parameters())))) == {"device"}
+
+
+@pytest.mark.parametrize("dtype", [None, jnp.float32])
+def test_parameters_in_the_hosts_memory_may_be_accumulated_for(dtype: Any) -> None:
+    """What is made like them is made on the device, and converted there."""
+    offload = {"parameters": True, "accumulators": True, "optimizer_state": True}
+    optimizer = gradient_accumulation(optax.adam(0.1), 2, dtype=dtype, offload_optimizer_state=offload)
+
+    def halves() -> Any:
+        return jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), parameters())
+
+    away = trained(optimizer, placed(halves(), offload), steps=4)
+    assert {memories(tree)["w"] for tree in (away[0], away[1].accumulators, away[1].inner[0].mu)} == {"pinned_host"}
+    assert_equal(away, trained(gradient_accumulation(optax.adam(0.1), 2, dtype=dtype), halves(), steps=4))
+
+    def of(params: Any) -> Any:
+        return accumulate_gradients(loss, params, jnp.asarray(X)[None])
+
+    assert_equal(of(placed(halves(), True)), of(halves()))
 
 
 def test_a_divided_state_that_is_to_stay_on_the_device_is_refused() -> None:

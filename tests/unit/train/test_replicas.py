@@ -279,8 +279,8 @@ def test_devices_that_do_not_make_up_replicas_are_an_error_with_the_arithmetic(
 
 
 def test_more_replicas_than_devices() -> None:
-    with pytest.raises(ValueError, match=r"999 devices were asked for, but there are"):
-        Replicas(999)
+    with pytest.raises(ValueError, match=r"999 replicas x 2 shards = 1998 devices, but there are \d+ on platform"):
+        Replicas(999, shards=2)
 
 
 def test_feeds_of_other_replicas_are_refused() -> None:

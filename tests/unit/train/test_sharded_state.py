@@ -96,6 +96,15 @@ def test_each_replica_keeps_its_part() -> None:
     assert part_elements(30, 4) == 8
 
 
+def test_with_every_array_divided_scalars_are_whole() -> None:
+    optimizer = cross_replica(optax.adam(0.1))
+    params, state = trained(sharded(optimizer, least_elements=1))
+    assert isinstance(state[0].mu["b"], Shard)
+    assert state[0].count.shape == state[0].mu["scale"].shape == ()
+    for one, other in zip(jax.tree.leaves((params, unsharded(state))), jax.tree.leaves(trained(optimizer)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 def test_offloaded_parts_are_in_the_hosts_memory_and_of_the_same_values() -> None:
     plain = sharded(cross_replica(optax.adam(0.1)), least_elements=2)
     found, expected = trained(offloaded(plain, True)), trained(plain)
