@@ -182,7 +182,8 @@ class Replicas:
         """Whether leaf number `index` is on the replicas. Raises: ValueError if it is divided, over them or elsewhere, and no Shard."""
         if is_shard(leaf):
             parts = part_elements(leaf.size, self.count) * self.count
-            return leaf.values.size == parts and leaf.values.sharding == self._place_of(leaf)
+            values = leaf.values
+            return isinstance(values, jax.Array) and values.size == parts and values.sharding == self._place_of(leaf)
         if not isinstance(leaf, jax.Array):
             return False
         sharding: Any = leaf.sharding

@@ -105,6 +105,17 @@ def test_with_every_array_divided_scalars_are_whole() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+def test_parts_from_a_checkpoint_are_divided_anew_over_any_number_of_replicas() -> None:
+    _, state = trained(sharded(cross_replica(optax.adam(0.1)), least_elements=2))
+    kept, whole = jax.device_get(state), unsharded(state)
+    assert isinstance(kept[0].mu["w"].values, np.ndarray)
+    for there, each in ((FOUR, 8), (Replicas(devices=jax.devices("ipu")[:3]), 10)):
+        again = there.place(kept)
+        assert [shard.data.shape for shard in again[0].mu["w"].values.addressable_shards] == [(each,)] * there.count
+        for one, other in zip(jax.tree.leaves(unsharded(again)), jax.tree.leaves(whole), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_offloaded_parts_are_in_the_hosts_memory_and_of_the_same_values() -> None:
     plain = sharded(cross_replica(optax.adam(0.1)), least_elements=2)
     found, expected = trained(offloaded(plain, True)), trained(plain)
