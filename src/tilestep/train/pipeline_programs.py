@@ -12,6 +12,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from tilestep.train.host_memory import give_back
 from tilestep.train.pipeline_failures import is_too_large, what_is_large
 from tilestep.train.pipeline_joint import Joint
 from tilestep.train.pipeline_packing import apart, together
@@ -38,7 +39,8 @@ class Compiled:
         programs: of each stage.
         last: forward and backward of the last stage in one; None in inference.
         packings: of each stage; empty in inference.
-        packs: of each stage, the program that makes of its parameters' leaves, pack by pack, what is together; None if nothing is.
+        starts: of each stage, the program that a run begins with: parameters' leaves, pack by pack -> (what is together, accumulators of
+            zeros); None if nothing is together.
         routes: between the stages.
         updates: of each stage; empty in inference.
         joint: the update of all stages, if the optimiser looks across them.
@@ -52,7 +54,7 @@ class Compiled:
     programs: tuple[Programs, ...]
     last: Program | None
     packings: tuple[Packings, ...]
-    packs: tuple[Program | None, ...]
+    starts: tuple[Program | None, ...]
     routes: Routes
     updates: tuple[Update, ...]
     joint: Joint | None
@@ -82,6 +84,7 @@ def make_all(
     last = stages[-1]
     split = frozenset(task.stage for task in schedule.ordered() if task.kind is Kind.INPUT_GRADIENT)
     packings: tuple[Packings, ...] = () if how is None else tuple(_packings(stage, schedule, how, ties, packed=packed) for stage in stages)
+    ways = routes(traced, schedule.levels, direct=packed)
     known: dict[Any, Programs] = {}
     programs: list[Programs] = []
     for stage in stages:
@@ -90,10 +93,19 @@ def make_all(
             programs.append(Programs(forward=_none, real_outputs=()))
             continue
         own = packings[stage.number] if training else None
-        key = stage.text, stage.place, stage.needs_gradient, stage.axes, stage.number in split, _structures(stage), own
+        key = (
+            stage.text,
+            stage.place,
+            stage.needs_gradient,
+            stage.axes,
+            stage.number in split,
+            _structures(stage),
+            own,
+            ways.sent[stage.number],
+        )
         if key not in known:
             try:
-                known[key] = make_programs(stage, own, split=stage.number in split, reduction=reduction)
+                known[key] = make_programs(stage, own, ways.sent[stage.number], split=stage.number in split, reduction=reduction)
             except Exception as error:
                 error.add_note(functions[stage.number].note(stage.number, "when its programs were traced"))
                 raise
@@ -115,8 +127,8 @@ def make_all(
         programs=tuple(programs),
         last=None if how is None else make_last(last, packings[last.number], how.loss, loss_too=how.is_function, reduction=how.reduction),
         packings=packings,
-        packs=tuple(_packer(stage, own) for stage, own in zip(stages, packings, strict=False)),
-        routes=routes(traced, schedule.levels, direct=packed),
+        starts=tuple(_starter(*of_stage) for of_stage in zip(stages, packings, updates, strict=False)),
+        routes=ways,
         updates=updates,
         joint=joint,
         ties=tuple(map(tuple, ties)),
@@ -138,14 +150,14 @@ def _packings(stage: Stage, schedule: Schedule, how: Optimizing, ties: Sequence[
     return Packings(params=together(params), accumulators=together(accumulators, but=tied), values=True)
 
 
-def _packer(stage: Stage, packings: Packings) -> Program | None:
+def _starter(stage: Stage, packings: Packings, update: Update) -> Program | None:
     if not packings.params.packs:
         return None
 
-    def pack(leaves: Sequence[Sequence[Any]]) -> tuple[list[Any]]:
-        return (packings.params.only_packs(leaves),)
+    def start(leaves: Sequence[Sequence[Any]]) -> tuple[list[Any], list[Any]]:
+        return packings.params.only_packs(leaves), packings.accumulators.packed(update.start())
 
-    return stage.place.jit(pack, f"stage_{stage.number}_parameters", (None,), (None,))
+    return stage.place.jit(start, f"stage_{stage.number}_start", (None,), (None, 0))
 
 
 def make_updates(
@@ -168,7 +180,7 @@ def make_updates(
     if joint is not None:
         _require_together(schedule, how)
         groups = (tuple(range(len(stages))),)
-    updates = [make_update(stage, packings[number].accumulators, how, tied[number], outputs) for number, stage in enumerate(stages)]
+    updates = [make_update(stage, packings[number], how, tied[number], outputs) for number, stage in enumerate(stages)]
     return tuple(updates), joint, groups
 
 
@@ -237,6 +249,8 @@ def _require_together(schedule: Schedule, how: Optimizing) -> None:
 def compile_all(compiled: Compiled, functions: Sequence[Function], states: Sequence[Any], told: Told | None) -> None:
     """Compiles every program whose arguments are known to every device, several at once. JAX finds them when they are first called.
 
+    What compiling has taken of the host's memory for itself goes back before the first run takes its own.
+
     Args: states: of each stage, the optimiser's state; None if it is not known yet. told: is told how many are done.
     Raises: what compiling raises, with a note that names stage and program.
     """
@@ -267,6 +281,7 @@ def compile_all(compiled: Compiled, functions: Sequence[Function], states: Seque
                 raise error
             if told is not None:
                 told(done, len(jobs))
+    give_back()
 
 
 def _calls(compiled: Compiled, states: Sequence[Any]) -> Iterator[tuple[int, str, Any, tuple[Any, ...]]]:
@@ -279,21 +294,20 @@ def _calls(compiled: Compiled, states: Sequence[Any]) -> Iterator[tuple[int, str
             _jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=sharding)
             for kind, sharding in zip(_jax.tree.leaves(stage.params), stage.param_shardings, strict=True)
         ]
-        leaves, packer = params, compiled.packs[number] if compiled.packs else None
-        if packer is not None:
+        leaves, start = params, compiled.starts[number] if compiled.starts else None
+        if start is not None:
             packing = compiled.packings[number].params
             given = [[params[place] for place in pack] for pack in packing.packs]
-            yield number, "parameters'", packer, (given,)
-            packs = [
-                _jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=stage.place.whole) for kind in _jax.eval_shape(packer, given)[0]
-            ]
+            yield number, "first", start, (given,)
+            packs = [_jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=stage.place.whole) for kind in _jax.eval_shape(start, given)[0]]
             params = [*(params[place] for place in packing.alone), *packs]
         args = [stage.place.kind(kind, axis) for kind, axis in zip(stage.args, stage.axes, strict=True)]
         microbatch = compiled.before[number][0]
         accumulators: list[Any] = []
         if compiled.updates:
             update = compiled.updates[number]
-            yield number, "accumulators'", update.zeros, ()
+            if start is None:
+                yield number, "accumulators'", update.zeros, ()
             if not hasattr(update.zeros, "lower"):
                 continue
             accumulators = [
@@ -311,7 +325,7 @@ def _calls(compiled: Compiled, states: Sequence[Any]) -> Iterator[tuple[int, str
         outputs = _jax.tree.leaves(stage.outputs)
         gradients = [stage.place.kind(outputs[place], 0) for place in programs.real_outputs]
         read = [args[place] for place in programs.kept_args]
-        own = params if packer is not None else [params[place] for place in programs.kept_params]
+        own = params if start is not None else [params[place] for place in programs.kept_params]
         if programs.input_gradient is None:
             yield number, "backward", programs.backward, (accumulators, own, read, kept, gradients, microbatch)
             continue

@@ -21,8 +21,8 @@ _jax: Any = jax  # whose types say nothing of what is in a tree
 
 
 class Way(NamedTuple):
-    """Of one value forward. Attributes: source: its place among the stage's outputs. taker, place: which argument of whom it is. sharding:
-    where it is copied to; None: it is there."""
+    """Of one value forward. Attributes: source: its place among what the stage's program returns of its outputs. taker, place: which
+    argument of whom it is. sharding: where it is copied to; None: it is there."""
 
     source: int
     taker: int
@@ -41,8 +41,13 @@ class Back(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Routes:
-    """Of all stages' values. Attributes: ways, backs: of each stage. blank: its arguments before any has come."""
+    """Of all stages' values.
 
+    Attributes: ways, backs: of each stage. sent: of each stage, the places of the outputs' leaves that its program returns: those that go
+    somewhere, and all of the last level. blank: its arguments before any has come.
+    """
+
+    sent: tuple[tuple[int, ...], ...]
     ways: tuple[tuple[Way, ...], ...]
     backs: tuple[tuple[Back, ...], ...]
     blank: tuple[tuple[Any, ...], ...]
@@ -69,7 +74,12 @@ def routes(traced: Traced, levels: Sequence[Sequence[int]], *, direct: bool) -> 
         kinds = [(stage.args[place], place in skipped) for place in range(len(incoming))]
         blank.append(tuple(_jax.device_put(_jax.numpy.zeros(k.shape, k.dtype), stage.place.whole) if skip else None for k, skip in kinds))
         backs.append(tuple(_backs(stage, stages, incoming, levels[level_of[stage.number] - 1] if level_of[stage.number] else ())))
-    return Routes(ways=tuple(map(tuple, ways)), backs=tuple(backs), blank=tuple(blank))
+    sent = [
+        tuple(range(len(_jax.tree.leaves(stage.outputs)))) if stage.number in last else tuple(sorted({way.source for way in own}))
+        for stage, own in zip(stages, ways, strict=True)
+    ]
+    renamed = [tuple(way._replace(source=places.index(way.source)) for way in own) for own, places in zip(ways, sent, strict=True)]
+    return Routes(sent=tuple(sent), ways=tuple(renamed), backs=tuple(backs), blank=tuple(blank))
 
 
 def _backs(stage: Stage, stages: Sequence[Stage], incoming: Sequence[tuple[int, int]], before: Sequence[int]) -> list[Back]:

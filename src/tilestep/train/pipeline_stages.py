@@ -93,7 +93,7 @@ class Programs:
     """Jitted functions over leaves. Parameters, accumulators and what is kept are as `Packings` says.
 
     Attributes:
-        forward: (params, args) -> (outputs' leaves, the auxiliary state's, what is kept beside the arguments).
+        forward: (params, args) -> (the outputs' leaves that are sent, the auxiliary state's, what is kept beside the arguments).
         kept_args: places of the arguments that backward reads.
         kept_params: places of the parameters that it reads, among all if none are together.
         backward: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch) ->
@@ -119,10 +119,10 @@ def is_real(leaf: Any) -> bool:
     return bool(_jnp.issubdtype(leaf.dtype, _jnp.inexact))
 
 
-def make_programs(stage: Stage, packings: Packings | None, *, split: bool, reduction: Reduction) -> Programs:
+def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], *, split: bool, reduction: Reduction) -> Programs:
     """The programs of a stage that is not the last one, or is in inference.
 
-    Args: packings: None in inference. split: whether its backward is in two.
+    Args: packings: None in inference. sent: places of the outputs' leaves that forward returns. split: whether its backward is in two.
     """
     leaves, structure = _jax.tree.flatten(stage.params)
     real_outputs = tuple(place for place, leaf in enumerate(_jax.tree.leaves(stage.outputs)) if is_real(leaf))
@@ -131,7 +131,8 @@ def make_programs(stage: Stage, packings: Packings | None, *, split: bool, reduc
 
         def forward_only(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
             outputs, aux = stage.call(_jax.tree.unflatten(structure, on_device(list(params))), args)
-            return _jax.tree.leaves(outputs), _jax.tree.leaves(aux), []
+            leaves = _jax.tree.leaves(outputs)
+            return [leaves[place] for place in sent], _jax.tree.leaves(aux), []
 
         return Programs(forward=jit(forward_only, f"{name}_forward", (None, stage.axes), (0, 0, 0)), real_outputs=real_outputs)
     real_params = stage.real_params
@@ -165,7 +166,7 @@ def make_programs(stage: Stage, packings: Packings | None, *, split: bool, reduc
 
     def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         outputs, aux, kept = linearised(packings.params.leaves(on_device(list(params))), args)
-        return outputs, aux, packing.packed([kept[index] for index in kept_places])
+        return [outputs[place] for place in sent], aux, packing.packed([kept[index] for index in kept_places])
 
     def pulled_back(
         params: Sequence[Any], args: Sequence[Any], kept: Sequence[Any], gradients: Sequence[Any]

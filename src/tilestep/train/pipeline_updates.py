@@ -13,9 +13,8 @@ from tilestep.train.accumulation import Choice, Reduction, finished, promoted, z
 from tilestep.train.cross_replica import cross_replica, cross_replica_all_gather, cross_replica_mean, replica_axis
 from tilestep.train.optimizer_state import Offload, offloaded, on_device, placed, placed_like
 from tilestep.train.pipeline_dataflow import flat_jaxpr, needed, read_by
-from tilestep.train.pipeline_packing import Packing
 from tilestep.train.pipeline_places import STATE, Elsewhere, like_elsewhere
-from tilestep.train.pipeline_stages import Stage, is_real
+from tilestep.train.pipeline_stages import Packings, Stage, is_real
 from tilestep.train.sharded_state import sharded
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
@@ -69,7 +68,8 @@ class Update:
         extras: of the last stage's outputs' leaves, the places of those on which the optimiser depends.
         init: (trained leaves, extras) -> the optimiser's state.
         apply: (trained leaves, state, accumulators, extras) -> (new leaves, state, accumulators of zeros if there are more updates in the
-            run). Donates the first two, and accumulators for zeros.
+            run or it `readies`, then the new leaves that are together, too). Donates the first two, and accumulators for zeros.
+        readies: whether it makes what the next run begins with.
         function: likewise as JAX traces it, of the trained leaves' accumulators, each by itself.
         zeros: () -> accumulators of all real leaves.
         start: likewise as JAX traces it, each by itself.
@@ -79,6 +79,7 @@ class Update:
     extras: tuple[int, ...]
     init: Program
     apply: Program
+    readies: bool
     function: Program
     zeros: Program
     start: Callable[[], list[Any]]
@@ -89,26 +90,28 @@ def accumulator_kinds(stage: Stage, how: Optimizing) -> list[Any]:
     return _jax.eval_shape(lambda: _jax.tree.leaves(zeros_for(_real(stage), how.accumulator_dtype)))
 
 
-def make_update(stage: Stage, packing: Packing, how: Optimizing, tied: frozenset[int], outputs: Any) -> Update:
-    """Args: packing: of the accumulators. tied: places of leaves that another stage updates. outputs: kinds of the last stage's results."""
-    return _Maker(stage, packing, how, tied, outputs).update()
+def make_update(stage: Stage, packings: Packings, how: Optimizing, tied: frozenset[int], outputs: Any) -> Update:
+    """Args: tied: places of leaves that another stage updates. outputs: kinds of the last stage's results."""
+    return _Maker(stage, packings, how, tied, outputs).update()
 
 
 @final
 class _Maker:
-    def __init__(self, stage: Stage, packing: Packing, how: Optimizing, tied: frozenset[int], outputs: Any) -> None:
-        self._stage, self._packing, self._how = stage, packing, how
+    def __init__(self, stage: Stage, packings: Packings, how: Optimizing, tied: frozenset[int], outputs: Any) -> None:
+        self._stage, self._packing, self._how = stage, packings.accumulators, how
+        self._params, self._together = packings.params, packings.params.packs
         self._structure = _jax.tree.structure(stage.params)
         self._trained = tuple(place for place in stage.real_params if place not in tied)
         self._outputs, self._outputs_structure = _jax.tree.flatten(outputs)
         self._extras = self._used() if how.is_function else ()
+        self._readies = bool(self._together) and set(self._trained).issuperset(place for pack in self._together for place in pack)
 
     def update(self) -> Update:
         stage, how = self._stage, self._how
         jit, name = stage.place.jit, f"stage_{stage.number}"
-        shardings = ([stage.param_shardings[place] for place in self._trained], None, None) if stage.place.is_mesh else None
-        more = (2,) if how.again else ()  # zeros take the accumulators' place
-        axes = (None, STATE, 0, 0), (None, STATE, 0)
+        shardings = ([stage.param_shardings[place] for place in self._trained], None, None, None) if stage.place.is_mesh else None
+        more = (2,) if how.again or self._readies else ()  # zeros take the accumulators' place
+        axes = (None, STATE, 0, 0), (None, STATE, 0, None)
         return Update(
             trained=self._trained,
             extras=self._extras,
@@ -116,6 +119,7 @@ class _Maker:
             apply=jit(
                 self._apply_packed, f"{name}_update", *axes, donate=(*((1,) if how.keep else (0, 1)), *more), out_shardings=shardings
             ),
+            readies=self._readies,
             function=self._apply,
             zeros=self._zeros(),
             start=self._start,
@@ -191,9 +195,14 @@ class _Maker:
 
     def _apply_packed(
         self, trained: Sequence[Any], state: Any, accumulators: Sequence[Any], extras: Sequence[Any]
-    ) -> tuple[list[Any], Any, list[Any]]:
+    ) -> tuple[list[Any], Any, list[Any], list[Any]]:
         real, leaves = self._stage.real_params, self._packing.leaves(accumulators)
-        return self._apply(trained, state, [leaves[real.index(place)] for place in self._trained], extras)
+        new, state, zeros = self._apply(trained, state, [leaves[real.index(place)] for place in self._trained], extras)
+        if not self._readies:
+            return new, state, zeros, []
+        by_place = dict(zip(self._trained, new, strict=True))
+        packs = self._params.only_packs([[by_place[place] for place in pack] for pack in self._together])
+        return new, state, [_jax.numpy.zeros_like(acc) for acc in accumulators], packs
 
     def _used(self) -> tuple[int, ...]:
         """Which of the last stage's outputs the optimiser's work depends on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -44,11 +45,24 @@ class RunState:
     joint: Any = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """What an update has made of a stage for the next run, if that begins with the parameters that this one has ended with.
+
+    Attributes: leaves: those of these parameters that are together. packs: they, together. accumulators: zeros.
+    """
+
+    leaves: list[Any]
+    packs: list[Any]
+    accumulators: list[Any]
+
+
 @final
 class Walk:
     """One run of a schedule. What it makes of the state's arrays is new; updates donate them.
 
     Args:
+        ready: what the run before has left of each stage; its accumulators are donated.
         soon: of each phase, how many elements are taken by its end, if they can be had without waiting: they go with its copies.
         processes: those in which the stages are, if they are several.
     """
@@ -64,6 +78,7 @@ class Walk:
         key: Any,
         watch: Watch,
         soon: Sequence[int],
+        ready: Sequence[Ready | None],
         processes: Processes | None = None,
     ) -> None:
         self._put: Put = copied if processes is None else processes.put
@@ -83,8 +98,10 @@ class Walk:
             own_states = zip(self._places, self._params, self._optimizer_states, strict=True)
             copies = [_copied((params, own)) if place.is_here else (params, own) for place, params, own in own_states]
             self._params, self._optimizer_states = [own[0] for own in copies], [own[1] for own in copies]
-        self._packed = [self._pack(stage) for stage in range(len(compiled.packs))]
-        self._accumulators: list[Any] = [update.zeros() for update in compiled.updates]
+        started = [self._started(*of_stage) for of_stage in zip(range(stages), ready, strict=True)] if compiled.updates else []
+        self._packed: list[list[Any] | None] = [own for own, _ in started]
+        self._accumulators: list[Any] = [zeros for _, zeros in started]
+        self._ready: list[Ready | None] = [None] * stages
         self._args: list[list[Any]] = [[None] * count for _ in range(stages)]  # leaves from before, on the stage's devices
         self._kept: list[list[Any]] = [[None] * count for _ in range(stages)]  # what backward needs: arguments, values, parameters
         self._gradients: list[list[Any]] = [[None] * count for _ in range(stages)]  # of the outputs, from each stage of the next level
@@ -104,8 +121,9 @@ class Walk:
         self._arrived = 0  # elements taken from the dataset
         self._take(first)
 
-    def done(self) -> tuple[Any, list[Any]]:
-        """Does all tasks."""
+    def done(self) -> tuple[RunState, list[Any], list[Ready | None]]:
+        """Does all tasks. Returns: (the new state, of each microbatch what the stages of the last level returned, what the next run may
+        begin with)."""
         watch, sees = self._watch, self._watch.is_needed
         act: dict[Kind, Callable[[int, Any], None]] = {
             Kind.FORWARD: self._forward,
@@ -140,7 +158,7 @@ class Walk:
             )
             for stage, params, state, aux in zip(self._compiled.traced.stages, self._params, self._optimizer_states, self._aux, strict=True)
         )
-        return RunState(stages=stages, joint=self._joint), self._outputs
+        return RunState(stages=stages, joint=self._joint), self._outputs, self._ready
 
     def _see(self, task: Task) -> None:
         if task.kind in (Kind.BACKWARD, Kind.WEIGHT_GRADIENT):
@@ -188,13 +206,21 @@ class Walk:
         extras = () if key is None else (key, self._compiled.numbers[stage][microbatch])
         return [*args, *self._aux[stage], *extras]
 
-    def _pack(self, stage: int) -> list[Any] | None:
-        """A stage's parameters as its programs take them; None if that is each by itself. They stay the same in this run."""
-        program, params = self._compiled.packs[stage], self._params[stage]
+    def _started(self, stage: int, ready: Ready | None) -> tuple[list[Any] | None, list[Any]]:
+        """(a stage's parameters as its programs take them; None if that is each by itself, accumulators). The former stay in this run."""
+        program, params = self._compiled.starts[stage], self._params[stage]
         if program is None:
-            return None
+            return None, self._compiled.updates[stage].zeros()
         packing = self._compiled.packings[stage].params
-        return [*(params[place] for place in packing.alone), *program([[params[place] for place in pack] for pack in packing.packs])[0]]
+        if ready is not None and all(map(operator.is_, ready.leaves, self._together(stage))):
+            packs, zeros = ready.packs, ready.accumulators
+        else:
+            packs, zeros = program([[params[place] for place in pack] for pack in packing.packs])
+        return [*(params[place] for place in packing.alone), *packs], zeros
+
+    def _together(self, stage: int) -> list[Any]:
+        params = self._params[stage]
+        return [params[place] for pack in self._compiled.packings[stage].params.packs for place in pack]
 
     # ------------------------------------------------------------------------------------------------------- what goes
 
@@ -380,10 +406,14 @@ class Walk:
         extras = self._extras(stage, update.extras, microbatch)
         if self._optimizer_states[stage] is None:
             self._optimizer_states[stage] = update.init(trained, extras)
-        new, self._optimizer_states[stage], zeros = update.apply(trained, self._optimizer_states[stage], self._accumulators[stage], extras)
+        new, self._optimizer_states[stage], zeros, packs = update.apply(
+            trained, self._optimizer_states[stage], self._accumulators[stage], extras
+        )
         for place, leaf in zip(update.trained, new, strict=True):
             own[place] = leaf
         self._accumulators[stage] = zeros or None
+        if update.readies:  # the only one of the run
+            self._ready[stage] = Ready(leaves=self._together(stage), packs=packs, accumulators=zeros)
 
     def _update_jointly(self) -> None:
         compiled = self._compiled
@@ -395,6 +425,7 @@ class Walk:
         if self._joint is None:
             self._joint = joint.init(trained, extras, self._put_joint)
         new, self._joint = joint.apply(trained, self._joint, self._accumulators, extras, self._put_joint)
+        self._accumulators = [None] * len(self._accumulators)  # donated in part, and not needed
         for own, update, leaves in zip(self._params, compiled.updates, new, strict=True):
             for place, leaf in zip(update.trained, leaves, strict=True):
                 own[place] = leaf

@@ -214,6 +214,15 @@ def test_an_optimizer_that_looks_across_stages_sees_all_of_them(name: str, repli
         Pipeline(STAGES, optimizer, 6, offload_optimizer_state=True).init(three())
 
 
+def test_an_optimizer_that_looks_across_stages_takes_the_memory_of_the_state_that_it_is_given() -> None:
+    pipeline = Pipeline(STAGES, optax.chain(optax.clip_by_global_norm(0.2), optax.adam(1e-2)), 6, program="stages")
+    first = trained(pipeline, batches(1, 6))
+    state, _ = pipeline.step(first, batches(1, 6))
+    kept = [jax.tree_util.keystr(path) for path, leaf in jax.tree_util.tree_flatten_with_path(first)[0] if not leaf.is_deleted()]
+    assert kept == [], kept
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(state))
+
+
 @pytest.mark.slow
 def test_layerwise_optimizers_update_each_stage_by_itself() -> None:
     for optimizer in (
@@ -530,6 +539,8 @@ def test_what_stages_hand_on_goes_to_those_that_read_it() -> None:
         np.testing.assert_array_equal(masks, elements[0][:, :, 0] > 0)
         assert counts.tolist() == [2] * 6
         (compiled,) = pipeline._engine._compiled.values()
-        ways = [[(way.source, way.taker) for way in own] for own in compiled.routes.ways]
+        routes = compiled.routes
+        ways = [[(sent[way.source], way.taker) for way in own] for own, sent in zip(routes.ways, routes.sent, strict=True)]
         # From the first: labels (1) to the last, the mask (2) to the second and the last, the count (3) to the second, which adds one.
         assert ways == [[(0, 1), (2, 1), (3, 1), (1, 3), (2, 3)], [(0, 2), (3, 3)], [(0, 3)], []], recompute
+        assert routes.sent[:3] == ((0, 1, 2, 3), (0, 3), (0,))  # programs return nothing else
