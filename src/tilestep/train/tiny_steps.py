@@ -298,19 +298,24 @@ def _scattered(operand: Any, indices: Any, updates: Any, *, adds: bool, params: 
     flat = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     window = [1 if d in flat else next(sizes) for d in range(operand.ndim)]
     windows = updates.transpose((*outside, *inside)).reshape(-1, *window)
+    if indices.dtype.itemsize == 1:
+        indices = indices.astype("int16")  # which has all sizes of small arrays
     starts: list[Any] = [numpy.zeros(len(windows), indices.dtype)] * operand.ndim
     for position, d in enumerate(numbers.scatter_dims_to_operand_dims):
         starts[d] = indices[..., position].reshape(-1)
     for d, batched in zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True):
         starts[d] = lax.broadcasted_iota(indices.dtype, indices.shape[:-1], batched).reshape(-1)
 
+    most = [numpy.asarray(size - own, indices.dtype) for size, own in zip(operand.shape, window, strict=True)]
+
     def put(operand: Any, this: Any) -> tuple[Any, None]:
-        start, update = this
+        wanted, update = this
+        # Slices take a negative place for one from the end.
+        start = [lax.clamp(numpy.zeros_like(bound), at, bound) for at, bound in zip(wanted, most, strict=True)]
         there = lax.dynamic_slice(operand, start, window)
         new = there + update if adds else update
         if params["mode"] == lax.GatherScatterMode.FILL_OR_DROP:
-            within = [(at >= 0) & (at <= size - own) for at, size, own in zip(start, operand.shape, window, strict=True)]
-            new = numpy.where(functools.reduce(operator.and_, within), new, there)
+            new = numpy.where(functools.reduce(operator.and_, map(operator.eq, start, wanted)), new, there)
         return lax.dynamic_update_slice(operand, new, start), None
 
     return lax.scan(put, operand, (tuple(starts), windows))[0]

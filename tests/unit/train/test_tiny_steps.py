@@ -182,6 +182,27 @@ def test_other_operations() -> None:
     same(lambda a, x: (mixed(a * x, a), [(function(a * x), function(x)) for function in OTHERS.values()]), A, XS)
 
 
+@pytest.mark.parametrize("mode", ["clip", "drop"])
+@pytest.mark.parametrize(
+    ("dtype", "places"),
+    [
+        ("int8", [3, -2, 127]),
+        ("uint8", [3, 200, 255]),
+        ("int16", [3, -2, 500]),
+        ("int32", [299, -(2**31), 300]),
+        ("uint32", [0, 2**32 - 1, 300]),
+    ],
+)
+def test_scatters_to_places_of_each_dtype_within_bounds_and_beyond(dtype: str, places: list[int], mode: str) -> None:
+    numbers = lax.ScatterDimensionNumbers(update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    there, updates = np.array(places, dtype)[:, None], np.arange(1, 4, dtype=np.float32)
+
+    def body(a: Any, x: Any) -> Any:
+        return a + lax.scatter(a, there, updates, numbers, mode=mode), lax.scatter_add(a, there, updates * x[0, 0], numbers, mode=mode)
+
+    same(body, np.zeros(300, np.float32), XS)
+
+
 @pytest.mark.parametrize("name", NOTHING)
 def test_arguments_without_a_use(name: str) -> None:
     same(lambda a, x: (mixed(NOTHING[name](a), a), NOTHING[name](x)), A, XS)
