@@ -65,7 +65,7 @@ class ElementSpec:
         gathers: whether `gather` does anything but hand elements back.
 
     Args: element: the first. index: its number, for messages. x64: whether 64-bit numbers stay so.
-    Raises: DatasetError if it has no arrays, or one of no numbers.
+    Raises: DatasetError if it has no arrays, one of no numbers, or a whole number of Python's that its dtype does not have.
     """
 
     __slots__ = ("_formats", "_given", "_skeleton", "dtypes", "gathers", "shapes", "structure")
@@ -81,6 +81,8 @@ class ElementSpec:
             self.dtypes: tuple[np.dtype[Any], ...] = tuple(
                 np.dtype(jax.dtypes.canonicalize_dtype(array.dtype.newbyteorder("="))) for array in arrays
             )
+        for position, (leaf, dtype) in enumerate(zip(leaves, self.dtypes, strict=True)):
+            _require_fits(leaf, dtype, element, position, index)
         self._skeleton = _skeleton(self.structure, itertools.count())
         self._formats = _formats(self._given)
         self.gathers = self._skeleton is not None and self._formats is not None
@@ -88,7 +90,7 @@ class ElementSpec:
     def arrays(self, element: Any, index: int) -> list[NDArray[Any]]:
         """The arrays of an element, in the order of the tree.
 
-        Raises: DatasetError if its structure, a shape or a dtype is another than the first one's.
+        Raises: DatasetError if its structure, a shape or a dtype is another than the first one's, or a whole number does not fit.
         """
         leaves, structure = _tree.tree_flatten(element)
         if structure != self.structure:
@@ -103,6 +105,7 @@ class ElementSpec:
             if (array.shape, array.dtype) != (shape, dtype):
                 found, where = _kind(array.shape, array.dtype), _path(element, position)
                 raise DatasetError(f"element {index}{where} is {found}, in the first one it was {_kind(shape, dtype)}; {_CURE}")
+            _require_fits(leaf, self.dtypes[position], element, position, index)
         return leaves
 
     def _unlike(self, structure: Any) -> str:
@@ -154,6 +157,15 @@ def _array(leaf: Any, element: Any, position: int, index: int) -> NDArray[Any]:
     if array.dtype.kind in _NO_NUMBERS:
         raise DatasetError(f"element {index}{_path(element, position)} is {array.dtype} ({type(leaf).__name__}), no array of numbers")
     return array
+
+
+def _require_fits(leaf: Any, dtype: np.dtype[Any], element: Any, position: int, index: int) -> None:
+    """Raises: DatasetError for a whole number of Python's that the device's dtype does not have. (NumPy's lose bits, as JAX has it.)"""
+    if type(leaf) is int and dtype.kind == "i" and not -(high := int(np.iinfo(dtype).max)) - 1 <= leaf <= high:
+        raise DatasetError(
+            f"element {index}{_path(element, position)} is {leaf}, which {dtype} does not have ({-high - 1} to {high}): "
+            "set jax_enable_x64, or give a number that it has"
+        )
 
 
 def _leaves_of(structure: Any) -> list[tuple[Any, Any]]:

@@ -119,7 +119,10 @@ def repeat(
                 now = min(steps, total - run.steps)
                 program = kept.program(_span(paced, kept, run.steps, now))
                 elements = run.elements(now)
-                carry, values = program(run.carry, None if elements is None else elements.on_device)
+                args = run.carry, None if elements is None else elements.on_device
+                if outfeed is not None and not run.steps:
+                    run.will_enqueue(lambda program=program, args=args: program.trace(*args).out_info[-1])
+                carry, values = program(*args)
                 run.did(now, carry, values)
     if paced is not None and not kept.unsteady:
         remember(run.carry, plan.counting, 0)
@@ -252,7 +255,10 @@ def while_loop(
                 there = None if elements is None or infeed is None else elements.elements // infeed.elements_per_step
                 if there is not None:
                     limit = min(limit, there)
-                carry, status, values = program(run.carry, np.int32(limit), None if elements is None else elements.on_device)
+                args = run.carry, np.int32(limit), None if elements is None else elements.on_device
+                if outfeed is not None and not run.steps:
+                    run.will_enqueue(lambda args=args: program.trace(*args).out_info[-1])
+                carry, status, values = program(*args)
                 if infeed is not None:
                     infeed.wake()  # before the host waits
                 going = (found := int(status)) > 0
@@ -363,6 +369,13 @@ class _Run:
             self._taken = self._infeed.take(self._ctrl_c.waiting, wake=False)
         self._feeding = False
         return self._taken
+
+    def will_enqueue(self, kinds: Callable[[], Any]) -> None:
+        """The first chunk is about to start; of its values, stacked, `kinds` gives shapes and dtypes."""
+        assert self._outfeed is not None
+        self._feeding = True
+        self._outfeed.require_alike(kinds)
+        self._feeding = False
 
     def did(self, steps: int, carry: Any, values: Any) -> None:
         """A chunk of so many steps has been started, and `carry` is what it returns."""

@@ -251,6 +251,23 @@ class OutfeedQueue:
                 with waiting():
                     self._condition.wait()
 
+    def require_alike(self, kinds: Callable[[], Any]) -> None:
+        """Before a loop's first chunk. Raises: QueueError if what waits to be read is not like that chunk's stacked values will be.
+
+        Args: kinds: gives their shapes and dtypes; called only if something waits.
+        """
+        if self._count:
+            leaves, structure = _jax.tree.flatten(kinds())
+            self._require_alike(structure, [(leaf.shape[1:], leaf.dtype) for leaf in leaves])
+
+    def _require_alike(self, structure: Any, shapes: list[tuple[tuple[int, ...], Any]]) -> None:
+        with self._condition:
+            if self._structure is not None and self._count and (structure, shapes) != (self._structure, self._shapes):
+                raise QueueError(
+                    f"the loop enqueues {_described(structure, shapes)}, but values like {_described(self._structure, self._shapes)} wait "
+                    "to be read: dequeue() them first, or use another OutfeedQueue"
+                )
+
     def deliver(self, values: Any, steps: int) -> None:
         """Takes over the stacked values of a chunk's first `steps` steps; in mode "last", stacked alone, those of its last one."""
         if not steps:
@@ -258,11 +275,7 @@ class OutfeedQueue:
         leaves, structure = _jax.tree.flatten(values)
         shapes = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
         with self._condition:
-            if self._structure is not None and self._count and (structure, shapes) != (self._structure, self._shapes):
-                raise QueueError(
-                    f"the loop enqueues {_described(structure, shapes)}, but values like {_described(self._structure, self._shapes)} wait "
-                    "to be read: dequeue() them first, or use another OutfeedQueue"
-                )
+            self._require_alike(structure, shapes)
             self._structure, self._shapes = structure, shapes
             if self.mode == "last":
                 self._chunks.clear()

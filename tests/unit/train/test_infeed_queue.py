@@ -256,6 +256,17 @@ def test_elements_must_be_arrays_of_numbers(element: Any) -> None:
         repeat(1, lambda c, *_: c, 0, InfeedQueue([element]))
 
 
+@pytest.mark.parametrize(("elements", "number"), [([{"n": 2**31}], 0), ([{"n": 1}, {"n": -(2**31) - 1}], 1)])
+def test_whole_numbers_that_do_not_fit_are_no_other_numbers(elements: list[Any], number: int) -> None:
+    def body(c: Any, n: Any) -> Any:
+        return c + n
+
+    with InfeedQueue(elements) as queue, pytest.raises(DatasetError, match=rf"element {number}\['n'\] is -?\d+, which int32 does not have"):
+        repeat(len(elements), body, 0, queue)
+    with jax.enable_x64(True), InfeedQueue(elements) as queue:
+        assert int(repeat(len(elements), body, 0, queue)) == sum(element["n"] for element in elements)
+
+
 def test_numbers_of_64_bits_are_what_jax_makes_of_them() -> None:
     infeed = InfeedQueue(itertools.repeat({"f": np.float64(0.1), "i": np.int64(7), "p": 3, "b": True}))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tilestep.errors import QueueError
-from tilestep.train import InfeedQueue, OutfeedQueue, loop_state, repeat
+from tilestep.train import InfeedQueue, OutfeedQueue, loop_state, repeat, while_loop
 from tilestep.train import outfeed_queue as module
 
 
@@ -268,11 +268,35 @@ def test_values_of_another_kind_wait_for_the_first_to_be_read() -> None:
     outfeed = OutfeedQueue()
     body = counting(outfeed)
     repeat(2, body, 0, outfeed=outfeed)
-    with pytest.raises(QueueError, match=r"enqueues float32\[\], but values like int32\[\] wait to be read"):
-        repeat(2, body, 0.0, outfeed=outfeed)
-    outfeed.dequeue()
+    carry = jnp.zeros((), jnp.float32)
+    for loop in (repeat, lambda n, body, carry, outfeed: while_loop(lambda _: True, body, carry, outfeed=outfeed, maximum_iterations=n)):
+        with pytest.raises(QueueError, match=r"enqueues float32\[\], but values like int32\[\] wait to be read") as caught:
+            loop(2, body, carry, outfeed=outfeed)
+        assert loop_state(caught.value).steps == 0  # before anything runs: what it would have enqueued is not lost
+        assert float(carry) == 0
+    assert outfeed.dequeue().tolist() == [0, 1]
     repeat(2, body, 0.0, outfeed=outfeed)
     assert outfeed.dequeue().dtype == np.float32
+
+
+def test_a_loop_that_is_known_is_asked_too_before_it_runs() -> None:
+    outfeed = OutfeedQueue()
+    body = counting(outfeed)
+    with InfeedQueue([np.int32(k) for k in range(6)]) as infeed:
+
+        def fed(c: Any, x: Any) -> Any:
+            outfeed.enqueue(c + x)
+            return c + 1
+
+        repeat(2, fed, 0.0, infeed, outfeed)
+        outfeed.dequeue()
+        repeat(2, body, 0, outfeed=outfeed)
+        with pytest.raises(QueueError, match="wait to be read") as caught:
+            repeat(2, fed, 0.0, infeed, outfeed)
+        assert loop_state(caught.value).steps == 0
+        assert outfeed.dequeue().tolist() == [0, 1]
+        repeat(2, fed, 0.0, infeed, outfeed)  # with the elements that the loop which was refused did not use
+        assert outfeed.dequeue().tolist() == [2.0, 4.0]
 
 
 @pytest.mark.parametrize(
