@@ -10,7 +10,7 @@ import jax
 from tilestep import hints
 from tilestep.train.accumulation import effective_batch_size
 from tilestep.train.cadence import Counter
-from tilestep.train.feeder import Chunk
+from tilestep.train.chunks import Chunk
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.optimizer_state import platform_of
 from tilestep.train.programs import Loop

@@ -16,12 +16,10 @@ from types import TracebackType
 from typing import Any, Final, Protocol, cast, final
 
 import jax
-from jax.sharding import SingleDeviceSharding
-from numpy.typing import NDArray
 
 from tilestep import hints
 from tilestep.errors import DatasetError, QueueError
-from tilestep.train import device_copies
+from tilestep.train.chunks import Arrays, Chunk, Filling, Plan, on_devices
 from tilestep.train.elements import ElementSpec, Outcome
 from tilestep.train.staging import Staging, is_settled
 
@@ -29,59 +27,6 @@ _GATHER_WALL_S: Final = 0.5e-3  # how long others may wait for what has come fro
 _END_WALL_S: Final = 1.0  # how long `close` waits for a dataset that is in the midst of making an element
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
-
-Arrays = list[NDArray[Any]]  # a list with an array for each leaf, elements along their first axis
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How a loop wants its elements, again and again: `chunks` of `chunk_steps` steps, then one of `rest_steps` if that is not 0.
-
-    Attributes:
-        chunk_steps: steps of a chunk.
-        chunks: how many of them.
-        rest_steps: steps of the last chunk; 0: there is none.
-        place: where they go: None is JAX's default device; else a tree of shardings, a prefix of an element's.
-        default_device: JAX's default device of the loop's thread, for `place` None.
-        x64: whether 64-bit numbers stay so.
-        in_place: whether the host's memory is the device's, and programs take over what lies there.
-        partial: whether the dataset's last elements are a chunk of their own, filled up with copies of its first element.
-    """
-
-    chunk_steps: int
-    chunks: int
-    rest_steps: int
-    place: Any
-    default_device: Any
-    x64: bool
-    in_place: bool
-    partial: bool
-
-    @property
-    def period(self) -> int:
-        """Chunks until the plan begins again."""
-        return self.chunks + (self.rest_steps > 0)
-
-    def steps(self, number: int) -> int:
-        """Steps of chunk `number` from 0 on."""
-        return self.chunk_steps if number % self.period < self.chunks else self.rest_steps
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chunk:
-    """Some elements on their devices.
-
-    Attributes:
-        on_device: the pytree of stacked elements.
-        on_host: the same in the host's memory.
-        elements: how many of them are real.
-        uploads: what an emulator is told when the loop takes it (`hints.upload`); None: nothing was uploaded.
-    """
-
-    on_device: Any
-    on_host: Arrays
-    elements: int
-    uploads: list[Any] | None
 
 
 class SavesState(Protocol):
@@ -103,18 +48,6 @@ class Start:
     elements: int = 0
     skip: int = 0
     dataset_state: Any = None
-
-
-@final
-class _Filling:
-    """A chunk that is being gathered."""
-
-    __slots__ = ("arrays", "capacity", "count", "number", "plan")
-
-    def __init__(self, plan: Plan, number: int, capacity: int) -> None:
-        self.plan, self.number, self.capacity = plan, number, capacity
-        self.arrays: Arrays = []
-        self.count = 0  # elements that are there
 
 
 @final
@@ -151,7 +84,7 @@ class Feeder:
         self._made = self._taken = 0  # chunks since the plan began
         self._ready: deque[Chunk] = deque()
         self._freed: deque[Any] = deque()  # the moments at which there was room for the next chunks to be taken
-        self._filling: _Filling | None = None
+        self._filling: Filling | None = None
         self._store: deque[Arrays] = deque()  # what comes before the dataset's next element
         self._stored = 0  # elements in it
         self._pulled = start.elements  # elements that have come from the dataset
@@ -350,7 +283,7 @@ class Feeder:
                 ) from None
         return iterator
 
-    def _next_filling(self) -> _Filling | None:
+    def _next_filling(self) -> Filling | None:
         """Waits until another chunk is to be gathered; None: the thread ends, as nothing will be before another loop begins, or ever."""
         with self._condition:
             while not self._closed:
@@ -377,22 +310,22 @@ class Feeder:
         """Whether another chunk is to be gathered, and nobody is about it."""
         return self._plan is not None and self._filling is None and self._put_error is None and len(self._ready) < self._depth
 
-    def _stored_filling(self) -> _Filling | None:
+    def _stored_filling(self) -> Filling | None:
         """A chunk to be gathered for which the store is enough; with a dataset that is over, what is left may be."""
         if not self._wants_more() or not self._stored:
             return None
         assert self._plan is not None
         return self._new_filling() if self._stored >= self._needed(self._plan) else None
 
-    def _new_filling(self) -> _Filling:
+    def _new_filling(self) -> Filling:
         assert self._plan is not None
-        self._filling = _Filling(self._plan, self._made, self._plan.steps(self._made) * self._replicas)
+        self._filling = Filling(self._plan, self._made, self._plan.steps(self._made) * self._replicas)
         return self._filling
 
-    def _is_current(self, filling: _Filling) -> bool:
+    def _is_current(self, filling: Filling) -> bool:
         return self._filling is filling and not self._closed
 
-    def _fill(self, filling: _Filling, iterator: Iterator[Any] | None) -> None:
+    def _fill(self, filling: Filling, iterator: Iterator[Any] | None) -> None:
         """Gathers elements until the chunk is full, the dataset is over, or the filling is taken back."""
         with self._condition:
             if self._is_current(filling):
@@ -418,7 +351,7 @@ class Feeder:
                     self._take_back_filling(filling)
                 self._condition.notify_all()
 
-    def _fill_with(self, element: Any, filling: _Filling) -> None:
+    def _fill_with(self, element: Any, filling: Filling) -> None:
         """The dataset's next element. It is copied before the dataset is asked for another one, which may reuse its memory.
 
         Not if it is a chunk by itself, in memory that nobody writes to and the device can take over.
@@ -438,7 +371,7 @@ class Feeder:
                 target[filling.count] = array
         self._pulled_into(filling, 1)
 
-    def _gather(self, iterator: Iterator[Any], filling: _Filling, spec: ElementSpec) -> None:
+    def _gather(self, iterator: Iterator[Any], filling: Filling, spec: ElementSpec) -> None:
         """As many of the dataset's next elements as come within a moment; one that is no plain NumPy goes the long way."""
         if not filling.arrays:
             filling.arrays = self._empty(spec, filling.capacity)
@@ -451,7 +384,7 @@ class Feeder:
         elif outcome is Outcome.OVER:
             raise StopIteration
 
-    def _pulled_into(self, filling: _Filling, count: int) -> None:
+    def _pulled_into(self, filling: Filling, count: int) -> None:
         """The dataset's next `count` elements have been copied to the rows after those that are there."""
         with self._condition:
             self._pulled += count
@@ -461,7 +394,7 @@ class Feeder:
                 self._store.append([array[filling.count : filling.count + count].copy() for array in filling.arrays])
                 self._stored += count
 
-    def _take_back_filling(self, filling: _Filling) -> None:
+    def _take_back_filling(self, filling: Filling) -> None:
         """The chunk will never be full: its elements wait in the store for a loop that wants fewer."""
         if self._filling is filling:
             self._filling = None
@@ -469,7 +402,7 @@ class Feeder:
                 self._store.append([array[: filling.count] for array in filling.arrays])
                 self._stored += filling.count
 
-    def _fill_from_store(self, filling: _Filling) -> None:
+    def _fill_from_store(self, filling: Filling) -> None:
         while self._store and filling.count < filling.capacity:
             piece = self._store.popleft()
             length = len(piece[0])
@@ -490,7 +423,7 @@ class Feeder:
     def _empty(self, spec: ElementSpec, count: int) -> Arrays:
         return [self._staging.empty((count, *shape), dtype) for shape, dtype in zip(spec.shapes, spec.dtypes, strict=True)]
 
-    def _put(self, filling: _Filling) -> None:
+    def _put(self, filling: Filling) -> None:
         spec, plan = self._spec, filling.plan
         assert spec is not None
         for array in filling.arrays if filling.count < filling.capacity else ():
@@ -498,15 +431,8 @@ class Feeder:
         stacked = filling.arrays
         if self._replica_axis:
             stacked = [array.reshape(-1, self._replicas, *array.shape[1:]) for array in stacked]
-        on_device = _jax.tree.unflatten(spec.structure, stacked)
-        uploads: list[Any] | None = None
         try:
-            if not plan.in_place:
-                with _thread_settings(plan), hints.uploads_kept() as uploads:
-                    if type(plan.place) is SingleDeviceSharding and plan.place.is_fully_addressable:
-                        on_device = _jax.tree.unflatten(spec.structure, device_copies.put(stacked, plan.place))
-                    else:
-                        on_device = _put(on_device, plan.place)
+            on_device, uploads = on_devices(plan, spec.structure, stacked)
         except Exception as error:
             with self._condition:
                 if self._is_current(filling):
@@ -521,25 +447,3 @@ class Feeder:
                 self._made += 1
                 self._ready.append(chunk)
                 self._condition.notify_all()
-
-
-def _put(elements: Any, place: Any) -> Any:
-    """Stacked elements on their devices; of devices of several processes this one fills its own, whose elements alone it has."""
-    shardings = _jax.tree.leaves(place)
-    if all(sharding.is_fully_addressable for sharding in shardings):
-        return _jax.device_put(elements, place)
-
-    def put(sharding: Any, part: Any) -> Any:
-        return _jax.tree.map(lambda array: _jax.make_array_from_process_local_data(sharding, array), part)
-
-    return _jax.tree.map(put, place, elements)
-
-
-def _thread_settings(plan: Plan) -> AbstractContextManager[object]:
-    """JAX's settings in the loop's thread, where they are not those of this one."""
-    stack = contextlib.ExitStack()
-    if jax.config.jax_enable_x64 != plan.x64:  # pyright: ignore[reportAttributeAccessIssue]
-        stack.enter_context(jax.enable_x64(plan.x64))
-    if jax.config.jax_default_device != plan.default_device:  # pyright: ignore[reportAttributeAccessIssue]
-        stack.enter_context(jax.default_device(plan.default_device))
-    return stack

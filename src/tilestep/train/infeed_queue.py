@@ -14,8 +14,9 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from tilestep.errors import DatasetError, QueueError
+from tilestep.train.chunks import Chunk, Plan
 from tilestep.train.elements import Dataset, iterator_maker
-from tilestep.train.feeder import Chunk, Feeder, Plan, Start
+from tilestep.train.feeder import Feeder, Start
 from tilestep.train.numbers import whole_number
 from tilestep.train.replicas import Replicas
 from tilestep.train.staging import Staging

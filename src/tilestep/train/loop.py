@@ -21,8 +21,8 @@ from tilestep.train.again import Call
 from tilestep.train.body import Body, name_of, truth
 from tilestep.train.cadence import Cadence, Counter, cadence_of, counters, remember
 from tilestep.train.carry import Carry, prepared
+from tilestep.train.chunks import Chunk
 from tilestep.train.effective_batch import UpdateSize, update_size
-from tilestep.train.feeder import Chunk
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.interrupt import CtrlC
 from tilestep.train.numbers import whole_number

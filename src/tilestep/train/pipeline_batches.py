@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, final
 import jax
 
 from tilestep.train.body import arguments_of
-from tilestep.train.feeder import Chunk
+from tilestep.train.chunks import Chunk
 from tilestep.train.pipeline_tracing import Element
 
 _SMALL_BYTES: Final = 4 * 2**20  # of all elements of an update: where they wait matters little, and a copy of each takes the host longer

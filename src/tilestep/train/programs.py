@@ -9,7 +9,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -21,7 +21,18 @@ from tilestep.train.recompute import Recompute, in_loop
 from tilestep.train.spread import Spread
 from tilestep.train.tiny_steps import Chosen, scan
 
-Program = Callable[..., Any]
+
+class Program(Protocol):
+    """A jitted one."""
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs it."""
+        ...
+
+    def trace(self, *args: Any) -> Any:
+        """What `jax.jit`'s `trace` says."""
+        ...
+
 
 FIRST_IN_FLIGHT: Final = 4  # chunks, until it is known how long one takes
 
@@ -184,7 +195,7 @@ def while_loop_loop(
     return _kept(body, ("while_loop", condition, infed, whose, key, spread, recompute), make)
 
 
-def _jitted(run: Program, name: str, shardings: Any, spread: Spread | None) -> Program:
+def _jitted(run: Callable[..., Any], name: str, shardings: Any, spread: Spread | None) -> Program:
     if spread is not None:
         run = spread.over(run)
     run.__name__ = run.__qualname__ = name
