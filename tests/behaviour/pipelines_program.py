@@ -197,6 +197,27 @@ def queues() -> None:
     tell("inference", pipeline.step(state, x)[1])
 
 
+def in_turns() -> None:
+    """Two pipelines over the same processes, of which neither waits for the other: each gets what is its own."""
+    pipelines = [
+        Pipeline(
+            [lambda w, x: x * w, lambda w, x: ((x - w) ** 2).sum()],
+            optax.sgd(0.0),
+            1,
+            device_mapping=[0, 7],
+            program="stages",
+            strict=False,
+        )
+        for _ in range(2)
+    ]
+    states = [pipeline.init([np.float32(1), np.float32(0)]) for pipeline in pipelines]
+    for rounds in range(600):
+        for number, pipeline in enumerate(pipelines):
+            states[number], losses = pipeline.step(states[number], np.full((1, 1), 1 + number, np.float32))
+            if rounds % 150 == 149:
+                tell(f"in turns {number} {rounds}", losses)
+
+
 # ------------------------------------------------------------------------------------------------------------- what goes wrong
 
 
@@ -320,7 +341,7 @@ def endless(how: str) -> None:
         jax.block_until_ready(values)
 
 
-PARTS = {part.__name__: part for part in (brief, schedules, across, replicated, queues, failures)}
+PARTS = {part.__name__: part for part in (brief, schedules, across, replicated, queues, in_turns, failures)}
 
 
 def main() -> None:

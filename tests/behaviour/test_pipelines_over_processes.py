@@ -39,7 +39,7 @@ def require_values_of_one_process(count: int, *parts: str) -> None:
             together[line] = together.get(line, 0) + 1
     assert set(together) == set(alone.lines)
     for line, times in together.items():
-        assert times == 1 or line == "end" or re.match(r"raised|(\w+|after \w+)(\[[12]\]| )", line), (line, times)
+        assert times == 1 or line == "end" or re.match(r"raised|(\w+|after \w+|in turns \d \d+)(\[[12]\]| )", line), (line, times)
 
 
 def require_failures(count: int) -> None:
@@ -84,7 +84,7 @@ def test_the_program_of_the_document_prints_what_is_shown(tmp_path: Path) -> Non
 
 
 def test_two_processes_give_the_values_of_one() -> None:
-    require_values_of_one_process(2, "brief")
+    require_values_of_one_process(2, "brief", "in_turns")
 
 
 def test_a_killed_process_ends_the_other_which_names_it() -> None:

@@ -36,7 +36,7 @@ DEFAULT_CHUNK: Final = 64  # steps
 # Chunks are started ahead of the device, which is waited for when so much is in flight: a wait costs a wake-up, no wait the memory of
 # their elements, and time at Ctrl-C.
 _MOST_IN_FLIGHT, _LEAST_IN_FLIGHT = 16, 2  # chunks
-_IN_FLIGHT_S: Final = 0.05  # of work
+_IN_FLIGHT_WALL_S: Final = 0.05  # of work
 _IN_FLIGHT_BYTES: Final = 2**28  # of elements, as far as that is not less than FIRST_IN_FLIGHT chunks
 _MOST_STEPS: Final = 2**31 - 1  # of one program, which counts them in 32 bits
 
@@ -408,7 +408,7 @@ class _Run:
                 size = sum(leaf.nbytes for leaf in _jax.tree.leaves(taken.on_device))
                 most = min(most, max(FIRST_IN_FLIGHT, _IN_FLIGHT_BYTES // max(1, size)))
             lasting = (now - self._since) / self._ahead
-            self._loop.in_flight = min(most, max(_LEAST_IN_FLIGHT, int(_IN_FLIGHT_S / lasting)))
+            self._loop.in_flight = min(most, max(_LEAST_IN_FLIGHT, int(_IN_FLIGHT_WALL_S / lasting)))
         self._since, self._ahead = now, 0
 
     def _interrupted(self, error: KeyboardInterrupt) -> None:

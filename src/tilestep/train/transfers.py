@@ -8,6 +8,8 @@ knows what comes from whom, and messages are counted rather than named.
 from __future__ import annotations
 
 import functools
+import hmac
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +25,9 @@ from tilestep.train.pipeline_places import elsewhere
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _transfer: Any = transfer
 
-_SECRET_BYTES: Final = 6  # of the number of the first message: who does not know it pulls nothing
+_NUMBER_BYTES: Final = 6  # of the first message's number: who does not know it pulls nothing
+
+_serial = itertools.count(1)  # of those that all processes have made in one order: a number that is offered twice is lost the first time
 
 
 @functools.lru_cache(maxsize=4096)
@@ -64,7 +68,7 @@ class Transfers:
         self._done: tuple[Counter[int], Counter[int]] | None = None  # while what a broken run owes is settled: messages to pass over
         self._pulls = self._own.platform == "cpu"
         if self._pulls:
-            self._first = int.from_bytes(meeting.secret[:_SECRET_BYTES])
+            self._first = int.from_bytes(hmac.digest(meeting.secret, b"transfers %d" % next(_serial), "sha256")[:_NUMBER_BYTES])
             self._server = _server(self._own.client, meeting.host())
             addresses = meeting.all(self._server.address())
             self._peers = {other: _peer(self._server, address) for other, address in enumerate(addresses) if other != self._me}
