@@ -337,3 +337,25 @@ def test_what_a_stage_does_wrong_names_the_stage() -> None:
 def test_a_pipeline_accumulates_by_itself() -> None:
     with pytest.raises(ValueError, match=r"wrapped in gradient_accumulation\(\), but a pipeline accumulates by itself"):
         Pipeline([embed, head], gradient_accumulation(optax.sgd(1.0), 4), 4).init([np.ones((3, 3), np.float32), np.ones(3, np.float32)])
+
+
+def test_random_keys_are_leaves_like_others() -> None:
+    """Among parameters, which they stay, and in elements."""
+
+    def noisy(params: Any, x: Any, key: Any) -> Any:
+        return params["w"] * x + jax.random.normal(params["key"], x.shape) + jax.random.normal(key, x.shape)
+
+    def squares(params: Any, x: Any) -> Any:
+        return ((x - params) ** 2).sum()
+
+    key, keys, x = jax.random.key(1), jax.random.split(jax.random.key(2), 4), np.arange(8, dtype=np.float32).reshape(4, 2)
+    pipeline = Pipeline([noisy, squares], optax.sgd(0.01), 4, reduction="mean", device_mapping=[0, 1])
+    state, _ = pipeline.step(pipeline.init([{"w": np.float32(2), "key": key}, np.float32(1)]), (x, keys))
+
+    def loss(params: Any) -> Any:
+        return sum(squares(params[1], noisy({"w": params[0], "key": key}, x[m], keys[m])) for m in range(4)) / 4
+
+    expected = jax.grad(loss)([2.0, 1.0])
+    np.testing.assert_allclose(state.params[0]["w"], 2 - 0.01 * expected[0], rtol=1e-5)
+    np.testing.assert_allclose(state.params[1], 1 - 0.01 * expected[1], rtol=1e-5)
+    np.testing.assert_array_equal(jax.random.key_data(state.params[0]["key"]), jax.random.key_data(key))
