@@ -161,7 +161,10 @@ def replicated() -> None:
     """Replicas of stages each of which is in one process, and a stage on a mesh."""
     devices, own = jax.devices(), len(jax.devices()) // COUNT
     across_processes = [devices[process * own + replica] for replica in range(2) for process in range(COUNT)] if COUNT > 1 else devices
-    mapping = [0, 1 % COUNT if COUNT > 1 else 1, 0]
+    mapping = [0, max(COUNT, 2) - 1, 0]  # a replica has as many devices as there are processes
+    if COUNT == 4:  # two devices each: in their own order the replicas of a stage are in two processes
+        refused = raised_by(lambda: Pipeline([embed, dense, head], optax.adam(1e-2), 4, device_mapping=mapping, replicas=2, strict=False))
+        assert f"in the order of the ids {[device.id for device in across_processes]} they are" in str(refused), refused
     params = parameters()
     pipeline = Pipeline(
         [embed, dense, head],

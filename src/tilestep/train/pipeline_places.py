@@ -192,7 +192,7 @@ def places_of(entries: Sequence[Any], devices: Sequence[Any], replicas: int) -> 
             place = _of_mesh(entry, replicas) if isinstance(entry, Mesh) else _of_indices(_listed(entry), devices, each, replicas)
             owners = sorted({device.process_index for device in place.devices})
             if len(owners) > 1:
-                raise ValueError(_apart(len(places), owners, devices, replicas))
+                raise ValueError(_apart(len(places), owners, devices, each, replicas))
             made[key] = replace(place, is_here=owners == [own])
         places.append(made[key])
     _require_apart(places)
@@ -227,7 +227,7 @@ def _of_mesh(mesh: Mesh, replicas: int) -> Place:
     return Place(devices=devices, whole=over.replicated, replicas=over if replicas > 1 else None)
 
 
-def _apart(stage: int, owners: Sequence[int], devices: Sequence[Any], replicas: int) -> str:
+def _apart(stage: int, owners: Sequence[int], devices: Sequence[Any], each: int, replicas: int) -> str:
     what = "a stage" if replicas == 1 else "all replicas of a stage"
     text = f"stage {stage} is on devices of the processes {', '.join(map(str, owners))}: {what} must be on devices of one process; "
     if replicas == 1:
@@ -235,10 +235,13 @@ def _apart(stage: int, owners: Sequence[int], devices: Sequence[Any], replicas: 
     by_process: dict[int, list[Any]] = {}
     for device in devices:
         by_process.setdefault(device.process_index, []).append(device)
-    if any(len(own) < replicas for own in by_process.values()):
-        return text + f"give each process {replicas} devices or more, or put the replicas into one process"
-    ids = [own[replica].id for replica in range(replicas) for own in by_process.values()]
-    return text + f"with devices in the order of the ids {ids} they are: each replica has one of each process's"
+    able = [own for own in by_process.values() if len(own) >= replicas][:each]
+    if len(able) < each:
+        return (
+            text + f"replica r has {each} devices from number r * {each} on: order them so, give more, or put the replicas into one process"
+        )
+    ids = [own[replica].id for replica in range(replicas) for own in able]
+    return text + f"with devices in the order of the ids {ids} they are"
 
 
 def _require_apart(places: Sequence[Place]) -> None:
