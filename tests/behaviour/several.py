@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .process import environment
 
-_OF_GLOO = re.compile(r"\[Gloo\]|peer ranks|^[\W\d]*$")
+_OF_GLOO = re.compile(r"\[Gloo\]|peer ranks|^(: )?\d*$")
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -156,12 +156,11 @@ def test_a_failure_is_not_passed_on_to_the_next_program(device: jax.Device) -> N
     jax.effects_barrier()
 
 
-def wait_in_vain(program: Any, device: jax.Device, wait: Callable[[Any], Any], interrupt: threading.Timer) -> None:
+def wait_in_vain(program: Any, device: jax.Device, wait: Callable[[Any], Any]) -> None:
     """JAX may say first that the program failed, and why; the interrupt itself is due then."""
-    failed, value = None, zero(device)
-    interrupt.start()  # it comes when the program waits, not while it is started: then the program would go on waiting
+    failed = None
     try:
-        wait(program(value))
+        wait(program(zero(device)))
     except jax.errors.JaxRuntimeError as error:
         failed = str(error)
     assert failed is None or "interrupted while the program waited" in failed
@@ -171,14 +170,15 @@ def wait_in_vain(program: Any, device: jax.Device, wait: Callable[[Any], Any], i
 @pytest.mark.parametrize("wait", [jax.block_until_ready, float])
 def test_ctrl_c_ends_the_waiting(device: jax.Device, wait: Callable[[Any], Any]) -> None:
     program = jax.jit(lambda value: value - taken())
-    interrupt = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    waiting = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     feed(device, 1)
     jax.block_until_ready(program(zero(device)))
     begun = time.monotonic()
+    waiting.start()
     with pytest.raises(KeyboardInterrupt):
-        wait_in_vain(program, device, wait, interrupt)
+        wait_in_vain(program, device, wait)
     assert time.monotonic() - begun < 20
-    interrupt.join()
+    waiting.join()
     feed(device, 5)
     assert program(zero(device)) == -5
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
