@@ -369,7 +369,8 @@ static void* infeed(Frame* frame) {
     double until = patience < 0 ? -1 : now_s() + patience;
     watch();
     sig_atomic_t before = interrupts;
-    while (!(element = take(queue)) && !(stopped = closing || interrupts != before) && !(late = until >= 0 && now_s() >= until))
+    /* Once interrupted it takes nothing more: who was told may feed another program before this one looks again. */
+    while (!(stopped = closing || interrupts != before) && !(element = take(queue)) && !(late = until >= 0 && now_s() >= until))
       wait_slice(queue, until);
     unwatch();
   }
