@@ -10,6 +10,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -26,6 +27,10 @@ _WORK_OFF_EVERY = 4096  # entries; a bound on the journal's memory, not on what 
 _COPIES_AT_MOST = 2**16  # that are ordered together, unless somebody asks for a profile; more than JAX is asked for in one call
 
 FORGOTTEN: list[int] = []  # values whose buffer is gone, whatever client it was of; the C side appends
+
+
+_waits_unseen: ContextVar[bool] = ContextVar("tilestep_waits_unseen", default=False)
+waits_unseen: Callable[[], bool] = _waits_unseen.get  # whether who asks for a value's address only waits for it (Journal.waited_for)
 
 
 class PlannedRun(NamedTuple):
@@ -119,11 +124,14 @@ class Journal:
         """
         if any(device.platform != PLATFORM for device in array.devices()):
             return False
+        token = _waits_unseen.set(True)
         try:
             for shard in array.addressable_shards:
                 shard.data.unsafe_buffer_pointer()
         except RuntimeError:
             return False
+        finally:
+            _waits_unseen.reset(token)
         return True
 
     def accumulated(self, batch: hints.EffectiveBatch, steps: int) -> None:
