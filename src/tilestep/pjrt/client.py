@@ -16,6 +16,7 @@ from tilestep.machine import changed_machine, load_machine
 from tilestep.pjrt import _native, capi, compat, journal
 from tilestep.pjrt.device import MEMORY_KINDS, Device, device_at, make_devices, nothing_to_delete
 from tilestep.pjrt.entry import entry_point, immortal, int32s, named_values, pointers, read_bytes, read_named_values, text
+from tilestep.pjrt.in_flight import InFlight
 from tilestep.pjrt.versions import warn_if_untested
 from tilestep.pjrt.waiting import WAITERS
 from tilestep.plan.cache import PlanCache
@@ -35,6 +36,7 @@ class Client:
         self.journal = journal.Journal(settings)
         self.devices = self.journal.devices = make_devices(settings.machine, settings.hardware_ids, self.journal)
         self.plans = PlanCache()
+        self.in_flight = InFlight()
         self.program_keys = itertools.count(1)  # in the order of compilation: who a program is, in emulated time
         self.device_addresses = pointers([device.address for device in self.devices])
         self.memory_addresses = pointers([memory.address for device in self.devices for memory in device.memories])

@@ -66,6 +66,8 @@ class LoadedExecutable(_native.ExecutableBase):
             raise ValueError(f"the program wants IPU {unknown[0]}; {client.machine.name} has IPUs 0 to {len(client.devices) - 1}")
         self.code, self._parsed = code, parsed
         self._has_feeds = has_feeds(code)
+        if len(wanted) > 1 and not self._has_feeds:  # else what the host does after it has started the program may be what ends it
+            self.in_flight = client.in_flight.make_room, client.in_flight.add
         if b"lapack_" in code:  # perhaps lowered by another process
             compat.load_lapack()
         self._host_devices = [client.host_devices[index] for index in wanted]
@@ -178,13 +180,19 @@ class LoadedExecutable(_native.ExecutableBase):
         places = [self._shardings[kind] if several else compat.single_device_sharding(self._host_devices[0], kind) for kind in kinds]
         return [compat.result_handler(dims, dtype, place) for (dims, dtype), place in zip(shapes, places, strict=True)]
 
-    @functools.cached_property
-    def _execute(self) -> Any:
-        return self.host_executable.execute_sharded
+    @property
+    def _is_waited_for(self) -> bool:
+        """Whether that it ended says more than its results."""
+        return not self.num_outputs or bool(self.callbacks)
+
+    @property
+    def _has_token(self) -> bool:
+        return self._is_waited_for or self.in_flight is not None
 
     @functools.cached_property
-    def _execute_with_tokens(self) -> Any:
-        return functools.partial(self._execute, with_tokens=True)
+    def _execute(self) -> Any:
+        execute = self.host_executable.execute_sharded
+        return functools.partial(execute, with_tokens=True) if self._has_token else execute
 
     def run(self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None, done: Done) -> Outcome:
         """Computes the results, and notes that it was done. Called from C, and again if a Ctrl-C came in between.
@@ -215,12 +223,11 @@ class LoadedExecutable(_native.ExecutableBase):
             columns[index] = self._copy(columns[index])
         if len(self.devices) > 1:
             columns[:] = [self._join(column) if isinstance(column, list) else column for column in columns]  # C keeps what it finds there
-        token = None
-        if not self.num_outputs or self.callbacks:
-            results = _native.once(done, "results", self._execute_with_tokens, columns)
+        results, token = _native.once(done, "results", self._execute, columns), None
+        if self._has_token:
             token = _native.once(done, "token", results.consume_token)
-        else:
-            results = _native.once(done, "results", self._execute, columns)
+            if self.in_flight is not None:
+                self.client.in_flight.add((_native.launches(), token))
         if self._handlers is None:
             arrays = _native.once(done, "arrays", results.disassemble_into_single_device_arrays)
         else:
@@ -230,9 +237,9 @@ class LoadedExecutable(_native.ExecutableBase):
         counters = [
             array if isinstance(array, list) else [array] for array in arrays[self.num_outputs : self.num_outputs + len(self._counters)]
         ]
-        done["outcome"] = arrays, token
+        outcome = done["outcome"] = arrays, token if self._is_waited_for else None
         self.client.journal.run(self._planned, values, first, counters, kept or (), done)
-        return arrays, token
+        return outcome
 
     def _run_dry(
         self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...], mode: DryMode | None, done: Done

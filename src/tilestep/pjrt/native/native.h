@@ -101,6 +101,7 @@ typedef struct {
   int deleted;
   unsigned runs;      /* that took the short way */
   PyObject* direct;   /* what the short way calls, see execute.c; NULL: the program goes through Python */
+  PyObject* in_flight; /* of a program over several devices: (what makes room for it, what notes it); NULL or None: nothing does */
   PyObject* devices;  /* tuple */
   PyObject* shapes;   /* tuple of Shape, one an output */
   PyObject* memories; /* tuple over devices of tuples of Memory, one an output */
