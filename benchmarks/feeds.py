@@ -7,7 +7,8 @@ Batches of 0.4 MB and 19 MB lie one after the other in one NumPy array. Question
 
     throughput   batches put on the device by an InfeedQueue, in chunks, against `jax.device_put(data[k])` in a Python loop
     loop         steps that add up a batch: `tilestep.train.repeat` with an InfeedQueue, against a Python loop over a jitted donated
-                 step that gets its batches from grain (threads), PyTorch's DataLoader (none, and two workers) or tf.data (prefetch)
+                 step that gets its batches from grain (threads), PyTorch's DataLoader (none, and two workers) or tf.data (prefetch;
+                 from the array, and from the Python generator that the InfeedQueue gets)
     loop, mapped  the same with batches of a file, as `numpy.load(..., mmap_mode="r")` gives them
     loop, frozen  the same with batches of an array that `tilestep.train.frozen` has copied
 
@@ -84,8 +85,8 @@ def mapped(data: np.ndarray, folder: Path) -> np.ndarray:
 
 
 SIZES = (
-    Size(name="0.4 MB", shape=(128, 784), distinct=128, batches=128, chunk=16, turns=15),
-    Size(name="19 MB", shape=(32, 3, 224, 224), distinct=8, batches=16, chunk=1, turns=25),
+    Size(name="0.4 MB", shape=(128, 784), distinct=128, batches=1024, chunk=16, turns=15),
+    Size(name="19 MB", shape=(32, 3, 224, 224), distinct=8, batches=64, chunk=1, turns=15),
 )
 
 
@@ -170,11 +171,19 @@ def from_tensorflow(data: np.ndarray) -> Iterator[Any]:
     return tf.data.Dataset.from_tensor_slices(data).repeat().prefetch(4).as_numpy_iterator()
 
 
+def from_tensorflow_generator(data: np.ndarray) -> Iterator[Any]:
+    import tensorflow as tf
+
+    kind = tf.TensorSpec(data.shape[1:], tf.float32)
+    return tf.data.Dataset.from_generator(functools.partial(endless, data), output_signature=kind).prefetch(4).as_numpy_iterator()
+
+
 LOADERS: Mapping[str, tuple[str, Loader]] = {  # name -> (what must be installed, what gives its batches)
     "grain": ("grain", from_grain),
     "torch, no workers": ("torch", functools.partial(from_torch, workers=0)),
     "torch, 2 workers": ("torch", functools.partial(from_torch, workers=2)),
     "tf.data": ("tensorflow", from_tensorflow),
+    "tf.data, generator": ("tensorflow", from_tensorflow_generator),
 }
 
 

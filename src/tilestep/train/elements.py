@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError
 from tilestep.train import _feeds
+from tilestep.train.staging import SHARED_BYTES
 
 _NO_NUMBERS: Final = "OSUMm"  # dtype kinds of objects, strings and dates: nothing that a device can hold
 _CURE: Final = "all elements must be alike: drop the remainder of the data (drop_remainder=True, drop_last=True), or pad it"
@@ -62,7 +63,7 @@ class ElementSpec:
         structure: the elements' tree.
         shapes: of its arrays.
         dtypes: of its arrays on the device, in the machine's byte order: 64-bit ones are there only under jax_enable_x64.
-        gathers: whether `gather` does anything but hand elements back.
+        gathers: whether `gather` is of use: it hands elements back that it cannot take apart, and copies large ones by itself alone.
 
     Args: element: the first. index: its number, for messages. x64: whether 64-bit numbers stay so.
     Raises: DatasetError if it has no arrays, one of no numbers, or a whole number of Python's that its dtype does not have.
@@ -85,7 +86,8 @@ class ElementSpec:
             _require_fits(leaf, dtype, element, position, index)
         self._skeleton = _skeleton(self.structure, itertools.count())
         self._formats = _formats(self._given)
-        self.gathers = self._skeleton is not None and self._formats is not None
+        is_large = any(array.nbytes >= SHARED_BYTES for array in arrays)
+        self.gathers = self._skeleton is not None and self._formats is not None and not is_large
 
     def arrays(self, element: Any, index: int) -> list[NDArray[Any]]:
         """The arrays of an element, in the order of the tree.

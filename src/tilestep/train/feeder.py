@@ -21,7 +21,8 @@ from tilestep import hints
 from tilestep.errors import DatasetError, QueueError
 from tilestep.train.chunks import Arrays, Chunk, Filling, Plan, on_devices
 from tilestep.train.elements import ElementSpec, Outcome
-from tilestep.train.staging import Staging, is_settled
+from tilestep.train.runs import Run
+from tilestep.train.staging import Copier, Staging, is_settled
 
 _GATHER_WALL_S: Final = 0.5e-3  # how long others may wait for what has come from a dataset meanwhile
 _END_WALL_S: Final = 1.0  # how long `close` waits for a dataset that is in the midst of making an element
@@ -77,6 +78,8 @@ class Feeder:
     ) -> None:
         self._make_iterator, self._start, self._copy = make_iterator, start, copy
         self._depth, self._replicas, self._replica_axis, self._staging = depth, replicas, replica_axis, staging
+        self._copier = Copier()
+        self._adjoins = True  # whether a chunk's first element may be where the others follow
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None  # while there may be something to do for it
         self._begun = False
@@ -263,6 +266,7 @@ class Feeder:
                     self._take_back_filling(filling)
                     self._condition.notify_all()
             del filling
+        self._copier.close()
         close: Any = getattr(iterator, "close", None)
         if callable(close):
             with contextlib.suppress(Exception):  # nobody is left to be told
@@ -340,7 +344,9 @@ class Feeder:
                 self._states.append((self._pulled, state))
         try:
             while filling.count < filling.capacity and self._is_current(filling):
-                if filling.capacity > 1 and self._spec is not None and self._spec.gathers:
+                if filling.capacity > 1 and not filling.count and self._adjoins and self._spec is not None:
+                    self._fill_adjoining(iterator, filling, self._spec)
+                elif filling.capacity > 1 and self._spec is not None and self._spec.gathers:
                     self._gather(iterator, filling, self._spec)
                 else:
                     self._fill_with(next(iterator), filling)
@@ -364,11 +370,33 @@ class Feeder:
             is_settled(array, dtype, trusted=not self._copy) for array, dtype in zip(arrays, spec.dtypes, strict=True)
         ):
             filling.arrays = [array[None] for array in arrays]
+            self._pulled_into(filling, 1)
         else:
-            if not filling.arrays:
-                filling.arrays = self._empty(spec, filling.capacity)
-            for target, array in zip(filling.arrays, arrays, strict=True):
-                target[filling.count] = array
+            self._copy_into(filling, arrays, spec)
+
+    def _fill_adjoining(self, iterator: Iterator[Any], filling: Filling, spec: ElementSpec) -> None:
+        """Elements as long as they lie one after the other in memory that nobody writes to, and one that does not."""
+        run, other = Run(spec, filling.capacity, self._staging.empty, trusted=not self._copy), None
+        try:
+            while run.count < filling.capacity and self._is_current(filling):
+                arrays = spec.arrays(next(iterator), self._pulled + run.count)
+                if not run.add(arrays):
+                    other = arrays
+                    break
+        finally:
+            if run.count:
+                filling.arrays = run.arrays()
+                self._pulled_into(filling, run.count)
+            else:
+                self._adjoins = False
+        if other is not None:
+            self._copy_into(filling, other, spec)
+
+    def _copy_into(self, filling: Filling, arrays: Arrays, spec: ElementSpec) -> None:
+        if not filling.arrays:
+            filling.arrays = self._empty(spec, filling.capacity)
+        for target, array in zip(filling.arrays, arrays, strict=True):
+            self._copier.copy(target[filling.count, ...], array)
         self._pulled_into(filling, 1)
 
     def _gather(self, iterator: Iterator[Any], filling: Filling, spec: ElementSpec) -> None:

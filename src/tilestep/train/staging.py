@@ -7,8 +7,10 @@ only when the last array, view or device buffer on top of it has gone, which Pyt
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, final
 
 import jax
@@ -18,6 +20,8 @@ from numpy.typing import NDArray
 _ALIGNMENT_BYTES: Final = 64  # XLA:CPU takes over host memory as it is only from this alignment on
 _POOLED_BYTES: Final = 1 << 16  # fresh memory costs a page fault every 4 KiB; below this size, less than looking for used memory
 _MOST_KEPT: Final = 4  # pieces of one size that wait to be used again
+SHARED_BYTES: Final = 1 << 21  # copying these takes a third of a millisecond, telling another thread to help a tenth of that
+_BLOCK_BYTES: Final = 1 << 20
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -65,7 +69,7 @@ def frozen(tree: Any) -> Any:
 
     Args: tree: a pytree of arrays of any shapes and dtypes, elements or batches along their first axis.
     Returns: the same of NumPy arrays that nobody can write to. Each begins at a multiple of 64 bytes, and so does every row if a row's size
-        is such a multiple. An infeed of their rows hands these on as they are, with `chunk=1`, where they are large.
+        is such a multiple. An infeed of their rows hands these on as they are, if they are large: with `chunk=1`, or in their order.
     Raises: TypeError for what is no array.
     """
     return _jax.tree.map(_frozen, tree)
@@ -85,6 +89,40 @@ def _frozen(array: Any) -> NDArray[Any]:
     return made
 
 
+@final
+class Copier:
+    """Copies arrays, large ones with the help of a thread: one processor alone does not use all of the memory's bandwidth."""
+
+    def __init__(self) -> None:
+        self._helper: ThreadPoolExecutor | None = None
+
+    def copy(self, target: NDArray[Any], source: NDArray[Any]) -> None:
+        """`target[...] = source`, of the same shape, by one thread at a time."""
+        if target.nbytes < SHARED_BYTES or not (target.flags.c_contiguous and source.flags.c_contiguous) or (os.cpu_count() or 1) == 1:
+            target[...] = source
+            return
+        if self._helper is None:
+            self._helper = ThreadPoolExecutor(1, "tilestep-infeed-copy")
+        to, given = target.reshape(-1), source.reshape(-1)
+        length = _BLOCK_BYTES // target.itemsize
+        blocks = iter(range(0, to.size, length))
+
+        def work() -> None:
+            for begin in blocks:  # each goes to one of the two, however late the helper gets a processor
+                to[begin : begin + length] = given[begin : begin + length]
+
+        other = self._helper.submit(work)
+        work()
+        if not other.cancel():
+            other.result()
+
+    def close(self) -> None:
+        """Ends the helper."""
+        if self._helper is not None:
+            self._helper.shutdown(wait=False)
+            self._helper = None
+
+
 def is_settled(array: NDArray[Any], dtype: np.dtype[Any], *, trusted: bool) -> bool:
     """Whether an array will do as it is, of that dtype: aligned, dense, and nobody writes to it.
 
@@ -94,6 +132,14 @@ def is_settled(array: NDArray[Any], dtype: np.dtype[Any], *, trusted: bool) -> b
     if array.nbytes < _POOLED_BYTES or array.dtype != dtype or not array.flags.c_contiguous:
         return False
     return (trusted or _is_read_only(array)) and array.ctypes.data % _ALIGNMENT_BYTES == 0
+
+
+def owner(array: NDArray[Any]) -> object:
+    """Whose memory an array is on."""
+    found: Any = array
+    while isinstance(found, np.ndarray) and found.base is not None:  # pyright: ignore[reportUnknownMemberType]
+        found = found.base  # pyright: ignore[reportUnknownMemberType]
+    return found
 
 
 def _is_read_only(array: NDArray[Any]) -> bool:

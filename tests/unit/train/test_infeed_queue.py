@@ -108,6 +108,69 @@ def test_a_frozen_data_set_is_fed_where_it_lies() -> None:
         frozen([object()])
 
 
+def test_frozen_rows_in_their_order_are_a_chunk_where_they_lie() -> None:
+    """But for a chunk with the first element, by which the queue sees what comes, and for those at the border of two epochs."""
+    rows, labels, length = frozen(np.arange(8 * 20_000, dtype=np.float32).reshape(8, 20_000)), np.arange(8), 3
+
+    def epochs() -> Iterator[Any]:
+        for k in itertools.count():
+            yield {"row": rows[k % 8], "label": labels[k % 8]}
+
+    infeed = InfeedQueue(epochs)
+    infeed.reserve("a test")
+    infeed.begin(chunk_steps=length, steps=length, carry_place=None)
+    shared: list[bool] = []
+    for first in range(0, 24, length):
+        chunk = infeed.take().on_device
+        expected = [k % 8 for k in range(first, first + length)]
+        np.testing.assert_array_equal(chunk["label"], expected)
+        np.testing.assert_array_equal(chunk["row"], rows[expected])
+        shared.append(np.shares_memory(chunk["row"], rows))
+    infeed.release()
+    infeed.close()
+    borders = [any(k % 8 == 0 for k in range(first + 1, first + length)) for first in range(0, 24, length)]
+    assert shared == [first > 0 and not border for first, border in zip(range(0, 24, length), borders, strict=True)]
+
+
+def test_rows_of_several_arrays_are_no_chunk_where_they_lie() -> None:
+    """Nor is one that ends before the chunk does, what a dataset raises in the midst of it, or an element that is unlike the others."""
+    halves = [frozen(np.full((2, 20_000), k, np.float32)) for k in range(2)]
+    infeed = InfeedQueue([np.zeros(20_000, np.float32), *halves[0], *halves[1], *halves[0], *halves[1]])
+    assert [row[0] for row in used(infeed, 9, chunk=3)] == [0, 0, 0, 1, 1, 0, 0, 1, 1]
+    infeed = InfeedQueue(list(frozen(np.arange(5 * 20_000, dtype=np.float32).reshape(5, 20_000))))
+    assert [row[0] for row in used(infeed, 4, chunk=4)] == [0, 20_000, 40_000, 60_000]
+    assert [row[0] for row in used(infeed, 1)] == [80_000]
+    infeed = InfeedQueue([*frozen(np.ones((6, 20_000), np.float32)), np.ones(3, np.float32)])
+    with pytest.raises(DatasetError, match=r"element 6 is float32\[3\]"):
+        used(infeed, 8, chunk=4)
+    assert len(used(infeed, 2)) == 2  # what came before it
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
+def test_large_elements_are_copied_by_two_threads(dtype: Any) -> None:
+    length = 3_000_001
+
+    def dataset() -> Iterator[Any]:
+        memory = np.empty((length,), dtype)
+        for k in range(6):
+            memory[:] = k
+            memory[-1] = 100 + k
+            yield memory
+
+    outfeed, infeed = OutfeedQueue(), InfeedQueue(dataset)
+
+    def body(c: Any, x: Any) -> Any:
+        outfeed.enqueue((x.astype(np.float32).sum(), x[-1], x[0]))
+        return c
+
+    for chunk in (1, 2):
+        repeat(3, body, 0, infeed, outfeed, chunk=chunk)
+    sums, last, first = outfeed.dequeue()
+    np.testing.assert_allclose(sums, [k * (length - 1) + 100 + k for k in range(6)], rtol=1e-6)
+    assert last.tolist() == [100 + k for k in range(6)]
+    assert first.tolist() == list(range(6))
+
+
 @pytest.mark.parametrize("copy", [True, False])
 def test_without_copies_elements_are_used_where_they_lie(copy: bool) -> None:
     """What is written to a chunk's memory before a loop uses it is seen exactly if the caller has promised to write nothing."""
