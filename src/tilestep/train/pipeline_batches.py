@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, final
 
 import jax
+import numpy as np
 
+from tilestep.train import device_copies
 from tilestep.train.body import arguments_of
 from tilestep.train.chunks import Chunk
 from tilestep.train.pipeline_tracing import Element
@@ -51,7 +53,7 @@ class Stacked:
         count = self._count
         leaves, structure = _jax.tree.flatten(self._microbatches)
         if where is not None and sum(leaf.nbytes for leaf in leaves) <= _SMALL_BYTES:
-            columns = _cut(_jax.device_put(leaves, where), count)
+            columns = _cut(_there(leaves, where), count)
         else:
             columns = [
                 _cut([leaf], count)[0] if isinstance(leaf, jax.Array) else [leaf[m : m + 1] for m in range(count)] for leaf in leaves
@@ -82,6 +84,13 @@ class Taken:
     def stacks(self) -> list[Element]:
         """All of them."""
         return list(self.elements(None))
+
+
+def _there(leaves: list[Any], where: Any) -> list[Any]:
+    """On one device, with what is in NumPy copied: the caller may write to it."""
+    if all(type(leaf) is np.ndarray and leaf.dtype == _jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in leaves):
+        return device_copies.put([leaf.copy() for leaf in leaves], where)
+    return _jax.device_put(leaves, where)
 
 
 @functools.partial(_jax.jit, static_argnums=1)
