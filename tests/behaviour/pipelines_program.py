@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import faulthandler
 import hashlib
+import itertools
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -344,7 +347,30 @@ def endless(how: str) -> None:
         jax.block_until_ready(values)
 
 
-PARTS = {part.__name__: part for part in (brief, schedules, across, replicated, queues, in_turns, failures)}
+def interrupted() -> None:
+    """Ctrl-C, which a terminal sends to all processes at once."""
+
+    def elements() -> Any:
+        yield np.float32(1)
+        time.sleep(1 + 0.01 * PROCESS)
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            yield np.float32(1)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    pipeline = Pipeline([lambda p, x: x * p, lambda p, x: x * p], optax.sgd(0.0), 2, device_mapping=[0, 7], strict=False)
+    state = pipeline.init([np.float32(1)] * 2)
+    state, _ = pipeline.step(state, np.ones(2, np.float32))
+    if PROCESS:  # elements are the first one's
+        threading.Thread(target=lambda: [None for _ in itertools.islice(elements(), 2)], daemon=True).start()
+    try:
+        pipeline.run(state, InfeedQueue(elements), repeat_count=10**9)
+    except KeyboardInterrupt as error:
+        carry: Any = error
+        print(f"raised {type(error).__name__} {carry.state is not None}", flush=True)
+
+
+PARTS = {part.__name__: part for part in (brief, schedules, across, replicated, queues, in_turns, failures, interrupted)}
 
 
 def main() -> None:

@@ -126,6 +126,12 @@ def test_who_ends_is_named_by_the_others(count: int, how: str, words: str) -> No
 
 
 @pytest.mark.slow
+def test_ctrl_c_in_all_processes_is_ctrl_c_in_each() -> None:
+    for end in run(2, "interrupted"):
+        assert (end.status, end.lines) == (0, ["raised LoopInterrupt True", "end"]), end
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_what_nobody_catches_ends_all_with_its_process_stage_and_microbatch(count: int) -> None:
     victim = count - 2

@@ -127,17 +127,21 @@ class Processes:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What all processes do. An exception inside is told to the others, who raise it at their next meeting."""
+        """What all processes do. An exception inside is told to the others, who raise it at their next meeting.
+
+        But for Ctrl-C, which a terminal sends to all of them: it stays what it is in each.
+        """
         self._is_committed = self._has_looked = False
         try:
             yield
         except BaseException as error:
-            if error is not self._told:
+            if error is not self._told and (error.__cause__ is None or error.__cause__ is not self._told):
                 try:
                     self._tell(error)
                 except ProcessFailedError as first:
-                    first.state = getattr(error, "state", None)
-                    raise
+                    if isinstance(error, Exception):
+                        first.state = getattr(error, "state", None)
+                        raise
             raise
         finally:
             self._settle = None

@@ -11,7 +11,7 @@ from typing import Any, final
 import jax
 
 from tilestep import hints
-from tilestep.errors import LoopInterrupt
+from tilestep.errors import LoopInterrupt, ProcessFailedError
 from tilestep.train.interrupt import CtrlC
 from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_tracing import Element
@@ -72,17 +72,18 @@ class Progress:
         if self._bar is not None:
             self._bar.__exit__(kind, error, trace)
         self._ctrl_c.end()
-        if error is None:
+        cause = error
+        if error is None or isinstance(error, ProcessFailedError):  # perhaps of another process's Ctrl-C
             try:
                 self._ctrl_c.check()
             except KeyboardInterrupt as late:
-                error = late
+                error, cause = late, error or late
         if error is None:
             return
         state = None if self._is_lost() else self.state
         if isinstance(error, KeyboardInterrupt) and not isinstance(error, LoopInterrupt) and state is not None:
             _jax.block_until_ready(state)
-            raise LoopInterrupt(carry=state, steps=self.updates, what="updates of the pipeline") from error
+            raise LoopInterrupt(carry=state, steps=self.updates, what="updates of the pipeline") from cause
         with contextlib.suppress(AttributeError):  # of an exception that has no place for it
             error.state = state  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -20,12 +20,12 @@ def run(names: str, *options: str) -> None:
     assert "skipped" not in result.stdout
 
 
-@pytest.mark.parametrize("names", ["device_copies.py pipelines.py", "pipelines_options.py", "pipelines_random.py"])
+@pytest.mark.parametrize("names", ["device_copies.py pipelines.py", "pipelines_options.py pipelines_failures.py", "pipelines_random.py"])
 def test_pipelines_on_several_devices_of_cpu(names: str) -> None:
     run(names, "-m", "not slow")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pipelines_options.py", "pipelines_random.py"])
+@pytest.mark.parametrize("name", ["pipelines_options.py", "pipelines_failures.py", "pipelines_random.py"])
 def test_more_of_them(name: str) -> None:
     run(name, "-m", "slow")
