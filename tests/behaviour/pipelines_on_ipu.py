@@ -1,12 +1,13 @@
-"""Pipelines on four emulated IPUs that reach the host each for itself; `test_pipelines_on_ipu.py` starts a process that has them."""
+"""Pipelines on four emulated IPUs; `test_pipelines_on_ipu.py` starts processes that have them, with two sync patterns."""
 
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,7 @@ from tilestep.train.schedule_trace import costs_of, traced
 
 MACHINE = load_machine("bow-2000")
 WIDTH, ROWS = 32, 16
+HOST: Literal["apart", "together"] = "together" if os.environ["TILESTEP_SYNC_PATTERN"] == "full" else "apart"
 AROUND = [0, 1, 3, 2]  # IPUs in an order in which each is a neighbour of the next
 
 
@@ -118,7 +120,7 @@ def of_programs(timeline: Timeline) -> dict[str, tuple[float, float]]:
 def test_the_trace_is_what_simulate_says(schedule: str) -> None:
     """Of each task, to the cycle."""
     done = chain(schedule)
-    simulated = done.pipeline.schedule.simulate(with_transfers(done, AROUND), exchanges="together")
+    simulated = done.pipeline.schedule.simulate(with_transfers(done, AROUND), exchanges="together", host=HOST)
     assert of_programs(done.timeline) == of_programs(simulated)
     assert (done.timeline.makespan, done.timeline.busy, done.timeline.bubble) == (simulated.makespan, simulated.busy, simulated.bubble)
 
@@ -126,7 +128,7 @@ def test_the_trace_is_what_simulate_says(schedule: str) -> None:
 @pytest.mark.parametrize("schedule", ["sequential", "grouped", "interleaved"])
 def test_so_it_is_with_concurrent_stages(schedule: str) -> None:
     done = concurrent(schedule)
-    simulated = done.pipeline.schedule.simulate(with_transfers(done, range(4)), exchanges="together")
+    simulated = done.pipeline.schedule.simulate(with_transfers(done, range(4)), exchanges="together", host=HOST)
     assert of_programs(done.timeline) == of_programs(simulated)
     left, right = (done.timeline.busy[device] for device in (1, 2))
     assert left == right

@@ -1,14 +1,22 @@
-"""The tests of emulated pipelines, in a process whose IPUs reach the host each for itself: the sync pattern is decided when it starts."""
+"""The tests of emulated pipelines, in processes with a sync pattern each, which is decided when a process starts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.processes import run_python
 
 
-def test_emulated_pipelines_do_what_their_schedules_say() -> None:
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [("singlePipeline", ""), ("full", "what_simulate_says or with_concurrent")],  # what is the same with both is tested once
+)
+def test_emulated_pipelines_do_what_their_schedules_say(pattern: str, words: str) -> None:
     tests = Path(__file__).resolve().parent / "pipelines_on_ipu.py"
-    result = run_python(*("-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)), environ={"TILESTEP_SYNC_PATTERN": "singlePipeline"})
+    result = run_python(
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", words, str(tests)), environ={"TILESTEP_SYNC_PATTERN": pattern}
+    )
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
     assert "skipped" not in result.stdout

@@ -338,20 +338,31 @@ class Schedule:
 
     # ------------------------------------------------------------------------------------------------ what comes of it
 
-    def simulate(self, costs: Costs = Costs(), *, exchanges: Literal["apart", "together"] = "apart") -> Timeline:
+    def simulate(
+        self,
+        costs: Costs = Costs(),
+        *,
+        exchanges: Literal["apart", "together"] = "apart",
+        host: Literal["apart", "together"] = "apart",
+    ) -> Timeline:
         """When each task happens if every device begins its next one as soon as it can.
 
         Args:
             exchanges: "apart": what a task made goes to another device when it is over, and nobody else is held up. "together": it goes at
                 the end of the task's phase, when no device is within a task, and all of them wait until it is over: what IPUs do
                 (docs/pipelines.md).
-        Raises: ValueError if `costs` has a sequence of another length than there are stages, or a time below 0.
+            host: what passes between a device and the host, likewise; "together" is the sync pattern `full`, and needs such exchanges.
+        Raises: ValueError for `host` alone together, if `costs` has a sequence of another length than there are stages, or a time below 0.
         """
         self._check_costs(costs)
         if exchanges == "together":
             from tilestep.train.schedule_phases import simulated_together
 
-            return simulated_together(self, costs)
+            return simulated_together(self, costs, host=host)
+        if host == "together":
+            raise ValueError(
+                'host is "together", but exchanges is "apart": devices that wait for each other\'s host do so for exchanges, too'
+            )
         begin: dict[Task, float] = {}
         end: dict[Task, float] = {}
         free = [0.0] * len(self.tasks)

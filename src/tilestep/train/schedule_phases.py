@@ -11,7 +11,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, final
 
 from tilestep.train.schedule import SLOTS, Costs, Kind, Schedule, Task, Timeline
 
@@ -25,7 +25,9 @@ def phases(schedule: Schedule) -> Phases:
     takes less time if backward takes twice as long as forward: a task of each device, or up to one forward and one backward, which keeps
     all devices busy alike wherever the schedule is full.
     """
-    return min((_in_pairs(schedule), _by_slots(schedule)), key=lambda found: _Together(schedule, Costs(), found).timeline().makespan)
+    return min(
+        (_in_pairs(schedule), _by_slots(schedule)), key=lambda found: _Together(schedule, Costs(), found, host="apart").timeline().makespan
+    )
 
 
 def updates_last(found: Phases) -> Phases:
@@ -73,27 +75,33 @@ def _pair(schedule: Schedule, device: int, position: int, done: set[Task]) -> It
         yield task
 
 
-def simulated_together(schedule: Schedule, costs: Costs) -> Timeline:
+def simulated_together(schedule: Schedule, costs: Costs, *, host: Literal["apart", "together"] = "apart") -> Timeline:
     """`Schedule.simulate` where devices exchange together.
 
     An exchange is asked for when all devices that give or take have come to it, and begins when no device is within a task; from when it is
     asked for until it is over none begins one. What is asked for at the same time goes together.
+
+    Args: host: "together": what passes between a device and the host is such an exchange, by itself.
     """
-    return _Together(schedule, costs, phases(schedule)).timeline()
+    return _Together(schedule, costs, phases(schedule), host=host).timeline()
 
 
 @dataclass(kw_only=True, eq=False)
 class _Exchange:
-    """What devices pass on at the end of a phase."""
+    """What devices pass on at the end of a phase; or what passes between one and the host, if all wait for that."""
 
     cost: float
     devices: set[int]
     missing: int  # devices that have not come to it
+    with_host: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Between:
-    """What a device does beside its tasks: an element comes from the host, results are put together, or go to it."""
+    """What a device does beside its tasks: an element comes from the host, results are put together, or go to it.
+
+    Attributes: with_host: whether it is the first or the last.
+    """
 
     cost: float
     with_host: bool
@@ -106,16 +114,16 @@ _Item = Task | _Between | _Exchange
 class _Together:
     """An event loop over devices, each of which has a queue of what it does."""
 
-    def __init__(self, schedule: Schedule, costs: Costs, found: Phases) -> None:
-        self._schedule, self._costs = schedule, costs
+    def __init__(self, schedule: Schedule, costs: Costs, found: Phases, *, host: Literal["apart", "together"]) -> None:
+        self._schedule, self._costs, self._host = schedule, costs, host
         self._queues: list[deque[_Item]] = [deque() for _ in schedule.tasks]
         self._last: _Exchange | None = None  # that of the phase before
         for phase in found:
             self._enqueue(phase)
         for cost, with_host in ((costs.collect, False), (costs.results, True)):
             for device in {schedule.device_mapping[stage] for stage in schedule.levels[-1]} if cost else ():
-                self._queues[device].append(_Between(cost=cost, with_host=with_host))
-        self._events: list[tuple[float, int, tuple[int, ...]]] = []  # (time, serial, the devices that are through with something)
+                self._queues[device].append(self._with_host(device, cost) if with_host else _Between(cost=cost, with_host=False))
+        self._events: list[tuple[float, int, tuple[int, ...], bool]] = []  # (time, serial, devices that are through, with an exchange)
         self._serial = itertools.count()
         self._within = 0  # devices in the middle of a task
         self._asked: list[_Exchange] = []
@@ -131,7 +139,7 @@ class _Together:
         for task in phase:
             device = schedule.device(task)
             if costs.element and task.kind is Kind.FORWARD and task.stage in schedule.levels[0]:
-                self._queues[device].append(_Between(cost=costs.element, with_host=True))
+                self._queues[device].append(self._with_host(device, costs.element))
             self._queues[device].append(task)
             for taker in schedule.takers(task):
                 if schedule.device_mapping[taker] != device:
@@ -149,6 +157,12 @@ class _Together:
         self._last.missing = len(self._last.devices)
         self._last.cost = max(self._last.cost, longest)
 
+    def _with_host(self, device: int, cost: float) -> _Between | _Exchange:
+        if self._host == "apart":
+            return _Between(cost=cost, with_host=True)
+        self._last = None  # an exchange after it is one of its own
+        return _Exchange(cost=cost, devices={device}, missing=1, with_host=True)
+
     def timeline(self) -> Timeline:
         """Plays all of it."""
         for device in range(len(self._queues)):
@@ -157,9 +171,8 @@ class _Together:
         while self._events:
             now = self._events[0][0]
             while self._events and self._events[0][0] == now:
-                _, _, devices = heapq.heappop(self._events)
-                if len(devices) == 1:  # an exchange has two or more
-                    self._within -= 1
+                _, _, devices, is_exchange = heapq.heappop(self._events)
+                self._within -= not is_exchange
                 for device in devices:
                     self._come(device, now)
             self._start(now)
@@ -189,12 +202,15 @@ class _Together:
         return item.cost if isinstance(item, _Between) else self._costs.of(item.kind, item.stage)
 
     def _start(self, now: float) -> None:
-        """What can begin does: exchanges first. What passes between a device and the host waits only for one that goes on."""
+        """What can begin does: exchanges first, all between devices together, then each with the host.
+
+        Where the host is apart, what passes between it and a device waits only for an exchange that goes on.
+        """
         if self._asked and not self._within and now >= self._over:
-            self._over = now + max(exchange.cost for exchange in self._asked)
-            devices = itertools.chain.from_iterable(exchange.devices for exchange in self._asked)
-            self._push(self._over, tuple(devices))
-            self._asked = []
+            begun = [exchange for exchange in self._asked if not exchange.with_host] or self._asked[:1]
+            self._asked = [exchange for exchange in self._asked if exchange not in begun]
+            self._over = now + max(exchange.cost for exchange in begun)
+            self._push(self._over, tuple(itertools.chain.from_iterable(exchange.devices for exchange in begun)), is_exchange=True)
         if now < self._over:
             return
         waiting, self._waiting = self._waiting, []
@@ -206,7 +222,7 @@ class _Together:
             if isinstance(item, Task):
                 self._begin[item], self._end[item] = now, end
             self._within += 1
-            self._push(end, (device,))
+            self._push(end, (device,), is_exchange=False)
 
-    def _push(self, time: float, devices: tuple[int, ...]) -> None:
-        heapq.heappush(self._events, (time, next(self._serial), devices))
+    def _push(self, time: float, devices: tuple[int, ...], *, is_exchange: bool) -> None:
+        heapq.heappush(self._events, (time, next(self._serial), devices, is_exchange))

@@ -89,6 +89,16 @@ def test_elements_come_while_others_ask_for_an_exchange() -> None:
     assert begin[Task(0, Kind.FORWARD, 1)] == 3.5 + 2
 
 
+def test_all_wait_while_one_talks_to_the_host_if_they_are_told_to() -> None:
+    schedule = schedules.grouped(2, 4, training=False)
+    costs = Costs(forward=[1, 4], element=2, transfer=0.5)
+    begin = schedule.simulate(costs, exchanges="together", host="together").begin
+    assert begin[Task(0, Kind.FORWARD, 0)] == 2
+    assert begin[Task(0, Kind.FORWARD, 1)] == begin[Task(1, Kind.FORWARD, 0)] == 3.5 + 2  # an exchange, then an element
+    with pytest.raises(ValueError, match='host is "together", but exchanges is "apart"'):
+        schedule.simulate(costs, host="together")
+
+
 def test_transfers_are_of_stages_and_directions() -> None:
     schedule = schedules.sequential(3, 1)
     costs = Costs(transfer=[0.5, 0.25, 0], gradient_transfer=[1, 2, 0])
