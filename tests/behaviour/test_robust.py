@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jax.experimental import io_callback
 
 import tilestep
 
@@ -403,6 +404,87 @@ def test_ctrl_c_at_any_moment_of_a_dispatch_neither_loses_nor_repeats_the_run() 
     assert out.stdout == "True True\n"
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_ctrl_c_at_any_moment_of_many_dispatches_loses_no_state(count: int) -> None:
+    """Of a program that takes over what it is given, with no bytecode of the caller's between its call and where the result is kept."""
+    out = python(
+        f"""
+        import collections, gc, itertools, operator, random, signal, jax, numpy as np
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec
+        place = NamedSharding(Mesh(np.array(jax.devices("ipu")[:{count}]), "i"), PartitionSpec("i"))
+        step = jax.jit(lambda x: x + 1, donate_argnums=0, out_shardings=place)
+        states, rng, armed, interrupts, lost = collections.deque(maxlen=2), random.Random(0), False, 0, 0
+
+        def once(*_):
+            global armed
+            if armed:
+                armed = False
+                raise KeyboardInterrupt
+
+        gc.disable()  # what is raised in the midst of it is not told
+        signal.signal(signal.SIGALRM, once)
+        states.append(jax.device_put(np.zeros(8, np.float32), place))
+        states.append(step(states[-1]))
+        for _ in range(400):
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(5e-5, 1e-3))
+                while armed:
+                    states.extend(map(step, map(operator.itemgetter(-1), itertools.repeat(states, 3))))
+            except KeyboardInterrupt:
+                interrupts += 1
+            lost += states[-1].is_deleted()
+        armed = False
+        print(interrupts, lost, len(set(np.asarray(step(states[-1])).tolist())))
+        """,
+        JAX_PLATFORMS="ipu,cpu",
+        TILESTEP_MACHINE="bow-2000",
+    )
+    interrupts, lost, values = map(int, out.stdout.split())
+    assert interrupts > 300
+    assert (lost, values) == (0, 1)
+
+
+def test_a_program_over_several_ipus_waits_for_none_that_waits_for_the_host(ipus: list[jax.Device]) -> None:
+    """However many programs of one IPU come in between. (Those of several XLA does one after the other, wherever they are.)"""
+    may_end = threading.Event()
+
+    def held_up(x: np.ndarray) -> np.ndarray:
+        assert may_end.wait(60)
+        return x
+
+    waits = jax.pmap(lambda x: io_callback(held_up, jax.ShapeDtypeStruct((), np.float32), x), devices=ipus[:2])
+    other = jax.pmap(lambda x: x + 1, devices=ipus[2:4])
+    one, several = jax.device_put(np.float32(0), ipus[2]), np.zeros(2, np.float32)
+    first = waits(several)
+    for _ in range(50):
+        one = jax.jit(lambda x: x + 1)(one)
+    assert float(one) == 50
+    for _ in range(5):
+        several = other(several)
+    may_end.set()
+    assert np.asarray(first).tolist() == [0, 0]
+    assert np.asarray(several).tolist() == [5, 5]
+
+
+def test_threads_start_programs_with_collectives_and_wait_for_none(ipus: list[jax.Device]) -> None:
+    """Twelve, each of which might have one more in flight than XLA:CPU has room for."""
+    total = jax.pmap(lambda x: jax.lax.psum(x, "i"), axis_name="i", devices=ipus)
+    found: list[list[float]] = []
+
+    def work() -> None:
+        for _ in range(100):
+            result = total(np.arange(len(ipus), dtype=np.float32))
+        found.append(np.asarray(result).tolist())
+
+    threads = [threading.Thread(target=work) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[sum(range(len(ipus)))] * len(ipus)] * 12
+
+
 @pytest.mark.slow
 def test_ctrl_c_at_any_moment_of_a_compilation_is_a_keyboard_interrupt() -> None:
     """Newer XLA compiles on the thread that asks, where a signal's handler may run in any Python code that XLA calls."""
@@ -478,3 +560,30 @@ def test_programs_that_nobody_holds_are_freed(ipu: jax.Device) -> None:
     for k in range(1, 11):
         compile_and_run(k)
     assert live() <= before
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what the handler raises may come in a destructor
+def test_an_interrupt_while_emulated_time_catches_up_spoils_nothing(ipu: jax.Device) -> None:
+    """By a handler that raises at some moment of the catching up, again and again."""
+    step, rng = jax.jit(lambda x: x + 1), random.Random(0)
+    x = jax.device_put(np.float32(0), ipu)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    interrupted = 0
+    try:
+        for _ in range(30):
+            try:
+                with tilestep.profile():
+                    for _ in range(200):
+                        x = step(x)
+                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 4e-3))
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupted += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert interrupted
+    with tilestep.profile() as recording:
+        x = step(x)
+        assert float(x) == 30 * 200 + 1
+    assert recording.profile.dispatches == 1

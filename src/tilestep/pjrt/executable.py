@@ -66,8 +66,6 @@ class LoadedExecutable(_native.ExecutableBase):
             raise ValueError(f"the program wants IPU {unknown[0]}; {client.machine.name} has IPUs 0 to {len(client.devices) - 1}")
         self.code, self._parsed = code, parsed
         self._has_feeds = has_feeds(code)
-        if len(wanted) > 1 and not self._has_feeds:  # else what the host does after it has started the program may be what ends it
-            self.in_flight = client.in_flight.make_room, client.in_flight.add
         if b"lapack_" in code:  # perhaps lowered by another process
             compat.load_lapack()
         self._host_devices = [client.host_devices[index] for index in wanted]
@@ -81,6 +79,10 @@ class LoadedExecutable(_native.ExecutableBase):
         else:
             self._restore(stored)
         self._set_outputs(self.planned_hlo)
+        if len(wanted) > 1 and not (
+            self._has_feeds or self.callbacks
+        ):  # of which one may wait for what the host does after it has started it
+            self.in_flight = client.in_flight.make_room, client.in_flight.add
 
     def _plan_and_compile(self) -> None:
         client = self.client
@@ -227,7 +229,7 @@ class LoadedExecutable(_native.ExecutableBase):
         if self._has_token:
             token = _native.once(done, "token", results.consume_token)
             if self.in_flight is not None:
-                self.client.in_flight.add((_native.launches(), token))
+                self.client.in_flight.add(token)
         if self._handlers is None:
             arrays = _native.once(done, "arrays", results.disassemble_into_single_device_arrays)
         else:

@@ -7,6 +7,7 @@ and nothing in them has to be waited for: emulated time costs nothing where nobo
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -178,6 +179,12 @@ class Journal:
 
         Args: wait: also for programs that count as they run and are not finished; otherwise stops before the first of them.
         """
+        if self._entries and threading.current_thread() is threading.main_thread():
+            _uninterrupted(functools.partial(self._work_off, wait=wait))
+        else:
+            self._work_off(wait=wait)
+
+    def _work_off(self, *, wait: bool) -> None:
         with self._lock:
             if self._working:  # a destructor or callback on this thread came here again
                 return
@@ -324,6 +331,39 @@ def recording() -> Iterator[Callable[[], Profile]]:
         if not _recordings and _current is not None and not _current.keeps_timeline:
             _current.system.record = False
             _current.system.clear_trace()
+
+
+def _uninterrupted(work: Callable[[], None]) -> None:
+    """Does it in a thread of its own, where no handler of a signal raises anything: what was half done would be wrong for good.
+
+    Raises: what the work raises; else what a handler has raised meanwhile, when it is over.
+    """
+    over = threading.Event()
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+        finally:
+            over.set()
+
+    try:
+        threading.Thread(target=run, name="tilestep-journal", daemon=True).start()
+    except RuntimeError:  # the interpreter is about to end: it starts no more threads
+        work()
+        return
+    interrupt: BaseException | None = None
+    while not over.is_set():
+        try:
+            over.wait()
+        except BaseException as error:
+            interrupt = error
+    if raised:
+        raise raised[0]
+    if interrupt is not None:
+        raise interrupt
 
 
 def _counted(counters: list[list[Any]]) -> bool:

@@ -5,6 +5,7 @@ Python ends a thread that still wants the interpreter then. In the midst of JAX'
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -40,13 +41,13 @@ def stand_still(is_idle: Callable[[], bool], timeout_wall_s: float) -> bool:
     end = time.monotonic() + timeout_wall_s
     seen: dict[int, tuple[object, int]] = {}  # how a thread looked, and in how many looks since
     in_jax: set[int] = set()
-    look = 0
+    look = quiet = 0  # and in how many looks nothing called back
     while time.monotonic() < end:
         look += 1
         frames = sys._current_frames()
         known = {thread.ident for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
-        calls_back = not known.issuperset(frames)  # a thread of JAX runs Python
-        watched = _jax_threads()
+        quiet = quiet + 1 if known.issuperset(frames) else 0  # else a thread of JAX runs Python
+        watched = _jax_threads(pools_only=look > _FAR_FROM_JAX_LOOKS)
         for thread in _daemons():
             if _held(thread) or thread.ident is None or thread.native_id is None:
                 continue
@@ -58,7 +59,7 @@ def stand_still(is_idle: Callable[[], bool], timeout_wall_s: float) -> bool:
             now = _doing(native_id)
             before, looks = seen.get(native_id, (None, 0))
             seen[native_id] = (now, looks + 1 if now == before and now != "runs" else 0)
-        if is_idle() and not calls_back and look > _STILL_LOOKS and all(seen[native_id][1] >= _STILL_LOOKS for native_id in watched):
+        if is_idle() and quiet > _STILL_LOOKS and all(seen[native_id][1] >= _STILL_LOOKS for native_id in watched):
             return True
         time.sleep(_LOOK_EVERY_WALL_S)
     return False
@@ -76,8 +77,12 @@ def _daemons() -> list[threading.Thread]:
     ]
 
 
-def _jax_threads() -> set[int]:
-    return {int(task.name) for task in _TASKS.iterdir() if _name(task).startswith(_JAX_POOLS)}
+def _jax_threads(*, pools_only: bool) -> set[int]:
+    """Args: pools_only: else with threads that nobody has named, which have the process's name: XLA's, that run programs, are such."""
+    own = {thread.native_id for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+    unnamed = None if pools_only else _name(_TASKS / str(os.getpid()))
+    names = {int(task.name): _name(task) for task in _TASKS.iterdir()}
+    return {number for number, name in names.items() if name.startswith(_JAX_POOLS) or (name == unnamed and number not in own)}
 
 
 def _name(task: Path) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tilestep import hints
 from tilestep.train import device_copies
+from tilestep.train.runs import Run
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -72,14 +73,22 @@ class Chunk:
 
 @final
 class Filling:
-    """A chunk that is being gathered."""
+    """A chunk that is being gathered. Attributes: run: of its elements as long as they need no copy; then `settle` gives it arrays."""
 
-    __slots__ = ("arrays", "capacity", "count", "number", "plan")
+    __slots__ = ("arrays", "capacity", "count", "number", "plan", "run")
 
     def __init__(self, plan: Plan, number: int, capacity: int) -> None:
         self.plan, self.number, self.capacity = plan, number, capacity
         self.arrays: Arrays = []
+        self.run: Run | None = None
         self.count = 0  # elements that are there
+
+    def settle(self) -> None:
+        """What is there is in `arrays`."""
+        if self.run is not None:
+            if self.count:
+                self.arrays = self.run.arrays()
+            self.run = None
 
 
 def on_devices(plan: Plan, structure: Any, stacked: Arrays) -> tuple[Any, list[Any] | None]:

@@ -243,6 +243,7 @@ class Feeder:
         """All that was gathered is what comes next from the store. The thread notices that its filling has gone."""
         pieces = [[array[: chunk.elements] for array in chunk.on_host] for chunk in self._ready]
         if self._filling is not None and self._filling.count:
+            self._filling.settle()
             pieces.append([array[: self._filling.count] for array in self._filling.arrays])
         self._ready.clear()
         self._filling = None
@@ -376,21 +377,24 @@ class Feeder:
 
     def _fill_adjoining(self, iterator: Iterator[Any], filling: Filling, spec: ElementSpec) -> None:
         """Elements as long as they lie one after the other in memory that nobody writes to, and one that does not."""
-        run, other = Run(spec, filling.capacity, self._staging.empty, trusted=not self._copy), None
+        run = filling.run = Run(spec, filling.capacity, self._staging.empty, trusted=not self._copy)
         try:
             while run.count < filling.capacity and self._is_current(filling):
-                arrays = spec.arrays(next(iterator), self._pulled + run.count)
-                if not run.add(arrays):
-                    other = arrays
-                    break
+                arrays = spec.arrays(next(iterator), self._pulled)
+                with self._condition:
+                    is_current = filling.run is run  # it was not taken back meanwhile
+                    if is_current and run.add(arrays):
+                        self._pulled += 1
+                        filling.count += 1
+                        continue
+                    filling.settle()
+                if is_current and not run.count:
+                    self._adjoins = False
+                self._copy_into(filling, arrays, spec)
+                return
         finally:
-            if run.count:
-                filling.arrays = run.arrays()
-                self._pulled_into(filling, run.count)
-            else:
-                self._adjoins = False
-        if other is not None:
-            self._copy_into(filling, other, spec)
+            with self._condition:
+                filling.settle()
 
     def _copy_into(self, filling: Filling, arrays: Arrays, spec: ElementSpec) -> None:
         if not filling.arrays:
@@ -427,6 +431,7 @@ class Feeder:
         if self._filling is filling:
             self._filling = None
             if filling.count:
+                filling.settle()
                 self._store.append([array[: filling.count] for array in filling.arrays])
                 self._stored += filling.count
 

@@ -88,9 +88,14 @@ class Taken:
 
 def _there(leaves: list[Any], where: Any) -> list[Any]:
     """On one device, with what is in NumPy copied: the caller may write to it."""
-    if all(type(leaf) is np.ndarray and leaf.dtype == _jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in leaves):
+    if all(type(leaf) is np.ndarray and _is_plain(leaf.dtype) for leaf in leaves):
         return device_copies.put([leaf.copy() for leaf in leaves], where)
     return _jax.device_put(leaves, where)
+
+
+def _is_plain(dtype: np.dtype[Any]) -> bool:
+    """Whether it is one of NumPy's numbers, as devices have them."""
+    return dtype.kind in "biufc" and dtype.isnative and dtype == _jax.dtypes.canonicalize_dtype(dtype)
 
 
 @functools.partial(_jax.jit, static_argnums=1)

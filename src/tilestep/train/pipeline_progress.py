@@ -72,18 +72,22 @@ class Progress:
         if self._bar is not None:
             self._bar.__exit__(kind, error, trace)
         self._ctrl_c.end()
-        cause = error
+        late: KeyboardInterrupt | None = None
         if error is None or isinstance(error, ProcessFailedError):  # perhaps of another process's Ctrl-C
             try:
                 self._ctrl_c.check()
-            except KeyboardInterrupt as late:
-                error, cause = late, error or late
-        if error is None:
+            except KeyboardInterrupt as interrupt:
+                late = interrupt
+        if error is None and late is None:
             return
         state = None if self._is_lost() else self.state
-        if isinstance(error, KeyboardInterrupt) and not isinstance(error, LoopInterrupt) and state is not None:
+        is_interrupt = late is not None or (isinstance(error, KeyboardInterrupt) and not isinstance(error, LoopInterrupt))
+        if is_interrupt and state is not None:
             _jax.block_until_ready(state)
-            raise LoopInterrupt(carry=state, steps=self.updates, what="updates of the pipeline") from cause
+            raise LoopInterrupt(carry=state, steps=self.updates, what="updates of the pipeline") from (error or late)
+        if error is None:
+            assert late is not None  # one of the two there is
+            raise late
         with contextlib.suppress(AttributeError):  # of an exception that has no place for it
             error.state = state  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -1,4 +1,7 @@
-"""Elements that lie one after the other in memory that nobody writes to: the memory of a chunk of them, without a copy."""
+"""Elements that lie one after the other in memory that nobody writes to: the memory of a chunk of them, without a copy.
+
+That is asked of each array, as it comes: whoever makes an array read-only and later writes to it after all has promised too much.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.train.elements import ElementSpec
-from tilestep.train.staging import is_settled, owner
+from tilestep.train.staging import is_settled, lies, owner
 
 Empty = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
 
@@ -36,10 +39,7 @@ class Run:
         """One more element. Returns: whether it goes on where the last one ended, with one array at least; else it is not taken."""
         if not self.count:
             self._begin(arrays)
-        elif not all(
-            first is None or (array.ctypes.data == begin + self.count * first.nbytes and owner(array) is owner(first))
-            for array, first, begin in zip(arrays, self._first, self._begins, strict=True)
-        ):
+        elif not all(map(self._follows, arrays, self._first, self._begins, self._spec.dtypes)):
             return False
         if all(first is None for first in self._first):
             return False
@@ -48,6 +48,13 @@ class Run:
                 copies[self.count] = array
         self.count += 1
         return True
+
+    def _follows(self, array: NDArray[Any], first: NDArray[Any] | None, begin: int, dtype: np.dtype[Any]) -> bool:
+        """Whether an array lies where its run goes on, in the same memory; one that is copied does."""
+        if first is None:
+            return True
+        goes_on = array.ctypes.data == begin + self.count * first.nbytes and owner(array) is owner(first)
+        return goes_on and lies(array, dtype, trusted=self._trusted)
 
     def _begin(self, arrays: Sequence[NDArray[Any]]) -> None:
         settled = [is_settled(array, dtype, trusted=self._trusted) for array, dtype in zip(arrays, self._spec.dtypes, strict=True)]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import os
+import queue
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, final
 
 import jax
@@ -22,6 +22,7 @@ _POOLED_BYTES: Final = 1 << 16  # fresh memory costs a page fault every 4 KiB; b
 _MOST_KEPT: Final = 4  # pieces of one size that wait to be used again
 SHARED_BYTES: Final = 1 << 21  # copying these takes a third of a millisecond, telling another thread to help a tenth of that
 _BLOCK_BYTES: Final = 1 << 20
+_PROCESSORS: Final = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -90,37 +91,74 @@ def _frozen(array: Any) -> NDArray[Any]:
 
 
 @final
+class _Copy:
+    """A large copy, block by block, by any number of threads: each block goes to one of them, however late others get a processor."""
+
+    def __init__(self, target: NDArray[Any], source: NDArray[Any]) -> None:
+        self._target, self._source = target.reshape(-1), source.reshape(-1)
+        self._length = _BLOCK_BYTES // target.itemsize
+        self._blocks = iter(range(0, self._target.size, self._length))
+        self._over = threading.Event()
+        self._is_helped = False
+        self._error: BaseException | None = None
+
+    def help(self) -> None:
+        """Copies what is left of it. Called by the helper."""
+        self._is_helped = True  # before it takes a block
+        try:
+            self._work()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._over.set()
+
+    def copy(self) -> None:
+        """Copies what is left of it, and waits for the helper, if that has begun. Raises: what the copying raises."""
+        try:
+            self._work()
+        finally:
+            for _ in self._blocks:  # none is left, for a helper that comes later
+                pass
+            if self._is_helped:
+                self._over.wait()
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        for begin in self._blocks:
+            self._target[begin : begin + self._length] = self._source[begin : begin + self._length]
+
+
+@final
 class Copier:
     """Copies arrays, large ones with the help of a thread: one processor alone does not use all of the memory's bandwidth."""
 
     def __init__(self) -> None:
-        self._helper: ThreadPoolExecutor | None = None
+        self._work: queue.SimpleQueue[_Copy | None] | None = None
 
     def copy(self, target: NDArray[Any], source: NDArray[Any]) -> None:
         """`target[...] = source`, of the same shape, by one thread at a time."""
-        if target.nbytes < SHARED_BYTES or not (target.flags.c_contiguous and source.flags.c_contiguous) or (os.cpu_count() or 1) == 1:
+        if target.nbytes < SHARED_BYTES or not (target.flags.c_contiguous and source.flags.c_contiguous) or _PROCESSORS == 1:
             target[...] = source
             return
-        if self._helper is None:
-            self._helper = ThreadPoolExecutor(1, "tilestep-infeed-copy")
-        to, given = target.reshape(-1), source.reshape(-1)
-        length = _BLOCK_BYTES // target.itemsize
-        blocks = iter(range(0, to.size, length))
-
-        def work() -> None:
-            for begin in blocks:  # each goes to one of the two, however late the helper gets a processor
-                to[begin : begin + length] = given[begin : begin + length]
-
-        other = self._helper.submit(work)
-        work()
-        if not other.cancel():
-            other.result()
+        if self._work is None:
+            self._work = queue.SimpleQueue()
+            threading.Thread(target=_help, args=(self._work,), name="tilestep-infeed-copy", daemon=True).start()
+        copy = _Copy(target, source)
+        self._work.put(copy)
+        copy.copy()
 
     def close(self) -> None:
         """Ends the helper."""
-        if self._helper is not None:
-            self._helper.shutdown(wait=False)
-            self._helper = None
+        if self._work is not None:
+            self._work.put(None)
+            self._work = None
+
+
+def _help(work: queue.SimpleQueue[_Copy | None]) -> None:
+    while (copy := work.get()) is not None:
+        copy.help()
+        del copy  # it holds arrays
 
 
 def is_settled(array: NDArray[Any], dtype: np.dtype[Any], *, trusted: bool) -> bool:
@@ -129,9 +167,12 @@ def is_settled(array: NDArray[Any], dtype: np.dtype[Any], *, trusted: bool) -> b
     The latter is so if it is `trusted`, or its memory is read-only as far down as NumPy knows. Small arrays never do: copying them costs
     less than the question.
     """
-    if array.nbytes < _POOLED_BYTES or array.dtype != dtype or not array.flags.c_contiguous:
-        return False
-    return (trusted or _is_read_only(array)) and array.ctypes.data % _ALIGNMENT_BYTES == 0
+    return array.nbytes >= _POOLED_BYTES and lies(array, dtype, trusted=trusted) and array.ctypes.data % _ALIGNMENT_BYTES == 0
+
+
+def lies(array: NDArray[Any], dtype: np.dtype[Any], *, trusted: bool) -> bool:
+    """Whether an array is dense, of that dtype, and nobody writes to it: what `is_settled` asks but for size and alignment."""
+    return array.dtype == dtype and array.flags.c_contiguous and (trusted or _is_read_only(array))
 
 
 def owner(array: NDArray[Any]) -> object:

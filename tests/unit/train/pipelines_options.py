@@ -310,6 +310,16 @@ def test_bad_options_are_refused_before_anything_runs(options: Any, error: type[
         Pipeline(STAGES, optax.sgd(0.1), 6, **options)
 
 
+def test_microbatches_have_dtypes_that_jax_has() -> None:
+    pipeline = Pipeline([lambda p, x: x, lambda p, x: x * p], None, 4, program="stages")
+    state = pipeline.init([(), np.float32(2)])
+    for dtype in (np.int8, np.float16, np.float64, jnp.bfloat16, bool):
+        found = pipeline.step(state, np.arange(4).astype(dtype))[1]
+        np.testing.assert_array_equal(found, 2 * np.arange(4).astype(dtype).astype(np.float32))
+    with pytest.raises(TypeError, match="not a valid JAX array type"):
+        pipeline.step(state, np.arange(4, dtype=">f4"))
+
+
 # ------------------------------------------------------------------------------------------------------------- one program
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import textwrap
 import threading
 import time
 import weakref
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.processes import run_python
 from tilestep.errors import DatasetError, QueueError
 from tilestep.train import InfeedQueue, OutfeedQueue, frozen, repeat, while_loop
 
@@ -144,6 +146,71 @@ def test_rows_of_several_arrays_are_no_chunk_where_they_lie() -> None:
     with pytest.raises(DatasetError, match=r"element 6 is float32\[3\]"):
         used(infeed, 8, chunk=4)
     assert len(used(infeed, 2)) == 2  # what came before it
+
+
+def test_what_begins_where_a_run_goes_on_and_is_laid_out_otherwise_is_no_part_of_it() -> None:
+    images = frozen(np.arange(9 * 150 * 150, dtype=np.float32).reshape(9, 150, 150))
+    elements = [image.T if k in (4, 5, 7) else image for k, image in enumerate(images)]
+    found = used(InfeedQueue(elements), 9, chunk=3)
+    np.testing.assert_array_equal(found, np.stack(elements))
+    rows = frozen(np.arange(12 * 20_000, dtype=np.float32).reshape(12, 20_000)).reshape(-1)
+    steps = [rows[:20_000], rows[20_000:40_000], rows[40_000:80_000:2], rows[60_000:80_000], np.broadcast_to(rows[80_000], 20_000)]
+    np.testing.assert_array_equal(used(InfeedQueue(steps), 5, chunk=4), np.stack(steps))
+
+
+def test_a_row_that_the_dataset_may_write_to_is_no_part_of_a_run() -> None:
+    memory = np.arange(9 * 20_000 + 16, dtype=np.float32)
+    start = -memory.ctypes.data % 64 // 4
+    rows = memory[start : start + 9 * 20_000].reshape(9, 20_000)
+    last = rows[5]  # a view from when the memory was not read-only
+    memory.flags.writeable = False
+    settled = memory[start : start + 9 * 20_000].reshape(9, 20_000)
+
+    def dataset() -> Iterator[Any]:
+        yield from settled[:5]
+        yield last
+        last[:] = -1
+        yield from settled[6:]
+
+    assert [row[0] for row in used(InfeedQueue(dataset), 9, chunk=3)] == [20_000 * k + start for k in range(9)]
+
+
+def test_elements_of_a_run_that_is_not_over_are_there_for_a_loop_that_wants_fewer() -> None:
+    rows, go, waits = frozen(np.arange(12 * 20_000, dtype=np.float32).reshape(12, 20_000)), threading.Event(), threading.Event()
+
+    def dataset() -> Iterator[Any]:
+        yield from rows[:7]
+        waits.set()
+        assert go.wait(30)
+        yield from rows[7:]
+
+    infeed = InfeedQueue(dataset)
+    assert [row[0] for row in used(infeed, 4, chunk=4)] == [20_000 * k for k in range(4)]
+    assert waits.wait(30)
+    assert [row[0] for row in used(infeed, 3, chunk=1)] == [20_000 * k for k in range(4, 7)]
+    go.set()
+    assert [row[0] for row in used(infeed, 5, chunk=4)] == [20_000 * k for k in range(7, 12)]
+
+
+def test_large_elements_are_fed_after_the_main_thread_has_ended() -> None:
+    program = """
+        import threading, time
+        import numpy as np
+        from tilestep.train import InfeedQueue, repeat
+
+        def dataset():
+            while True:
+                time.sleep(0.05)
+                yield np.ones(600_000, np.float32)
+
+        def train():
+            print(repeat(20, lambda c, x: c + x[0], np.float32(0), InfeedQueue(dataset), chunk=1))
+
+        threading.Thread(target=train).start()
+        time.sleep(0.5)
+    """
+    result = run_python("-c", textwrap.dedent(program), environ={"JAX_PLATFORMS": "cpu"})
+    assert result.stdout.split() == ["20.0"], result.stderr
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])

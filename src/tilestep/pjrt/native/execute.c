@@ -208,12 +208,6 @@ static PyObject* run_through(Executable* self, PyObject* columns, PyObject* valu
   return pair;
 }
 
-static unsigned long long launches; /* programs that were begun */
-PyObject* ts_launches(PyObject* module, PyObject* nothing) {
-  (void)module, (void)nothing;
-  return PyLong_FromUnsignedLongLong(launches);
-}
-
 static int is_in_flight(Executable* self) { return self->in_flight && self->in_flight != Py_None; }
 
 /* Before anything is taken or done. A Ctrl-C meanwhile comes after the run. */
@@ -230,11 +224,9 @@ static int make_room(Executable* self) {
 static int note_in_flight(Executable* self, PyObject* results) {
   static PyObject* name;
   if (!name && !(name = PyUnicode_InternFromString("consume_token"))) return -1;
-  PyObject *note = PyTuple_GetItem(self->in_flight, 1), *token = NULL, *number = NULL, *begun = NULL, *noted = NULL;
-  if (note && (token = PyObject_CallMethodObjArgs(results, name, NULL)) && (number = PyLong_FromUnsignedLongLong(launches)) &&
-      (begun = PyTuple_Pack(2, number, token)))
-    noted = PyObject_CallFunctionObjArgs(note, begun, NULL);
-  Py_XDECREF(token), Py_XDECREF(number), Py_XDECREF(begun), Py_XDECREF(noted);
+  PyObject *note = PyTuple_GetItem(self->in_flight, 1), *token = NULL, *noted = NULL;
+  if (note && (token = PyObject_CallMethodObjArgs(results, name, NULL))) noted = PyObject_CallFunctionObjArgs(note, token, NULL);
+  Py_XDECREF(token), Py_XDECREF(noted);
   return noted ? 0 : -1;
 }
 
@@ -248,7 +240,8 @@ static PyObject* run_direct(Executable* self, PyObject* columns, PyObject* value
     if (!(parts[i] = PyTuple_GetItem(self->direct, i))) return NULL;
   PyObject *arrays = NULL, *entry = NULL, *group = NULL, *noted = NULL, *pair = NULL;
   PyObject* results = PyObject_CallFunctionObjArgs(parts[0], columns, NULL);
-  if (results && !(is_in_flight(self) && note_in_flight(self, results) < 0) && (arrays = PyObject_CallMethodObjArgs(results, name, parts[1], NULL)) && (group = PyObject_CallFunctionObjArgs(parts[5], NULL)) &&
+  if (results && is_in_flight(self) && note_in_flight(self, results) < 0) Py_CLEAR(results);
+  if (results && (arrays = PyObject_CallMethodObjArgs(results, name, parts[1], NULL)) && (group = PyObject_CallFunctionObjArgs(parts[5], NULL)) &&
       (entry = PyTuple_Pack(7, parts[3], parts[4], values, first, none, none, group)) &&
       (noted = PyObject_CallFunctionObjArgs(parts[2], entry, NULL)))
     pair = PyTuple_Pack(2, arrays, Py_None);
@@ -268,7 +261,6 @@ static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {
   PyObject *columns = NULL, *values = NULL, *kept = NULL, *first_value = NULL, *pair = NULL;
   int lists = 0;
   uint64_t first = ts_take_values((uint64_t)self->num_outputs * a->num_devices);
-  launches++;
   if (a->execute_device && a->num_devices == 1 && a->execute_device != (void*)PyTuple_GetItem(self->devices, 0))
     error = ts_error_text(PJRT_Error_Code_UNIMPLEMENTED, "a program runs on the IPU that it was compiled for");
   else if ((is_in_flight(self) && make_room(self) < 0) || !(kept = indices_kept(a)) || !(columns = PyList_New((Py_ssize_t)a->num_args)) ||

@@ -17,7 +17,6 @@ PyObject* ts_host_tensor(PyObject* module, PyObject* args);
 PyObject* ts_configure_puts(PyObject* module, PyObject* args);
 PyObject* ts_hlo_taker(PyObject* module, PyObject* args);
 PyObject* ts_once(PyObject* module, PyObject* args);
-PyObject* ts_launches(PyObject* module, PyObject* nothing);
 PyObject* ts_waits_in_its_thread(PyObject* module, PyObject* function);
 PyObject* ts_threads_waiting(PyObject* module, PyObject* unused);
 
@@ -201,7 +200,6 @@ static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_
                                 {"once", ts_once, METH_VARARGS, "once(done, key, function, *arguments): its result, of one call however often it is asked"},
                                 {"waits_in_its_thread", ts_waits_in_its_thread, METH_O, "a function that only waits, doing so in the thread that calls it"},
                                 {"threads_waiting", ts_threads_waiting, METH_NOARGS, "how many threads do so now"},
-                                {"launches", ts_launches, METH_NOARGS, "how many programs were begun"},
                                 {"layout_facts", layout_facts, METH_NOARGS, "(struct, field, offset; '' = size) as the C compiler sees them"},
                                 {NULL, NULL, 0, NULL}};
 
