@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -80,3 +81,32 @@ def test_what_waits_looks_as_it_did(ipu: jax.Device) -> None:
     assert method(array) is array
     with pytest.raises(TypeError, match="incompatible function arguments"):
         method()
+
+
+def test_threads_ask_and_wait_for_one_array_at_once(ipu: jax.Device) -> None:
+    """JAX asks with a lock of the array's, for which others would wait with the interpreter held."""
+    work = jax.jit(lambda x: jax.lax.fori_loop(0, 30, lambda _, v: jnp.tanh(v @ v), x))
+    x = jax.device_put(np.eye(32, dtype=np.float32), ipu)
+    arrays, together = [work(x)], threading.Barrier(7)
+
+    def looks(how: int) -> None:
+        for _ in range(300):
+            together.wait(60)
+            (y,) = arrays
+            if how == 0:
+                y.block_until_ready()
+            elif how == 1:
+                until(y.is_ready)
+            else:
+                jax.block_until_ready([y, y])
+            together.wait(60)
+
+    threads = [threading.Thread(target=looks, args=(number % 3,), daemon=True) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for _ in range(300):
+        arrays[:] = [work(x)]
+        together.wait(60)
+        together.wait(60)
+    for thread in threads:
+        thread.join()

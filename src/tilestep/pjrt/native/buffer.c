@@ -253,10 +253,14 @@ static void* api_ready_event(PJRT_Buffer_ReadyEvent_Args* a) {
   Peers* peers = ((Buffer*)a->buffer)->peers;
   if (!ts_may_begin() || (peers && peers->noted && peers->ready)) return NULL;
   void* error = NULL;
+  ts_question(1);
   TS_ENTER;
   a->event = ready_event(a->buffer);
   if (!a->event) error = ts_error_from_python();
+  int open = a->event && a->event != ts_event_done;
+  if (open) ((Event*)a->event)->open = 1;
   TS_LEAVE;
+  if (!open) ts_question(-1);
   return error;
 }
 

@@ -32,6 +32,7 @@ static PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return (PyObject*)ts_event_make(PyTuple_Size(waitables) ? waitables : NULL, NULL);
 }
 static void dealloc(PyObject* self) {
+  if (ts_question_of((Event*)self)) ts_question(-1);
   Py_XDECREF(((Event*)self)->message);
   Py_XDECREF(((Event*)self)->waitables);
   Py_XDECREF((PyObject*)((Event*)self)->peers);
@@ -184,15 +185,18 @@ static void* api_is_ready(PJRT_Event_IsReady_Args* a) {
 static void* await_event(Event* event) {
   if (event == ts_event_done || !ts_may_begin()) return NULL;
   TS_ENTER;
+  int open = ts_question_of(event);
+  if (open && !ts_event_poll(event)) ts_question(-1), open = 0; /* it is no question any more */
   ts_event_wait(event);
   void* error = error_of(event);
   TS_LEAVE;
+  if (open) ts_question(-1);
   return error;
 }
 static void* api_await(PJRT_Event_Await_Args* a) { return await_event(a->event); }
 static void* api_error(PJRT_Event_Error_Args* a) { return await_event(a->event); }
 
-static void* api_on_ready(PJRT_Event_OnReady_Args* a) {
+static void* on_ready(PJRT_Event_OnReady_Args* a) {
   Event* event = a->event;
   if (event == ts_event_done || !ts_may_enter()) { /* not to be held back: a run in flight needs who waits for it */
     ((ReadyCallback)a->callback)(NULL, a->user_arg);
@@ -217,6 +221,12 @@ static void* api_on_ready(PJRT_Event_OnReady_Args* a) {
     Py_XDECREF(wait), Py_XDECREF(result);
   }
   TS_LEAVE;
+  return error;
+}
+static void* api_on_ready(PJRT_Event_OnReady_Args* a) {
+  int open = a->event != ts_event_done && ts_question_of((Event*)a->event);
+  void* error = on_ready(a);
+  if (open) ts_question(-1);
   return error;
 }
 static void* api_create(PJRT_Event_Create_Args* a) {

@@ -7,10 +7,13 @@
  */
 #include "native.h"
 
+#include <time.h>
+
 typedef struct {
   PyObject_HEAD
   PyObject* function;
-  PyObject* self; /* what it is a method of, or NULL */
+  PyObject* self;    /* what it is a method of, or NULL */
+  int is_a_question; /* whether it asks and does not wait */
 } Waiting;
 
 static PyTypeObject* waiting_type;
@@ -28,6 +31,28 @@ int ts_keep_wait(PyObject* wait) {
 PyObject* ts_threads_waiting(PyObject* module, PyObject* unused) {
   (void)module, (void)unused;
   return PyLong_FromLong(waiting_threads);
+}
+
+/* A thread that asks holds the array's lock, and may be without the interpreter meanwhile. JAX's is_ready() takes that lock with the interpreter
+ * held: then neither would go on. So is_ready() begins when nobody else asks. */
+static int questions;
+static _Thread_local int own_questions;
+void ts_question(int more) {
+  own_questions += more;
+  __atomic_add_fetch(&questions, more, __ATOMIC_SEQ_CST);
+}
+int ts_question_of(Event* event) {
+  int open = event->open;
+  event->open = 0;
+  return open;
+}
+static void let_questions_end(void) {
+  const struct timespec moment = {0, 20000};
+  while (!own_questions && __atomic_load_n(&questions, __ATOMIC_SEQ_CST)) {
+    Py_BEGIN_ALLOW_THREADS;
+    nanosleep(&moment, NULL);
+    Py_END_ALLOW_THREADS;
+  }
 }
 
 static void ask(PyObject* array) {
@@ -65,18 +90,24 @@ PyObject* ts_wait_for(PyObject* array) {
   return result;
 }
 
-static PyObject* make(PyObject* function, PyObject* self) {
+static PyObject* make(PyObject* function, PyObject* self, int is_a_question) {
   Waiting* made = (Waiting*)PyType_GenericAlloc(waiting_type, 0);
   if (!made) return NULL;
   Py_INCREF(function), Py_XINCREF(self);
   made->function = function;
   made->self = self;
+  made->is_a_question = is_a_question;
   return (PyObject*)made;
 }
 PyObject* ts_waits_in_its_thread(PyObject* module, PyObject* function) {
   (void)module;
   if (!PyCallable_Check(function)) return PyErr_Format(PyExc_TypeError, "waits_in_its_thread takes a function, not %R", function);
-  return make(function, NULL);
+  return make(function, NULL, 0);
+}
+PyObject* ts_asks_in_turn(PyObject* module, PyObject* function) {
+  (void)module;
+  if (!PyCallable_Check(function)) return PyErr_Format(PyExc_TypeError, "asks_in_turn takes a function, not %R", function);
+  return make(function, NULL, 1);
 }
 static void dealloc(PyObject* self) {
   Py_XDECREF(((Waiting*)self)->function), Py_XDECREF(((Waiting*)self)->self);
@@ -85,7 +116,7 @@ static void dealloc(PyObject* self) {
 /* A method of the object that it is looked up on. */
 static PyObject* bind(PyObject* self, PyObject* object, PyObject* type) {
   (void)type;
-  if (object && object != Py_None) return make(((Waiting*)self)->function, object);
+  if (object && object != Py_None) return make(((Waiting*)self)->function, object, ((Waiting*)self)->is_a_question);
   Py_INCREF(self);
   return self;
 }
@@ -107,7 +138,10 @@ static PyObject* call(PyObject* object, PyObject* args, PyObject* kwargs) {
   PyObject* all = self->self ? with_self(self->self, args) : args;
   if (!all) return NULL;
   PyObject* result = NULL;
-  if (waits || !PyTuple_Size(all) || wait_here(PyTuple_GetItem(all, 0)) == 0) result = PyObject_Call(self->function, all, kwargs);
+  if (self->is_a_question) {
+    let_questions_end();
+    result = PyObject_Call(self->function, all, kwargs);
+  } else if (waits || !PyTuple_Size(all) || wait_here(PyTuple_GetItem(all, 0)) == 0) result = PyObject_Call(self->function, all, kwargs);
   if (all != args) Py_DECREF(all);
   return result;
 }

@@ -18,6 +18,7 @@ PyObject* ts_configure_puts(PyObject* module, PyObject* args);
 PyObject* ts_hlo_taker(PyObject* module, PyObject* args);
 PyObject* ts_once(PyObject* module, PyObject* args);
 PyObject* ts_waits_in_its_thread(PyObject* module, PyObject* function);
+PyObject* ts_asks_in_turn(PyObject* module, PyObject* function);
 PyObject* ts_threads_waiting(PyObject* module, PyObject* unused);
 
 enum { TABLES = 2, ENTRIES = 160 };
@@ -199,6 +200,7 @@ static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_
                                 {"hlo_taker", ts_hlo_taker, METH_VARARGS, "hlo_taker(tag, kept): what keeps modules, and ends their compilation"},
                                 {"once", ts_once, METH_VARARGS, "once(done, key, function, *arguments): its result, of one call however often it is asked"},
                                 {"waits_in_its_thread", ts_waits_in_its_thread, METH_O, "a function that only waits, doing so in the thread that calls it"},
+                                {"asks_in_turn", ts_asks_in_turn, METH_O, "a function that asks whether an array is ready, doing so when no other thread does"},
                                 {"threads_waiting", ts_threads_waiting, METH_NOARGS, "how many threads do so now"},
                                 {"layout_facts", layout_facts, METH_NOARGS, "(struct, field, offset; '' = size) as the C compiler sees them"},
                                 {NULL, NULL, 0, NULL}};

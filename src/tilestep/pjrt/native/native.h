@@ -73,6 +73,7 @@ typedef struct {
   volatile int done;
   int code;            /* of the error; 0: none */
   int gone;            /* whether there was nothing to wait for any more: what it had been was donated on */
+  int open;            /* whether JAX holds the lock of the array that it asks about (ts_question) */
   PyObject* message;   /* bytes, if code */
   Peers* peers;        /* as a buffer's */
   PyObject* waitables; /* tuple of things with block_until_ready(), and is_ready() where they can be asked; NULL: set from outside */
@@ -142,6 +143,8 @@ Event* ts_event_make(PyObject* waitables, Peers* peers);
 PyObject* ts_finish(PyObject* module, PyObject* wait);
 int ts_event_poll(Event* self);
 void ts_event_wait(Event* self);
+void ts_question(int more); /* JAX begins (1), or has ended (-1), to ask whether an array is ready; it holds the array's lock meanwhile: here.c */
+int ts_question_of(Event* event); /* whether it is of such a question, which ends with what the caller does next */
 PyObject* ts_buffer_array(Buffer* buffer); /* borrowed; takes a whole apart. NULL and an exception if it cannot */
 int ts_buffer_is_deleted(Buffer* buffer);  /* 1, 0, or -1 and an exception */
 Buffer* ts_buffer_make(PyObject* array, PyObject* device, Memory* memory, Shape* shape, PyObject* value);
