@@ -88,20 +88,22 @@ def test_threads_ask_and_wait_for_one_array_at_once(ipu: jax.Device) -> None:
     work = jax.jit(lambda x: jax.lax.fori_loop(0, 30, lambda _, v: jnp.tanh(v @ v), x))
     x = jax.device_put(np.eye(32, dtype=np.float32), ipu)
     arrays, together = [work(x)], threading.Barrier(7)
+    looks: list[Callable[[jax.Array], object]] = [
+        lambda y: y.block_until_ready(),
+        lambda y: until(y.is_ready),
+        lambda y: jax.block_until_ready([y, y]),
+        np.asarray,
+        lambda y: (y.format, y.copy_to_host_async(), float(y[0, 0])),
+        lambda y: np.from_dlpack(y),
+    ]
 
-    def looks(how: int) -> None:
+    def look(how: Callable[[jax.Array], object]) -> None:
         for _ in range(300):
             together.wait(60)
-            (y,) = arrays
-            if how == 0:
-                y.block_until_ready()
-            elif how == 1:
-                until(y.is_ready)
-            else:
-                jax.block_until_ready([y, y])
+            how(arrays[0])
             together.wait(60)
 
-    threads = [threading.Thread(target=looks, args=(number % 3,), daemon=True) for number in range(6)]
+    threads = [threading.Thread(target=look, args=(how,), daemon=True) for how in looks]
     for thread in threads:
         thread.start()
     for _ in range(300):
@@ -110,3 +112,41 @@ def test_threads_ask_and_wait_for_one_array_at_once(ipu: jax.Device) -> None:
         together.wait(60)
     for thread in threads:
         thread.join()
+
+
+def test_threads_ask_for_an_array_that_goes_meanwhile(ipu: jax.Device) -> None:
+    """Who asks is told its value, or that it is deleted."""
+    work = jax.jit(lambda x: jax.lax.fori_loop(0, 30, lambda _, v: jnp.tanh(v @ v), x))
+    take = jax.jit(lambda y: y + 1, donate_argnums=0)
+    x = jax.device_put(np.eye(32, dtype=np.float32), ipu)
+    arrays, together, other = [work(x)], threading.Barrier(6), list[BaseException]()
+    expected = np.asarray(work(x))
+    looks: list[Callable[[jax.Array], object]] = [
+        lambda y: y.block_until_ready(),
+        lambda y: y.is_ready(),
+        lambda y: jax.block_until_ready([y, y]),
+        lambda y: np.testing.assert_array_equal(np.asarray(y), expected),
+        take,
+    ]
+
+    def look(how: Callable[[jax.Array], object]) -> None:
+        for _ in range(200):
+            together.wait(60)
+            try:
+                how(arrays[0])
+            except (RuntimeError, ValueError) as error:
+                if not any(word in str(error) for word in ("deleted", "donated")):
+                    other.append(error)
+            together.wait(60)
+
+    threads = [threading.Thread(target=look, args=(how,), daemon=True) for how in looks]
+    for thread in threads:
+        thread.start()
+    for _ in range(200):
+        arrays[:] = [work(x)]
+        together.wait(60)
+        together.wait(60)
+    for thread in threads:
+        thread.join()
+    assert not other
+    assert _native.pending_waits() == 0

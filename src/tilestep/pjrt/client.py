@@ -53,7 +53,7 @@ class Client:
         warn_of_unknown_variables()
         warn_if_untested(jax.__version__)
         WAITERS.start()
-        compat.wait_in_the_callers_thread(_native.waits_in_its_thread, _native.asks_in_turn)
+        compat.wait_in_the_callers_thread(_native.waits_in_its_thread, _native.answers_in_its_thread)
         host = compat.make_host_client(len(self.devices))
         for device, host_device in zip(self.devices, host.devices(), strict=True):
             device.note_put = (*self.journal.note_put, device.id, host_device)

@@ -269,14 +269,14 @@ def compile_ahead_alone(name: str) -> None:
 
 @functools.cache
 def wait_in_the_callers_thread(
-    waits: Callable[[Callable[..., Any]], Callable[..., Any]], asks: Callable[[Callable[..., Any]], Callable[..., Any]]
+    waits: Callable[[Callable[..., Any]], Callable[..., Any]], answers: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> None:
     """Wraps, once, what of JAX does nothing but wait for arrays, and what asks whether one is ready.
 
     The former are `x.block_until_ready()` and `jax.block_until_ready` of several.
     """
     implementation: Any = ArrayImpl
-    implementation.is_ready = asks(implementation.is_ready)
+    implementation.is_ready = answers(implementation.is_ready)
     ArrayImpl.block_until_ready = waits(ArrayImpl.block_until_ready)
     xla_client.batched_block_until_ready = waits(xla_client.batched_block_until_ready)
 

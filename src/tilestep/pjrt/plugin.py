@@ -40,9 +40,8 @@ def initialize() -> None:
     from tilestep.pjrt.client import the_client
     from tilestep.pjrt.failure import describe
     from tilestep.pjrt.journal import FORGOTTEN
-    from tilestep.pjrt.waiting import WAITERS
 
-    _native.configure(describe, WAITERS.wait_later, FORGOTTEN)
+    _native.configure(describe, FORGOTTEN)
     compat.lower_like_cpu(PLATFORM)
     compat.choose_like_cpu(PLATFORM)
     compat.watch_guarded_reads(_native.guard_reads)

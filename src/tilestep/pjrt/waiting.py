@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from tilestep.pjrt._native import Event, finish, threads_waiting
+from tilestep.pjrt import _native
 
 _MOST_THREADS = 256  # each may sit behind a program that waits for another one's event
 _LOOK_EVERY_WALL_S = 0.001
 
-Wait = tuple[Event, int, int]  # event; addresses of a C function and of what it gets beside the event's error
-
 
 class Waiters:
-    """A pool that grows when all its threads wait, so that one slow event holds up no other.
-
-    `wait_later` is a queue's own put, which runs no bytecode: a Ctrl-C cannot come between an event and its waiting.
-    """
+    """A pool that grows when all its threads wait, so that one slow event holds up no other. What they do is in C (native/event.c)."""
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[Wait] = queue.SimpleQueue()
-        self.wait_later: Callable[[Wait], None] = self._work.put
         self._lock = threading.Lock()
         self._threads = 0
-        self._waiting = 0
         self._busy = 0  # threads of JAX that are in the midst of something long
 
     def start(self) -> None:
@@ -54,7 +45,7 @@ class Waiters:
 
     def is_idle(self) -> bool:
         """Whether nothing is left to wait for."""
-        return not self._busy and not threads_waiting() and (not self._threads or (self._work.empty() and not self._waiting))
+        return not self._busy and not _native.threads_waiting() and not _native.pending_waits()
 
     def finish(self, timeout_wall_s: float) -> bool:
         """Waits until nothing is left to wait for; False if the time ran out first."""
@@ -67,21 +58,12 @@ class Waiters:
 
     def _grow(self) -> None:
         self._threads += 1
-        threading.Thread(target=self._loop, name="tilestep-wait", daemon=True).start()
+        threading.Thread(target=_native.serve_waits, args=(self._grow_if_few,), name="tilestep-wait", daemon=True).start()
 
-    def _loop(self) -> None:
-        while True:
-            wait = self._work.get()
-            with self._lock:
-                self._waiting += 1
-                if self._waiting == self._threads < _MOST_THREADS:
-                    self._grow()
-            try:
-                finish(wait)
-            finally:
-                del wait  # it may hold the last reference to an array
-                with self._lock:
-                    self._waiting -= 1
+    def _grow_if_few(self) -> None:
+        with self._lock:
+            if self._threads < _MOST_THREADS:
+                self._grow()
 
 
 WAITERS = Waiters()  # of this process: JAX has one platform of the name, whatever clients come and go

@@ -165,6 +165,7 @@ PyType_Spec ts_buffer_spec = {"tilestep.pjrt._native.Buffer", sizeof(Buffer), 0,
 static void* api_destroy(PJRT_Buffer_Destroy_Args* a) {
   if (!ts_may_enter()) return NULL;
   TS_ENTER;
+  ts_settle_questions(a->buffer);
   Py_DECREF((PyObject*)a->buffer);
   TS_LEAVE;
   return NULL;
@@ -221,11 +222,25 @@ PyObject* ts_guard_reads(PyObject* module, PyObject* guarded) {
   reads_guarded = yes;
   Py_RETURN_NONE;
 }
+/* JAX asks this before each look, with no lock of the array's: what is ready needs no question then (event.c). */
+static void see_whether_ready(Buffer* buffer) {
+  if (buffer->ready || (buffer->peers && buffer->peers->ready) || !ts_may_begin() || !ts_no_dry_values) return;
+  TS_ENTER;
+  PyObject* array = ts_buffer_is_deleted(buffer) ? NULL : buffer->array ? buffer->array : buffer->whole;
+  Py_XINCREF(array);
+  PyObject* seen = array && ts_is_ready(array) ? ts_wait_for(array) : NULL; /* which says whether it has failed */
+  if (seen) buffer->ready = 1;
+  if (seen && buffer->peers) buffer->peers->ready = 1; /* all results of a run are there when one is */
+  PyErr_Clear();
+  Py_XDECREF(array), Py_XDECREF(seen);
+  TS_LEAVE;
+}
 static void* api_on_cpu(PJRT_Buffer_IsOnCpu_Args* a) {
   /* Values lie in this process's memory: np.asarray needs no copy. JAX asks before a look, and guards only copies: the first look is one. */
   Buffer* buffer = a->buffer;
   if (!reads_guarded) buffer->seen = 1;
   a->is_on_cpu = buffer->seen;
+  see_whether_ready(buffer);
   return NULL;
 }
 /* All results of a run are there at one moment of emulated time, so a wait for one is a wait for its peers. But the journal may drop what
@@ -238,30 +253,27 @@ static int note_wait(Buffer* buffer) {
   Py_XDECREF(note), Py_XDECREF(entry), Py_XDECREF(noted);
   return noted ? 0 : -1;
 }
-/* Notes that the host waits, and gives what it waits for. Runs no bytecode: a Ctrl-C is not lost in here. */
-static Event* ready_event(Buffer* buffer) {
-  if (!(buffer->peers && buffer->peers->noted) && note_wait(buffer) < 0) return NULL;
-  int gone = ts_buffer_is_deleted(buffer);
-  if (gone) return gone < 0 ? NULL : ts_event_done;
-  PyObject* waitables = PyTuple_Pack(1, buffer->array ? buffer->array : buffer->whole);
-  Event* event = waitables ? ts_event_make(waitables, buffer->peers) : NULL;
-  Py_XDECREF(waitables);
-  return event;
+void ts_note_wait(Buffer* buffer) {
+  PyObject* interrupt = NULL;
+  if (buffer->peers && buffer->peers->noted) return;
+  Py_INCREF((PyObject*)buffer);
+  while (note_wait(buffer) < 0 && ts_interrupted()) { /* Ctrl-C comes behind it */
+    Py_XDECREF(interrupt);
+    interrupt = ts_take_interrupt();
+  }
+  if (PyErr_Occurred()) PyErr_WriteUnraisable((PyObject*)buffer);
+  if (interrupt) ts_interrupt_later(interrupt);
+  Py_DECREF((PyObject*)buffer);
 }
+/* A wait of the program's own comes through here.c, which notes it; one for a look is noted with the look (read.c). */
 static void* api_ready_event(PJRT_Buffer_ReadyEvent_Args* a) {
+  Buffer* buffer = a->buffer;
+  Peers* peers = buffer->peers;
   a->event = ts_event_done;
-  Peers* peers = ((Buffer*)a->buffer)->peers;
-  if (!ts_may_begin() || (peers && peers->noted && peers->ready)) return NULL;
-  void* error = NULL;
-  ts_question(1);
-  TS_ENTER;
-  a->event = ready_event(a->buffer);
-  if (!a->event) error = ts_error_from_python();
-  int open = a->event && a->event != ts_event_done;
-  if (open) ((Event*)a->event)->open = 1;
-  TS_LEAVE;
-  if (!open) ts_question(-1);
-  return error;
+  int ready = buffer->ready || (peers && peers->ready), to_be_noted = ts_asks() && !(peers && peers->noted);
+  if (!ts_may_enter() || (ready && !to_be_noted)) return NULL;
+  a->event = ts_event_ask(buffer);
+  return a->event ? NULL : ts_error_text(PJRT_Error_Code_RESOURCE_EXHAUSTED, "Out of memory");
 }
 
 void ts_fill_buffer_entries(PJRT_Api* api) {

@@ -1,70 +1,154 @@
 /* Events: a handful of arrays that somebody waits for.
  *
  * All results of a run are ready at one moment, but JAX asks to be told of each. One thread waits for the first of them that is asked
- * for, and tells those who asked for the others, its peers, too. It is the one that asked where that sleeps next anyhow (here.c).
+ * for, and tells those who asked for the others, its peers, too. It is the one that asked where that sleeps next anyhow (here.c), else one
+ * of a pool.
+ *
+ * JAX asks of an array while it holds a lock of the array's, which others take with the GIL held: np.asarray does. So what it asks then,
+ * PJRT_Buffer_ReadyEvent and PJRT_Event_IsReady, Error and OnReady of what that gave, neither takes the GIL nor gives it up. The event is a
+ * question until a thread that holds no such lock looks into the buffer.
  */
 #include "native.h"
 
-typedef void (*ReadyCallback)(void* error, void* user);
-typedef struct Asked {
-  Event* event;
-  ReadyCallback callback;
-  void* user;
-  void* error;
-} Asked;
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
-PyTypeObject *ts_event_type, *ts_peers_type;
-Event* ts_event_done;
+PyTypeObject* ts_peers_type;
+static Event done_event = {.holders = 1, .done = 1};
+Event* const ts_event_done = &done_event;
 
-Event* ts_event_make(PyObject* waitables, Peers* peers) {
-  Event* self = (Event*)PyType_GenericAlloc(ts_event_type, 0);
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows, and of who is a question of which buffer; held for a few lines */
+static pthread_cond_t something_to_wait_for = PTHREAD_COND_INITIALIZER;
+static Asked *first, *last; /* what a thread of the pool takes next */
+static long idle;           /* threads of the pool */
+static long pending;        /* what the pool was asked to wait for, and has not told */
+
+Event* ts_event_make(PyObject* waitables) {
+  Event* self = calloc(1, sizeof(Event));
   if (!self) return NULL;
-  Py_XINCREF(waitables), Py_XINCREF((PyObject*)peers);
+  Py_XINCREF(waitables);
+  self->holders = 1;
   self->waitables = waitables;
-  self->peers = peers;
-  self->done = waitables == NULL;
   return self;
 }
-static PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  PyObject* waitables;
-  (void)type;
-  if (ts_no_keywords(kwargs, "Event") < 0 || !PyArg_ParseTuple(args, "O!", &PyTuple_Type, &waitables)) return NULL;
-  return (PyObject*)ts_event_make(PyTuple_Size(waitables) ? waitables : NULL, NULL);
+Event* ts_event_ask(Buffer* buffer) {
+  Event* self = calloc(1, sizeof(Event));
+  if (!self) return NULL;
+  self->holders = 1;
+  self->buffer = buffer;
+  pthread_mutex_lock(&lock);
+  self->next = buffer->questions;
+  buffer->questions = self;
+  pthread_mutex_unlock(&lock);
+  return self;
 }
-static void dealloc(PyObject* self) {
-  if (ts_question_of((Event*)self)) ts_question(-1);
-  Py_XDECREF(((Event*)self)->message);
-  Py_XDECREF(((Event*)self)->waitables);
-  Py_XDECREF((PyObject*)((Event*)self)->peers);
-  ts_plain_dealloc(self);
+int ts_is_question(const Event* self) { return __atomic_load_n(&self->buffer, __ATOMIC_ACQUIRE) != NULL; }
+/* With the lock. The buffer, borrowed; NULL if it is no question any more. */
+static Buffer* answer(Event* self) {
+  Buffer* buffer = self->buffer;
+  if (!buffer) return NULL;
+  Event** place = &buffer->questions;
+  while (*place != self) place = &(*place)->next;
+  *place = self->next;
+  __atomic_store_n(&self->buffer, NULL, __ATOMIC_RELEASE);
+  return buffer;
 }
-static void peers_dealloc(PyObject* self) {
-  PyMem_Free(((Peers*)self)->asked); /* empty: who asked holds an event, which holds this */
-  ts_plain_dealloc(self);
+static void hold(Event* self) { __atomic_add_fetch(&self->holders, 1, __ATOMIC_RELAXED); }
+static void let_go(Event* self) {
+  if (self == ts_event_done) return;
+  pthread_mutex_lock(&lock);
+  int held = __atomic_sub_fetch(&self->holders, 1, __ATOMIC_ACQ_REL);
+  if (!held) answer(self);
+  pthread_mutex_unlock(&lock);
+  if (held) return;
+  if (self->waitables || self->peers) {
+    if (!ts_may_enter()) return;
+    TS_ENTER;
+    Py_XDECREF(self->waitables), Py_XDECREF((PyObject*)self->peers);
+    TS_LEAVE;
+  }
+  free(self->message);
+  free(self);
+}
+static void set_done(Event* self) { __atomic_store_n(&self->done, 1, __ATOMIC_RELEASE); }
+static int is_done(Event* self) { return __atomic_load_n(&self->done, __ATOMIC_ACQUIRE); }
+
+static void set_failure(Event* self, int code, const char* message, size_t size) {
+  self->message = malloc(size);
+  self->message_size = self->message ? size : 0;
+  if (self->message) memcpy(self->message, message, size);
+  self->code = code;
+}
+/* Takes the pending exception. */
+static void fail(Event* self) {
+  void* error = ts_error_from_python();
+  const char* text;
+  size_t size;
+  ts_error_read(error, &text, &size);
+  set_failure(self, ts_error_code(error), text, size);
+  ts_error_free(error);
+}
+static void* error_of(Event* self) {
+  if (!self->code) return NULL;
+  return ts_error(self->code, self->message_size ? self->message : "", self->message_size);
+}
+
+/* Looks into the buffer that a question is about. Needs the GIL. */
+static void settle(Event* self) {
+  pthread_mutex_lock(&lock);
+  Buffer* buffer = answer(self);
+  pthread_mutex_unlock(&lock);
+  if (!buffer) return;
+  Py_INCREF((PyObject*)buffer); /* with the GIL held it was there: who lets go of it settles first */
+  int gone = ts_buffer_is_deleted(buffer);
+  PyObject* waitables = gone ? NULL : PyTuple_Pack(1, buffer->array ? buffer->array : buffer->whole);
+  if (waitables) {
+    Py_XINCREF((PyObject*)buffer->peers);
+    self->peers = buffer->peers;
+    self->waitables = waitables;
+  } else {
+    if (gone <= 0) fail(self);
+    set_done(self);
+  }
+  Py_DECREF((PyObject*)buffer);
+}
+void ts_settle_questions(Buffer* buffer) {
+  for (;;) {
+    pthread_mutex_lock(&lock);
+    Event* question = buffer->questions;
+    if (question) hold(question);
+    pthread_mutex_unlock(&lock);
+    if (!question) return;
+    settle(question);
+    let_go(question);
+  }
 }
 
 /* Whether waiting would return at once. Needs the GIL. */
-int ts_event_poll(Event* self) {
-  if (self->done) return 1;
-  if (!self->waitables) return 0;
-  for (Py_ssize_t i = 0; i < PyTuple_Size(self->waitables); i++) {
-    PyObject* ready = PyObject_CallMethod(PyTuple_GetItem(self->waitables, i), "is_ready", NULL);
-    if (!ready) {
-      int cannot_say = PyErr_ExceptionMatches(PyExc_AttributeError);
-      PyErr_Clear();
-      if (cannot_say) return 0;
-      continue; /* deleted or failed: waiting returns at once */
-    }
-    int yes = PyObject_IsTrue(ready);
-    Py_DECREF(ready);
-    if (!yes) return 0;
+int ts_is_ready(PyObject* array) {
+  PyObject* ready = PyObject_CallMethod(array, "is_ready", NULL);
+  if (!ready) { /* deleted or failed: waiting returns at once */
+    int cannot_say = PyErr_ExceptionMatches(PyExc_AttributeError);
+    PyErr_Clear();
+    return !cannot_say;
   }
+  int yes = PyObject_IsTrue(ready);
+  Py_DECREF(ready);
+  return yes;
+}
+static int poll(Event* self) {
+  if (is_done(self)) return 1;
+  if (!self->waitables) return 0;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(self->waitables); i++)
+    if (!ts_is_ready(PyTuple_GetItem(self->waitables, i))) return 0;
   return 1;
 }
 
 /* Waits. Needs the GIL, which the waiting itself gives up. */
-void ts_event_wait(Event* self) {
-  if (self->done || !self->waitables) return;
+static void wait_for(Event* self) {
+  settle(self);
+  if (is_done(self) || !self->waitables) return;
   PyObject* waitables = self->waitables;
   Py_INCREF(waitables);
   for (Py_ssize_t i = 0; i < PyTuple_Size(waitables); i++) {
@@ -84,171 +168,180 @@ void ts_event_wait(Event* self) {
     if (gone || self->code) { /* donated on: whoever took it reports its failure */
       PyErr_Clear();
       self->gone = 1;
-      continue;
-    }
-    void* error = ts_error_from_python();
-    const char* text;
-    size_t size;
-    ts_error_read(error, &text, &size);
-    self->message = PyBytes_FromStringAndSize(text, (Py_ssize_t)size);
-    if (!self->message) PyErr_Clear();
-    self->code = ts_error_code(error);
-    ts_error_free(error);
+    } else fail(self);
   }
   Py_DECREF(waitables);
   Py_CLEAR(self->waitables);
-  self->done = 1;
-}
-
-static void* error_of(Event* self) {
-  if (!self->code) return NULL;
-  if (!self->message) return ts_error_text(self->code, "");
-  return ts_error(self->code, PyBytes_AsString(self->message), (size_t)PyBytes_Size(self->message));
+  set_done(self);
 }
 
 /* The callbacks may take locks that a thread waiting for the GIL holds: they run without. The first to ask is told last, as who asks for
  * several waits for it first, and would wake up only to wait for the next. */
-static void tell(Asked* asked, size_t count) {
-  for (size_t i = 0; i < count; i++) asked[i].error = error_of(asked[i].event);
+static void tell(Asked* asked) {
+  for (Asked* each = asked; each; each = each->next) each->error = error_of(each->event);
   Py_BEGIN_ALLOW_THREADS;
-  for (size_t i = count; i-- > 0;) asked[i].callback(asked[i].error, asked[i].user);
+  for (Asked* each = asked; each; each = each->next) each->callback(each->error, each->user);
   Py_END_ALLOW_THREADS;
-}
-static int ask(Peers* peers, Event* event, void* callback, void* user) {
-  if (peers->count == peers->room) {
-    size_t room = peers->room ? 2 * peers->room : 16;
-    Asked* more = PyMem_Realloc(peers->asked, room * sizeof(Asked));
-    if (!more) return PyErr_NoMemory(), -1;
-    peers->asked = more;
-    peers->room = room;
+  while (asked) {
+    Asked* next = asked->next;
+    let_go(asked->event);
+    free(asked);
+    asked = next;
   }
-  Py_INCREF((PyObject*)event);
-  peers->asked[peers->count++] = (Asked){event, (ReadyCallback)callback, user, NULL};
-  return 0;
 }
-
 static void tell_peers(Peers* peers, int all_done) {
   Asked* asked = peers->asked;
-  size_t count = peers->count;
   peers->asked = NULL;
-  peers->count = peers->room = 0;
-  for (size_t i = 0; i < count; i++) {
-    if (!all_done) ts_event_wait(asked[i].event);
-    asked[i].event->done = 1;
+  for (Asked* each = asked; each; each = each->next) {
+    if (!all_done) wait_for(each->event);
+    set_done(each->event);
   }
-  tell(asked, count);
-  for (size_t i = 0; i < count; i++) Py_DECREF((PyObject*)asked[i].event);
-  PyMem_Free(asked);
+  tell(asked);
 }
 
-/* (event, callback, user): waits, and tells, for its peers too. */
-PyObject* ts_finish(PyObject* module, PyObject* wait) {
-  (void)module;
-  if (!PyTuple_Check(wait) || PyTuple_Size(wait) != 3) return PyErr_Format(PyExc_TypeError, "finish takes (event, callback, user)");
-  Event* event = (Event*)PyTuple_GetItem(wait, 0);
-  Asked own = {event, (ReadyCallback)PyLong_AsVoidPtr(PyTuple_GetItem(wait, 1)), PyLong_AsVoidPtr(PyTuple_GetItem(wait, 2)), NULL};
+void ts_finish(Asked* asked) {
+  Event* event = asked->event;
+  settle(event);
   Peers* peers = event->peers;
   Py_XINCREF((PyObject*)peers);
-  ts_event_wait(event);
+  if (peers) peers->waiting = 1;
+  wait_for(event);
   int all_done = !event->gone && !event->code; /* all results of a run are there when one is */
   if (peers) {
     if (all_done) peers->ready = 1;
     tell_peers(peers, all_done);
   }
-  tell(&own, 1);
-  while (peers && peers->count) tell_peers(peers, all_done);
+  asked->next = NULL;
+  tell(asked);
+  while (peers && peers->asked) tell_peers(peers, all_done);
   if (peers) peers->waiting = 0;
   Py_XDECREF((PyObject*)peers);
-  Py_RETURN_NONE;
 }
-static PyType_Slot peers_slots[] = {{Py_tp_dealloc, peers_dealloc}, {0, NULL}};
+/* Whether another thread waits for one of its peers, and will tell. */
+static int join_peers(Asked* asked) {
+  Peers* peers = asked->event->peers;
+  if (!peers || !peers->waiting) return 0;
+  asked->next = peers->asked;
+  peers->asked = asked;
+  return 1;
+}
+int ts_finish_at_once(Asked* asked) {
+  settle(asked->event);
+  if (join_peers(asked)) return 0;
+  if (!poll(asked->event)) {
+    if (asked->event->peers) asked->event->peers->waiting = asked->leads = 1;
+    return -1;
+  }
+  ts_finish(asked);
+  return 1;
+}
+void ts_finish_later(Asked* asked) {
+  asked->next = NULL;
+  pthread_mutex_lock(&lock);
+  if (first) last->next = asked;
+  else first = asked;
+  last = asked;
+  pending++;
+  pthread_cond_signal(&something_to_wait_for);
+  pthread_mutex_unlock(&lock);
+}
+
+static Asked* take_pending(int* was_last_idle) {
+  Asked* taken;
+  Py_BEGIN_ALLOW_THREADS;
+  pthread_mutex_lock(&lock);
+  idle++;
+  while (!first) pthread_cond_wait(&something_to_wait_for, &lock);
+  taken = first;
+  first = taken->next;
+  *was_last_idle = !--idle;
+  pthread_mutex_unlock(&lock);
+  Py_END_ALLOW_THREADS;
+  return taken;
+}
+PyObject* ts_serve_waits(PyObject* module, PyObject* grow) {
+  (void)module;
+  for (;;) {
+    int was_last_idle;
+    Asked* asked = take_pending(&was_last_idle);
+    PyObject* grown = was_last_idle ? PyObject_CallFunctionObjArgs(grow, NULL) : NULL;
+    if (was_last_idle && !grown) PyErr_WriteUnraisable(grow);
+    Py_XDECREF(grown);
+    settle(asked->event);
+    if (asked->leads || !join_peers(asked)) ts_finish(asked);
+    pthread_mutex_lock(&lock);
+    pending--;
+    pthread_mutex_unlock(&lock);
+  }
+}
+long ts_pending_waits(void) {
+  pthread_mutex_lock(&lock);
+  long now = pending;
+  pthread_mutex_unlock(&lock);
+  return now;
+}
+
+static PyType_Slot peers_slots[] = {{Py_tp_dealloc, ts_plain_dealloc}, {0, NULL}}; /* who has asked holds an event, which holds it */
 PyType_Spec ts_peers_spec = {"tilestep.pjrt._native.Peers", sizeof(Peers), 0, Py_TPFLAGS_DEFAULT, peers_slots};
-static PyType_Slot slots[] = {{Py_tp_new, make}, {Py_tp_dealloc, dealloc}, {0, NULL}};
-PyType_Spec ts_event_spec = {"tilestep.pjrt._native.Event", sizeof(Event), 0, Py_TPFLAGS_DEFAULT, slots};
 
 static void* api_destroy(PJRT_Event_Destroy_Args* a) {
-  if (a->event == ts_event_done || !ts_may_enter()) return NULL;
-  TS_ENTER;
-  Py_DECREF((PyObject*)a->event);
-  TS_LEAVE;
+  let_go(a->event);
   return NULL;
 }
 static void* api_is_ready(PJRT_Event_IsReady_Args* a) {
   Event* event = a->event;
+  a->is_ready = is_done(event);
+  if (a->is_ready || ts_is_question(event)) return NULL;
   a->is_ready = true;
-  if (event->done || !ts_may_begin()) return NULL;
+  if (!ts_may_begin()) return NULL;
   TS_ENTER;
-  a->is_ready = ts_event_poll(event);
+  a->is_ready = poll(event);
   TS_LEAVE;
   return NULL;
 }
 static void* await_event(Event* event) {
-  if (event == ts_event_done || !ts_may_begin()) return NULL;
-  TS_ENTER;
-  int open = ts_question_of(event);
-  if (open && !ts_event_poll(event)) ts_question(-1), open = 0; /* it is no question any more */
-  ts_event_wait(event);
-  void* error = error_of(event);
-  TS_LEAVE;
-  if (open) ts_question(-1);
-  return error;
+  if (!is_done(event)) {
+    if (!ts_may_begin()) return NULL;
+    TS_ENTER;
+    wait_for(event);
+    TS_LEAVE;
+  }
+  return error_of(event);
 }
 static void* api_await(PJRT_Event_Await_Args* a) { return await_event(a->event); }
 static void* api_error(PJRT_Event_Error_Args* a) { return await_event(a->event); }
 
-static void* on_ready(PJRT_Event_OnReady_Args* a) {
+static void* api_on_ready(PJRT_Event_OnReady_Args* a) {
   Event* event = a->event;
-  if (event == ts_event_done || !ts_may_enter()) { /* not to be held back: a run in flight needs who waits for it */
-    ((ReadyCallback)a->callback)(NULL, a->user_arg);
+  ReadyCallback callback = (ReadyCallback)a->callback;
+  if (is_done(event) || !ts_may_enter()) { /* not to be held back: a run in flight needs who waits for it */
+    callback(is_done(event) ? error_of(event) : NULL, a->user_arg);
     return NULL;
   }
-  void* error = NULL;
-  TS_ENTER;
-  Peers* peers = event->peers;
-  if (ts_stage < TS_CLOSING && peers && peers->waiting) {
-    if (ask(peers, event, a->callback, a->user_arg) < 0) error = ts_error_from_python();
-  } else if (ts_stage >= TS_CLOSING || ts_event_poll(event)) {
-    ts_event_wait(event);
-    if (peers && !event->gone && !event->code) peers->ready = 1;
-    Asked own = {event, (ReadyCallback)a->callback, a->user_arg, NULL};
-    tell(&own, 1);
-  } else { /* nothing in here runs bytecode, so that no signal can get in between; putting something into a queue doesn't either */
-    PyObject* wait = Py_BuildValue("(ONN)", (PyObject*)event, PyLong_FromVoidPtr(a->callback), PyLong_FromVoidPtr(a->user_arg));
-    int here = wait && ts_keep_wait(wait);
-    PyObject* result = wait && !here ? PyObject_CallFunctionObjArgs(ts_wait_later, wait, NULL) : NULL;
-    if (!result && !here) error = ts_error_from_python();
-    else if (peers) peers->waiting = 1;
-    Py_XDECREF(wait), Py_XDECREF(result);
+  Asked* asked = calloc(1, sizeof(Asked));
+  if (!asked) return ts_error_text(PJRT_Error_Code_RESOURCE_EXHAUSTED, "Out of memory");
+  hold(event);
+  asked->event = event;
+  asked->callback = callback;
+  asked->user = a->user_arg;
+  if (ts_stage < TS_CLOSING && ts_is_question(event)) {
+    if (!ts_keep_question(asked)) ts_finish_later(asked);
+    return NULL;
   }
+  TS_ENTER;
+  if (ts_stage >= TS_CLOSING) ts_finish(asked);
+  else if (ts_finish_at_once(asked) < 0) ts_finish_later(asked);
   TS_LEAVE;
-  return error;
-}
-static void* api_on_ready(PJRT_Event_OnReady_Args* a) {
-  int open = a->event != ts_event_done && ts_question_of((Event*)a->event);
-  void* error = on_ready(a);
-  if (open) ts_question(-1);
-  return error;
+  return NULL;
 }
 static void* api_create(PJRT_Event_Create_Args* a) {
-  void* error = NULL;
-  TS_ENTER;
-  Event* event = ts_event_make(NULL, NULL);
-  if (event) event->done = 0;
-  else error = ts_error_from_python();
-  a->event = event;
-  TS_LEAVE;
-  return error;
+  a->event = ts_event_make(NULL);
+  return a->event ? NULL : ts_error_text(PJRT_Error_Code_RESOURCE_EXHAUSTED, "Out of memory");
 }
 static void* api_set(PJRT_Event_Set_Args* a) {
   Event* event = a->event;
-  TS_ENTER;
-  if (a->error_code) {
-    event->message = PyBytes_FromStringAndSize(a->error_message, (Py_ssize_t)a->error_message_size);
-    if (!event->message) PyErr_Clear();
-    event->code = a->error_code;
-  }
-  event->done = 1;
-  TS_LEAVE;
+  if (a->error_code) set_failure(event, a->error_code, a->error_message, a->error_message_size);
+  set_done(event);
   return NULL;
 }
 void ts_fill_event_entries(PJRT_Api* api) {

@@ -162,9 +162,10 @@ static int give_events(PJRT_LoadedExecutable_Execute_Args* a, PyObject* token) {
     events[d] = ts_event_done;
     if (token == Py_None) continue;
     PyObject* waitables = PyTuple_Pack(1, token);
-    events[d] = waitables ? ts_event_make(waitables, NULL) : NULL;
+    events[d] = waitables ? ts_event_make(waitables) : NULL;
     Py_XDECREF(waitables);
-    if (!events[d]) return -1;
+    if (!waitables) return -1;
+    if (!events[d]) return PyErr_NoMemory(), -1;
   }
   return 0;
 }

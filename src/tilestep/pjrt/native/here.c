@@ -1,13 +1,12 @@
-/* Functions of JAX that do nothing but wait: what they wait for is waited for in the thread that called them.
+/* Functions of JAX that ask whether arrays are ready, or do nothing but wait for them: what they ask is answered, and waited for, in the
+ * thread that called them.
  *
- * JAX asks to be told when an array is ready, and then sleeps until it is. Whether it will sleep is not to be seen from the question, and
- * the question must not wait: JAX asks it with a lock. So another thread waits, and wakes the first one up: two wake-ups, the second on a
- * processor that computes. A function that is wrapped in here asks first, keeps the first question that nobody waits for yet from the
- * other threads (event.c), waits for it, and then does what it did.
+ * JAX asks to be told when an array is ready, with a lock (event.c), and then sleeps until it is, or looks whether it was told. Whether it
+ * will sleep is not to be seen from the question. A thread of the pool that waits would have to wake the first one up: two wake-ups, the
+ * second on a processor that computes. A function that is wrapped in here keeps the questions, and answers them when it has returned. One
+ * that waits asks first, waits for the first question whose array is not ready, and then does what it did.
  */
 #include "native.h"
-
-#include <time.h>
 
 typedef struct {
   PyObject_HEAD
@@ -17,15 +16,17 @@ typedef struct {
 } Waiting;
 
 static PyTypeObject* waiting_type;
-static _Thread_local int asks; /* whether this thread asks in order to wait */
-static _Thread_local int waits; /* whether it waits for XLA:CPU's arrays, which nobody has to be asked for */
-static _Thread_local PyObject* kept;
+static _Thread_local int asks;      /* whether this thread is in the midst of a question */
+static _Thread_local int will_wait; /* whether it asks in order to wait */
+static _Thread_local int waits;     /* whether it waits for XLA:CPU's arrays, which nobody has to be asked for */
+static _Thread_local Asked *questions, *kept;
 static long waiting_threads; /* changes under the GIL */
 
-int ts_keep_wait(PyObject* wait) {
-  if (!asks || kept) return 0;
-  Py_INCREF(wait);
-  kept = wait;
+int ts_asks(void) { return asks; }
+int ts_keep_question(Asked* asked) {
+  if (!asks) return 0;
+  asked->next = questions;
+  questions = asked;
   return 1;
 }
 PyObject* ts_threads_waiting(PyObject* module, PyObject* unused) {
@@ -33,26 +34,39 @@ PyObject* ts_threads_waiting(PyObject* module, PyObject* unused) {
   return PyLong_FromLong(waiting_threads);
 }
 
-/* A thread that asks holds the array's lock, and may be without the interpreter meanwhile. JAX's is_ready() takes that lock with the interpreter
- * held: then neither would go on. So is_ready() begins when nobody else asks. */
-static int questions;
-static _Thread_local int own_questions;
-void ts_question(int more) {
-  own_questions += more;
-  __atomic_add_fetch(&questions, more, __ATOMIC_SEQ_CST);
-}
-int ts_question_of(Event* event) {
-  int open = event->open;
-  event->open = 0;
-  return open;
-}
-static void let_questions_end(void) {
-  const struct timespec moment = {0, 20000};
-  while (!own_questions && __atomic_load_n(&questions, __ATOMIC_SEQ_CST)) {
-    Py_BEGIN_ALLOW_THREADS;
-    nanosleep(&moment, NULL);
-    Py_END_ALLOW_THREADS;
+/* Whether an array was ready. */
+static int answer_questions(void) {
+  int any_ready = 0;
+  Asked* in_order = NULL;
+  while (questions) {
+    Asked* asked = questions;
+    questions = asked->next;
+    asked->next = in_order;
+    in_order = asked;
   }
+  while (in_order) {
+    Asked* asked = in_order;
+    in_order = asked->next;
+    if (ts_is_question(asked->event)) ts_note_wait(asked->event->buffer);
+    int done = ts_finish_at_once(asked);
+    if (done > 0) any_ready = 1;
+    else if (done < 0 && will_wait && !kept) kept = asked;
+    else if (done < 0) ts_finish_later(asked);
+  }
+  return any_ready;
+}
+static PyObject* ask_and_answer(PyObject* function, PyObject* args, PyObject* kwargs) {
+  PyObject *type, *value, *trace;
+  if (asks || !ts_may_begin()) return PyObject_Call(function, args, kwargs);
+  asks = 1;
+  PyObject* result = PyObject_Call(function, args, kwargs);
+  asks = 0;
+  PyErr_Fetch(&type, &value, &trace);
+  int any_ready = answer_questions();
+  PyErr_Restore(type, value, trace);
+  if (!result || !any_ready || will_wait) return result;
+  Py_DECREF(result);
+  return PyObject_Call(function, args, kwargs);
 }
 
 static void ask(PyObject* array) {
@@ -61,25 +75,20 @@ static void ask(PyObject* array) {
   if (!ready) PyErr_Clear(); /* who waits for it says what is wrong */
   Py_XDECREF(ready), Py_DECREF(array);
 }
-/* Until a question is kept. What comes behind it is most often of the same run, and needs no other. */
-static void ask_in_turn(PyObject* arrays) {
-  asks = 1;
+/* Until a question is kept. What comes behind it is most often of the same run, and needs no other. What it has kept it waits for. No
+ * bytecode runs, so that no Ctrl-C gets in between. */
+static void wait_here(PyObject* arrays) {
+  will_wait = 1;
   if (PyList_Check(arrays))
     for (Py_ssize_t i = 0; !kept && i < PyList_Size(arrays); i++) ask(PyList_GetItem(arrays, i));
   else ask(arrays);
-  asks = 0;
-}
-/* What it has kept it waits for: others may have asked meanwhile. No bytecode runs, so that no Ctrl-C gets in between. */
-static int wait_here(PyObject* arrays) {
-  ask_in_turn(arrays);
-  PyObject* wait = kept;
+  will_wait = 0;
+  Asked* asked = kept;
   kept = NULL;
-  if (!wait) return 0;
+  if (!asked) return;
   waiting_threads++;
-  PyObject* done = ts_finish(NULL, wait);
+  ts_finish(asked);
   waiting_threads--;
-  Py_DECREF(wait), Py_XDECREF(done);
-  return done ? 0 : -1;
 }
 
 PyObject* ts_wait_for(PyObject* array) {
@@ -104,9 +113,9 @@ PyObject* ts_waits_in_its_thread(PyObject* module, PyObject* function) {
   if (!PyCallable_Check(function)) return PyErr_Format(PyExc_TypeError, "waits_in_its_thread takes a function, not %R", function);
   return make(function, NULL, 0);
 }
-PyObject* ts_asks_in_turn(PyObject* module, PyObject* function) {
+PyObject* ts_answers_in_its_thread(PyObject* module, PyObject* function) {
   (void)module;
-  if (!PyCallable_Check(function)) return PyErr_Format(PyExc_TypeError, "asks_in_turn takes a function, not %R", function);
+  if (!PyCallable_Check(function)) return PyErr_Format(PyExc_TypeError, "answers_in_its_thread takes a function, not %R", function);
   return make(function, NULL, 1);
 }
 static void dealloc(PyObject* self) {
@@ -138,10 +147,11 @@ static PyObject* call(PyObject* object, PyObject* args, PyObject* kwargs) {
   PyObject* all = self->self ? with_self(self->self, args) : args;
   if (!all) return NULL;
   PyObject* result = NULL;
-  if (self->is_a_question) {
-    let_questions_end();
+  if (self->is_a_question) result = ask_and_answer(self->function, all, kwargs);
+  else {
+    if (!waits && PyTuple_Size(all)) wait_here(PyTuple_GetItem(all, 0));
     result = PyObject_Call(self->function, all, kwargs);
-  } else if (waits || !PyTuple_Size(all) || wait_here(PyTuple_GetItem(all, 0)) == 0) result = PyObject_Call(self->function, all, kwargs);
+  }
   if (all != args) Py_DECREF(all);
   return result;
 }

@@ -18,8 +18,9 @@ PyObject* ts_configure_puts(PyObject* module, PyObject* args);
 PyObject* ts_hlo_taker(PyObject* module, PyObject* args);
 PyObject* ts_once(PyObject* module, PyObject* args);
 PyObject* ts_waits_in_its_thread(PyObject* module, PyObject* function);
-PyObject* ts_asks_in_turn(PyObject* module, PyObject* function);
+PyObject* ts_answers_in_its_thread(PyObject* module, PyObject* function);
 PyObject* ts_threads_waiting(PyObject* module, PyObject* unused);
+PyObject* ts_serve_waits(PyObject* module, PyObject* grow);
 
 enum { TABLES = 2, ENTRIES = 160 };
 static PyObject* handlers[TABLES][ENTRIES];
@@ -180,14 +181,18 @@ static PyObject* layout_facts(PyObject* module, PyObject* unused) {
   }
   return list;
 }
+static PyObject* pending_waits(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  return PyLong_FromLong(ts_pending_waits());
+}
 static void finalized(void) { ts_stage = TS_CLOSED; }
 
 static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_handler(table, index, function of the arguments' address)"},
                                 {"expect_dry_values", ts_expect_dry_values, METH_NOARGS, "from now on Python looks at every value"},
                                 {"guard_reads", ts_guard_reads, METH_O, "guard_reads(whether reading a value is a transfer that JAX has to see)"},
-                                {"configure", ts_configure, METH_VARARGS, "configure(describe_error, wait_later, forgotten)"},
+                                {"configure", ts_configure, METH_VARARGS, "configure(describe_error, forgotten)"},
                                 {"configure_puts", ts_configure_puts, METH_VARARGS, "configure_puts(take_over, shape_of_code)"},
-                                {"finish", ts_finish, METH_O, "finish((event, callback address, user address)): waits and tells, for its peers too"},
+                                {"serve_waits", ts_serve_waits, METH_O, "serve_waits(grow): waits for events for ever; grow() when no other thread is free to"},
                                 {"capsule", capsule, METH_NOARGS, "the table as a capsule"},
                                 {"own", own, METH_O, "address of an object, with a reference for whoever holds it"},
                                 {"releaser", releaser, METH_NOARGS, "address of a C function that gives back what own() took"},
@@ -200,8 +205,9 @@ static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_
                                 {"hlo_taker", ts_hlo_taker, METH_VARARGS, "hlo_taker(tag, kept): what keeps modules, and ends their compilation"},
                                 {"once", ts_once, METH_VARARGS, "once(done, key, function, *arguments): its result, of one call however often it is asked"},
                                 {"waits_in_its_thread", ts_waits_in_its_thread, METH_O, "a function that only waits, doing so in the thread that calls it"},
-                                {"asks_in_turn", ts_asks_in_turn, METH_O, "a function that asks whether an array is ready, doing so when no other thread does"},
+                                {"answers_in_its_thread", ts_answers_in_its_thread, METH_O, "a function that asks whether an array is ready, answered in the thread that calls it"},
                                 {"threads_waiting", ts_threads_waiting, METH_NOARGS, "how many threads do so now"},
+                                {"pending_waits", pending_waits, METH_NOARGS, "how many waits the other threads have before them"},
                                 {"layout_facts", layout_facts, METH_NOARGS, "(struct, field, offset; '' = size) as the C compiler sees them"},
                                 {NULL, NULL, 0, NULL}};
 
@@ -218,9 +224,9 @@ PyMODINIT_FUNC PyInit__native(void) {
   PyObject* module = PyModule_Create(&definition);
   if (!module) return NULL;
   if (!(ts_layout_type = add_type(module, "Layout", &ts_layout_spec)) || !(ts_shape_type = add_type(module, "Shape", &ts_shape_spec)) ||
-      !(ts_memory_type = add_type(module, "Memory", &ts_memory_spec)) || !(ts_event_type = add_type(module, "Event", &ts_event_spec)) ||
+      !(ts_memory_type = add_type(module, "Memory", &ts_memory_spec)) ||
       !(ts_peers_type = add_type(module, "Peers", &ts_peers_spec)) || !(ts_buffer_type = add_type(module, "Buffer", &ts_buffer_spec)) ||
-      !add_type(module, "ExecutableBase", &ts_executable_spec) || ts_add_waiting_type() < 0 || !(ts_event_done = ts_event_make(NULL, NULL))) {
+      !add_type(module, "ExecutableBase", &ts_executable_spec) || ts_add_waiting_type() < 0) {
     Py_DECREF(module);
     return NULL;
   }

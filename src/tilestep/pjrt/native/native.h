@@ -1,7 +1,8 @@
 /* What the C files of the platform share.
  *
- * Handles: PJRT's Buffer, Event, Executable and Device pointers are pointers to the Python objects themselves, each handle owning
- * one reference. A PJRT_Memory and a PJRT_Error must begin with a table of their own, so these two are C structs.
+ * Handles: PJRT's Buffer, Executable and Device pointers are pointers to the Python objects themselves, each handle owning one
+ * reference. A PJRT_Memory and a PJRT_Error must begin with a table of their own, and a PJRT_Event is made without the GIL, so these
+ * three are C structs.
  */
 #ifndef TILESTEP_NATIVE_H
 #define TILESTEP_NATIVE_H
@@ -58,28 +59,41 @@ typedef struct {
   long long buffers_made;
 } Memory;
 
-struct Asked;
+typedef struct Asked Asked;
 typedef struct {
   PyObject_HEAD
-  volatile int noted;  /* whether it is noted that the host waits for one of them; this and `ready` come to stay */
-  int waiting;         /* whether a thread waits for one of them */
-  volatile int ready;  /* whether one was waited for, without a failure */
-  size_t count, room;
-  struct Asked* asked; /* who waits for the others */
+  volatile int noted; /* whether it is noted that the host waits for one of them; this and `ready` come to stay */
+  volatile int ready; /* whether one was waited for, without a failure */
+  int waiting;        /* whether a thread waits for one of them, or is about to */
+  Asked* asked;       /* who waits for the others, the last to ask first */
 } Peers;
 
-typedef struct {
-  PyObject_HEAD
-  volatile int done;
-  int code;            /* of the error; 0: none */
-  int gone;            /* whether there was nothing to wait for any more: what it had been was donated on */
-  int open;            /* whether JAX holds the lock of the array that it asks about (ts_question) */
-  PyObject* message;   /* bytes, if code */
-  Peers* peers;        /* as a buffer's */
+/* A PJRT_Event. Counted without the GIL; `peers` and `waitables` belong to it, and want the GIL. */
+typedef struct Buffer Buffer;
+typedef struct Event Event;
+struct Event {
+  int holders;
+  int done;
+  int code; /* of the error; 0: none */
+  int gone; /* whether there was nothing to wait for any more: what it had been was donated on */
+  char* message;
+  size_t message_size;
+  Buffer* buffer; /* borrowed; not NULL: a question about it, into which nobody has looked yet */
+  Event* next;    /* question about the same buffer */
+  Peers* peers;   /* as a buffer's */
   PyObject* waitables; /* tuple of things with block_until_ready(), and is_ready() where they can be asked; NULL: set from outside */
-} Event;
+};
+typedef void (*ReadyCallback)(void* error, void* user);
+struct Asked { /* somebody who wants to be told */
+  Event* event;
+  ReadyCallback callback;
+  void* user;
+  void* error;
+  int leads; /* whether it is the one of its peers that is waited for */
+  Asked* next;
+};
 
-typedef struct {
+struct Buffer {
   PyObject_HEAD
   PyObject* array; /* one-device array of the client that computes values; None once deleted; NULL: in `whole`, not taken out yet */
   PyObject* whole; /* array over all devices of a run that this is a part of, or NULL */
@@ -91,8 +105,10 @@ typedef struct {
   PyObject* pinned; /* keeps the memory in place while somebody outside holds its address */
   Peers* peers;     /* what all results of one run on one device share; NULL: it is alone */
   int pins;
-  int seen; /* whether the host has looked at it while JAX guarded no reads */
-} Buffer;
+  int seen;           /* whether the host has looked at it while JAX guarded no reads */
+  volatile int ready; /* whether it was seen to be there, without a failure; comes to stay */
+  Event* questions;   /* about it, borrowed (event.c) */
+};
 
 typedef struct {
   PyObject_HEAD
@@ -110,7 +126,6 @@ typedef struct {
 
 /* state.c */
 extern volatile int ts_no_dry_values; /* 0 once there may be values of a dry run, which only Python tells from others */
-extern PyObject* ts_wait_later; /* C function that takes (event, callback address, user address): another thread waits, then fires */
 extern PyObject* ts_forgotten;  /* list that takes the numbers of values whose buffer is gone */
 /* How far the process's end has come. LEAVING: threads that were named come no further (state.c). CLOSING: only the thread that closed
  * may enter Python. CLOSED: nobody may. */
@@ -131,20 +146,25 @@ void ts_plain_dealloc(PyObject* self);
 int ts_no_keywords(PyObject* kwargs, const char* what); /* -1 and an exception if there are any */
 
 /* here.c */
-int ts_keep_wait(PyObject* wait); /* whether this thread does the waiting (event, callback address, user address), next and by itself */
+int ts_asks(void);                      /* whether this thread is in the midst of a question that is answered in here.c */
+int ts_keep_question(Asked* asked);     /* whether it is, and then the question belongs to it */
 PyObject* ts_wait_for(PyObject* array); /* its block_until_ready() */
-int ts_add_waiting_type(void);    /* -1 and an exception if it cannot be made */
+int ts_add_waiting_type(void);          /* -1 and an exception if it cannot be made */
 
 /* memory.c, event.c, buffer.c, execute.c, put.c, read.c: their types, and their entries of the table */
-extern PyTypeObject *ts_memory_type, *ts_event_type, *ts_peers_type, *ts_shape_type, *ts_layout_type, *ts_buffer_type;
-extern PyType_Spec ts_memory_spec, ts_event_spec, ts_peers_spec, ts_shape_spec, ts_layout_spec, ts_buffer_spec, ts_executable_spec;
-extern Event* ts_event_done; /* the event that has happened; its handles are not counted */
-Event* ts_event_make(PyObject* waitables, Peers* peers);
-PyObject* ts_finish(PyObject* module, PyObject* wait);
-int ts_event_poll(Event* self);
-void ts_event_wait(Event* self);
-void ts_question(int more); /* JAX begins (1), or has ended (-1), to ask whether an array is ready; it holds the array's lock meanwhile: here.c */
-int ts_question_of(Event* event); /* whether it is of such a question, which ends with what the caller does next */
+extern PyTypeObject *ts_memory_type, *ts_peers_type, *ts_shape_type, *ts_layout_type, *ts_buffer_type;
+extern PyType_Spec ts_memory_spec, ts_peers_spec, ts_shape_spec, ts_layout_spec, ts_buffer_spec, ts_executable_spec;
+extern Event* const ts_event_done; /* the event that has happened; its handles are not counted */
+Event* ts_event_make(PyObject* waitables); /* NULL: there is no memory */
+Event* ts_event_ask(Buffer* buffer);       /* a question; NULL likewise. Needs no GIL */
+int ts_is_question(const Event* event);
+void ts_settle_questions(Buffer* buffer);  /* before its handle is let go of */
+int ts_is_ready(PyObject* array);          /* whether waiting would return at once */
+void ts_finish(Asked* asked);              /* waits and tells, its peers too; takes what was asked, as these two do */
+int ts_finish_at_once(Asked* asked);       /* 1: done; 0: another thread does it; -1: not ready, and not taken */
+void ts_finish_later(Asked* asked);        /* a thread of the pool does it. Needs no GIL */
+long ts_pending_waits(void);
+void ts_note_wait(Buffer* buffer);         /* that the host waits for it, in emulated time */
 PyObject* ts_buffer_array(Buffer* buffer); /* borrowed; takes a whole apart. NULL and an exception if it cannot */
 int ts_buffer_is_deleted(Buffer* buffer);  /* 1, 0, or -1 and an exception */
 Buffer* ts_buffer_make(PyObject* array, PyObject* device, Memory* memory, Shape* shape, PyObject* value);

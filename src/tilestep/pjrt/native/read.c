@@ -90,9 +90,11 @@ static int pin(Buffer* buffer) {
   return 0;
 }
 static void* api_pin(PJRT_Buffer_IncreaseExternalReferenceCount_Args* a) {
+  Buffer* buffer = a->buffer;
   if (!ts_may_begin() || !ts_no_dry_values) return slow_pin(a);
   TS_ENTER;
-  int failed = pin(a->buffer) < 0;
+  if (!buffer->pins) ts_note_wait(buffer); /* for which JAX asked before, without the GIL (event.c) */
+  int failed = pin(buffer) < 0;
   TS_LEAVE;
   return failed ? slow_pin(a) : NULL;
 }

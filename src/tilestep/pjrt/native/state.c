@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-PyObject* ts_wait_later;
 PyObject* ts_forgotten;
 volatile int ts_stage;
 volatile int ts_no_dry_values = 1;
@@ -184,13 +183,12 @@ int ts_no_keywords(PyObject* kwargs, const char* what) {
 }
 
 PyObject* ts_configure(PyObject* module, PyObject* args) {
-  PyObject *describe, *later, *list;
+  PyObject *describe, *list;
   (void)module;
-  if (!PyArg_ParseTuple(args, "OOO!", &describe, &later, &PyList_Type, &list)) return NULL;
-  Py_INCREF(describe), Py_INCREF(later), Py_INCREF(list);
-  Py_XDECREF(describe_error), Py_XDECREF(ts_wait_later), Py_XDECREF(ts_forgotten);
+  if (!PyArg_ParseTuple(args, "OO!", &describe, &PyList_Type, &list)) return NULL;
+  Py_INCREF(describe), Py_INCREF(list);
+  Py_XDECREF(describe_error), Py_XDECREF(ts_forgotten);
   describe_error = describe;
-  ts_wait_later = later;
   ts_forgotten = list;
   Py_RETURN_NONE;
 }
