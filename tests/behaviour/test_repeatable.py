@@ -109,6 +109,42 @@ def test_a_wait_aside_is_no_wait_and_leaves_later_ones(ipu: jax.Device) -> None:
         assert cycles(aside) == cycles() < cycles(jax.block_until_ready) == cycles(aside, jax.block_until_ready)
 
 
+def test_a_wait_for_several_is_one_for_each_ready_or_not(ipus: list[jax.Device]) -> None:
+    short, long = (jax.jit(lambda x, n=n: jax.lax.fori_loop(0, n, lambda _, x: jnp.tanh(x @ x), x)) for n in (50, 100))
+
+    def cycles(wait: Callable[[list[jax.Array]], object]) -> int:
+        first, second = (jax.device_put(np.ones((256, 256), np.float32), ipu) for ipu in ipus[:2])
+        with tilestep.profile() as profile:
+            wait([short(first), long(second)])
+            short(first).block_until_ready()
+        return profile.emulated_cycles
+
+    def late(arrays: list[jax.Array]) -> None:
+        hints.wait_aside(arrays, jax.block_until_ready)
+        jax.block_until_ready(arrays)
+
+    cycles(jax.block_until_ready)  # from here on the programs are loaded
+    each = cycles(lambda arrays: [array.block_until_ready() for array in arrays])
+    assert cycles(lambda arrays: arrays[0].block_until_ready()) < each
+    assert cycles(jax.block_until_ready) == cycles(late) == each
+
+
+def test_a_look_at_what_is_gone_takes_no_time(ipu: jax.Device) -> None:
+    step = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, x: jnp.tanh(x @ x), x), donate_argnums=0)
+
+    def cycles(look: Callable[[Any], object]) -> int:
+        x = jax.device_put(np.ones((256, 256), np.float32), ipu)
+        with tilestep.profile() as profile:
+            y = step(x)
+            with pytest.raises(Exception, match=r"deleted|buffer"):
+                look(x)
+            step(y)
+        return profile.emulated_cycles
+
+    cycles(np.asarray)  # from here on the program is loaded
+    assert cycles(np.asarray) == cycles(memoryview) == cycles(lambda x: x + 1)
+
+
 def test_a_wait_aside_waits(ipu: jax.Device) -> None:
     ended: list[bool] = []
 

@@ -421,6 +421,10 @@ def test_ctrl_c_at_any_moment_of_many_dispatches_loses_no_state(count: int) -> N
                 armed = False
                 raise KeyboardInterrupt
 
+        def dispatch():  # a function, as Python 3.13 finds no handler for what is raised where a loop jumps back
+            while armed:
+                states.extend(map(step, map(operator.itemgetter(-1), itertools.repeat(states, 3))))
+
         gc.disable()  # what is raised in the midst of it is not told
         signal.signal(signal.SIGALRM, once)
         states.append(jax.device_put(np.zeros(8, np.float32), place))
@@ -429,8 +433,7 @@ def test_ctrl_c_at_any_moment_of_many_dispatches_loses_no_state(count: int) -> N
             try:
                 armed = True
                 signal.setitimer(signal.ITIMER_REAL, rng.uniform(5e-5, 1e-3))
-                while armed:
-                    states.extend(map(step, map(operator.itemgetter(-1), itertools.repeat(states, 3))))
+                dispatch()
             except KeyboardInterrupt:
                 interrupts += 1
             lost += states[-1].is_deleted()

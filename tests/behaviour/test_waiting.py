@@ -14,6 +14,8 @@ import pytest
 from tilestep import train
 from tilestep.pjrt import _native
 
+from .process import python
+
 PATIENCE_WALL_S = 60.0
 
 
@@ -150,3 +152,57 @@ def test_threads_ask_for_an_array_that_goes_meanwhile(ipu: jax.Device) -> None:
         thread.join()
     assert not other
     assert _native.pending_waits() == 0
+
+
+FINALIZERS = """
+    import gc, jax, jax.numpy as jnp, numpy as np
+    from jax._src.lib import _jax
+    _jax.set_tracebacks_enabled(False)  # JAX's own mix up when a finalizer has one taken while one is taken
+    work = jax.jit(lambda x: jax.lax.fori_loop(0, 8, lambda _, v: jnp.tanh(v @ v), x))
+    x = jax.device_put(np.eye(16, dtype=np.float32), jax.devices("ipu")[0])
+    looks, ended = [np.asarray, lambda y: y.is_ready(), lambda y: y.block_until_ready()], [0]
+
+    class Log:  # in a cycle
+        def __init__(self, value):
+            self.me, self.value = self, value
+
+        def __del__(self):
+            ended[0] += 1
+            looks[ended[0] % 3](self.value)
+
+    gc.set_threshold(2, 1000, 1000)
+    for k in range(3000):
+        Log(work(x))
+        looks[1 + k % 2](work(x))
+    gc.set_threshold(1000)
+    print(ended[0] > 1000)
+"""
+HANDLERS = """
+    import signal, time, jax, jax.numpy as jnp, numpy as np, tilestep
+    work = jax.jit(lambda x: jax.lax.fori_loop(0, 8, lambda _, v: jnp.tanh(v @ v), x))
+    x = jax.device_put(np.eye(16, dtype=np.float32), jax.devices("ipu")[0])
+    with tilestep.dry_run():  # after which Python answers what C did
+        pass
+    looks, handled = [np.asarray, lambda y: y.is_ready(), lambda y: y.block_until_ready()], 0
+
+    def look(*_):
+        global handled
+        handled += 1
+        looks[handled % 3](work(x))
+
+    for each in looks:
+        each(work(x))
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.01)
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        for other in looks[1:]:
+            other(work(x))
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print(handled > 100)
+"""
+
+
+@pytest.mark.parametrize("program", [FINALIZERS, HANDLERS], ids=["finalizers", "handlers"])
+def test_what_runs_in_the_midst_of_a_question_may_look_too(program: str) -> None:
+    assert python(program, JAX_PLATFORMS="ipu,cpu").stdout == "True\n"

@@ -255,6 +255,7 @@ class Journal:
         self.system.copy(source, target, ipu=ipu, on_host=on_host, group=group)
 
     def _read(self, value: int) -> None:
+        self.system.wait(value)  # for which JAX asks where nothing can be noted (native/event.c)
         self.system.read(value)
 
     def _wait(self, value: int) -> None:

@@ -60,10 +60,11 @@ class Waiters:
         self._threads += 1
         threading.Thread(target=_native.serve_waits, args=(self._grow_if_few,), name="tilestep-wait", daemon=True).start()
 
-    def _grow_if_few(self) -> None:
+    def _grow_if_few(self) -> int:
         with self._lock:
             if self._threads < _MOST_THREADS:
                 self._grow()
+            return self._threads
 
 
 WAITERS = Waiters()  # of this process: JAX has one platform of the name, whatever clients come and go

@@ -33,7 +33,7 @@ def same(step: Step, carry: Any, elements: Any = None, *, quick: bool = True, le
         assert _jax.tree.structure(found) == _jax.tree.structure(expected)
         for ours, theirs in zip(_jax.tree.leaves(found), _jax.tree.leaves(expected), strict=True):
             assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
-            np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-5, atol=4e-6)  # of sums of terms about 1
         assert program.is_quick == quick
     return program
 

@@ -79,6 +79,10 @@ Buffer* ts_buffer_part(PyObject* whole, int part, int parts, PyObject* device, M
   self->parts = parts;
   return self;
 }
+void ts_set_ready(Buffer* buffer) {
+  buffer->ready = 1;
+  if (buffer->peers) buffer->peers->ready = 1; /* all results of a run are there when one is */
+}
 /* Whether a run took it over, or somebody deleted it. */
 int ts_buffer_is_deleted(Buffer* buffer) {
   PyObject* array = buffer->array ? buffer->array : buffer->whole;
@@ -229,8 +233,7 @@ static void see_whether_ready(Buffer* buffer) {
   PyObject* array = ts_buffer_is_deleted(buffer) ? NULL : buffer->array ? buffer->array : buffer->whole;
   Py_XINCREF(array);
   PyObject* seen = array && ts_is_ready(array) ? ts_wait_for(array) : NULL; /* which says whether it has failed */
-  if (seen) buffer->ready = 1;
-  if (seen && buffer->peers) buffer->peers->ready = 1; /* all results of a run are there when one is */
+  if (seen) ts_set_ready(buffer);
   PyErr_Clear();
   Py_XDECREF(array), Py_XDECREF(seen);
   TS_LEAVE;
@@ -238,6 +241,7 @@ static void see_whether_ready(Buffer* buffer) {
 static void* api_on_cpu(PJRT_Buffer_IsOnCpu_Args* a) {
   /* Values lie in this process's memory: np.asarray needs no copy. JAX asks before a look, and guards only copies: the first look is one. */
   Buffer* buffer = a->buffer;
+  ts_look();
   if (!reads_guarded) buffer->seen = 1;
   a->is_on_cpu = buffer->seen;
   see_whether_ready(buffer);
@@ -265,14 +269,14 @@ void ts_note_wait(Buffer* buffer) {
   if (interrupt) ts_interrupt_later(interrupt);
   Py_DECREF((PyObject*)buffer);
 }
-/* A wait of the program's own comes through here.c, which notes it; one for a look is noted with the look (read.c). */
+/* A wait of the program's own comes through here.c, which notes it; one for a look is noted as the look. */
 static void* api_ready_event(PJRT_Buffer_ReadyEvent_Args* a) {
   Buffer* buffer = a->buffer;
   Peers* peers = buffer->peers;
   a->event = ts_event_done;
-  int ready = buffer->ready || (peers && peers->ready), to_be_noted = ts_asks() && !(peers && peers->noted);
-  if (!ts_may_enter() || (ready && !to_be_noted)) return NULL;
-  a->event = ts_event_ask(buffer);
+  int ready = buffer->ready || (peers && peers->ready), asks = ts_asks();
+  if (!ts_may_enter() || (ready && !(asks && !(peers && peers->noted)))) return NULL;
+  a->event = ts_event_ask(buffer, asks);
   return a->event ? NULL : ts_error_text(PJRT_Error_Code_RESOURCE_EXHAUSTED, "Out of memory");
 }
 

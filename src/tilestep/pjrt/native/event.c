@@ -21,8 +21,9 @@ Event* const ts_event_done = &done_event;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows, and of who is a question of which buffer; held for a few lines */
 static pthread_cond_t something_to_wait_for = PTHREAD_COND_INITIALIZER;
 static Asked *first, *last; /* what a thread of the pool takes next */
-static long idle;           /* threads of the pool */
 static long pending;        /* what the pool was asked to wait for, and has not told */
+static long busy;           /* threads of the pool that do */
+static long threads = 1;    /* of the pool, as far as its threads know */
 
 Event* ts_event_make(PyObject* waitables) {
   Event* self = calloc(1, sizeof(Event));
@@ -32,10 +33,11 @@ Event* ts_event_make(PyObject* waitables) {
   self->waitables = waitables;
   return self;
 }
-Event* ts_event_ask(Buffer* buffer) {
+Event* ts_event_ask(Buffer* buffer, int here) {
   Event* self = calloc(1, sizeof(Event));
   if (!self) return NULL;
   self->holders = 1;
+  self->here = here;
   self->buffer = buffer;
   pthread_mutex_lock(&lock);
   self->next = buffer->questions;
@@ -43,7 +45,7 @@ Event* ts_event_ask(Buffer* buffer) {
   pthread_mutex_unlock(&lock);
   return self;
 }
-int ts_is_question(const Event* self) { return __atomic_load_n(&self->buffer, __ATOMIC_ACQUIRE) != NULL; }
+static int is_question(const Event* self) { return __atomic_load_n(&self->buffer, __ATOMIC_ACQUIRE) != NULL; }
 /* With the lock. The buffer, borrowed; NULL if it is no question any more. */
 static Buffer* answer(Event* self) {
   Buffer* buffer = self->buffer;
@@ -113,6 +115,9 @@ static void settle(Event* self) {
   }
   Py_DECREF((PyObject*)buffer);
 }
+void ts_note_question(Event* self) {
+  if (self->buffer) ts_note_wait(self->buffer); /* as above */
+}
 void ts_settle_questions(Buffer* buffer) {
   for (;;) {
     pthread_mutex_lock(&lock);
@@ -127,7 +132,7 @@ void ts_settle_questions(Buffer* buffer) {
 
 /* Whether waiting would return at once. Needs the GIL. */
 int ts_is_ready(PyObject* array) {
-  PyObject* ready = PyObject_CallMethod(array, "is_ready", NULL);
+  PyObject* ready = ts_ask_whether_ready(array);
   if (!ready) { /* deleted or failed: waiting returns at once */
     int cannot_say = PyErr_ExceptionMatches(PyExc_AttributeError);
     PyErr_Clear();
@@ -246,31 +251,38 @@ void ts_finish_later(Asked* asked) {
   pthread_mutex_unlock(&lock);
 }
 
-static Asked* take_pending(int* was_last_idle) {
+static Asked* take_pending(int* all_busy) {
   Asked* taken;
   Py_BEGIN_ALLOW_THREADS;
   pthread_mutex_lock(&lock);
-  idle++;
   while (!first) pthread_cond_wait(&something_to_wait_for, &lock);
   taken = first;
   first = taken->next;
-  *was_last_idle = !--idle;
+  *all_busy = ++busy >= threads;
   pthread_mutex_unlock(&lock);
   Py_END_ALLOW_THREADS;
   return taken;
 }
+static void grow_pool(PyObject* grow) {
+  PyObject* number = PyObject_CallFunctionObjArgs(grow, NULL);
+  long now = number ? PyLong_AsLong(number) : -1;
+  Py_XDECREF(number);
+  if (PyErr_Occurred()) PyErr_WriteUnraisable(grow);
+  pthread_mutex_lock(&lock);
+  if (now > threads) threads = now;
+  pthread_mutex_unlock(&lock);
+}
 PyObject* ts_serve_waits(PyObject* module, PyObject* grow) {
   (void)module;
   for (;;) {
-    int was_last_idle;
-    Asked* asked = take_pending(&was_last_idle);
-    PyObject* grown = was_last_idle ? PyObject_CallFunctionObjArgs(grow, NULL) : NULL;
-    if (was_last_idle && !grown) PyErr_WriteUnraisable(grow);
-    Py_XDECREF(grown);
+    int all_busy;
+    Asked* asked = take_pending(&all_busy);
+    if (all_busy) grow_pool(grow);
     settle(asked->event);
     if (asked->leads || !join_peers(asked)) ts_finish(asked);
     pthread_mutex_lock(&lock);
     pending--;
+    busy--;
     pthread_mutex_unlock(&lock);
   }
 }
@@ -291,7 +303,7 @@ static void* api_destroy(PJRT_Event_Destroy_Args* a) {
 static void* api_is_ready(PJRT_Event_IsReady_Args* a) {
   Event* event = a->event;
   a->is_ready = is_done(event);
-  if (a->is_ready || ts_is_question(event)) return NULL;
+  if (a->is_ready || is_question(event)) return NULL;
   a->is_ready = true;
   if (!ts_may_begin()) return NULL;
   TS_ENTER;
@@ -324,8 +336,8 @@ static void* api_on_ready(PJRT_Event_OnReady_Args* a) {
   asked->event = event;
   asked->callback = callback;
   asked->user = a->user_arg;
-  if (ts_stage < TS_CLOSING && ts_is_question(event)) {
-    if (!ts_keep_question(asked)) ts_finish_later(asked);
+  if (ts_stage < TS_CLOSING && is_question(event)) {
+    if (!ts_ask(asked)) ts_finish_later(asked);
     return NULL;
   }
   TS_ENTER;
@@ -344,7 +356,16 @@ static void* api_set(PJRT_Event_Set_Args* a) {
   set_done(event);
   return NULL;
 }
+/* A fork has none of the pool's threads, and whoever held the lock is not there to let go of it. */
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
+static void in_fork(void) {
+  first = last = NULL;
+  pending = busy = 0;
+  pthread_mutex_unlock(&lock);
+}
 void ts_fill_event_entries(PJRT_Api* api) {
+  pthread_atfork(before_fork, after_fork, in_fork);
   api->PJRT_Event_Destroy = api_destroy;
   api->PJRT_Event_IsReady = api_is_ready;
   api->PJRT_Event_Error = api_error;

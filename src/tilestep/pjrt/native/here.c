@@ -4,7 +4,7 @@
  * JAX asks to be told when an array is ready, with a lock (event.c), and then sleeps until it is, or looks whether it was told. Whether it
  * will sleep is not to be seen from the question. A thread of the pool that waits would have to wake the first one up: two wake-ups, the
  * second on a processor that computes. A function that is wrapped in here keeps the questions, and answers them when it has returned. One
- * that waits asks first, waits for the first question whose array is not ready, and then does what it did.
+ * that waits asks first, waits for the first array that is not ready, and then does what it did.
  */
 #include "native.h"
 
@@ -16,17 +16,30 @@ typedef struct {
 } Waiting;
 
 static PyTypeObject* waiting_type;
-static _Thread_local int asks;      /* whether this thread is in the midst of a question */
-static _Thread_local int will_wait; /* whether it asks in order to wait */
-static _Thread_local int waits;     /* whether it waits for XLA:CPU's arrays, which nobody has to be asked for */
-static _Thread_local Asked *questions, *kept;
-static long waiting_threads; /* changes under the GIL */
+/* A question under way. Python may run in the midst of one, a finalizer or a signal's handler, and ask or look at an array itself: what it
+ * asks through here is a question of its own, and what it looks at can be none, as it sleeps until that is there. */
+typedef struct Question {
+  Asked* asked; /* the last first */
+  int looked;   /* whether it did: what is asked from then on is left to the pool, the question's own rest too */
+} Question;
+static _Thread_local Question* question;
+static _Thread_local Asked** keep_at; /* where the next question leaves what is not ready */
+static _Thread_local int plain;       /* whether this thread asks or waits for XLA:CPU's arrays, which are never questions */
+static long waiting_threads;          /* changes under the GIL */
 
-int ts_asks(void) { return asks; }
-int ts_keep_question(Asked* asked) {
-  if (!asks) return 0;
-  asked->next = questions;
-  questions = asked;
+int ts_asks(void) { return question && !question->looked; }
+void ts_look(void) {
+  if (question) question->looked = 1;
+}
+Question* ts_set_question(Question* now) {
+  Question* before = question;
+  question = now;
+  return before;
+}
+int ts_ask(Asked* asked) {
+  if (!question || !asked->event->here) return 0;
+  asked->next = question->asked;
+  question->asked = asked;
   return 1;
 }
 PyObject* ts_threads_waiting(PyObject* module, PyObject* unused) {
@@ -34,70 +47,73 @@ PyObject* ts_threads_waiting(PyObject* module, PyObject* unused) {
   return PyLong_FromLong(waiting_threads);
 }
 
-/* Whether an array was ready. */
-static int answer_questions(void) {
+/* Notes that the host waits, and tells of what is ready, in the order of asking. keep: where to leave the first that is not; NULL: nowhere.
+ * Whether an array was ready. */
+static int answer(Asked* asked, Asked** keep) {
   int any_ready = 0;
   Asked* in_order = NULL;
-  while (questions) {
-    Asked* asked = questions;
-    questions = asked->next;
+  while (asked) {
+    Asked* next = asked->next;
     asked->next = in_order;
     in_order = asked;
+    asked = next;
   }
-  while (in_order) {
-    Asked* asked = in_order;
+  while ((asked = in_order)) {
     in_order = asked->next;
-    if (ts_is_question(asked->event)) ts_note_wait(asked->event->buffer);
+    ts_note_question(asked->event);
     int done = ts_finish_at_once(asked);
     if (done > 0) any_ready = 1;
-    else if (done < 0 && will_wait && !kept) kept = asked;
+    else if (done < 0 && keep && !*keep) *keep = asked;
     else if (done < 0) ts_finish_later(asked);
   }
   return any_ready;
 }
 static PyObject* ask_and_answer(PyObject* function, PyObject* args, PyObject* kwargs) {
   PyObject *type, *value, *trace;
-  if (asks || !ts_may_begin()) return PyObject_Call(function, args, kwargs);
-  asks = 1;
+  Asked** keep = keep_at;
+  keep_at = NULL;
+  if (!ts_may_begin()) return PyObject_Call(function, args, kwargs);
+  Question here = {NULL, 0}, *before = question;
+  question = &here;
   PyObject* result = PyObject_Call(function, args, kwargs);
-  asks = 0;
+  question = before;
   PyErr_Fetch(&type, &value, &trace);
-  int any_ready = answer_questions();
+  int any_ready = answer(here.asked, keep);
   PyErr_Restore(type, value, trace);
-  if (!result || !any_ready || will_wait) return result;
+  if (!result || !any_ready || keep) return result;
   Py_DECREF(result);
   return PyObject_Call(function, args, kwargs);
 }
 
-static void ask(PyObject* array) {
+static void ask(PyObject* array, Asked** kept) {
   Py_INCREF(array); /* whoever holds it may let go of it meanwhile */
+  keep_at = kept;
   PyObject* ready = PyObject_CallMethod(array, "is_ready", NULL);
+  keep_at = NULL;
   if (!ready) PyErr_Clear(); /* who waits for it says what is wrong */
   Py_XDECREF(ready), Py_DECREF(array);
 }
-/* Until a question is kept. What comes behind it is most often of the same run, and needs no other. What it has kept it waits for. No
- * bytecode runs, so that no Ctrl-C gets in between. */
+/* Asks for all, as each is waited for in emulated time. No bytecode runs, so that no Ctrl-C gets in between. */
 static void wait_here(PyObject* arrays) {
-  will_wait = 1;
+  Asked* kept = NULL;
   if (PyList_Check(arrays))
-    for (Py_ssize_t i = 0; !kept && i < PyList_Size(arrays); i++) ask(PyList_GetItem(arrays, i));
-  else ask(arrays);
-  will_wait = 0;
-  Asked* asked = kept;
-  kept = NULL;
-  if (!asked) return;
+    for (Py_ssize_t i = 0; i < PyList_Size(arrays); i++) ask(PyList_GetItem(arrays, i), &kept);
+  else ask(arrays, &kept);
+  if (!kept) return;
   waiting_threads++;
-  ts_finish(asked);
+  ts_finish(kept);
   waiting_threads--;
 }
 
-PyObject* ts_wait_for(PyObject* array) {
-  int before = waits;
-  waits = 1;
-  PyObject* result = PyObject_CallMethod(array, "block_until_ready", NULL);
-  waits = before;
+static PyObject* call_plain(PyObject* array, const char* method) {
+  int before = plain;
+  plain = 1;
+  PyObject* result = PyObject_CallMethod(array, method, NULL);
+  plain = before;
   return result;
 }
+PyObject* ts_wait_for(PyObject* array) { return call_plain(array, "block_until_ready"); }
+PyObject* ts_ask_whether_ready(PyObject* array) { return call_plain(array, "is_ready"); }
 
 static PyObject* make(PyObject* function, PyObject* self, int is_a_question) {
   Waiting* made = (Waiting*)PyType_GenericAlloc(waiting_type, 0);
@@ -147,9 +163,9 @@ static PyObject* call(PyObject* object, PyObject* args, PyObject* kwargs) {
   PyObject* all = self->self ? with_self(self->self, args) : args;
   if (!all) return NULL;
   PyObject* result = NULL;
-  if (self->is_a_question) result = ask_and_answer(self->function, all, kwargs);
+  if (!plain && self->is_a_question) result = ask_and_answer(self->function, all, kwargs);
   else {
-    if (!waits && PyTuple_Size(all)) wait_here(PyTuple_GetItem(all, 0));
+    if (!plain && PyTuple_Size(all)) wait_here(PyTuple_GetItem(all, 0));
     result = PyObject_Call(self->function, all, kwargs);
   }
   if (all != args) Py_DECREF(all);

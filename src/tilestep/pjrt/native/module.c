@@ -35,6 +35,7 @@ static void* dispatch(int table, int index, const char* name, void* args) {
     return ts_error_text(PJRT_Error_Code_UNAVAILABLE, "the interpreter is shutting down");
   }
   void* error = NULL;
+  struct Question* question = ts_set_question(NULL); /* a signal's handler may run within */
   TS_ENTER;
   PyObject* handler = handlers[table][index];
   if (!handler) {
@@ -52,6 +53,7 @@ static void* dispatch(int table, int index, const char* name, void* args) {
     else error = ts_error_from_python();
   }
   TS_LEAVE;
+  (void)ts_set_question(question);
   return error;
 }
 
@@ -192,7 +194,7 @@ static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_
                                 {"guard_reads", ts_guard_reads, METH_O, "guard_reads(whether reading a value is a transfer that JAX has to see)"},
                                 {"configure", ts_configure, METH_VARARGS, "configure(describe_error, forgotten)"},
                                 {"configure_puts", ts_configure_puts, METH_VARARGS, "configure_puts(take_over, shape_of_code)"},
-                                {"serve_waits", ts_serve_waits, METH_O, "serve_waits(grow): waits for events for ever; grow() when no other thread is free to"},
+                                {"serve_waits", ts_serve_waits, METH_O, "serve_waits(grow): waits for events for ever; grow(), which says how many threads do, when all of them wait"},
                                 {"capsule", capsule, METH_NOARGS, "the table as a capsule"},
                                 {"own", own, METH_O, "address of an object, with a reference for whoever holds it"},
                                 {"releaser", releaser, METH_NOARGS, "address of a C function that gives back what own() took"},

@@ -79,6 +79,7 @@ struct Event {
   char* message;
   size_t message_size;
   Buffer* buffer; /* borrowed; not NULL: a question about it, into which nobody has looked yet */
+  int here;       /* whether it is answered in here.c */
   Event* next;    /* question about the same buffer */
   Peers* peers;   /* as a buffer's */
   PyObject* waitables; /* tuple of things with block_until_ready(), and is_ready() where they can be asked; NULL: set from outside */
@@ -146,18 +147,20 @@ void ts_plain_dealloc(PyObject* self);
 int ts_no_keywords(PyObject* kwargs, const char* what); /* -1 and an exception if there are any */
 
 /* here.c */
-int ts_asks(void);                      /* whether this thread is in the midst of a question that is answered in here.c */
-int ts_keep_question(Asked* asked);     /* whether it is, and then the question belongs to it */
-PyObject* ts_wait_for(PyObject* array); /* its block_until_ready() */
-int ts_add_waiting_type(void);          /* -1 and an exception if it cannot be made */
+int ts_asks(void);              /* whether what JAX is about to ask is answered in here.c */
+int ts_ask(Asked* asked);       /* whether it is, and then it belongs to the question that is under way */
+void ts_look(void);             /* JAX is about to look at an array: what it asks next is not */
+struct Question* ts_set_question(struct Question* now); /* what is under way from now on, NULL: nothing; and what was */
+PyObject* ts_wait_for(PyObject* array);          /* XLA:CPU's: its block_until_ready() */
+PyObject* ts_ask_whether_ready(PyObject* array); /* its is_ready() */
+int ts_add_waiting_type(void);  /* -1 and an exception if it cannot be made */
 
 /* memory.c, event.c, buffer.c, execute.c, put.c, read.c: their types, and their entries of the table */
 extern PyTypeObject *ts_memory_type, *ts_peers_type, *ts_shape_type, *ts_layout_type, *ts_buffer_type;
 extern PyType_Spec ts_memory_spec, ts_peers_spec, ts_shape_spec, ts_layout_spec, ts_buffer_spec, ts_executable_spec;
 extern Event* const ts_event_done; /* the event that has happened; its handles are not counted */
 Event* ts_event_make(PyObject* waitables); /* NULL: there is no memory */
-Event* ts_event_ask(Buffer* buffer);       /* a question; NULL likewise. Needs no GIL */
-int ts_is_question(const Event* event);
+Event* ts_event_ask(Buffer* buffer, int here); /* a question, and where it is answered; NULL likewise. Needs no GIL */
 void ts_settle_questions(Buffer* buffer);  /* before its handle is let go of */
 int ts_is_ready(PyObject* array);          /* whether waiting would return at once */
 void ts_finish(Asked* asked);              /* waits and tells, its peers too; takes what was asked, as these two do */
@@ -165,6 +168,8 @@ int ts_finish_at_once(Asked* asked);       /* 1: done; 0: another thread does it
 void ts_finish_later(Asked* asked);        /* a thread of the pool does it. Needs no GIL */
 long ts_pending_waits(void);
 void ts_note_wait(Buffer* buffer);         /* that the host waits for it, in emulated time */
+void ts_note_question(Event* event);       /* the same, of what it asks about, if it is a question; needs the GIL */
+void ts_set_ready(Buffer* buffer);         /* it was waited for, without a failure */
 PyObject* ts_buffer_array(Buffer* buffer); /* borrowed; takes a whole apart. NULL and an exception if it cannot */
 int ts_buffer_is_deleted(Buffer* buffer);  /* 1, 0, or -1 and an exception */
 Buffer* ts_buffer_make(PyObject* array, PyObject* device, Memory* memory, Shape* shape, PyObject* value);

@@ -54,7 +54,8 @@ static void* api_pointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* a) {
   TS_ENTER;
   PyObject* array = live_array(buffer);
   Py_XINCREF(array);
-  PyObject* ready = array ? PyObject_CallMethod(array, "block_until_ready", NULL) : NULL;
+  PyObject* ready = array ? ts_wait_for(array) : NULL;
+  if (ready) ts_set_ready(buffer);
   PyObject* pointer = ready ? PyObject_CallMethod(array, "unsafe_buffer_pointer", NULL) : NULL;
   if (pointer) address = PyLong_AsVoidPtr(pointer);
   int failed = !pointer || PyErr_Occurred();
@@ -90,11 +91,9 @@ static int pin(Buffer* buffer) {
   return 0;
 }
 static void* api_pin(PJRT_Buffer_IncreaseExternalReferenceCount_Args* a) {
-  Buffer* buffer = a->buffer;
   if (!ts_may_begin() || !ts_no_dry_values) return slow_pin(a);
   TS_ENTER;
-  if (!buffer->pins) ts_note_wait(buffer); /* for which JAX asked before, without the GIL (event.c) */
-  int failed = pin(buffer) < 0;
+  int failed = pin(a->buffer) < 0;
   TS_LEAVE;
   return failed ? slow_pin(a) : NULL;
 }
