@@ -24,7 +24,7 @@ Step = Callable[[Any, Any], tuple[Any, Any]]
 STEPS = 5
 
 
-def same(step: Step, carry: Any, elements: Any = None, *, quick: bool = True, length: int = STEPS) -> Chosen:
+def same(step: Step, carry: Any, elements: Any = None, *, quick: bool = True, length: int = STEPS, atol: float = 1e-6) -> Chosen:
     """Holds the program of a loop against `jax.lax.scan`. Args: quick: whether its steps have to be compiled in one piece."""
     program = Chosen(lambda carry, elements: scan(step, carry, elements, length=length), shardings=None)
     for _ in range(2):  # chosen, and called again
@@ -33,7 +33,7 @@ def same(step: Step, carry: Any, elements: Any = None, *, quick: bool = True, le
         assert _jax.tree.structure(found) == _jax.tree.structure(expected)
         for ours, theirs in zip(_jax.tree.leaves(found), _jax.tree.leaves(expected), strict=True):
             assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
-            np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-5, atol=4e-6)  # of sums of terms about 1
+            np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-5, atol=atol)
         assert program.is_quick == quick
     return program
 
@@ -56,7 +56,8 @@ def perceptron(weights: Any, element: Any) -> Any:
 
 def test_a_perceptron_s_step_is_one_piece() -> None:
     weights = {"in": numbers(16, 16), "bias": np.zeros(16, np.float32), "out": numbers(16, 4)}
-    same(perceptron, weights, (numbers(STEPS, 8, 16), numbers(STEPS, 8, dtype="int32") % 4))
+    elements = numbers(STEPS, 8, 16), numbers(STEPS, 8, dtype="int32") % 4
+    same(perceptron, weights, elements, atol=2e-5)  # scores of about 30: either program is up to 1.2e-5 from what 64-bit types give
 
 
 def test_repeat_compiles_tiny_steps_so_and_others_not() -> None:
