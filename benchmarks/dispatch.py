@@ -33,12 +33,14 @@ import optax
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
+import tilestep
 from benchmarks.commit import commit
 
 PLATFORMS = ("ipu", "cpu")
 NUM_DEVICES = 4
 BATCH_WALL_S = 5e-3
 STEP_WALL_S = 5e-3
+PROFILED_CALLS = 64
 MOST_COLLECTIVE_CALLS = 16  # XLA:CPU deadlocks with more than 32 programs over several devices in flight, and ends the process
 LAYERS, WIDTH, HEADS, TOKENS, VOCABULARY = 6, 128, 4, 64, 256
 
@@ -97,6 +99,20 @@ def jitted(arguments: int, *, then: Callable[[jax.Array], object] = lambda resul
         return lambda: then(function(*values))
 
     return prepare
+
+
+def profiled(devices: Sequence[jax.Device]) -> Call:
+    """Dispatches, and what working them off into emulated time takes, which otherwise happens every few thousand dispatches."""
+    function, values = jax.jit(lambda x: x + 1), jax.device_put(floats(8), devices[0])
+
+    def call() -> object:
+        with tilestep.profile() as profile:
+            for _ in range(PROFILED_CALLS):
+                result = function(values)
+        del profile
+        return result
+
+    return call
 
 
 def put(devices: Sequence[jax.Device]) -> Call:
@@ -203,6 +219,7 @@ QUESTIONS = (
     Question(name="jit, 40 arguments", prepare=jitted(40), repetitions=60),
     Question(name="jit x+1, block_until_ready", prepare=jitted(1, then=lambda result: result.block_until_ready()), repetitions=60),
     Question(name="jit x+1, np.asarray", prepare=jitted(1, then=np.asarray), repetitions=60),
+    Question(name=f"{PROFILED_CALLS} times jit x+1, profiled", prepare=profiled, repetitions=60),
     Question(name="device_put", prepare=put, repetitions=60),
     Question(name="4 devices, x+1", prepare=spread(lambda x: x + 1, P("i")), repetitions=60, most_calls=MOST_COLLECTIVE_CALLS),
     Question(name="4 devices, psum", prepare=spread(lambda x: jax.lax.psum(x, "i"), P()), repetitions=60, most_calls=MOST_COLLECTIVE_CALLS),
