@@ -85,12 +85,39 @@ def test_what_waits_looks_as_it_did(ipu: jax.Device) -> None:
         method()
 
 
-def test_threads_ask_and_wait_for_one_array_at_once(ipu: jax.Device) -> None:
-    """JAX asks with a lock of the array's, for which others would wait with the interpreter held."""
-    work = jax.jit(lambda x: jax.lax.fori_loop(0, 30, lambda _, v: jnp.tanh(v @ v), x))
+Look = Callable[[jax.Array], object]
+_work = jax.jit(lambda x: jax.lax.fori_loop(0, 30, lambda _, v: jnp.tanh(v @ v), x))
+
+
+def look_at_once(ipu: jax.Device, looks: list[Look], rounds: int) -> list[BaseException]:
+    """In each round every look has a thread, and all get one result that is not there yet. Returns: what they raised."""
     x = jax.device_put(np.eye(32, dtype=np.float32), ipu)
-    arrays, together = [work(x)], threading.Barrier(7)
-    looks: list[Callable[[jax.Array], object]] = [
+    arrays, together, raised = [_work(x)], threading.Barrier(len(looks) + 1), list[BaseException]()
+
+    def look(how: Look) -> None:
+        for _ in range(rounds):
+            together.wait(PATIENCE_WALL_S)
+            try:
+                how(arrays[0])
+            except (RuntimeError, ValueError, AssertionError) as error:
+                raised.append(error)
+            together.wait(PATIENCE_WALL_S)
+
+    threads = [threading.Thread(target=look, args=(how,), daemon=True) for how in looks]
+    for thread in threads:
+        thread.start()
+    for _ in range(rounds):
+        arrays[:] = [_work(x)]
+        together.wait(PATIENCE_WALL_S)
+        together.wait(PATIENCE_WALL_S)
+    for thread in threads:
+        thread.join()
+    return raised
+
+
+def test_threads_ask_and_wait_for_one_array_at_once(ipu: jax.Device) -> None:
+    """JAX asks with a lock of the array's, for which others wait with the interpreter held."""
+    looks: list[Look] = [
         lambda y: y.block_until_ready(),
         lambda y: until(y.is_ready),
         lambda y: jax.block_until_ready([y, y]),
@@ -98,60 +125,22 @@ def test_threads_ask_and_wait_for_one_array_at_once(ipu: jax.Device) -> None:
         lambda y: (y.format, y.copy_to_host_async(), float(y[0, 0])),
         lambda y: np.from_dlpack(y),
     ]
-
-    def look(how: Callable[[jax.Array], object]) -> None:
-        for _ in range(300):
-            together.wait(60)
-            how(arrays[0])
-            together.wait(60)
-
-    threads = [threading.Thread(target=look, args=(how,), daemon=True) for how in looks]
-    for thread in threads:
-        thread.start()
-    for _ in range(300):
-        arrays[:] = [work(x)]
-        together.wait(60)
-        together.wait(60)
-    for thread in threads:
-        thread.join()
+    assert not look_at_once(ipu, looks, rounds=300)
 
 
 def test_threads_ask_for_an_array_that_goes_meanwhile(ipu: jax.Device) -> None:
     """Who asks is told its value, or that it is deleted."""
-    work = jax.jit(lambda x: jax.lax.fori_loop(0, 30, lambda _, v: jnp.tanh(v @ v), x))
-    take = jax.jit(lambda y: y + 1, donate_argnums=0)
-    x = jax.device_put(np.eye(32, dtype=np.float32), ipu)
-    arrays, together, other = [work(x)], threading.Barrier(6), list[BaseException]()
-    expected = np.asarray(work(x))
-    looks: list[Callable[[jax.Array], object]] = [
+    expected = np.asarray(_work(jax.device_put(np.eye(32, dtype=np.float32), ipu)))
+    looks: list[Look] = [
         lambda y: y.block_until_ready(),
         lambda y: y.is_ready(),
         lambda y: jax.block_until_ready([y, y]),
         lambda y: np.testing.assert_array_equal(np.asarray(y), expected),
-        take,
+        jax.jit(lambda y: y + 1, donate_argnums=0),
     ]
-
-    def look(how: Callable[[jax.Array], object]) -> None:
-        for _ in range(200):
-            together.wait(60)
-            try:
-                how(arrays[0])
-            except (RuntimeError, ValueError) as error:
-                if not any(word in str(error) for word in ("deleted", "donated")):
-                    other.append(error)
-            together.wait(60)
-
-    threads = [threading.Thread(target=look, args=(how,), daemon=True) for how in looks]
-    for thread in threads:
-        thread.start()
-    for _ in range(200):
-        arrays[:] = [work(x)]
-        together.wait(60)
-        together.wait(60)
-    for thread in threads:
-        thread.join()
-    assert not other
-    assert _native.pending_waits() == 0
+    raised = look_at_once(ipu, looks, rounds=200)
+    assert not [error for error in raised if not any(word in str(error) for word in ("deleted", "donated"))]
+    until(lambda: not _native.pending_waits())
 
 
 FINALIZERS = """
