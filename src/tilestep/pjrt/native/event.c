@@ -12,7 +12,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 PyTypeObject* ts_peers_type;
 static Event done_event = {.holders = 1, .done = 1};
@@ -70,30 +69,22 @@ static void let_go(Event* self) {
     Py_XDECREF(self->waitables), Py_XDECREF((PyObject*)self->peers);
     TS_LEAVE;
   }
-  free(self->message);
+  ts_error_free(self->error);
   free(self);
 }
 static void set_done(Event* self) { __atomic_store_n(&self->done, 1, __ATOMIC_RELEASE); }
 static int is_done(Event* self) { return __atomic_load_n(&self->done, __ATOMIC_ACQUIRE); }
 
-static void set_failure(Event* self, int code, const char* message, size_t size) {
-  self->message = malloc(size);
-  self->message_size = self->message ? size : 0;
-  if (self->message) memcpy(self->message, message, size);
-  self->code = code;
-}
-/* Takes the pending exception. */
-static void fail(Event* self) {
-  void* error = ts_error_from_python();
-  const char* text;
-  size_t size;
-  ts_error_read(error, &text, &size);
-  set_failure(self, ts_error_code(error), text, size);
-  ts_error_free(error);
+static void fail(Event* self, void* error) {
+  ts_error_free(self->error);
+  self->error = error;
 }
 static void* error_of(Event* self) {
-  if (!self->code) return NULL;
-  return ts_error(self->code, self->message_size ? self->message : "", self->message_size);
+  const char* message;
+  size_t size;
+  if (!self->error) return NULL;
+  ts_error_read(self->error, &message, &size);
+  return ts_error(ts_error_code(self->error), message, size);
 }
 
 /* Looks into the buffer that a question is about. Needs the GIL. */
@@ -110,7 +101,7 @@ static void settle(Event* self) {
     self->peers = buffer->peers;
     self->waitables = waitables;
   } else {
-    if (gone <= 0) fail(self);
+    if (gone <= 0) fail(self, ts_error_from_python());
     set_done(self);
   }
   Py_DECREF((PyObject*)buffer);
@@ -170,10 +161,10 @@ static void wait_for(Event* self) {
     int gone = deleted && PyObject_IsTrue(deleted);
     Py_XDECREF(deleted);
     PyErr_Restore(type, value, trace);
-    if (gone || self->code) { /* donated on: whoever took it reports its failure */
+    if (gone || self->error) { /* donated on: whoever took it reports its failure */
       PyErr_Clear();
       self->gone = 1;
-    } else fail(self);
+    } else fail(self, ts_error_from_python());
   }
   Py_DECREF(waitables);
   Py_CLEAR(self->waitables);
@@ -211,7 +202,7 @@ void ts_finish(Asked* asked) {
   Py_XINCREF((PyObject*)peers);
   if (peers) peers->waiting = 1;
   wait_for(event);
-  int all_done = !event->gone && !event->code; /* all results of a run are there when one is */
+  int all_done = !event->gone && !event->error; /* all results of a run are there when one is */
   if (peers) {
     if (all_done) peers->ready = 1;
     tell_peers(peers, all_done);
@@ -352,7 +343,7 @@ static void* api_create(PJRT_Event_Create_Args* a) {
 }
 static void* api_set(PJRT_Event_Set_Args* a) {
   Event* event = a->event;
-  if (a->error_code) set_failure(event, a->error_code, a->error_message, a->error_message_size);
+  if (a->error_code) fail(event, ts_error(a->error_code, a->error_message, a->error_message_size));
   set_done(event);
   return NULL;
 }

@@ -74,10 +74,8 @@ typedef struct Event Event;
 struct Event {
   int holders;
   int done;
-  int code; /* of the error; 0: none */
   int gone; /* whether there was nothing to wait for any more: what it had been was donated on */
-  char* message;
-  size_t message_size;
+  void* error;    /* a PJRT_Error, or NULL */
   Buffer* buffer; /* borrowed; not NULL: a question about it, into which nobody has looked yet */
   int here;       /* whether it is answered in here.c */
   Event* next;    /* question about the same buffer */
