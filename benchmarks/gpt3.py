@@ -14,7 +14,6 @@ import functools
 import json
 import os
 import platform
-import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import tilestep
 from benchmarks.commit import commit
+from benchmarks.memory import peak_bytes
 from benchmarks.models import gpt
 
 QUESTION = "what would a training step of GPT-3 take on a pod of 256 IPUs, and does it fit?"
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, tilestep.TilestepError) as error:
         print(f"gpt3: {error}", file=sys.stderr)
         return 2
-    host_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    host_bytes = peak_bytes()
     print(f"{'layers':>7}{'parameters':>17}{'emulated':>11}{'per tile':>14}{'of':>12}  {'verdict':14}{'wall':>7}")
     for step in steps:
         verdict = "fits" if step.fits else "out of memory"

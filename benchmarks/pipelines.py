@@ -55,6 +55,7 @@ import numpy as np
 
 from benchmarks.commit import commit
 from benchmarks.dispatch import summary
+from benchmarks.memory import peak_bytes
 from benchmarks.models.stages import MICROBATCHES, SIZES, STAGES
 from benchmarks.pipeline_sides import OneDevice, Side, SpectraX, Stages
 from benchmarks.pipeline_torch import Torch, in_torch
@@ -140,12 +141,6 @@ def alone(name: str, which: str) -> None:
     for _ in range(WARM_UP):
         side.step()
     print(json.dumps({"begun": begun, "peak": peak_bytes()}))
-
-
-def peak_bytes() -> int:
-    """Of this process. Not getrusage's, which a process takes over from the one that has started it."""
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
-    return 1024 * int(peak.split()[1])
 
 
 def peaks(name: str, which: Sequence[str]) -> dict[str, dict[str, dict[str, int]]]:

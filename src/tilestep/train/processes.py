@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -129,7 +130,7 @@ def _leave(sentinel: subprocess.Popen[bytes]) -> None:
     notes = "; ".join(getattr(error, "__notes__", ()))[:_NOTES_CHARACTERS]
     text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS] + (f"; {notes}" if notes else "")
     try:
-        _say(sentinel, "bye" if error is None else f"error {text}".replace("\n", " "))
+        _say(sentinel, "bye" if error is None else f"error {time.time():.6f} {text}".replace("\n", " "))
     except OSError:
         return
     if error is not None:  # JAX would wait for the others here, who wait for this one

@@ -2,7 +2,7 @@
 
 It outlives what it watches, so it can say who died first where the processes themselves end each other. Process 0's sentinel is the hub
 to which the others keep a connection. Run by path, with the standard library alone; its standard input is the watched process's lifeline:
-a line of settings, then lines ".", "bye" and "error TEXT". When another process has died it prints who, and ends its own one.
+a line of settings, then lines ".", "bye" and "error TIME TEXT". When another process has died it prints who, and ends its own one.
 
 The hub's port is open to the network. It heeds nobody who does not begin with the program's token, and nothing that is no message.
 """
@@ -22,6 +22,7 @@ from typing import Any
 
 STOPPED_WALL_S = 1.0  # a sentinel that runs no code for so long was stopped itself
 SETTLE_WALL_S = 0.3  # deaths that follow from the first one come within it: the first one is named
+FOLLOWS = "ProcessFailedError: "  # an error that says that another process has ended before, of which may be heard later
 GRACE_WALL_S = 1.0  # in which a process that is told to end may do it by itself
 BEATS = 8  # signs of life in the time-out
 SILENCE = 0.75  # of the time-out; what is left is for the others to end in
@@ -165,7 +166,8 @@ class Sentinel:
                 self.said_bye = True
                 self.tell({"kind": "bye"})
             elif line.startswith(b"error "):
-                self.tell({"kind": "end", "how": "error", "text": line[6:].decode(errors="replace"), "at": time.time()})
+                _, at, text = line.decode(errors="replace").split(" ", 2)
+                self.tell({"kind": "end", "how": "error", "text": text, "at": float(at)})
 
     def _hear(self, line: Line) -> None:
         messages = line.receive()
@@ -236,7 +238,7 @@ class Sentinel:
         """The hub says who was first, if that is an end at which the others cannot go on."""
         bad = [end for end in self.ends if end["how"] != "left" or len(self.byes) < self.count]
         if bad:
-            first = min(bad, key=lambda end: end["at"])
+            first = min(bad, key=lambda end: (end.get("text", "").startswith(FOLLOWS), end["at"]))
             process = first["process"]
             how = {
                 "died": "died: it was killed, or it crashed",
