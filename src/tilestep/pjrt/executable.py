@@ -79,9 +79,8 @@ class LoadedExecutable(_native.ExecutableBase):
         else:
             self._restore(stored)
         self._set_outputs(self.planned_hlo)
-        if len(wanted) > 1 and not (
-            self._has_feeds or self.callbacks
-        ):  # of which one may wait for what the host does after it has started it
+        may_wait_for_the_host = self._has_feeds or self.callbacks  # and for what it does after it has started the program
+        if len(wanted) > 1 and not may_wait_for_the_host:
             self.in_flight = client.in_flight.make_room, client.in_flight.add
 
     def _plan_and_compile(self) -> None:

@@ -79,6 +79,30 @@ def test_a_stranger_is_not_heeded_and_a_process_is(hub: tuple[subprocess.Popen[b
     assert process.stderr.read() == b""
 
 
+@pytest.mark.parametrize(
+    ("own", "ago_s", "other", "first"),
+    [
+        ("RuntimeError: no more data", 1.0, {"how": "error", "text": "ValueError: connection reset by peer"}, 0),
+        ("ProcessFailedError: process 1 (pid 1 on here) is gone", 1.0, {"how": "died"}, 1),
+        ("RuntimeError: no more data", 0.1, {"how": "died"}, 1),
+    ],
+    ids=["told late", "follows", "in order"],
+)
+def test_who_ended_first_is_named_whoever_is_heard_first(
+    hub: tuple[subprocess.Popen[bytes], int], own: str, ago_s: float, other: dict[str, str], first: int
+) -> None:
+    process, port = hub
+    with socket.create_connection(("localhost", port), timeout=30) as connection:
+        send(connection, kind="hello", token=TOKEN, process=1, name="process 1")
+        send(connection, kind="end", process=1, at=time.time() - 0.5, **other)
+        assert process.stdin is not None
+        process.stdin.write(f"error {time.time() - ago_s:.6f} {own}\n".encode())
+        process.stdin.close()  # so that it has nobody to end
+        messages = [json.loads(line) for line in connection.makefile("rb")]
+    (verdict,) = [message for message in messages if message["kind"] == "verdict"]
+    assert verdict["first"] == first
+
+
 def test_nobody_sees_the_token(hub: tuple[subprocess.Popen[bytes], int]) -> None:
     process, _ = hub
     assert TOKEN.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
