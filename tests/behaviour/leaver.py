@@ -36,6 +36,14 @@ def leave(*_: object) -> None:
     raise SystemExit(EXIT_CODE)
 
 
+def again(lost: sys.UnraisableHookArgs) -> None:
+    """What a handler raised where nothing can be raised is lost, as in JAX's function that Python calls when it collects garbage."""
+    sys.__unraisablehook__(lost)
+    if issubclass(lost.exc_type, KeyboardInterrupt | SystemExit):
+        os.kill(os.getpid(), signal.SIGINT if way == "interrupt" else signal.SIGTERM)
+
+
+sys.unraisablehook = again
 faulthandler.enable()
 faulthandler.dump_traceback_later(HANGS_AFTER_WALL_S, exit=True)
 if way == "terminate handled":

@@ -1,4 +1,4 @@
-"""Threads, callbacks, garbage, signals and the end of the process: nothing hangs, nothing crashes."""
+"""Threads, callbacks, garbage and the end of the process: nothing hangs, nothing crashes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gc
 import logging
 import os
 import random
-import signal
 import subprocess
 import sys
 import textwrap
@@ -321,133 +320,6 @@ def test_other_children_by_spawn_have_a_platform_of_their_own(tmp_path: Any) -> 
     assert result.stdout == "[3, 6]\n"
 
 
-def interrupted(code: str, begun: str, **settings: str) -> tuple[int, str, str]:
-    """Exit status, output and errors of a process that gets a Ctrl-C soon after it has printed `begun`."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], env=environment(settings), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"{begun}\n"
-        time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    return process.returncode, output, errors
-
-
-def test_ctrl_c_interrupts_a_program_that_dispatches() -> None:
-    code = """
-        import sys, jax, jax.numpy as jnp
-        step = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, v: jnp.tanh(v @ v), x))
-        x = step(jnp.eye(100)).block_until_ready()
-        print("running", flush=True)
-        try:
-            while True:
-                x = step(x)
-                x.block_until_ready()
-        except KeyboardInterrupt:
-            print("interrupted", float(x[0, 0]) < 2, flush=True)
-    """
-    assert interrupted(code, "running", JAX_PLATFORMS="ipu,cpu") == (0, "interrupted True\n", "")
-
-
-def test_ctrl_c_interrupts_a_compilation_and_the_process_ends_well() -> None:
-    """JAX compiles on a thread of its own, which goes on: the end of the process waits for it."""
-    code = """
-        import jax, jax.numpy as jnp
-        place = jax.sharding.SingleDeviceSharding(jax.devices("ipu")[0])
-        def long(x):
-            for k in range(100):
-                x = jnp.tanh(x @ x + k) * jnp.sin(x)[::-1]
-            return x
-        lowered = jax.jit(long).lower(jax.ShapeDtypeStruct((64, 64), jnp.float32, sharding=place))
-        print("compiling", flush=True)
-        try:
-            lowered.compile()
-            print("was done before")
-        except KeyboardInterrupt:
-            print("interrupted", jax.device_put(1.0, place) + 1)
-    """
-    assert interrupted(code, "compiling") == (0, "interrupted 2.0\n", "")
-
-
-def test_ctrl_c_at_any_moment_of_a_dispatch_neither_loses_nor_repeats_the_run() -> None:
-    """Of a program with counters, which runs Python on its way, and takes its argument over: run again it would find it gone."""
-    out = python(
-        """
-        import random, signal, time, jax, numpy as np, tilestep
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        ipu = jax.devices("ipu")[0]
-        step = jax.jit(lambda x: jax.lax.while_loop(lambda v: v[0] % 3 != 2, lambda v: v + 1, x + 1), donate_argnums=0)
-        step(jax.device_put(np.zeros(16, np.float32), ipu)).block_until_ready()
-        argument, begun = jax.device_put(np.zeros(16, np.float32), ipu).block_until_ready(), time.perf_counter()
-        step(argument)
-        rng, took, interrupts, runs = random.Random(0), 2 * (time.perf_counter() - begun), 0, 0
-        with tilestep.profile() as profile:
-            for _ in range(200):
-                argument = jax.device_put(np.zeros(16, np.float32), ipu).block_until_ready()
-                try:
-                    try:
-                        signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, took))
-                        step(argument)
-                    finally:
-                        signal.setitimer(signal.ITIMER_REAL, 0)
-                except KeyboardInterrupt:
-                    interrupts += 1
-                runs += argument.is_deleted()
-        print(interrupts > 0, sum(program.runs for program in profile.programs) == runs)
-        """,
-        JAX_PLATFORMS="ipu,cpu",
-    )
-    assert out.stdout == "True True\n"
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_ctrl_c_at_any_moment_of_many_dispatches_loses_no_state(count: int) -> None:
-    """Of a program that takes over what it is given, with no bytecode of the caller's between its call and where the result is kept."""
-    out = python(
-        f"""
-        import collections, gc, itertools, operator, random, signal, jax, numpy as np
-        from jax.sharding import Mesh, NamedSharding, PartitionSpec
-        place = NamedSharding(Mesh(np.array(jax.devices("ipu")[:{count}]), "i"), PartitionSpec("i"))
-        step = jax.jit(lambda x: x + 1, donate_argnums=0, out_shardings=place)
-        states, rng, armed, interrupts, lost = collections.deque(maxlen=2), random.Random(0), False, 0, 0
-
-        def once(*_):
-            global armed
-            if armed:
-                armed = False
-                raise KeyboardInterrupt
-
-        def dispatch():  # a function, as Python 3.13 finds no handler for what is raised where a loop jumps back
-            while armed:
-                states.extend(map(step, map(operator.itemgetter(-1), itertools.repeat(states, 3))))
-
-        gc.disable()  # what is raised in the midst of it is not told
-        signal.signal(signal.SIGALRM, once)
-        states.append(jax.device_put(np.zeros(8, np.float32), place))
-        states.append(step(states[-1]))
-        for _ in range(400):
-            try:
-                armed = True
-                signal.setitimer(signal.ITIMER_REAL, rng.uniform(5e-5, 1e-3))
-                dispatch()
-            except KeyboardInterrupt:
-                interrupts += 1
-            lost += states[-1].is_deleted()
-        armed = False
-        print(interrupts, lost, len(set(np.asarray(step(states[-1])).tolist())))
-        """,
-        JAX_PLATFORMS="ipu,cpu",
-        TILESTEP_MACHINE="bow-2000",
-    )
-    interrupts, lost, values = map(int, out.stdout.split())
-    assert interrupts > 300
-    assert (lost, values) == (0, 1)
-
-
 def test_a_program_over_several_ipus_waits_for_none_that_waits_for_the_host(ipus: list[jax.Device]) -> None:
     """However many programs of one IPU come in between. (Those of several XLA does one after the other, wherever they are.)"""
     may_end = threading.Event()
@@ -486,38 +358,6 @@ def test_threads_start_programs_with_collectives_and_wait_for_none(ipus: list[ja
     for thread in threads:
         thread.join()
     assert found == [[sum(range(len(ipus)))] * len(ipus)] * 12
-
-
-@pytest.mark.slow
-def test_ctrl_c_at_any_moment_of_a_compilation_is_a_keyboard_interrupt() -> None:
-    """Newer XLA compiles on the thread that asks, where a signal's handler may run in any Python code that XLA calls."""
-    out = python(
-        """
-        import random, signal, time, jax, jax.numpy as jnp
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        place = jax.sharding.SingleDeviceSharding(jax.devices("ipu")[0])
-        def lowered(k):
-            shape = jax.ShapeDtypeStruct((8, 8), jnp.float32, sharding=place)
-            return jax.jit(lambda x: jnp.tanh(x @ x + k) * jnp.sin(x)[::-1]).lower(shape)
-        lowered(0).compile()
-        program, begun = lowered(0.5), time.perf_counter()
-        program.compile()
-        rng, took, interrupts = random.Random(0), time.perf_counter() - begun, 0
-        for k in range(1, 151):
-            program = lowered(k)
-            try:
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, took))
-                    program.compile()
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-            except KeyboardInterrupt:
-                interrupts += 1
-        print(interrupts > 0)
-        """,
-        JAX_PLATFORMS="ipu,cpu",
-    )
-    assert out.stdout == "True\n"
 
 
 def resident_bytes() -> int:
@@ -563,30 +403,3 @@ def test_programs_that_nobody_holds_are_freed(ipu: jax.Device) -> None:
     for k in range(1, 11):
         compile_and_run(k)
     assert live() <= before
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what the handler raises may come in a destructor
-def test_an_interrupt_while_emulated_time_catches_up_spoils_nothing(ipu: jax.Device) -> None:
-    """By a handler that raises at some moment of the catching up, again and again."""
-    step, rng = jax.jit(lambda x: x + 1), random.Random(0)
-    x = jax.device_put(np.float32(0), ipu)
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    interrupted = 0
-    try:
-        for _ in range(30):
-            try:
-                with tilestep.profile():
-                    for _ in range(200):
-                        x = step(x)
-                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 4e-3))
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            except KeyboardInterrupt:
-                interrupted += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert interrupted
-    with tilestep.profile() as recording:
-        x = step(x)
-        assert float(x) == 30 * 200 + 1
-    assert recording.profile.dispatches == 1

@@ -234,7 +234,7 @@ static void see_whether_ready(Buffer* buffer) {
   Py_XINCREF(array);
   PyObject* seen = array && ts_is_ready(array) ? ts_wait_for(array) : NULL; /* which says whether it has failed */
   if (seen) ts_set_ready(buffer);
-  PyErr_Clear();
+  ts_forget_error();
   Py_XDECREF(array), Py_XDECREF(seen);
   TS_LEAVE;
 }

@@ -126,7 +126,7 @@ int ts_is_ready(PyObject* array) {
   PyObject* ready = ts_ask_whether_ready(array);
   if (!ready) { /* deleted or failed: waiting returns at once */
     int cannot_say = PyErr_ExceptionMatches(PyExc_AttributeError);
-    PyErr_Clear();
+    ts_forget_error();
     return !cannot_say;
   }
   int yes = PyObject_IsTrue(ready);
@@ -141,10 +141,10 @@ static int poll(Event* self) {
   return 1;
 }
 
-/* Waits. Needs the GIL, which the waiting itself gives up. */
-static void wait_for(Event* self) {
+/* Waits. Needs the GIL, which the waiting itself gives up. -1 and an exception: interrupted, and as before. */
+static int wait_for(Event* self) {
   settle(self);
-  if (is_done(self) || !self->waitables) return;
+  if (is_done(self) || !self->waitables) return 0;
   PyObject* waitables = self->waitables;
   Py_INCREF(waitables);
   for (Py_ssize_t i = 0; i < PyTuple_Size(waitables); i++) {
@@ -154,10 +154,14 @@ static void wait_for(Event* self) {
       Py_DECREF(result);
       continue;
     }
+    if (ts_interrupted()) {
+      Py_DECREF(waitables);
+      return -1;
+    }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyObject* deleted = PyObject_CallMethod(item, "is_deleted", NULL);
-    if (!deleted) PyErr_Clear();
+    if (!deleted) ts_forget_error();
     int gone = deleted && PyObject_IsTrue(deleted);
     Py_XDECREF(deleted);
     PyErr_Restore(type, value, trace);
@@ -169,6 +173,15 @@ static void wait_for(Event* self) {
   Py_DECREF(waitables);
   Py_CLEAR(self->waitables);
   set_done(self);
+  return 0;
+}
+static void wait_to_the_end(Event* self) {
+  PyObject* interrupt = NULL;
+  while (wait_for(self) < 0) { /* Ctrl-C comes behind it */
+    Py_XDECREF(interrupt);
+    interrupt = ts_take_interrupt();
+  }
+  if (interrupt) ts_interrupt_later(interrupt);
 }
 
 /* The callbacks may take locks that a thread waiting for the GIL holds: they run without. The first to ask is told last, as who asks for
@@ -189,19 +202,23 @@ static void tell_peers(Peers* peers, int all_done) {
   Asked* asked = peers->asked;
   peers->asked = NULL;
   for (Asked* each = asked; each; each = each->next) {
-    if (!all_done) wait_for(each->event);
+    if (!all_done) wait_to_the_end(each->event);
     set_done(each->event);
   }
   tell(asked);
 }
 
-void ts_finish(Asked* asked) {
+int ts_finish(Asked* asked, int to_the_end) {
   Event* event = asked->event;
   settle(event);
   Peers* peers = event->peers;
   Py_XINCREF((PyObject*)peers);
-  if (peers) peers->waiting = 1;
-  wait_for(event);
+  if (peers) peers->waiting = asked->leads = 1;
+  if (to_the_end) wait_to_the_end(event);
+  else if (wait_for(event) < 0) {
+    Py_XDECREF((PyObject*)peers);
+    return -1;
+  }
   int all_done = !event->gone && !event->error; /* all results of a run are there when one is */
   if (peers) {
     if (all_done) peers->ready = 1;
@@ -212,6 +229,7 @@ void ts_finish(Asked* asked) {
   while (peers && peers->asked) tell_peers(peers, all_done);
   if (peers) peers->waiting = 0;
   Py_XDECREF((PyObject*)peers);
+  return 0;
 }
 /* Whether another thread waits for one of its peers, and will tell. */
 static int join_peers(Asked* asked) {
@@ -228,7 +246,7 @@ int ts_finish_at_once(Asked* asked) {
     if (asked->event->peers) asked->event->peers->waiting = asked->leads = 1;
     return -1;
   }
-  ts_finish(asked);
+  ts_finish(asked, 1);
   return 1;
 }
 void ts_finish_later(Asked* asked) {
@@ -270,7 +288,7 @@ PyObject* ts_serve_waits(PyObject* module, PyObject* grow) {
     Asked* asked = take_pending(&all_busy);
     if (all_busy) grow_pool(grow);
     settle(asked->event);
-    if (asked->leads || !join_peers(asked)) ts_finish(asked);
+    if (asked->leads || !join_peers(asked)) ts_finish(asked, 1);
     pthread_mutex_lock(&lock);
     pending--;
     busy--;
@@ -306,7 +324,7 @@ static void* await_event(Event* event) {
   if (!is_done(event)) {
     if (!ts_may_begin()) return NULL;
     TS_ENTER;
-    wait_for(event);
+    wait_to_the_end(event);
     TS_LEAVE;
   }
   return error_of(event);
@@ -332,7 +350,7 @@ static void* api_on_ready(PJRT_Event_OnReady_Args* a) {
     return NULL;
   }
   TS_ENTER;
-  if (ts_stage >= TS_CLOSING) ts_finish(asked);
+  if (ts_stage >= TS_CLOSING) ts_finish(asked, 1);
   else if (ts_finish_at_once(asked) < 0) ts_finish_later(asked);
   TS_LEAVE;
   return NULL;

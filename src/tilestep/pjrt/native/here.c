@@ -90,19 +90,22 @@ static void ask(PyObject* array, Asked** kept) {
   keep_at = kept;
   PyObject* ready = PyObject_CallMethod(array, "is_ready", NULL);
   keep_at = NULL;
-  if (!ready) PyErr_Clear(); /* who waits for it says what is wrong */
+  if (!ready) ts_forget_error(); /* who waits for it says what is wrong */
   Py_XDECREF(ready), Py_DECREF(array);
 }
-/* Asks for all, as each is waited for in emulated time. No bytecode runs, so that no Ctrl-C gets in between. */
-static void wait_here(PyObject* arrays) {
+/* Asks for all, as each is waited for in emulated time. No bytecode runs, so that no Ctrl-C gets in between; one that comes while it waits
+ * ends the wait, which is left to the pool then: -1 and the exception. */
+static int wait_here(PyObject* arrays) {
   Asked* kept = NULL;
   if (PyList_Check(arrays))
     for (Py_ssize_t i = 0; i < PyList_Size(arrays); i++) ask(PyList_GetItem(arrays, i), &kept);
   else ask(arrays, &kept);
-  if (!kept) return;
+  if (!kept) return 0;
   waiting_threads++;
-  ts_finish(kept);
+  int failed = ts_finish(kept, 0);
+  if (failed) ts_finish_later(kept);
   waiting_threads--;
+  return failed;
 }
 
 static PyObject* call_plain(PyObject* array, const char* method) {
@@ -165,8 +168,8 @@ static PyObject* call(PyObject* object, PyObject* args, PyObject* kwargs) {
   PyObject* result = NULL;
   if (!plain && self->is_a_question) result = ask_and_answer(self->function, all, kwargs);
   else {
-    if (!plain && PyTuple_Size(all)) wait_here(PyTuple_GetItem(all, 0));
-    result = PyObject_Call(self->function, all, kwargs);
+    int interrupted = !plain && PyTuple_Size(all) && wait_here(PyTuple_GetItem(all, 0));
+    result = interrupted ? NULL : PyObject_Call(self->function, all, kwargs);
   }
   if (all != args) Py_DECREF(all);
   return result;

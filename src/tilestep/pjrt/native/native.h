@@ -134,6 +134,7 @@ int ts_may_enter(void);
 int ts_may_begin(void); /* the same, for what a thread that is held back must not begin: it does not return */
 int ts_interrupted(void); /* whether the pending exception is none of the work's own: Ctrl-C, or SystemExit of a signal's handler */
 PyObject* ts_take_interrupt(void); /* clears it */
+void ts_forget_error(void); /* clears the pending exception; an interrupt is raised later */
 void ts_interrupt_later(PyObject* error); /* raises it again where the main thread is next in Python; takes the reference */
 void ts_error_free(void* error);
 void* ts_error(int code, const char* message, size_t size);
@@ -161,7 +162,7 @@ Event* ts_event_make(PyObject* waitables); /* NULL: there is no memory */
 Event* ts_event_ask(Buffer* buffer, int here); /* a question, and where it is answered; NULL likewise. Needs no GIL */
 void ts_settle_questions(Buffer* buffer);  /* before its handle is let go of */
 int ts_is_ready(PyObject* array);          /* whether waiting would return at once */
-void ts_finish(Asked* asked);              /* waits and tells, its peers too; takes what was asked, as these two do */
+int ts_finish(Asked* asked, int to_the_end); /* waits and tells, its peers too; takes what was asked, as these two do. Else -1: interrupted */
 int ts_finish_at_once(Asked* asked);       /* 1: done; 0: another thread does it; -1: not ready, and not taken */
 void ts_finish_later(Asked* asked);        /* a thread of the pool does it. Needs no GIL */
 long ts_pending_waits(void);

@@ -112,7 +112,7 @@ static void* api_put(PJRT_Client_BufferFromHostBuffer_Args* a) {
   PyObject* memories = memory ? NULL : PyObject_GetAttrString(device, "memories");
   if (memories) memory = (Memory*)PyTuple_GetItem(memories, 0);
   Buffer* buffer = tensor && memory ? make(device, memory, tensor, a->type, a->dims, a->num_dims) : NULL;
-  if (!buffer) PyErr_Clear();
+  if (!buffer) ts_forget_error();
   Py_XDECREF(tensor), Py_XDECREF(memories);
   TS_LEAVE;
   if (!buffer) return slow_put(a);

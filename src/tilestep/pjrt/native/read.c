@@ -33,7 +33,7 @@ static void* api_is_deleted(PJRT_Buffer_IsDeleted_Args* a) {
   if (!ts_may_begin() || !ts_no_dry_values) return slow_is_deleted(a);
   TS_ENTER;
   int deleted = ts_buffer_is_deleted(buffer);
-  if (deleted < 0) PyErr_Clear();
+  if (deleted < 0) ts_forget_error();
   TS_LEAVE;
   if (deleted < 0) return slow_is_deleted(a);
   a->is_deleted = deleted != 0;
@@ -43,7 +43,7 @@ static void* api_is_deleted(PJRT_Buffer_IsDeleted_Args* a) {
 /* The array, borrowed, if its value is there to be looked at; NULL leaves it to Python to say what is wrong. Needs the GIL. */
 static PyObject* live_array(Buffer* buffer) {
   PyObject* array = ts_buffer_is_deleted(buffer) ? NULL : ts_buffer_array(buffer);
-  if (!array) PyErr_Clear();
+  if (!array) ts_forget_error();
   return array;
 }
 
@@ -59,7 +59,7 @@ static void* api_pointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* a) {
   PyObject* pointer = ready ? PyObject_CallMethod(array, "unsafe_buffer_pointer", NULL) : NULL;
   if (pointer) address = PyLong_AsVoidPtr(pointer);
   int failed = !pointer || PyErr_Occurred();
-  PyErr_Clear();
+  ts_forget_error();
   Py_XDECREF(ready), Py_XDECREF(pointer);
   Py_XDECREF(array);
   TS_LEAVE;
@@ -78,7 +78,7 @@ static int pin(Buffer* buffer) {
     PyObject* noted = entry ? PyObject_CallFunctionObjArgs(PyTuple_GetItem(note, 1), entry, NULL) : NULL;
     Py_XDECREF(note), Py_XDECREF(entry);
     if (!noted) {
-      PyErr_Clear();
+      ts_forget_error();
       Py_XDECREF(view);
       return -1;
     }

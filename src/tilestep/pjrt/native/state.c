@@ -76,6 +76,11 @@ void ts_interrupt_later(PyObject* error) {
   }
 }
 
+void ts_forget_error(void) {
+  if (ts_interrupted()) ts_interrupt_later(ts_take_interrupt());
+  else PyErr_Clear();
+}
+
 typedef struct {
   const PJRT_Error_FunctionTable* vtable; /* first: a PJRT_Error points here */
   int code;
