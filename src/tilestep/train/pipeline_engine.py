@@ -273,8 +273,8 @@ class Engine:
         leaves, structure = _jax.tree.flatten((state.stages, element))
         # What one program has made has the same `aval` each time: lists of these are compared in no time.
         seen = structure, impl, [getattr(leaf, "aval", None) or kind_of(leaf) for leaf in leaves], [_sharding_of(leaf) for leaf in leaves]
-        if self._latest is None or self._latest[0] != seen:
-            self._latest = seen, self._found(state, element, impl, told)
+        same = self._latest is not None and self._latest[0] == seen
+        self._latest = seen, self._latest[1] if same else self._found(state, element, impl, told)
         return self._latest[1]
 
     def _found(self, state: RunState, element: Element, impl: str | None, told: Told | None) -> Compiled:

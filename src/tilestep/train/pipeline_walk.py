@@ -119,6 +119,7 @@ class Walk:
         self._latest: list[Any] = []  # what the last forward has returned
         self._soon = soon
         self._arrived = 0  # elements taken from the dataset
+        self._there: dict[int, tuple[Any, Any, bool]] = {}
         self._take(first)
 
     def done(self) -> tuple[RunState, list[Any], list[Ready | None]]:
@@ -186,12 +187,22 @@ class Walk:
         for stage, inputs in zip(members, self._inputs, strict=True):
             where = self._places[stage].along(1)
             args = self._args[stage][microbatch] = [*inputs, *leaves]
-            if all(getattr(leaf, "sharding", None) == where for leaf in leaves):
+            if all(self._is_at(where, leaf) for leaf in leaves):
                 continue
             if with_copies:
                 self._moves += [(leaf, where, args, len(inputs) + index) for index, leaf in enumerate(leaves)]
             else:
                 args[len(inputs) :] = self._put(leaves, [where] * len(leaves))
+
+    def _is_at(self, where: Any, leaf: Any) -> bool:
+        """Whether it is there already. Elements that one program has made have one object that says where."""
+        own = getattr(leaf, "sharding", None)
+        known = self._there.get(id(own))
+        if known is None or known[0] is not own:
+            known = self._there[id(own)] = own, where, own == where
+        elif known[1] is not where:
+            return own == where
+        return known[2]
 
     def _arguments(self, stage: int, microbatch: int) -> list[Any]:
         """All leaves of a stage's arguments."""
