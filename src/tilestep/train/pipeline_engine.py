@@ -273,9 +273,10 @@ class Engine:
         leaves, structure = _jax.tree.flatten((state.stages, element))
         # What one program has made has the same `aval` each time: lists of these are compared in no time.
         seen = structure, impl, [getattr(leaf, "aval", None) or kind_of(leaf) for leaf in leaves], [_sharding_of(leaf) for leaf in leaves]
-        same = self._latest is not None and self._latest[0] == seen
-        self._latest = seen, self._latest[1] if same else self._found(state, element, impl, told)
-        return self._latest[1]
+        latest = self._latest
+        found = latest[1] if latest is not None and latest[0] == seen else self._found(state, element, impl, told)
+        self._latest = seen, found
+        return found
 
     def _found(self, state: RunState, element: Element, impl: str | None, told: Told | None) -> Compiled:
         stages = state.stages
