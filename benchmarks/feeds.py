@@ -8,14 +8,15 @@ Batches of 0.4 MB and 19 MB lie one after the other in one NumPy array. Question
     throughput   batches put on the device by an InfeedQueue, in chunks, against `jax.device_put(data[k])` in a Python loop
     loop         steps that add up a batch: `tilestep.train.repeat` with an InfeedQueue, against a Python loop over a jitted donated
                  step that gets its batches from grain (threads), PyTorch's DataLoader (none, and two workers) or tf.data (prefetch;
-                 from the array, and from the Python generator that the InfeedQueue gets)
+                 from the Python generator that the InfeedQueue gets, and from the array, of which it makes a copy beforehand)
     loop, mapped  the same with batches of a file, as `numpy.load(..., mmap_mode="r")` gives them
-    loop, frozen  the same with batches of an array that `tilestep.train.frozen` has copied
+    loop, frozen  the same with batches of an array that `tilestep.train.frozen` has copied beforehand
 
-NumPy's allocator starts large arrays 16 bytes after a multiple of 64, from where on a CPU device can read an array where it lies; those of
-a file that is mapped start at one. tf.data copies the whole array to memory of its own, which is aligned in any case, before it begins,
-as `frozen` does. Else the InfeedQueue copies each batch that its dataset could write to again; those of a
-file that is mapped for reading it feeds as they are.
+Like is to be compared with like. A dataset may write to its arrays again, so whoever takes batches as they come copies each: the
+InfeedQueue, and the loop, as NumPy's allocator starts large arrays 16 bytes after a multiple of 64, from where on a CPU device can read an
+array where it lies. `tf.data.Dataset.from_tensor_slices(data)` copies all of them before the clock starts, to memory that is aligned, and
+what is written later it does not see: that is `InfeedQueue(frozen(data))`, and stands beside it in "loop, frozen". A file that is mapped
+for reading starts at a multiple of 64, and nobody copies it.
 
 Libraries that are not installed are left out, which stderr says. The sides take turns in one process, so that whatever else the machine
 does falls on all. Wall time is reported, never judged.
@@ -182,7 +183,7 @@ LOADERS: Mapping[str, tuple[str, Loader]] = {  # name -> (what must be installed
     "grain": ("grain", from_grain),
     "torch, no workers": ("torch", functools.partial(from_torch, workers=0)),
     "torch, 2 workers": ("torch", functools.partial(from_torch, workers=2)),
-    "tf.data": ("tensorflow", from_tensorflow),
+    "tf.data, copied before": ("tensorflow", from_tensorflow),
     "tf.data, generator": ("tensorflow", from_tensorflow_generator),
 }
 
@@ -203,8 +204,8 @@ def answer(turns: Mapping[str, Turn], size: Size, repetitions: int) -> dict[str,
 def table(title: str, wall_s: Mapping[str, Sequence[float]], megabytes: float) -> str:
     medians = {name: statistics.median(values) for name, values in wall_s.items()}
     ours = medians["InfeedQueue"]
-    lines = [f"{title:24} {'batches/s':>10} {'GB/s':>7} {'InfeedQueue is faster by':>25}"]
-    lines += [f"  {name:22} {1 / value:10.0f} {megabytes / value / 1e3:7.2f} {value / ours:25.2f}" for name, value in medians.items()]
+    lines = [f"{title:26} {'batches/s':>10} {'GB/s':>7} {'InfeedQueue is faster by':>25}"]
+    lines += [f"  {name:24} {1 / value:10.0f} {megabytes / value / 1e3:7.2f} {value / ours:25.2f}" for name, value in medians.items()]
     return "\n".join(lines)
 
 
