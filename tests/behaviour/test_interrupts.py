@@ -263,21 +263,26 @@ def test_no_interrupt_is_lost() -> None:
             "step": lambda: step(x),
             "block": lambda: step(x).block_until_ready(),
             "ask": lambda: step(x).is_ready(),
-            "read": lambda: float(step(x)[0]),
+            "read": lambda: np.asarray(step(x)),
             "delete": lambda: step(x).delete(),
         }
+
+        def comes_late(at):  # a function, as Python 3.13 finds no handler for what is raised where a loop jumps back
+            while fired == at:
+                time.sleep(0)
+            sum(range(100))
 
         def lost(call):
             at = fired
             try:
                 signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, took))
                 call()
-                while fired == at:
-                    time.sleep(0)
-                sum(range(100))
+                comes_late(at)
                 return True
             except KeyboardInterrupt:
                 return False
+            except ValueError as error:  # of JAX's cache, of what comparing its keys raises
+                return "KeyboardInterrupt" not in str(error)
 
         gc.disable()
         signal.signal(signal.SIGALRM, once)
