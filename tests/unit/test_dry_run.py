@@ -91,6 +91,35 @@ print(f(np.ones(3, np.float32)))
     assert out == ["[3. 3. 3.]"]
 
 
+def test_programs_start_as_fast_as_before_when_all_is_over() -> None:
+    """A program that has run starts without a line of Python, but not while there may be values of a dry run."""
+    out = lines(
+        IPU
+        + """
+import sys
+step, x = jax.jit(lambda x: x + 1), jax.device_put(np.zeros(3, np.float32))
+
+def calls():
+    entered = 0
+    def see(frame, event, argument):
+        nonlocal entered
+        entered += event == "call"
+    sys.setprofile(see)
+    for _ in range(20): step(x)
+    sys.setprofile(None)
+    return entered
+
+calls()
+before = calls()
+with tilestep.dry_run(): dry = step(np.zeros(3, np.float32))
+print(calls() > before + 19)
+del dry
+print(calls() <= before + 3, before < 10)
+"""
+    )
+    assert out == ["True", "True True"]
+
+
 def test_sharded_programs_run_dry_and_keep_their_shardings() -> None:
     out = lines(
         IPU

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -37,12 +37,13 @@ def current_mode() -> DryMode | None:
 def dry_mode(mode: DryMode) -> Iterator[None]:
     """Makes every program in the block, whatever thread it comes from, run dry."""
     global _mode
-    _native.expect_dry_values()
     outer, _mode = _mode, mode
+    _native.count_dry(1)
     try:
         yield
     finally:
         _mode = outer
+        _native.count_dry(-1)
 
 
 class DryArray:
@@ -55,6 +56,12 @@ class DryArray:
         self._mode = mode
         self._deleted = False
         self._zeros: np.ndarray[Any, Any] | None = None
+        _native.count_dry(1)
+        self._is_counted = True
+
+    def __del__(self, count_dry: Callable[[int], None] = _native.count_dry) -> None:
+        if getattr(self, "_is_counted", False):  # it may have been interrupted while it was made
+            count_dry(-1)
 
     def is_ready(self) -> bool:
         """Always: emulated time is what tells when it would have been."""

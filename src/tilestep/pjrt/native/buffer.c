@@ -228,7 +228,7 @@ PyObject* ts_guard_reads(PyObject* module, PyObject* guarded) {
 }
 /* JAX asks this before each look, with no lock of the array's: what is ready needs no question then (event.c). */
 static void see_whether_ready(Buffer* buffer) {
-  if (buffer->ready || (buffer->peers && buffer->peers->ready) || !ts_may_begin() || !ts_no_dry_values) return;
+  if (buffer->ready || (buffer->peers && buffer->peers->ready) || !ts_may_begin() || ts_dry) return;
   TS_ENTER;
   PyObject* array = ts_buffer_is_deleted(buffer) ? NULL : buffer->array ? buffer->array : buffer->whole;
   Py_XINCREF(array);

@@ -251,7 +251,7 @@ static PyObject* run_direct(Executable* self, PyObject* columns, PyObject* value
 }
 /* Every so often a run goes the long way, on which the journal is worked off. */
 static int goes_direct(Executable* self, PyObject* kept, int lists) {
-  return !lists && self->direct && self->direct != Py_None && kept == Py_None && ts_no_dry_values && ++self->runs % 64;
+  return !lists && self->direct && self->direct != Py_None && kept == Py_None && !ts_dry && ++self->runs % 64;
 }
 
 static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 PyObject* ts_configure(PyObject* module, PyObject* args);
-PyObject* ts_expect_dry_values(PyObject* module, PyObject* unused);
+PyObject* ts_count_dry(PyObject* module, PyObject* change);
 PyObject* ts_guard_reads(PyObject* module, PyObject* guarded);
 PyObject* ts_close(PyObject* module, PyObject* unused);
 PyObject* ts_hold_back(PyObject* module, PyObject* thread);
@@ -190,7 +190,7 @@ static PyObject* pending_waits(PyObject* module, PyObject* unused) {
 static void finalized(void) { ts_stage = TS_CLOSED; }
 
 static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_handler(table, index, function of the arguments' address)"},
-                                {"expect_dry_values", ts_expect_dry_values, METH_NOARGS, "from now on Python looks at every value"},
+                                {"count_dry", ts_count_dry, METH_O, "so many more dry runs and values of them: while there are any, Python looks at every value"},
                                 {"guard_reads", ts_guard_reads, METH_O, "guard_reads(whether reading a value is a transfer that JAX has to see)"},
                                 {"configure", ts_configure, METH_VARARGS, "configure(describe_error, forgotten)"},
                                 {"configure_puts", ts_configure_puts, METH_VARARGS, "configure_puts(take_over, shape_of_code)"},

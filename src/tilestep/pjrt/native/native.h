@@ -124,7 +124,7 @@ typedef struct {
 } Executable;
 
 /* state.c */
-extern volatile int ts_no_dry_values; /* 0 once there may be values of a dry run, which only Python tells from others */
+extern volatile long ts_dry; /* dry runs under way, and values of dry runs: while there are any, Python looks at every value */
 extern PyObject* ts_forgotten;  /* list that takes the numbers of values whose buffer is gone */
 /* How far the process's end has come. LEAVING: threads that were named come no further (state.c). CLOSING: only the thread that closed
  * may enter Python. CLOSED: nobody may. */

@@ -30,7 +30,7 @@ static void* (*slow_pin)(PJRT_Buffer_IncreaseExternalReferenceCount_Args*);
 
 static void* api_is_deleted(PJRT_Buffer_IsDeleted_Args* a) {
   Buffer* buffer = a->buffer;
-  if (!ts_may_begin() || !ts_no_dry_values) return slow_is_deleted(a);
+  if (!ts_may_begin() || ts_dry) return slow_is_deleted(a);
   TS_ENTER;
   int deleted = ts_buffer_is_deleted(buffer);
   if (deleted < 0) ts_forget_error();
@@ -49,7 +49,7 @@ static PyObject* live_array(Buffer* buffer) {
 
 static void* api_pointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* a) {
   Buffer* buffer = a->buffer;
-  if (!ts_may_begin() || !ts_no_dry_values) return slow_pointer(a);
+  if (!ts_may_begin() || ts_dry) return slow_pointer(a);
   void* address = NULL;
   TS_ENTER;
   PyObject* array = live_array(buffer);
@@ -91,7 +91,7 @@ static int pin(Buffer* buffer) {
   return 0;
 }
 static void* api_pin(PJRT_Buffer_IncreaseExternalReferenceCount_Args* a) {
-  if (!ts_may_begin() || !ts_no_dry_values) return slow_pin(a);
+  if (!ts_may_begin() || ts_dry) return slow_pin(a);
   TS_ENTER;
   int failed = pin(a->buffer) < 0;
   TS_LEAVE;

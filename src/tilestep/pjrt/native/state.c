@@ -8,7 +8,7 @@
 
 PyObject* ts_forgotten;
 volatile int ts_stage;
-volatile int ts_no_dry_values = 1;
+volatile long ts_dry;
 static PyObject* describe_error; /* exception -> (code, bytes) */
 static unsigned long closing_thread;
 
@@ -205,8 +205,10 @@ PyObject* ts_close(PyObject* module, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
-PyObject* ts_expect_dry_values(PyObject* module, PyObject* unused) {
-  (void)module, (void)unused;
-  ts_no_dry_values = 0;
+PyObject* ts_count_dry(PyObject* module, PyObject* change) {
+  (void)module;
+  long more = PyLong_AsLong(change);
+  if (more == -1 && PyErr_Occurred()) return NULL;
+  ts_dry = ts_dry + more;
   Py_RETURN_NONE;
 }
