@@ -64,7 +64,7 @@ TORCH_PROCESSES = (2, 4)
 PEERS = {"spectrax": "spectrax-lib", "torch": "torch"}
 BY_TASK = ("stages", "kept", "recomputed", "spectrax")  # the sides that start a program for each task
 ROUNDS = 15
-WARM_UP = 5  # updates: after four the pipeline has chosen
+WARM_UP = 9  # updates: after eight the pipeline has chosen
 TIMEOUT_S = 900
 MAPPED_BYTES = 128 * 2**10  # and more: arrays that are mapped by themselves
 

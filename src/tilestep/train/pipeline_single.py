@@ -5,6 +5,7 @@ It computes what the tasks of a schedule would, microbatch after microbatch, eac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, final, get_args
 
@@ -24,6 +25,7 @@ Which = Literal["auto", "stages", "single"]
 PROGRAMS: Final = get_args(Which)
 
 _MOST_SHARDINGS: Final = 256  # that are remembered
+_MEASURED: Final = 3  # runs of each way
 _HOST_BOUND: Final = 0.5  # of a run's time: from here on that of starting tasks may be worth saving
 
 
@@ -42,8 +44,8 @@ def why_not_single(schedule: Schedule, how: Optimizing | None, places: Sequence[
 class Chooser:
     """Says how the next run is done, by what runs before have taken.
 
-    The second run by stages is measured. If the host was starting tasks for half of it or more, the next two are by one program, the second
-    of which is measured; what took less time stays.
+    Three runs by stages are measured, after a first one that is not. If the host was starting tasks for half of one of them or more, as
+    many are done by one program; the way of the fastest run stays. One of each would not do: something else may hold it up.
 
     Args: which: what the author wants. possible: whether one program can do it. alone: whether there is one device only. measured: whether
         time means anything on that platform.
@@ -56,31 +58,38 @@ class Chooser:
         elif which == "stages" or not possible or not measured:
             self._decided = "stages"
         self._runs = 0
-        self._by_stages_s = 0.0
+        self._is_host_bound = False
+        self._by_stages_s = self._by_single_s = math.inf
 
     @property
     def now(self) -> Literal["stages", "single"]:
         """How the next run is done."""
         if self._decided is not None:
             return self._decided
-        return "stages" if self._runs < 2 else "single"
+        return "stages" if self._runs <= _MEASURED else "single"
 
     @property
     def measures(self) -> bool:
         """Whether the next run is measured: from an idle machine to its end."""
-        return self._decided is None and self._runs % 2 == 1
+        return self._decided is None and self._runs % (1 + _MEASURED) > 0
 
     def took(self, host_wall_s: float, wall_s: float) -> None:
         """A run is over. Args: of the time that was measured, that in which the host started tasks, and all."""
         if self._decided is not None:
             return
+        is_measured, by_stages = self.measures, self.now == "stages"
         self._runs += 1
-        if self._runs == 2:
-            self._by_stages_s = wall_s
-            if host_wall_s < _HOST_BOUND * wall_s:
+        if not is_measured:
+            return
+        if by_stages:
+            self._by_stages_s = min(self._by_stages_s, wall_s)
+            self._is_host_bound |= host_wall_s >= _HOST_BOUND * wall_s
+            if self._runs == 1 + _MEASURED and not self._is_host_bound:
                 self._decided = "stages"
-        elif self._runs == 4:
-            self._decided = "single" if wall_s < self._by_stages_s else "stages"
+            return
+        self._by_single_s = min(self._by_single_s, wall_s)
+        if self._runs == 2 * (1 + _MEASURED):
+            self._decided = "single" if self._by_single_s < self._by_stages_s else "stages"
 
 
 def brought(leaves: Sequence[Any], place: Place) -> list[Any]:
