@@ -93,11 +93,13 @@ class ProcessFailedError(TilestepError, RuntimeError):
 
     Attributes:
         process: its number.
+        interrupted: whether it failed by a Ctrl-C.
         state: of the pipeline, after the last finished update.
     """
 
-    def __init__(self, *, process: int, name: str, text: str) -> None:
+    def __init__(self, *, process: int, name: str, text: str, interrupted: bool = False) -> None:
         self.process = process
+        self.interrupted = interrupted
         self.state: Any = None
         super().__init__(f"process {process} ({name}) {text}")
 

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Final, final
@@ -13,6 +14,7 @@ from typing import Any, Final, final
 # What `signal` wraps, in ten times the time: it makes an enumeration's error of every handler that is no member of it.
 _signal: Any = importlib.import_module("_signal")
 _SIGINT: Final = int(signal.SIGINT)
+_LOOK_WALL_S: Final = 0.005
 
 
 @final
@@ -46,6 +48,12 @@ class CtrlC:
         """Raises: KeyboardInterrupt if a Ctrl-C has come."""
         if self._pending:
             raise KeyboardInterrupt
+
+    def expect(self, wall_s: float) -> None:
+        """Waits for one, for so long."""
+        end = time.monotonic() + wall_s
+        while self._mine and not self._pending and time.monotonic() < end:
+            time.sleep(_LOOK_WALL_S)
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:

@@ -38,10 +38,14 @@ class Settled(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class _Failure:
-    """What went wrong in a process. Attributes: order: of what went wrong at one time, the least is what went wrong first."""
+    """What went wrong in a process.
+
+    Attributes: order: of what went wrong at one time, the least is what went wrong first. interrupted: whether it was a Ctrl-C.
+    """
 
     text: str
     order: float
+    interrupted: bool
 
 
 @final
@@ -121,7 +125,8 @@ class Processes:
         first, process, failure = min(failed, key=lambda entry: entry[:2], default=(_LAST, self._me, None))
         if process == self._me or failure is None or first == order:
             return
-        error = self._told = ProcessFailedError(process=process, name=self._links()[0].name(process), text=f"has failed: {failure.text}")
+        text, name = f"has failed: {failure.text}", self._links()[0].name(process)
+        error = self._told = ProcessFailedError(process=process, name=name, text=text, interrupted=failure.interrupted)
         error.add_note(f"raised in process {self._me}, which has not failed itself")
         raise error
 
@@ -161,7 +166,7 @@ class Processes:
             except BaseException:
                 meeting.close()  # the others hear that this process is gone
                 raise
-        said = self._meet("has failed", _Failure(text=text, order=order))
+        said = self._meet("has failed", _Failure(text=text, order=order, interrupted=isinstance(error, KeyboardInterrupt)))
         self._told = error
         self._require_well(said, order)
 

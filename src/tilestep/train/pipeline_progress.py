@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Final, final
 
 import jax
 
@@ -15,6 +15,8 @@ from tilestep.errors import LoopInterrupt, ProcessFailedError
 from tilestep.train.interrupt import CtrlC
 from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_tracing import Element
+
+_SAME_CTRL_C_WALL_S: Final = 1.0  # within which one that was sent to all processes has come to each
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -71,9 +73,11 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._bar is not None:
             self._bar.__exit__(kind, error, trace)
+        if isinstance(error, ProcessFailedError) and error.interrupted:
+            self._ctrl_c.expect(_SAME_CTRL_C_WALL_S)
         self._ctrl_c.end()
         late: KeyboardInterrupt | None = None
-        if error is None or isinstance(error, ProcessFailedError):  # perhaps of another process's Ctrl-C
+        if error is None or isinstance(error, ProcessFailedError):
             try:
                 self._ctrl_c.check()
             except KeyboardInterrupt as interrupt:
