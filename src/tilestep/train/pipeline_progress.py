@@ -73,11 +73,11 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._bar is not None:
             self._bar.__exit__(kind, error, trace)
-        if isinstance(error, ProcessFailedError) and error.interrupted:
+        if isinstance(error, ProcessFailedError) and error.interrupted:  # a terminal sends it to all processes
             self._ctrl_c.expect(_SAME_CTRL_C_WALL_S)
         self._ctrl_c.end()
         late: KeyboardInterrupt | None = None
-        if error is None or isinstance(error, ProcessFailedError):
+        if error is None or isinstance(error, ProcessFailedError):  # perhaps of another process's Ctrl-C
             try:
                 self._ctrl_c.check()
             except KeyboardInterrupt as interrupt:

@@ -119,7 +119,6 @@ class Walk:
         self._latest: list[Any] = []  # what the last forward has returned
         self._soon = soon
         self._arrived = 0  # elements taken from the dataset
-        self._known: dict[tuple[int, int], tuple[Any, bool]] = {}  # by stage and number of a sharding: it, and whether elements go there
         self._take(first)
 
     def done(self) -> tuple[RunState, list[Any], list[Ready | None]]:
@@ -187,20 +186,12 @@ class Walk:
         for stage, inputs in zip(members, self._inputs, strict=True):
             where = self._places[stage].along(1)
             args = self._args[stage][microbatch] = [*inputs, *leaves]
-            if all(self._is_there(stage, leaf) for leaf in leaves):
+            if all(getattr(leaf, "sharding", None) == where for leaf in leaves):
                 continue
             if with_copies:
                 self._moves += [(leaf, where, args, len(inputs) + index) for index, leaf in enumerate(leaves)]
             else:
                 args[len(inputs) :] = self._put(leaves, [where] * len(leaves))
-
-    def _is_there(self, stage: int, leaf: Any) -> bool:
-        """Whether it is where the stage is. What one program has made has the same object each time that says where."""
-        own = getattr(leaf, "sharding", None)
-        known = self._known.get((stage, id(own)))
-        if known is None:
-            known = self._known[stage, id(own)] = own, own == self._places[stage].along(1)
-        return known[1]
 
     def _arguments(self, stage: int, microbatch: int) -> list[Any]:
         """All leaves of a stage's arguments."""

@@ -18,6 +18,7 @@ import pytest
 
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, loop_state, repeat, while_loop
+from tilestep.train.interrupt import CtrlC
 from tilestep.train.loop import _Run  # pyright: ignore[reportPrivateUsage]
 
 
@@ -169,3 +170,20 @@ def test_the_exception_is_a_keyboard_interrupt_and_no_other() -> None:
     assert issubclass(LoopInterrupt, KeyboardInterrupt)
     assert not issubclass(LoopInterrupt, Exception)
     assert loop_state(KeyboardInterrupt()) is None
+
+
+def test_one_that_is_expected_is_waited_for_and_no_longer() -> None:
+    ctrl_c = CtrlC()
+    ctrl_c.begin()
+    begun = time.monotonic()
+    try:
+        ctrl_c.expect(0.1)
+        assert time.monotonic() - begun >= 0.1
+        ctrl_c.check()
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        ctrl_c.expect(60)
+        assert time.monotonic() - begun < 30
+        with pytest.raises(KeyboardInterrupt):
+            ctrl_c.check()
+    finally:
+        ctrl_c.end()
