@@ -78,9 +78,14 @@ _found: Final = _private()
 
 def copied(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
     """`jax.device_put` of a list: values of any kind, and where each goes. What is there already may be the same array."""
-    if _found is None or not all(map(_is_whole, values)) or not all(type(sharding) is SingleDeviceSharding for sharding in shardings):
+    if not all(map(is_whole, values)) or not all(type(sharding) is SingleDeviceSharding for sharding in shardings):
         return _jax.device_put(values, shardings)
-    return _found.copy(values, shardings)
+    return whole_copied(values, shardings)
+
+
+def whole_copied(values: Sequence[Any], shardings: Sequence[SingleDeviceSharding]) -> list[Any]:
+    """The same of arrays that are whole on one device each, which nobody looks at."""
+    return _jax.device_put(values, shardings) if _found is None else _found.copy(values, shardings)
 
 
 def put(arrays: Sequence[NDArray[Any]], sharding: SingleDeviceSharding) -> list[Any]:
@@ -90,6 +95,6 @@ def put(arrays: Sequence[NDArray[Any]], sharding: SingleDeviceSharding) -> list[
     return [_found.put(array, sharding) for array in arrays]
 
 
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
     """Whether it is an array on one device."""
     return type(getattr(value, "sharding", None)) is SingleDeviceSharding

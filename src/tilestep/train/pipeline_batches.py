@@ -14,7 +14,7 @@ from tilestep.train.body import arguments_of
 from tilestep.train.chunks import Chunk
 from tilestep.train.pipeline_tracing import Element
 
-_SMALL_BYTES: Final = 4 * 2**20  # of all elements of an update: where they wait matters little, and a copy of each takes the host longer
+_SMALL_BYTES: Final = 4 * 2**20  # of all elements of an update: they may wait on the device, and to start copies takes the host longer
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -27,8 +27,12 @@ class Batch(Protocol):
         """Whether they can be had without waiting."""
         ...
 
-    def elements(self, where: Any) -> Iterable[Element]:
-        """One for each microbatch, with an axis of one. Args: where: the sharding with which small ones may be there early; or None."""
+    def elements(self) -> Iterable[Element]:
+        """One for each microbatch, with an axis of one."""
+        ...
+
+    def whole(self, where: Any) -> Element | None:
+        """All as one, with an axis of microbatches, at a sharding; None if they are not there, or so large that they go one by one."""
         ...
 
     def stacks(self) -> list[Element]:
@@ -48,17 +52,19 @@ class Stacked:
     def __init__(self, microbatches: Any, count: int, inputs: tuple[Any, ...]) -> None:
         self._microbatches, self._count, self._inputs = microbatches, count, inputs
 
-    def elements(self, where: Any) -> Iterator[Element]:
-        """Cut out; arrays of JAX in one program, and all of them if they are small and may be there early: one copy and one program."""
+    def elements(self) -> Iterator[Element]:
+        """Cut out; an array of JAX in one program."""
         count = self._count
         leaves, structure = _jax.tree.flatten(self._microbatches)
-        if where is not None and sum(leaf.nbytes for leaf in leaves) <= _SMALL_BYTES:
-            columns = _cut(_there(leaves, where), count)
-        else:
-            columns = [
-                _cut([leaf], count)[0] if isinstance(leaf, jax.Array) else [leaf[m : m + 1] for m in range(count)] for leaf in leaves
-            ]
+        columns = [_cut(leaf, count) if isinstance(leaf, jax.Array) else [leaf[m : m + 1] for m in range(count)] for leaf in leaves]
         return ((self._inputs, *arguments_of(_jax.tree.unflatten(structure, row))) for row in zip(*columns, strict=True))
+
+    def whole(self, where: Any) -> Element | None:
+        """They are there."""
+        leaves, structure = _jax.tree.flatten(self._microbatches)
+        if self._count == 1 or sum(leaf.nbytes for leaf in leaves) > _SMALL_BYTES:
+            return None
+        return (self._inputs, *arguments_of(_jax.tree.unflatten(structure, _there(leaves, where))))
 
     def stacks(self) -> list[Element]:
         """As they are."""
@@ -77,13 +83,16 @@ class Taken:
     def __init__(self, take: Callable[[], Chunk], count: int, inputs: tuple[Any, ...]) -> None:
         self._take, self._count, self._inputs = take, count, inputs
 
-    def elements(self, where: Any) -> Iterator[Element]:
+    def elements(self) -> Iterator[Element]:
         """When they are needed, wherever the queue has put them."""
         return ((self._inputs, *arguments_of(self._take().on_device)) for _ in range(self._count))
 
+    def whole(self, where: Any) -> None:
+        """They come one by one."""
+
     def stacks(self) -> list[Element]:
         """All of them."""
-        return list(self.elements(None))
+        return list(self.elements())
 
 
 def _there(leaves: list[Any], where: Any) -> list[Any]:
@@ -99,5 +108,5 @@ def _is_plain(dtype: np.dtype[Any]) -> bool:
 
 
 @functools.partial(_jax.jit, static_argnums=1)
-def _cut(arrays: list[Any], count: int) -> list[list[Any]]:
-    return [[array[m : m + 1] for m in range(count)] for array in arrays]
+def _cut(array: Any, count: int) -> list[Any]:
+    return [array[m : m + 1] for m in range(count)]

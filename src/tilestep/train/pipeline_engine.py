@@ -11,6 +11,7 @@ import contextlib
 import functools
 import itertools
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, final
@@ -18,19 +19,20 @@ from typing import Any, NamedTuple, final
 import jax
 import numpy as np
 
+from tilestep.train.direct_calls import are_plain, options
 from tilestep.train.optimizer_state import placed
 from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_failures import Watch
 from tilestep.train.pipeline_packing import apart
 from tilestep.train.pipeline_places import Place, elsewhere, like_elsewhere
 from tilestep.train.pipeline_processes import Processes, Settled
-from tilestep.train.pipeline_programs import Compiled, Leaf, Told, compile_all, make_all, make_updates
+from tilestep.train.pipeline_programs import Compiled, Leaf, Told, compile_all, make_all, make_updates, started_directly
 from tilestep.train.pipeline_single import Chooser, OtherShapesError, Single, Which, brought, why_not_single
 from tilestep.train.pipeline_stages import Packings, Stage
 from tilestep.train.pipeline_tracing import Element, Function, kind_of, trace
 from tilestep.train.pipeline_updates import Optimizing
 from tilestep.train.pipeline_walk import Ready, RunState, StageState, Walk, next_elements
-from tilestep.train.schedule import Schedule
+from tilestep.train.schedule import Kind, Schedule
 from tilestep.train.schedule_phases import Phases, phases, updates_last
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
@@ -51,6 +53,17 @@ class Outcome(NamedTuple):
     outputs: list[Any]
     is_stacked: bool
     kinds: list[Any]
+
+
+class Runnable(NamedTuple):
+    """The programs for certain shapes.
+
+    Attributes: looked_up: as JAX finds them. direct: started without that (direct_calls.py). options: JAX's, with which they were compiled.
+    """
+
+    looked_up: Compiled
+    direct: Compiled
+    options: object
 
 
 @final
@@ -82,12 +95,18 @@ class Engine:
         self._check_nans = check_nans
         self._packed = not self._is_emulated and not check_nans  # which names each parameter
         self._functions, self._schedule, self._optimizing, self._ties, self._nest = functions, schedule, optimizing, ties, nest
-        self._compiled: dict[Any, Compiled] = {}
-        self._latest: tuple[Any, Compiled] | None = None  # and of what
+        self._compiled: dict[Any, Runnable] = {}
+        self._latest: tuple[Any, Runnable] | None = None  # and of what
+        self._plain_places = all(place.replicas is None and not place.is_mesh for place in places)
+        self._begins_plain = False
+        self._made: list[weakref.ref[Any]] = []  # parameters and auxiliary state that the latest run has made
         self._ready: tuple[Compiled, list[Ready | None]] | None = None  # what the latest run has left for the next one
         self._processes = processes
         self._phases = phases(schedule) if processes is None or processes.commits_last else updates_last(phases(schedule))
         self._soon = next_elements(schedule, self._phases)
+        # A copy for each microbatch is what an emulated machine is asked about. With what is stored, all elements would go each time.
+        stores = any(task.kind is Kind.STORE for task in schedule.ordered())
+        self._takes_whole = len(places[0].devices) == 1 and not self._is_emulated and not stores
 
     @property
     def schedule(self) -> Schedule:
@@ -190,7 +209,8 @@ class Engine:
         if self._singles:
             state = self._home(state)
         processes, first = self._processes, self._functions[0].place
-        waiting = iter(batch.elements(None if self._is_emulated or len(first.devices) > 1 else first.whole))
+        whole = batch.whole(first.whole) if self._takes_whole else None
+        waiting = iter(batch.elements() if whole is None else (whole,))
         is_there = batch.is_there
         if processes is not None:
             waiting, is_there = processes.shared(waiting, is_there)
@@ -205,6 +225,7 @@ class Engine:
         walk = Walk(self._schedule, self._phases, compiled, state, element, waiting, key, watch, soon, ready, processes)
         new, outputs, ready = walk.done()
         self._ready = compiled, ready
+        self._made = [weakref.ref(leaf) for leaf in _jax.tree.leaves(new)]
         if processes is not None:
             processes.commit()
             processes.walks(None)
@@ -276,19 +297,32 @@ class Engine:
         latest = self._latest
         found = latest[1] if latest is not None and latest[0] == seen else self._found(state, element, impl, told)
         self._latest = seen, found
-        return found
+        direct = self._may_start_directly(state) and found.options is not None and found.options == options()
+        return found.direct if direct else found.looked_up
 
-    def _found(self, state: RunState, element: Element, impl: str | None, told: Told | None) -> Compiled:
+    def _may_start_directly(self, state: RunState) -> bool:
+        """Whether all arrays that a run begins with are as programs were compiled for them. What a run has made of such ones is."""
+        if self._is_emulated or self._processes is not None or not self._plain_places:
+            return False
+        made, leaves = self._made, _jax.tree.leaves(state)
+        if self._begins_plain and len(made) == len(leaves) and all(ref() is leaf for ref, leaf in zip(made, leaves, strict=True)):
+            return True
+        self._begins_plain = all(
+            are_plain(_jax.tree.leaves(own), function.place.whole) for function, own in zip(self._functions, state.stages, strict=True)
+        )
+        return self._begins_plain
+
+    def _found(self, state: RunState, element: Element, impl: str | None, told: Told | None) -> Runnable:
         stages = state.stages
         shardings = tuple(leaf.sharding for stage in stages for leaf in _jax.tree.leaves((stage.params, stage.optimizer_state)))
         what = _kinds(([(stage.params, stage.aux, stage.optimizer_state) for stage in stages], element)), impl, shardings
         found = self._compiled.get(what)
         if found is None:
-            found = self._compile(state, element, impl)
-            compile_all(found, self._functions, [stage.optimizer_state for stage in stages], told)
+            looked_up, chosen = self._compile(state, element, impl), options()
+            executables = compile_all(looked_up, self._functions, [stage.optimizer_state for stage in stages], told)
             if self._processes is not None:
                 self._processes.agree("has compiled")
-            self._compiled[what] = found
+            found = self._compiled[what] = Runnable(looked_up, started_directly(looked_up, executables), chosen)
         return found
 
     def _compile(self, state: RunState, element: Element, key_impl: str | None) -> Compiled:

@@ -239,9 +239,12 @@ class Unfed:
         """Nobody knows."""
         return False
 
-    def elements(self, where: Any = None) -> Iterator[Element]:
+    def elements(self) -> Iterator[Element]:
         """With nothing but the inputs."""
         return itertools.repeat((self._inputs, (), {}))
+
+    def whole(self, where: Any) -> None:
+        """It has none."""
 
     def stacks(self) -> list[Element]:
         """One program is in one process."""

@@ -6,12 +6,13 @@ import contextvars
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import jax
 import numpy as np
 
+from tilestep.train.direct_calls import direct
 from tilestep.train.host_memory import give_back
 from tilestep.train.pipeline_failures import is_too_large, what_is_large
 from tilestep.train.pipeline_joint import Joint
@@ -246,12 +247,13 @@ def _require_together(schedule: Schedule, how: Optimizing) -> None:
 # ------------------------------------------------------------------------------------------------------------------ compilation
 
 
-def compile_all(compiled: Compiled, functions: Sequence[Function], states: Sequence[Any], told: Told | None) -> None:
+def compile_all(compiled: Compiled, functions: Sequence[Function], states: Sequence[Any], told: Told | None) -> dict[int, Any]:
     """Compiles every program whose arguments are known to every device, several at once. JAX finds them when they are first called.
 
     What compiling has taken of the host's memory for itself goes back before the first run takes its own.
 
     Args: states: of each stage, the optimiser's state; None if it is not known yet. told: is told how many are done.
+    Returns: what each has become, by the `id` of the jitted function.
     Raises: what compiling raises, with a note that names stage and program.
     """
     jobs: dict[int, tuple[Any, str, Stage]] = {}
@@ -268,20 +270,52 @@ def compile_all(compiled: Compiled, functions: Sequence[Function], states: Seque
     if told is not None:
         told(0, len(jobs))
     with ThreadPoolExecutor(max_workers=min(_THREADS, os.cpu_count() or 1)) as pool:
-        waiting = {pool.submit(contextvars.copy_context().run, lowered.compile): (note, stage) for lowered, note, stage in jobs.values()}
+        waiting = {
+            pool.submit(contextvars.copy_context().run, lowered.compile): (key, note, stage) for key, (lowered, note, stage) in jobs.items()
+        }
+        found: dict[int, Any] = {}
         for done, future in enumerate(as_completed(waiting), 1):
             error = future.exception()
+            key, note, stage = waiting[future]
             if error is not None:
                 for other in waiting:
                     other.cancel()
-                note, stage = waiting[future]
                 error.add_note(note)
                 if is_too_large(error):
                     error.add_note(what_is_large(stage))
                 raise error
+            found[key] = future.result()
             if told is not None:
                 told(done, len(jobs))
     give_back()
+    return found
+
+
+def started_directly(compiled: Compiled, executables: Mapping[int, Any]) -> Compiled:
+    """The same, whose programs of tasks are started without JAX's looking for them (direct_calls.py); as they are where that cannot be.
+
+    Args: executables: as `compile_all` returns them.
+    """
+    known: dict[int, Any] = {}
+
+    def of(program: Any) -> Any:
+        if id(program) not in known:
+            executable = executables.get(id(program))
+            known[id(program)] = program if executable is None else direct(executable) or program
+        return known[id(program)]
+
+    programs = [
+        replace(
+            own,
+            forward=of(own.forward),
+            backward=of(own.backward),
+            input_gradient=of(own.input_gradient),
+            weight_gradient=of(own.weight_gradient),
+        )
+        for own in compiled.programs
+    ]
+    updates = tuple(replace(own, apply=of(own.apply)) for own in compiled.updates)
+    return replace(compiled, programs=tuple(programs), last=of(compiled.last), updates=updates)
 
 
 def _calls(compiled: Compiled, states: Sequence[Any]) -> Iterator[tuple[int, str, Any, tuple[Any, ...]]]:

@@ -33,11 +33,14 @@ class _Counted:
         """As the batch's."""
         return self._batch.is_there
 
-    def elements(self, where: Any) -> Iterator[Element]:
+    def elements(self) -> Iterator[Element]:
         """Those of the batch."""
-        for element in self._batch.elements(where):
+        for element in self._batch.elements():
             self._tell()
             yield element
+
+    def whole(self, where: Any) -> None:
+        """They are counted one by one."""
 
     def stacks(self) -> list[Element]:
         """Those of the batch."""

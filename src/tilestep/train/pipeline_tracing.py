@@ -47,6 +47,7 @@ class Traced:
         data: of each stage, how many leaves come from before or from the element.
         shared: of each stage of the first level, how many of these are the run's `inputs`.
         keyed: whether a stage gets a key, and so the number of the microbatch.
+        is_whole: whether the first level gets the elements of all microbatches each time, and so the number of the microbatch.
     """
 
     stages: tuple[Stage, ...]
@@ -54,6 +55,7 @@ class Traced:
     data: tuple[int, ...]
     shared: int
     keyed: tuple[bool, ...]
+    is_whole: bool
 
 
 def wants_key(function: Callable[..., Any]) -> str:
@@ -79,7 +81,7 @@ def trace(
 ) -> Traced:
     """Traces each stage's function once.
 
-    Args: key_impl: of the run's random key; None: there is none.
+    Args: element: of one microbatch, or of all. key_impl: of the run's random key; None: there is none.
     Raises: what a function raises, with a note; ValueError for a captured array, and for a stage that wants a key if there is none.
     """
     stages: list[Stage] = []
@@ -104,7 +106,12 @@ def trace(
                 first += len(_jax.tree.leaves(tree))
         before = here
     keyed = tuple(key_impl is not None and function.wants_key != "no" for function in functions)
-    return Traced(stages=tuple(stages), incoming=tuple(incoming), data=tuple(data), shared=shared, keyed=keyed)
+    is_whole = _is_whole(element)
+    return Traced(stages=tuple(stages), incoming=tuple(incoming), data=tuple(data), shared=shared, keyed=keyed, is_whole=is_whole)
+
+
+def _is_whole(element: Element) -> bool:
+    return any(leaf.shape[0] > 1 for leaf in _jax.tree.leaves(element[1:]))
 
 
 def kind_of(leaf: Any) -> Any:
@@ -119,20 +126,21 @@ class _Given:
 
     leaves: list[Any]
     axes: list[int | None]
-    call: Callable[..., Any]  # (first arguments, leaves, keywords) -> result
+    call: Callable[..., Any]  # (first arguments, leaves, number of the microbatch or None, keywords) -> result
+    is_whole: bool = False
 
 
 def _of_outputs(function: Function, before: Sequence[Any]) -> _Given:
     leaves, structure = _jax.tree.flatten(tuple(before))
 
-    def call(own: Sequence[Any], args: Sequence[Any], words: Mapping[str, Any]) -> Any:
+    def call(own: Sequence[Any], args: Sequence[Any], _: Any, words: Mapping[str, Any]) -> Any:
         return function.function(*own, *_jax.tree.unflatten(structure, args), **words)
 
     return _Given(leaves=leaves, axes=[0] * len(leaves), call=call)
 
 
 def _of_element(function: Function, number: int, element: Element) -> _Given:
-    """Arguments of the first level: the leaves of what is in the element have an axis of one microbatch, then one of replicas."""
+    """Arguments of the first level: the leaves of what is in the element have an axis of microbatches, then one of replicas."""
     inputs, items, keywords = element
     if function.wants_key != "no" and KEY in keywords:
         raise ValueError(
@@ -149,13 +157,16 @@ def _of_element(function: Function, number: int, element: Element) -> _Given:
     moving, structure = _jax.tree.flatten((items, keywords))
     inputs_structure = _jax.tree.structure(inputs)
 
-    def call(own: Sequence[Any], args: Sequence[Any], words: Mapping[str, Any]) -> Any:
+    is_whole = _is_whole(element)
+
+    def call(own: Sequence[Any], args: Sequence[Any], microbatch: Any, words: Mapping[str, Any]) -> Any:
         given = _jax.tree.unflatten(inputs_structure, args[: len(constants)])
-        some, named = _jax.tree.unflatten(structure, [leaf[0] for leaf in args[len(constants) :]])
+        take: Callable[[Any], Any] = lambda leaf: _jax.lax.dynamic_index_in_dim(leaf, microbatch, keepdims=False) if is_whole else leaf[0]  # noqa: E731
+        some, named = _jax.tree.unflatten(structure, [take(leaf) for leaf in args[len(constants) :]])
         return function.function(*own, *given, *some, **named, **words)
 
     kinds = [of_replica(leaf) for leaf in moving]
-    return _Given(leaves=[*constants, *kinds], axes=[*(None for _ in constants), *(1 for _ in kinds)], call=call)
+    return _Given(leaves=[*constants, *kinds], axes=[*(None for _ in constants), *(1 for _ in kinds)], call=call, is_whole=is_whole)
 
 
 def _stage(function: Function, number: int, given: _Given, params: Any, aux: Any, key_impl: str | None, *, gradient: bool) -> Stage:
@@ -171,13 +182,15 @@ def _stage(function: Function, number: int, given: _Given, params: Any, aux: Any
     def call(params: Any, args: Sequence[Any]) -> tuple[tuple[Any, ...], Any]:
         own = (params, _jax.tree.unflatten(aux_structure, args[count : count + len(aux_leaves)])) if with_aux else (params,)
         words = {KEY: _key(key_impl, number, *args[-2:])} if keyed else {}
-        result = given.call(own, args[:count], words)
+        result = given.call(own, args[:count], args[-1] if given.is_whole else None, words)
         if not with_aux:
             return _spread(result), aux_kind
         outputs, new = _with_aux(function, number, result)
         return _spread(outputs), _require_alike(function, number, aux_kind, new)
 
-    extras = [jax.ShapeDtypeStruct(_key_shape(key_impl), np.uint32), jax.ShapeDtypeStruct((), np.int32)] if keyed else []
+    extras = [jax.ShapeDtypeStruct(_key_shape(key_impl), np.uint32)] if keyed else []
+    if keyed or given.is_whole:
+        extras.append(jax.ShapeDtypeStruct((), np.int32))
     leaves = [*given.leaves, *aux_leaves, *extras]
     outputs, text = _outputs(function, number, call, params_kind, leaves)
     return Stage(

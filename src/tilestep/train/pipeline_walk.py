@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 import jax
 
-from tilestep.train.device_copies import copied
+from tilestep.train.device_copies import copied, is_whole, whole_copied
 from tilestep.train.optimizer_state import on_device, placed_like
 from tilestep.train.pipeline_failures import Watch
 from tilestep.train.pipeline_places import Put, put_here
@@ -89,6 +89,8 @@ class Walk:
         self._routes = compiled.routes
         stages, count = len(compiled.traced.stages), self._schedule.microbatches
         self._places = [stage.place for stage in compiled.traced.stages]
+        all_whole = processes is None and not any(place.is_mesh or place.replicas for place in self._places)
+        self._put_moves: Put = whole_copied if all_whole else self._put
         self._level_of = [level for level, members in enumerate(self._levels) for _ in members]
         self._params = [_jax.tree.leaves(own.params) for own in state.stages]
         self._aux = [_jax.tree.leaves(own.aux) for own in state.stages]
@@ -180,15 +182,17 @@ class Walk:
 
     def _take(self, element: Element, *, with_copies: bool = False) -> None:
         """An element's leaves go to the stages of the first level."""
-        microbatch, self._arrived = self._arrived, self._arrived + 1
+        count = self._schedule.microbatches if self._compiled.traced.is_whole else 1
+        microbatch, self._arrived = self._arrived, self._arrived + count
         leaves = _jax.tree.leaves(element[1:])
         members = self._levels[0]
         for stage, inputs in zip(members, self._inputs, strict=True):
             where = self._places[stage].along(1)
-            args = self._args[stage][microbatch] = [*inputs, *leaves]
+            args = [*inputs, *leaves]
+            self._args[stage][microbatch : microbatch + count] = [args] * count
             if all(getattr(leaf, "sharding", None) == where for leaf in leaves):
                 continue
-            if with_copies:
+            if with_copies and all(map(is_whole, leaves)):
                 self._moves += [(leaf, where, args, len(inputs) + index) for index, leaf in enumerate(leaves)]
             else:
                 args[len(inputs) :] = self._put(leaves, [where] * len(leaves))
@@ -202,9 +206,13 @@ class Walk:
                 self._take(next(self._elements))
             args = self._args[stage][microbatch]
         self._args[stage][microbatch] = None
+        all_args = [*args, *self._aux[stage]]
         key = self._keys.get(stage)
-        extras = () if key is None else (key, self._compiled.numbers[stage][microbatch])
-        return [*args, *self._aux[stage], *extras]
+        if key is not None:
+            all_args.append(key)
+        if key is not None or (self._level_of[stage] == 0 and self._compiled.traced.is_whole):
+            all_args.append(self._compiled.numbers[stage][microbatch])
+        return all_args
 
     def _started(self, stage: int, ready: Ready | None) -> tuple[list[Any] | None, list[Any]]:
         """(a stage's parameters as its programs take them; None if that is each by itself, accumulators). The former stay in this run."""
@@ -252,7 +260,7 @@ class Walk:
         if not self._moves:
             return
         moves, self._moves = self._moves, []
-        moved = self._put([move[0] for move in moves], [move[1] for move in moves])
+        moved = self._put_moves([move[0] for move in moves], [move[1] for move in moves])
         for (_, _, there, place), value in zip(moves, moved, strict=True):
             there[place] = value
 

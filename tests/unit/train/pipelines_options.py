@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from tests.unit.train.pipelines import CLASSES, ROWS, WIDTH, assert_near, batches, dense, embed, head, matrix, reference
-from tilestep.train import InfeedQueue, OutfeedQueue, cross_replica_mean
+from tilestep.train import InfeedQueue, OutfeedQueue, cross_replica_mean, pipeline_batches
 from tilestep.train.pipeline import JointState, Pipeline
 from tilestep.train.shards import is_shard
 
@@ -450,8 +450,50 @@ def test_what_stages_hand_on_goes_to_those_that_read_it() -> None:
         np.testing.assert_array_equal(masks, elements[0][:, :, 0] > 0)
         assert counts.tolist() == [2] * 6
         (compiled,) = pipeline._engine._compiled.values()
-        routes = compiled.routes
+        routes = compiled.looked_up.routes
         ways = [[(sent[way.source], way.taker) for way in own] for own, sent in zip(routes.ways, routes.sent, strict=True)]
         # From the first: labels (1) to the last, the mask (2) to the second and the last, the count (3) to the second, which adds one.
         assert ways == [[(0, 1), (2, 1), (3, 1), (1, 3), (2, 3)], [(0, 2), (3, 3)], [(0, 3)], []], recompute
         assert routes.sent[:3] == ((0, 1, 2, 3), (0, 3), (0,))  # programs return nothing else
+
+
+def test_elements_that_are_small_are_on_the_first_device_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def noisy(p: Any, rate: Any, tokens: Any, *, label: Any, key: Any) -> Any:
+        x = p["table"][tokens].mean(1)
+        return x + rate * jax.random.normal(key, x.shape), label
+
+    def counted(p: Any, rate: Any, tokens: Any, *, label: Any, key: Any) -> Any:
+        return p["w"] * rate * jnp.cos(tokens[:, :1])
+
+    def last(p: Any, x: Any, label: Any, more: Any) -> Any:
+        return head(p, x * more, label)
+
+    rng = np.random.default_rng(0)
+    stages: list[Any] = [[noisy, counted], last]
+    params = [[{"table": matrix(rng, 11, WIDTH)}, {"w": matrix(rng, 1, 1)}], {"w": matrix(rng, WIDTH, CLASSES)}]
+    for count, recompute in ((8, None), (8, "full"), (1, None)):
+        tokens, labels = batches(0, count)
+        elements = {"tokens": jnp.asarray(tokens), "label": labels}
+        found: list[Any] = []
+        for most in (4 * 2**20, 0):
+            monkeypatch.setattr(pipeline_batches, "_SMALL_BYTES", most)
+            options: Any = {"strict": False, "recompute": recompute, "program": "stages", "pipeline_schedule": "interleaved"}
+            pipeline = Pipeline(stages, optax.adam(0.1), count, **options)
+            state = pipeline.init(params)
+            for update in range(2):
+                state, outputs = pipeline.step(state, elements, inputs=(np.float32(0.1),), key=jax.random.key(update))
+            (compiled,) = pipeline._engine._compiled.values()
+            assert compiled.looked_up.traced.is_whole == (most > 0 and count > 1)
+            found.append((state, outputs))
+        jax.tree.map(np.testing.assert_array_equal, *found)
+
+
+def test_what_was_given_may_be_written_to_at_once() -> None:
+    x = np.ones((8, ROWS, WIDTH), np.float32)
+    pipeline = Pipeline([lambda p, x: x * p, lambda p, x: (x * p).sum()], optax.sgd(0.0), 8, program="stages")
+    state = pipeline.init([np.float32(1), np.float32(1)])
+    for _ in range(3):
+        x[:] = 1
+        state, losses = pipeline.step(state, x)
+        x[:] = np.nan
+        assert losses.tolist() == [ROWS * WIDTH] * 8

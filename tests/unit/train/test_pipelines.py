@@ -20,7 +20,9 @@ def run(names: str, *options: str) -> None:
     assert "skipped" not in result.stdout
 
 
-@pytest.mark.parametrize("names", ["device_copies.py pipelines.py", "pipelines_options.py pipelines_failures.py", "pipelines_random.py"])
+@pytest.mark.parametrize(
+    "names", ["device_copies.py direct_calls.py pipelines.py", "pipelines_options.py pipelines_failures.py", "pipelines_random.py"]
+)
 def test_pipelines_on_several_devices_of_cpu(names: str) -> None:
     run(names, "-m", "not slow")
 
