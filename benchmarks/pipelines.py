@@ -19,13 +19,14 @@ A small transformer (embedding and perceptron, two blocks, a head with the loss)
     spectrax      SpectraX's Std1F1B on the same devices, if spectrax-lib is installed: its gradients, then Adam on each stage's device
     torch N       torch.distributed.pipelining's Schedule1F1B over gloo in N processes, one thread each, if torch is installed
 
-All sides take turns in each round, in changing order. Their gradients in the first update, which Adam's first moments are, are compared
-with those of one device.
+All sides take turns in each round, in changing order. A turn is several updates, as training is, and tells their median; its first is not
+counted, which finds what the side before has left in the processor's caches. Their gradients in the very first update, which Adam's first
+moments are, are compared with those of one device.
 
 Told is also what an update takes the host until it is free, by task of the schedule: each forward, backward and update is one, whether or
 not the engine has some in one program. Wall time, in which the processor may be doing the stages' work instead; and the starting thread's
 own time on a processor. That has no waiting in it, but what XLA computes in that thread (programs of next to no operations, such as making
-zeros), and what sharing caches and cores with the threads that compute adds. The least of all rounds has least of the latter, and of
+zeros), and what sharing caches and cores with the threads that compute adds. The least of all turns has least of the latter, and of
 what other programs do.
 
 `--peaks` tells the peak memory of JAX's sides, each in a process of its own: of all, with what compiling takes, and before anything is
@@ -45,7 +46,8 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, this file is in no package
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -64,6 +66,8 @@ TORCH_PROCESSES = (2, 4)
 PEERS = {"spectrax": "spectrax-lib", "torch": "torch"}
 BY_TASK = ("stages", "kept", "recomputed", "spectrax")  # the sides that start a program for each task
 ROUNDS = 15
+TURN_WALL_S = 1.5
+MOST_UPDATES = 30  # of a turn, that count
 WARM_UP = 9  # updates: after eight the pipeline has chosen
 TIMEOUT_S = 900
 MAPPED_BYTES = 128 * 2**10  # and more: arrays that are mapped by themselves
@@ -90,6 +94,26 @@ def difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> f
     return max(float(np.abs(a - b).max() / (np.abs(b).max() + 1e-12)) for a, b in zip(found, expected, strict=True))
 
 
+class Times(NamedTuple):
+    """Medians of a turn's updates. Attributes: wall_s: until it is done. host_wall_s, host_cpu_s: as `Side` has them."""
+
+    wall_s: float
+    host_wall_s: float
+    host_cpu_s: float
+
+
+def take_turn(side: Side) -> Times:
+    """Updates for a while, at least two that count."""
+    found: list[Times] = []
+    side.step()
+    end = time.perf_counter() + TURN_WALL_S
+    while len(found) < 2 or (time.perf_counter() < end and len(found) < MOST_UPDATES):
+        begin = time.perf_counter()
+        side.step()
+        found.append(Times(time.perf_counter() - begin, side.host_wall_s, side.host_cpu_s))
+    return Times(*map(median, zip(*found, strict=True)))
+
+
 def measure(name: str, rounds: int, wanted: Sequence[str] | None) -> dict[str, Any]:
     made = {key: make() for key, make in sides(name, wanted).items()}
     try:
@@ -99,22 +123,17 @@ def measure(name: str, rounds: int, wanted: Sequence[str] | None) -> dict[str, A
         for _ in range(WARM_UP - 1):
             for side in made.values():
                 side.step()
-        wall_s: dict[str, list[float]] = {key: [] for key in made}
-        host_wall_s: dict[str, list[float]] = {key: [] for key in made}
-        host_cpu_s: dict[str, list[float]] = {key: [] for key in made}
+        times: dict[str, list[Times]] = {key: [] for key in made}
         for turn in range(rounds):
             order = list(made)
             for key in order[turn % len(order) :] + order[: turn % len(order)]:
-                begin = time.perf_counter()
-                made[key].step()
-                wall_s[key].append(time.perf_counter() - begin)
-                host_wall_s[key].append(made[key].host_wall_s)
-                host_cpu_s[key].append(made[key].host_cpu_s)
+                times[key].append(take_turn(made[key]))
     finally:
         for side in made.values():
             side.close()
     tasks = 2 * MICROBATCHES * STAGES + STAGES
-    ratios = {key: [own / base for own, base in zip(times, wall_s["one device"], strict=True)] for key, times in wall_s.items()}
+    wall_s, host_wall_s, host_cpu_s = ({key: [row[column] for row in rows] for key, rows in times.items()} for column in range(3))
+    ratios = {key: [own / base for own, base in zip(walls, wall_s["one device"], strict=True)] for key, walls in wall_s.items()}
     return {
         "name": name,
         "wall_s": {key: summary(times) for key, times in wall_s.items()},
