@@ -15,13 +15,14 @@ import numpy as np
 import optax
 
 from benchmarks.models.stages import MICROBATCHES, STAGES, Size, adam, batches, parameters, stages
+from benchmarks.pipeline_processes import Times
 from tilestep.train import Pipeline
 
 
 class Side(abc.ABC):
     """One way to train: `step` does an update and waits for it.
 
-    Attributes: host_wall_s: what the last one took until the host was free. host_cpu_s: of that, this thread's time on a processor.
+    Attributes: host_wall_s, host_cpu_s: of the last one, as `Times` has them.
     """
 
     host_wall_s = host_cpu_s = 0.0
@@ -32,7 +33,7 @@ class Side(abc.ABC):
 
     @abc.abstractmethod
     def moments(self) -> list[np.ndarray]:
-        """Adam's first ones: leaves, in JAX's order. After one update they are the gradients, times a number."""
+        """As `Remote` has them."""
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
@@ -41,8 +42,11 @@ class Side(abc.ABC):
         yield
         self.host_wall_s, self.host_cpu_s = time.perf_counter() - wall_s, time.thread_time() - cpu_s
 
-    def close(self) -> None:  # noqa: B027  # most have none
-        """Ends processes, if there are any."""
+    def timed_step(self) -> Times:
+        """One update, and how long it took."""
+        begin = time.perf_counter()
+        self.step()
+        return Times(time.perf_counter() - begin, self.host_wall_s, self.host_cpu_s)
 
 
 class OneDevice(Side):

@@ -2,53 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
-import subprocess
-import sys
 from typing import Any
 
-import numpy as np
-
 from benchmarks.models.stages import BETAS, EPSILON, MICROBATCHES, RATE, STAGES, Size, batches, parameters
-from benchmarks.pipeline_sides import Side
+from benchmarks.pipeline_processes import Remote, serve, timed
 
 
-class Torch(Side):
-    """Processes that run a program, each with some stages; they take a step for each line that they read.
-
-    Args: program: which calls `in_torch`. name: of the model's size.
-    """
-
-    def __init__(self, program: str, name: str, count: int) -> None:
-        with socket.create_server(("localhost", 0)) as server:
-            port = server.getsockname()[1]
-        environ = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"} | {"OMP_NUM_THREADS": "1"}
-        own = [sys.executable, program, "--only", name, "--torch", str(count), str(port)]
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environ}
-        self._processes = [subprocess.Popen([*own, str(rank)], **pipes) for rank in range(count)]
-        self._said("ready")
-
-    def _said(self, order: str) -> list[str]:
-        for process in self._processes:
-            assert process.stdin is not None  # it is a pipe
-            process.stdin.write(order + "\n")
-            process.stdin.flush()
-        answers = [process.stdout.readline().strip() if process.stdout is not None else "" for process in self._processes]
-        if not all(answers):
-            raise SystemExit("a process of torch has ended")
-        return answers
-
-    def step(self) -> None:
-        self._said("step")
-
-    def moments(self) -> list[np.ndarray]:
-        return [np.asarray(leaf, np.float32) for answer in self._said("moments") for leaf in json.loads(answer)]
-
-    def close(self) -> None:
-        for process in self._processes:
-            process.kill()
+def torch_processes(program: str, name: str, count: int) -> Remote:
+    """Args: program: which calls `in_torch`. name: of the model's size."""
+    with socket.create_server(("localhost", 0)) as server:
+        port = server.getsockname()[1]
+    own = [program, "--only", name, "--torch", str(count), str(port)]
+    return Remote([[*own, str(rank)] for rank in range(count)], {"OMP_NUM_THREADS": "1"})
 
 
 def torch_stages(size: Size, first: int, last: int) -> Any:
@@ -120,18 +86,16 @@ def in_torch(size: Size, count: int, port: int, rank: int) -> None:
 
     stage = PipelineStage(module, rank, count, torch.device("cpu"))
     schedule = Schedule1F1B(stage, MICROBATCHES, loss_fn=loss, scale_grads=True)
-    for order in sys.stdin:
-        answer = order.strip()
-        if answer == "moments":
-            answer = json.dumps([optimizer.state[leaf]["exp_avg"].tolist() for own in module.own for leaf in in_order(own)])
-        elif answer == "step":
-            optimizer.zero_grad()
-            if rank == 0:
-                schedule.step(tokens)
-            elif rank == count - 1:
-                schedule.step(target=labels, losses=[])
-            else:
-                schedule.step()
-            optimizer.step()
-            dist.barrier()
-        print(answer, flush=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        if rank == 0:
+            schedule.step(tokens)
+        elif rank == count - 1:
+            schedule.step(target=labels, losses=[])
+        else:
+            schedule.step()
+        optimizer.step()
+        dist.barrier()
+
+    serve(timed(step), lambda: [optimizer.state[leaf]["exp_avg"].numpy() for own in module.own for leaf in in_order(own)])

@@ -19,9 +19,9 @@ A small transformer (embedding and perceptron, two blocks, a head with the loss)
     spectrax      SpectraX's Std1F1B on the same devices, if spectrax-lib is installed: its gradients, then Adam on each stage's device
     torch N       torch.distributed.pipelining's Schedule1F1B over gloo in N processes, one thread each, if torch is installed
 
-All sides take turns in each round, in changing order. A turn is several updates, as training is, and tells their median; its first is not
-counted, which finds what the side before has left in the processor's caches. Their gradients in the very first update, which Adam's first
-moments are, are compared with those of one device.
+All sides take turns in each round, in changing order, each in a process of its own (torch in several), where it has the memory to itself. A
+turn is several updates, as training is, and tells their median; its first is not counted, which finds what the side before has left in the
+processor's caches. Their gradients in the very first update, which Adam's first moments are, are compared with those of one device.
 
 Told is also what an update takes the host until it is free, by task of the schedule: each forward, backward and update is one, whether or
 not the engine has some in one program. Wall time, in which the processor may be doing the stages' work instead; and the starting thread's
@@ -42,12 +42,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, this file is in no package
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -59,8 +58,9 @@ from benchmarks.commit import commit
 from benchmarks.dispatch import summary
 from benchmarks.memory import peak_bytes
 from benchmarks.models.stages import MICROBATCHES, SIZES, STAGES
+from benchmarks.pipeline_processes import Remote, Times, serve
 from benchmarks.pipeline_sides import OneDevice, Side, SpectraX, Stages
-from benchmarks.pipeline_torch import Torch, in_torch
+from benchmarks.pipeline_torch import in_torch, torch_processes
 
 TORCH_PROCESSES = (2, 4)
 PEERS = {"spectrax": "spectrax-lib", "torch": "torch"}
@@ -73,7 +73,8 @@ TIMEOUT_S = 900
 MAPPED_BYTES = 128 * 2**10  # and more: arrays that are mapped by themselves
 
 
-def sides(name: str, wanted: Sequence[str] | None) -> dict[str, Callable[[], Side]]:
+def in_jax(name: str) -> dict[str, Callable[[], Side]]:
+    """The sides that are in one process."""
     size = SIZES[name]
     found: dict[str, Callable[[], Side]] = {
         "one device": lambda: OneDevice(size),
@@ -84,8 +85,16 @@ def sides(name: str, wanted: Sequence[str] | None) -> dict[str, Callable[[], Sid
     }
     if importlib.util.find_spec("spectrax") is not None:
         found["spectrax"] = lambda: SpectraX(size)
+    return found
+
+
+def sides(name: str, wanted: Sequence[str] | None) -> dict[str, Callable[[], Remote]]:
+    """All that are wanted, and one device."""
+    found: dict[str, Callable[[], Remote]] = {
+        key: lambda key=key: Remote([[__file__, "--only", name, "--side", key]], {}) for key in in_jax(name)
+    }
     if importlib.util.find_spec("torch") is not None:
-        found |= {f"torch {count}": lambda count=count: Torch(__file__, name, count) for count in TORCH_PROCESSES}
+        found |= {f"torch {count}": lambda count=count: torch_processes(__file__, name, count) for count in TORCH_PROCESSES}
     return {key: make for key, make in found.items() if wanted is None or key in wanted or key == "one device"}
 
 
@@ -94,35 +103,22 @@ def difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> f
     return max(float(np.abs(a - b).max() / (np.abs(b).max() + 1e-12)) for a, b in zip(found, expected, strict=True))
 
 
-class Times(NamedTuple):
-    """Medians of a turn's updates. Attributes: wall_s: until it is done. host_wall_s, host_cpu_s: as `Side` has them."""
-
-    wall_s: float
-    host_wall_s: float
-    host_cpu_s: float
-
-
-def take_turn(side: Side) -> Times:
-    """Updates for a while, at least two that count."""
-    found: list[Times] = []
-    side.step()
-    end = time.perf_counter() + TURN_WALL_S
-    while len(found) < 2 or (time.perf_counter() < end and len(found) < MOST_UPDATES):
-        begin = time.perf_counter()
-        side.step()
-        found.append(Times(time.perf_counter() - begin, side.host_wall_s, side.host_cpu_s))
-    return Times(*map(median, zip(*found, strict=True)))
+def take_turn(side: Remote) -> Times:
+    """Medians of updates for a while, of at least two that count."""
+    (first,) = side.steps(1)
+    count = min(MOST_UPDATES, max(2, round(TURN_WALL_S / first.wall_s)))
+    return Times(*map(median, zip(*side.steps(count), strict=True)))
 
 
 def measure(name: str, rounds: int, wanted: Sequence[str] | None) -> dict[str, Any]:
     made = {key: make() for key, make in sides(name, wanted).items()}
     try:
         for side in made.values():
-            side.step()
-        after_one = {key: difference(side.moments(), made["one device"].moments()) for key, side in made.items()}
-        for _ in range(WARM_UP - 1):
-            for side in made.values():
-                side.step()
+            side.steps(1)
+        expected = made["one device"].moments()
+        after_one = {key: difference(side.moments(), expected) for key, side in made.items()}
+        for side in made.values():
+            side.steps(WARM_UP - 1)
         times: dict[str, list[Times]] = {key: [] for key in made}
         for turn in range(rounds):
             order = list(made)
@@ -156,7 +152,7 @@ def alone(name: str, which: str) -> None:
         importlib.import_module("spectrax.runtime.mpmd")
     jax.block_until_ready(jax.device_put(np.zeros(1), jax.devices()[-1]))
     begun = peak_bytes()
-    side = sides(name, [which])[which]()
+    side = in_jax(name)[which]()
     for _ in range(WARM_UP):
         side.step()
     print(json.dumps({"begun": begun, "peak": peak_bytes()}))
@@ -199,6 +195,7 @@ def main() -> None:
     parser.add_argument("--peaks", action="store_true", help="peak memory too, of JAX's sides, each in a process of its own")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the record to FILE")
     parser.add_argument("--alone", metavar="SIDE", help=argparse.SUPPRESS)
+    parser.add_argument("--side", metavar="SIDE", help=argparse.SUPPRESS)
     parser.add_argument("--torch", nargs=3, type=int, metavar=("COUNT", "PORT", "RANK"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.torch:
@@ -207,6 +204,10 @@ def main() -> None:
     jax.config.update("jax_num_cpu_devices", STAGES)
     if options.alone:
         alone(options.only[0], options.alone)
+        return
+    if options.side:
+        side = in_jax(options.only[0])[options.side]()
+        serve(side.timed_step, side.moments)
         return
     recorded: dict[str, Any] = json.loads(options.json.read_text()) if options.json and options.json.exists() else {"answers": []}
     answers: dict[str, dict[str, Any]] = {own["name"]: own for own in recorded["answers"]}
@@ -218,7 +219,7 @@ def main() -> None:
             answers[name] = {key: value for key, value in answers.get(name, {}).items() if key == "peak_bytes"} | found
         if options.peaks:
             answers.setdefault(name, {"name": name})
-            answers[name]["peak_bytes"] = peaks(name, [key for key in sides(name, None) if not key.startswith("torch")])
+            answers[name]["peak_bytes"] = peaks(name, list(in_jax(name)))
         show(answers[name])
     if options.json:
         packages = ["jax", "jaxlib", "numpy", "optax", "tilestep"]
