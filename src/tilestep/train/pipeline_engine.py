@@ -98,8 +98,8 @@ class Engine:
         self._compiled: dict[Any, Runnable] = {}
         self._latest: tuple[Any, Runnable] | None = None  # and of what
         self._plain_places = all(place.replicas is None and not place.is_mesh for place in places)
-        self._begins_plain = False
-        self._made: list[weakref.ref[Any]] = []  # parameters and auxiliary state that the latest run has made
+        self._begins_plain = False  # whether the latest run could start programs directly, and so the next one with what it has returned
+        self._made: list[weakref.ref[Any]] = []  # the arrays of the state that the latest run has returned
         self._ready: tuple[Compiled, list[Ready | None]] | None = None  # what the latest run has left for the next one
         self._processes = processes
         self._phases = phases(schedule) if processes is None or processes.commits_last else updates_last(phases(schedule))
