@@ -261,12 +261,9 @@ void ts_note_wait(Buffer* buffer) {
   PyObject* interrupt = NULL;
   if (buffer->peers && buffer->peers->noted) return;
   Py_INCREF((PyObject*)buffer);
-  while (note_wait(buffer) < 0 && ts_interrupted()) { /* Ctrl-C comes behind it */
-    Py_XDECREF(interrupt);
-    interrupt = ts_take_interrupt();
-  }
+  while (note_wait(buffer) < 0 && ts_put_off(&interrupt)) continue; /* Ctrl-C comes behind it */
   if (PyErr_Occurred()) PyErr_WriteUnraisable((PyObject*)buffer);
-  if (interrupt) ts_interrupt_later(interrupt);
+  ts_interrupt_later(interrupt);
   Py_DECREF((PyObject*)buffer);
 }
 /* A wait of the program's own comes through here.c, which notes it; one for a look is noted as the look. */

@@ -177,11 +177,8 @@ static int wait_for(Event* self) {
 }
 static void wait_to_the_end(Event* self) {
   PyObject* interrupt = NULL;
-  while (wait_for(self) < 0) { /* Ctrl-C comes behind it */
-    Py_XDECREF(interrupt);
-    interrupt = ts_take_interrupt();
-  }
-  if (interrupt) ts_interrupt_later(interrupt);
+  while (wait_for(self) < 0 && ts_put_off(&interrupt)) continue; /* Ctrl-C comes behind it */
+  ts_interrupt_later(interrupt);
 }
 
 /* The callbacks may take locks that a thread waiting for the GIL holds: they run without. The first to ask is told last, as who asks for

@@ -197,15 +197,10 @@ static PyObject* run_once(Executable* self, PyObject* columns, PyObject* values,
 /* Ctrl-C in the middle of a dispatch must neither lose its results nor itself: the run begins again, without what it has done before, and
  * then the interrupt comes. A second Ctrl-C meanwhile is one more. */
 static PyObject* run_through(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* kept) {
-  PyObject *done = PyDict_New(), *interrupt = NULL;
-  PyObject* pair = done ? run_once(self, columns, values, first, kept, done) : NULL;
-  while (done && !pair && ts_interrupted()) {
-    Py_XDECREF(interrupt);
-    interrupt = ts_take_interrupt();
-    pair = run_once(self, columns, values, first, kept, done);
-  }
+  PyObject *done = PyDict_New(), *pair = NULL, *interrupt = NULL;
+  while (done && !(pair = run_once(self, columns, values, first, kept, done)) && ts_put_off(&interrupt)) continue;
   Py_XDECREF(done);
-  if (interrupt) ts_interrupt_later(interrupt);
+  ts_interrupt_later(interrupt);
   return pair;
 }
 
@@ -214,11 +209,8 @@ static int is_in_flight(Executable* self) { return self->in_flight && self->in_f
 /* Before anything is taken or done. A Ctrl-C meanwhile comes after the run. */
 static int make_room(Executable* self) {
   PyObject *make = PyTuple_GetItem(self->in_flight, 0), *made = NULL, *interrupt = NULL;
-  while (make && !(made = PyObject_CallFunctionObjArgs(make, NULL)) && ts_interrupted()) {
-    Py_XDECREF(interrupt);
-    interrupt = ts_take_interrupt();
-  }
-  if (interrupt) ts_interrupt_later(interrupt);
+  while (make && !(made = PyObject_CallFunctionObjArgs(make, NULL)) && ts_put_off(&interrupt)) continue;
+  ts_interrupt_later(interrupt);
   Py_XDECREF(made);
   return made ? 0 : -1;
 }

@@ -134,8 +134,9 @@ int ts_may_enter(void);
 int ts_may_begin(void); /* the same, for what a thread that is held back must not begin: it does not return */
 int ts_interrupted(void); /* whether the pending exception is none of the work's own: Ctrl-C, or SystemExit of a signal's handler */
 PyObject* ts_take_interrupt(void); /* clears it */
+int ts_put_off(PyObject** interrupt); /* whether it is one, which is taken: what has failed is to be done again */
 void ts_forget_error(void); /* clears the pending exception; an interrupt is raised later */
-void ts_interrupt_later(PyObject* error); /* raises it again where the main thread is next in Python; takes the reference */
+void ts_interrupt_later(PyObject* error); /* raises it again, if any, where the main thread is next in Python; takes the reference */
 void ts_error_free(void* error);
 void* ts_error(int code, const char* message, size_t size);
 void* ts_error_text(int code, const char* text);

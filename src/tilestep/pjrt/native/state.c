@@ -64,13 +64,19 @@ PyObject* ts_take_interrupt(void) {
   Py_XDECREF(type), Py_XDECREF(trace);
   return value;
 }
+int ts_put_off(PyObject** interrupt) {
+  if (!ts_interrupted()) return 0;
+  Py_XDECREF(*interrupt); /* one of several is enough */
+  *interrupt = ts_take_interrupt();
+  return 1;
+}
 static int raise_later(void* error) {
   PyErr_SetObject((PyObject*)Py_TYPE(error), error);
   Py_DECREF((PyObject*)error);
   return -1;
 }
 void ts_interrupt_later(PyObject* error) {
-  if (Py_AddPendingCall(raise_later, error) < 0) { /* too many are pending: what is asked of every program gets through */
+  if (error && Py_AddPendingCall(raise_later, error) < 0) { /* too many are pending: what is asked of every program gets through */
     Py_DECREF(error);
     PyErr_SetInterrupt();
   }
@@ -125,13 +131,11 @@ void* ts_error_from_python(void) {
   PyErr_NormalizeException(&type, &value, &trace);
   if (value && trace) PyException_SetTraceback(value, trace);
   void* error = NULL;
-  PyObject *pair = describe_error && value ? PyObject_CallFunctionObjArgs(describe_error, value, NULL) : NULL, *interrupt = NULL;
-  while (describe_error && value && !pair && ts_interrupted()) { /* Ctrl-C while it was described: it comes behind the error */
-    Py_XDECREF(interrupt);
-    interrupt = ts_take_interrupt();
-    pair = PyObject_CallFunctionObjArgs(describe_error, value, NULL);
-  }
-  if (interrupt) ts_interrupt_later(interrupt);
+  PyObject *pair = NULL, *interrupt = NULL;
+  do { /* Ctrl-C while it is described comes behind the error */
+    if (describe_error && value) pair = PyObject_CallFunctionObjArgs(describe_error, value, NULL);
+  } while (!pair && ts_put_off(&interrupt));
+  ts_interrupt_later(interrupt);
   if (pair) {
     int code;
     PyObject* text; /* a format with a length, built on 3.13, would fail on 3.11 */
