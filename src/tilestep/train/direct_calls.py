@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import jax
+import numpy as np
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -39,18 +40,25 @@ _found: Final = _private()
 
 def options() -> object:
     """What a jitted function looks at beside its arguments. Two that are equal give the same programs; None gives nothing to start."""
-    if _found is None or _jax.config.jax_debug_nans or _jax.config.jax_debug_infs:  # JAX itself looks at results then
+    if _found is None or _jax.config.jax_disable_jit:
+        return None
+    if _jax.config.jax_debug_nans or _jax.config.jax_debug_infs:  # JAX itself looks at results then
         return None
     return _found.options()
 
 
 def are_plain(leaves: Iterable[Any], sharding: Any) -> bool:
-    """Whether these are arrays of numbers at `sharding`, dense in the order of their axes, and none of them is weakly typed."""
-    return _found is not None and all(_is_plain(leaf, sharding, _found.array) for leaf in leaves)
+    """Whether these are arrays on devices at `sharding`, dense in the order of their axes, and none of them is weakly typed."""
+    return _found is not None and all(_is_plain(leaf, _found.array) and leaf.sharding == sharding for leaf in leaves)
 
 
-def _is_plain(leaf: Any, sharding: Any, array: type) -> bool:
-    if type(leaf) is not array or leaf.aval.weak_type or leaf.sharding != sharding or leaf.is_deleted():
+def become_plain(leaves: Iterable[Any]) -> bool:
+    """Whether these are so, wherever they are, or are NumPy's, which become so when they are put on a device."""
+    return _found is not None and all(isinstance(leaf, np.ndarray | np.generic) or _is_plain(leaf, _found.array) for leaf in leaves)
+
+
+def _is_plain(leaf: Any, array: type) -> bool:
+    if type(leaf) is not array or leaf.aval.weak_type or leaf.is_deleted():
         return False
     layout = leaf.format.layout
     return layout is None or tuple(layout.major_to_minor) == tuple(range(leaf.ndim))

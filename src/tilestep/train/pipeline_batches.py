@@ -99,7 +99,7 @@ def _there(leaves: list[Any], where: Any) -> list[Any]:
     """On one device, with what is in NumPy copied: the caller may write to it."""
     if all(type(leaf) is np.ndarray and _is_plain(leaf.dtype) for leaf in leaves):
         return device_copies.put([leaf.copy() for leaf in leaves], where)
-    return _jax.device_put(leaves, where)
+    return _jax.device_put([leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves], where)
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:

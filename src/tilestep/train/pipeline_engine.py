@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, final
 import jax
 import numpy as np
 
-from tilestep.train.direct_calls import are_plain, options
+from tilestep.train.direct_calls import are_plain, become_plain, options
 from tilestep.train.optimizer_state import placed
 from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_failures import Watch
@@ -95,11 +95,11 @@ class Engine:
         self._check_nans = check_nans
         self._packed = not self._is_emulated and not check_nans  # which names each parameter
         self._functions, self._schedule, self._optimizing, self._ties, self._nest = functions, schedule, optimizing, ties, nest
+        self._known: dict[Any, Any] = {}  # programs, by what they depend on
         self._compiled: dict[Any, Runnable] = {}
         self._latest: tuple[Any, Runnable] | None = None  # and of what
         self._plain_places = all(place.replicas is None and not place.is_mesh for place in places)
-        self._begins_plain = False  # whether the latest run could start programs directly, and so the next one with what it has returned
-        self._made: list[weakref.ref[Any]] = []  # the arrays of the state that the latest run has returned
+        self._plain: list[weakref.ref[Any]] = []  # the state's arrays that a run has returned which started programs directly
         self._ready: tuple[Compiled, list[Ready | None]] | None = None  # what the latest run has left for the next one
         self._processes = processes
         self._phases = phases(schedule) if processes is None or processes.commits_last else updates_last(phases(schedule))
@@ -215,17 +215,17 @@ class Engine:
         if processes is not None:
             waiting, is_there = processes.shared(waiting, is_there)
         element = next(waiting)
-        compiled = self.compiled(state, element, key, told)
+        compiled, direct = self._runnable(state, element, key, told)
         watch = Watch(self._functions, compiled.traced.stages, nans=self._check_nans, processes=processes)
         soon = self._soon if is_there else [0] * len(self._phases)
         if processes is not None:
             processes.walks(functools.partial(self._settle, compiled, state, element, key, soon))
         left, self._ready = self._ready, None  # a run that fails takes it along
         ready = left[1] if left is not None and left[0] is compiled else [None] * len(self._functions)
-        walk = Walk(self._schedule, self._phases, compiled, state, element, waiting, key, watch, soon, ready, processes)
+        walk = Walk(self._schedule, self._phases, compiled, state, element, waiting, key, watch, soon, ready, processes, direct=direct)
         new, outputs, ready = walk.done()
         self._ready = compiled, ready
-        self._made = [weakref.ref(leaf) for leaf in _jax.tree.leaves(new)]
+        self._plain = [weakref.ref(leaf) for leaf in _jax.tree.leaves(new)] if direct else []
         if processes is not None:
             processes.commit()
             processes.walks(None)
@@ -238,7 +238,7 @@ class Engine:
         functions = [replace(function, place=stage.place) for function, stage in zip(self._functions, stages, strict=True)]
         ties = [list(tie) for tie in compiled.ties]
         whole = replace(traced, stages=stages)
-        nothing = make_all(whole, functions, self._schedule, self._optimizing, ties, self._nest, packed=self._packed)
+        nothing = make_all(whole, functions, self._schedule, self._optimizing, ties, self._nest, {}, packed=self._packed)
         state = _jax.tree.map(lambda leaf: elsewhere(tuple(leaf.shape), leaf.dtype, leaf.sharding), state)
         element = like_elsewhere(_jax.tree.map(kind_of, first[1:]), functions[0].place.along(1))
         watch = Watch(functions, stages, nans=False, processes=self._processes, settles=True)
@@ -288,8 +288,8 @@ class Engine:
             stages.append(_jax.tree.unflatten(structure, brought(leaves, function.place)))
         return replace(state, stages=tuple(stages))
 
-    def compiled(self, state: RunState, element: Element, key: Any, told: Told | None) -> Compiled:
-        """The programs for such parameters and such an element."""
+    def _runnable(self, state: RunState, element: Element, key: Any, told: Told | None) -> tuple[Compiled, bool]:
+        """(the programs for such parameters and such an element, whether they are started directly)."""
         impl = None if key is None else str(_jax.random.key_impl(key))
         leaves, structure = _jax.tree.flatten((state.stages, element))
         # What one program has made has the same `aval` each time: lists of these are compared in no time.
@@ -297,20 +297,22 @@ class Engine:
         latest = self._latest
         found = latest[1] if latest is not None and latest[0] == seen else self._found(state, element, impl, told)
         self._latest = seen, found
-        direct = self._may_start_directly(state) and found.options is not None and found.options == options()
-        return found.direct if direct else found.looked_up
+        direct = found.options is not None and found.options == options() and self._may_start_directly(state, element)
+        return (found.direct, True) if direct else (found.looked_up, False)
 
-    def _may_start_directly(self, state: RunState) -> bool:
-        """Whether all arrays that a run begins with are as programs were compiled for them. What a run has made of such ones is."""
-        if self._is_emulated or self._processes is not None or not self._plain_places:
+    def _may_start_directly(self, state: RunState, element: Element) -> bool:
+        """Whether all arrays that a run begins with are as programs were compiled for them. What a run has made of such ones is.
+
+        Args: element: the first. Others of the same batch are as it is.
+        """
+        if self._is_emulated or self._processes is not None or not self._plain_places or not become_plain(_jax.tree.leaves(element)):
             return False
-        made, leaves = self._made, _jax.tree.leaves(state)
-        if self._begins_plain and len(made) == len(leaves) and all(ref() is leaf for ref, leaf in zip(made, leaves, strict=True)):
+        plain, leaves = self._plain, _jax.tree.leaves(state)
+        if len(plain) == len(leaves) and all(ref() is leaf for ref, leaf in zip(plain, leaves, strict=True)):
             return True
-        self._begins_plain = all(
+        return all(
             are_plain(_jax.tree.leaves(own), function.place.whole) for function, own in zip(self._functions, state.stages, strict=True)
         )
-        return self._begins_plain
 
     def _found(self, state: RunState, element: Element, impl: str | None, told: Told | None) -> Runnable:
         stages = state.stages
@@ -339,7 +341,7 @@ class Engine:
         if self._optimizing is not None:
             _require_loss(self._functions[-1], traced.stages[-1].outputs, self._optimizing)
         ties = leaves_of(self._ties, params)
-        return make_all(traced, self._functions, self._schedule, self._optimizing, ties, self._nest, packed=self._packed)
+        return make_all(traced, self._functions, self._schedule, self._optimizing, ties, self._nest, self._known, packed=self._packed)
 
 
 def leaves_of(ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]], params: Sequence[Any]) -> list[list[Leaf]]:

@@ -72,12 +72,15 @@ def make_all(
     how: Optimizing | None,
     ties: Sequence[Sequence[Leaf]],
     nest: Callable[[Sequence[Any]], Any],
+    known: dict[Any, Any],
     *,
     packed: bool,
 ) -> Compiled:
     """The programs, none of which is compiled yet. Equal stages at one place share theirs.
 
-    Args: packed: whether small arrays may be together, and values leave out stages that hand them on.
+    Args:
+        known: programs made for other shapes: what is the same is taken from there, and what is new put there.
+        packed: whether small arrays may be together, and values leave out stages that hand them on.
     Raises: ValueError for an optimiser that looks across stages whose updates are apart in time. What differentiating a stage raises, with
         a note.
     """
@@ -86,15 +89,12 @@ def make_all(
     split = frozenset(task.stage for task in schedule.ordered() if task.kind is Kind.INPUT_GRADIENT)
     packings: tuple[Packings, ...] = () if how is None else tuple(_packings(stage, schedule, how, ties, packed=packed) for stage in stages)
     ways = routes(traced, schedule.levels, direct=packed)
-    known: dict[Any, Programs] = {}
     programs: list[Programs] = []
+    latter: Program | None = None
     for stage in stages:
-        reduction = "sum" if how is None else how.reduction
-        if training and stage is last:  # its own are made below
-            programs.append(Programs(forward=_none, real_outputs=()))
-            continue
         own = packings[stage.number] if training else None
         key = (
+            stage is last,
             stage.text,
             stage.place,
             stage.needs_gradient,
@@ -104,7 +104,14 @@ def make_all(
             own,
             ways.sent[stage.number],
         )
+        if how is not None and stage is last:
+            if key not in known:
+                known[key] = make_last(last, packings[last.number], how.loss, loss_too=how.is_function, reduction=how.reduction)
+            latter = known[key]
+            programs.append(Programs(forward=_none, real_outputs=()))
+            continue
         if key not in known:
+            reduction = "sum" if how is None else how.reduction
             try:
                 known[key] = make_programs(stage, own, ways.sent[stage.number], split=stage.number in split, reduction=reduction)
             except Exception as error:
@@ -114,8 +121,13 @@ def make_all(
     updates: tuple[Update, ...] = ()
     joint: Joint | None = None
     groups = tuple((number,) for number in range(len(stages)))
+    starts: tuple[Program | None, ...] = ()
     if how is not None:
-        updates, joint, groups = make_updates(stages, packings, schedule, how, ties, nest)
+        key = tuple((stage.place, _structures(stage), _kinds(stage.params)) for stage in stages), packings, _kinds(last.outputs)
+        if key not in known:
+            made = make_updates(stages, packings, schedule, how, ties, nest)
+            known[key] = made, tuple(_starter(*of_stage) for of_stage in zip(stages, packings, made[0], strict=True))
+        (updates, joint, groups), starts = known[key]
     count = schedule.microbatches
     per_update = count if how is None else how.per_update
     counts = how is not None and how.reduction == "running_mean"
@@ -126,9 +138,9 @@ def make_all(
     return Compiled(
         traced=traced,
         programs=tuple(programs),
-        last=None if how is None else make_last(last, packings[last.number], how.loss, loss_too=how.is_function, reduction=how.reduction),
+        last=latter,
         packings=packings,
-        starts=tuple(_starter(*of_stage) for of_stage in zip(stages, packings, updates, strict=False)),
+        starts=starts,
         routes=ways,
         updates=updates,
         joint=joint,
@@ -187,6 +199,10 @@ def make_updates(
 
 def _none(*_: Any) -> Any:
     raise AssertionError("the last stage's forward is one with its backward")
+
+
+def _kinds(tree: Any) -> Any:
+    return tuple((leaf.shape, leaf.dtype) for leaf in _jax.tree.leaves(tree))
 
 
 def _structures(stage: Stage) -> Any:

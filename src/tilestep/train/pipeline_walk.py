@@ -65,6 +65,7 @@ class Walk:
         ready: what the run before has left of each stage; its accumulators are donated.
         soon: of each phase, how many elements are taken by its end, if they can be had without waiting: they go with its copies.
         processes: those in which the stages are, if they are several.
+        direct: whether the programs are started directly, so that all that goes between stages is arrays that are whole on a device.
     """
 
     def __init__(
@@ -80,6 +81,8 @@ class Walk:
         soon: Sequence[int],
         ready: Sequence[Ready | None],
         processes: Processes | None = None,
+        *,
+        direct: bool = False,
     ) -> None:
         self._put: Put = copied if processes is None else processes.put
         self._put_joint: Put = _jax.device_put if processes is None else processes.put_copies
@@ -89,8 +92,7 @@ class Walk:
         self._routes = compiled.routes
         stages, count = len(compiled.traced.stages), self._schedule.microbatches
         self._places = [stage.place for stage in compiled.traced.stages]
-        all_whole = processes is None and not any(place.is_mesh or place.replicas for place in self._places)
-        self._put_moves: Put = whole_copied if all_whole else self._put
+        self._put_moves: Put = whole_copied if direct else self._put
         self._level_of = [level for level, members in enumerate(self._levels) for _ in members]
         self._params = [_jax.tree.leaves(own.params) for own in state.stages]
         self._aux = [_jax.tree.leaves(own.aux) for own in state.stages]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,8 @@ import pytest
 from jax.experimental.layout import Format, Layout
 
 from tests.unit.train.pipelines import batches, model
-from tilestep.train import direct_calls
+from tilestep.errors import NotFiniteError
+from tilestep.train import InfeedQueue, direct_calls
 from tilestep.train.pipeline import Pipeline
 
 COUNT = 8
@@ -98,6 +100,124 @@ def test_a_state_that_somebody_has_changed_is_as_good(change: Callable[[Any], An
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
+P = [{"w": np.arange(12, dtype=np.float32).reshape(3, 4) / 10}, {"w": np.ones((4, 2), np.float32)}]
+X = np.random.default_rng(0).normal(size=(4, 3, 3)).astype(np.float32)
+
+
+def first(p: Any, x: Any) -> Any:
+    return x @ p["w"]
+
+
+def last(p: Any, x: Any) -> Any:
+    return (x @ p["w"]).sum(), x
+
+
+def small(stages: Any = (first, last), **options: Any) -> Pipeline:
+    return Pipeline(list(stages), optax.sgd(0.1), 4, program="stages", **options)
+
+
+def laid_out(x: Any, order: tuple[int, ...]) -> Any:
+    return jax.device_put(x, Format(Layout(order), jax.sharding.SingleDeviceSharding(jax.devices()[0])))
+
+
+@pytest.mark.parametrize("elements", [laid_out(X, (0, 2, 1)), jnp.broadcast_to(jnp.asarray(0.1), X.shape), X])
+def test_elements_of_any_layout_and_type_are_as_good(elements: Any) -> None:
+    def mixed(p: Any, m: Any, x: Any) -> Any:
+        return (x @ m).astype(jnp.bfloat16) * x @ p["w"]
+
+    inputs = [np.eye(3, dtype=np.float32) + np.arange(9, dtype=np.float32).reshape(3, 3), 0.5]
+    for stages, given in (
+        ((first, last), ()),
+        ((mixed, last), (laid_out(inputs[0], (1, 0)),)),
+        ((mixed, last), (inputs[0],)),
+        ((lambda p, a, x: x.astype(jnp.bfloat16) * a @ p["w"].astype(jnp.bfloat16), last), (jnp.asarray(inputs[1]),)),
+    ):
+        results: list[Any] = []
+        for pipeline in (small(stages), looked_up(small(stages))):
+            state = pipeline.init(P)
+            for _ in range(2):
+                state, outputs = pipeline.step(state, elements, inputs=given)
+            results.append((state, outputs))
+        jax.tree.map(np.testing.assert_array_equal, *results)
+        assert [leaf.dtype for leaf in jax.tree.leaves(results[0])] == [leaf.dtype for leaf in jax.tree.leaves(results[1])]
+
+
+def test_a_run_that_fails_in_between_says_nothing_of_another_state() -> None:
+    def numbered(p: Any, x: Any) -> Any:
+        return x @ p["w"] + p["i"].astype(jnp.float32)[:3, :4]
+
+    params = [{"w": P[0]["w"], "i": np.arange(16, dtype=np.int32).reshape(4, 4)}, P[1]]
+    found: list[Any] = []
+    for fails in (False, True):
+        pipeline = small((numbered, last), check_nans=True)
+        one, other = pipeline.init(params), pipeline.init(params)
+        one.params[0]["i"] = laid_out(one.params[0]["i"], (1, 0))
+        one, _ = pipeline.step(one, X)
+        if fails:
+            with pytest.raises(NotFiniteError):
+                pipeline.step(other, X * np.nan)
+        found.append(pipeline.step(one, X))
+    jax.tree.map(np.testing.assert_array_equal, *found)
+
+
+def test_without_jit_stages_see_values() -> None:
+    seen: list[bool] = []
+
+    def looking(p: Any, x: Any) -> Any:
+        seen.append(isinstance(x, jax.core.Tracer))
+        return x @ p["w"], np.float32(2)
+
+    def doubled(p: Any, x: Any, k: Any) -> Any:
+        return (x @ p["w"]).sum() * k, x
+
+    expected = None
+    for compiled_before in (False, True):
+        pipeline = small((looking, doubled), device_mapping=[0, 0])
+        state = pipeline.init(P)
+        if compiled_before:
+            pipeline.step(pipeline.init(P), X)
+        with jax.disable_jit():
+            for _ in range(2):
+                seen.clear()
+                state, (losses, _) = pipeline.step(state, X)
+        assert not all(seen)
+        expected = losses if expected is None else expected
+        np.testing.assert_allclose(losses, expected, rtol=1e-6)
+
+
+def test_a_step_may_be_transformed() -> None:
+    stages: Any = (first, lambda p, x: (x @ p["w"]).sum())
+    pipeline = Pipeline(list(stages), None, 4, program="stages", device_mapping=[0, 0])
+    state = pipeline.init(P)
+    _, expected = pipeline.step(state, X)
+    loss: Callable[[Any], Any] = lambda x: pipeline.step(state, x)[1]  # noqa: E731
+    np.testing.assert_allclose(jax.jit(loss)(X), expected, rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(lambda x: loss(x).sum())(jnp.asarray(X))[0, 0], (P[0]["w"] @ P[1]["w"]).sum(1), rtol=1e-5)
+    np.testing.assert_allclose(jax.vmap(loss)(np.stack([X, X]))[1], expected, rtol=1e-5)
+    assert jax.eval_shape(loss, X).shape == (4,)
+
+
+def test_all_numpy_arrays_may_be_written_to_at_once() -> None:
+    def slow(p: Any, x: Any, half: Any, there: Any) -> Any:
+        def late(value: Any) -> Any:
+            time.sleep(0.02)
+            return value
+
+        return jax.pure_callback(late, x, x) @ p["w"] + half.astype(jnp.float32).sum() + there.sum()
+
+    pipeline = small((slow, last))
+    halves, reals, there = np.ones((4, 4096), jnp.bfloat16), X.copy(), jnp.ones((4, 3, 1))
+    found: list[Any] = []
+    for _ in range(2):
+        halves[:], reals[:] = 1, X
+        _, (losses, _) = pipeline.step(pipeline.init(P), (reals, halves, there))
+        halves[:], reals[:] = 1000, 1000
+        found.append(losses)
+    halves[:], reals[:] = 1, X
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_allclose(found[0], [(((x @ P[0]["w"]) + 4096 + 3) @ P[1]["w"]).sum() for x in X], rtol=1e-5)
+
+
 def test_a_state_on_another_device_is_refused_as_jax_refuses_it() -> None:
     for pipeline in (made()[0], looked_up(made()[0])):
         with pytest.raises(ValueError, match="device"):
@@ -170,3 +290,19 @@ def test_structures_and_arguments_that_nothing_reads() -> None:
     assert start is not None
     jax.tree.map(np.testing.assert_array_equal, start(jnp.ones(5), tree), function(None, tree))
     assert jax.tree.structure(start(jnp.ones(5), tree)) == jax.tree.structure(function(None, tree))
+
+
+def test_runs_with_a_queue_take_over_the_programs_of_later_stages() -> None:
+    pipeline, state = made(1)
+    state, _ = pipeline.step(state, batches(0, COUNT))
+    (stepped,) = pipeline._engine._compiled.values()
+    rows = zip(*batches(1, COUNT), strict=True)
+    pipeline.run(state, InfeedQueue(list(rows)))
+    ran = list(pipeline._engine._compiled.values())[1]
+    first_pair, *others = zip(stepped.looked_up.programs[:-1], ran.looked_up.programs[:-1], strict=True)
+    assert first_pair[0] is not first_pair[1]
+    assert others
+    assert all(one is other for one, other in others)
+    assert stepped.looked_up.last is ran.looked_up.last
+    assert stepped.looked_up.updates is ran.looked_up.updates
+    assert stepped.looked_up.starts is ran.looked_up.starts
