@@ -134,7 +134,8 @@ def make_all(
     placed: dict[Any, list[Any]] = {}
     for stage in stages:
         if stage.place not in placed:
-            placed[stage.place] = _jax.device_put([np.int32(m) for m in range(count)], stage.place.whole)
+            with _jax.ensure_compile_time_eval():  # they are for other runs too, even where JAX traces this one
+                placed[stage.place] = _jax.device_put([np.int32(m) for m in range(count)], stage.place.whole)
     return Compiled(
         traced=traced,
         programs=tuple(programs),

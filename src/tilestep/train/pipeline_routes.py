@@ -72,7 +72,9 @@ def routes(traced: Traced, levels: Sequence[Sequence[int]], *, direct: bool) -> 
             if place not in skipped:
                 ways[giver].append(Way(source, stage.number, place, _sharding(stages[giver], stage)))
         kinds = [(stage.args[place], place in skipped) for place in range(len(incoming))]
-        blank.append(tuple(_jax.device_put(_jax.numpy.zeros(k.shape, k.dtype), stage.place.whole) if skip else None for k, skip in kinds))
+        with _jax.ensure_compile_time_eval():  # they are for other runs too, even where JAX traces this one
+            zeros = [_jax.device_put(_jax.numpy.zeros(k.shape, k.dtype), stage.place.whole) if skip else None for k, skip in kinds]
+        blank.append(tuple(zeros))
         backs.append(tuple(_backs(stage, stages, incoming, levels[level_of[stage.number] - 1] if level_of[stage.number] else ())))
     sent = [
         tuple(range(len(_jax.tree.leaves(stage.outputs)))) if stage.number in last else tuple(sorted({way.source for way in own}))
