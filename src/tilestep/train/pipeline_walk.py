@@ -24,6 +24,7 @@ _jax: Any = jax  # whose types say nothing of what is in a tree
 
 _HOST: Final = _jax.memory.Space.Host
 _DEVICE: Final = _jax.memory.Space.Device
+_OF_JAX: Final = "JAX has removed its internal frames"  # a note that says nothing of the stage
 
 
 @functools.partial(_jax.tree_util.register_dataclass, data_fields=("params", "optimizer_state", "aux"), meta_fields=())
@@ -149,7 +150,8 @@ class Walk:
                     self._take(next(self._elements), with_copies=True)
                 self._move()
         except Exception as error:
-            if task is not None and not getattr(error, "__notes__", None):  # which says more
+            says_more = any(_OF_JAX not in note for note in getattr(error, "__notes__", ()))
+            if task is not None and not says_more:
                 error.add_note(watch.note(task))
             raise
         if self._compiled.last is None:

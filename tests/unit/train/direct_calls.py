@@ -253,8 +253,10 @@ def test_arrays_that_are_gone_are_an_error() -> None:
     pipeline, state = made()
     new, _ = pipeline.step(state, batches(0, COUNT))
     pipeline.step(new, batches(1, COUNT))
-    with pytest.raises(RuntimeError, match="deleted"):
-        pipeline.step(new, batches(2, COUNT))
+    for gone in (state, new):
+        with pytest.raises(RuntimeError, match="deleted") as caught:
+            pipeline.step(gone, batches(2, COUNT))
+        assert any("raised by stage 0 (embed) of the pipeline" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("effect", ["debug", "callback", "constant", "key"])
