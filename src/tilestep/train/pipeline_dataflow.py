@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import jax
-from jax.extend.core import Literal
+from jax.extend.core import DebugInfo, DropVar, Jaxpr, Literal
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -25,8 +25,12 @@ _AGAIN: Final = ("checkpoint", "remat2")
 
 def flat_jaxpr(function: Callable[..., Any], *args: Any) -> Any:
     """What JAX traces of a function of arrays, closed, with the equations of what it calls in place of the calls."""
-    closed = _jax.make_jaxpr(function)(*args)
-    return _jax.make_jaxpr(lambda *leaves: _evaluated(closed.jaxpr, closed.consts, leaves))(*_jax.tree.leaves(args))
+    return _jax.make_jaxpr(inlined(_jax.make_jaxpr(function)(*args)))(*_jax.tree.leaves(args))
+
+
+def inlined(closed: Any) -> Callable[..., list[Any]]:
+    """What is traced, as a function that makes no calls."""
+    return lambda *leaves: _evaluated(closed.jaxpr, closed.consts, leaves)
 
 
 def is_variable(atom: Any) -> bool:
@@ -65,13 +69,12 @@ def read_by(equations: Iterable[Any], outputs: Iterable[Any]) -> list[Any]:
     return list(read)
 
 
-def computed(equations: Iterable[Any], values: Mapping[Any, Any], outputs: Sequence[Any]) -> list[Any]:
-    """The values of `outputs`. Args: values: of all variables that `read_by` names."""
-    there = dict(values)
-    for equation in equations:
-        found = _bound(equation, [_read(there, atom) for atom in equation.invars])
-        there.update(zip(equation.outvars, found, strict=True))
-    return [_read(there, atom) for atom in outputs]
+def computed(equations: Sequence[Any], values: Mapping[Any, Any], outputs: Sequence[Any]) -> list[Any]:
+    """The values of `outputs`. Equations keep the names and places in the source that they have. Args: values: of all variables that
+    `read_by` names."""
+    read = read_by(equations, outputs)
+    names = DebugInfo("jit", "equations", ("",) * len(read), ("",) * len(outputs))
+    return _jax.core.eval_jaxpr(Jaxpr((), read, outputs, equations, debug_info=names), (), *[values[variable] for variable in read])
 
 
 def halves(closed: Any, first: int) -> tuple[Callable[[Sequence[Any]], tuple[list[Any], list[Any]]], Callable[..., list[Any]]]:
@@ -109,13 +112,15 @@ def halves(closed: Any, first: int) -> tuple[Callable[[Sequence[Any]], tuple[lis
 def _evaluated(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     values = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
     for equation in jaxpr.eqns:
-        operands = [_read(values, atom) for atom in equation.invars]
         inner = equation.params.get(_CALLS.get(equation.primitive.name, ""))
         if inner is None:
-            found = _bound(equation, operands)
-        else:
-            if equation.primitive.name in _AGAIN and equation.params.get("prevent_cse") is not False:
-                operands = _jax.lax.optimization_barrier(operands)  # so that it stays where it is
+            made = [variable for variable in equation.outvars if not isinstance(variable, DropVar)]
+            values.update(zip(made, computed([equation], values, made), strict=True))
+            continue
+        operands = [_read(values, atom) for atom in equation.invars]
+        if equation.primitive.name in _AGAIN and equation.params.get("prevent_cse") is not False:
+            operands = _jax.lax.optimization_barrier(operands)  # so that it stays where it is
+        with _jax.named_scope(str(equation.params.get("name", equation.primitive.name))):
             found = _evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), operands)
         values.update(zip(equation.outvars, found, strict=True))
     return [_read(values, atom) for atom in jaxpr.outvars]
@@ -123,9 +128,3 @@ def _evaluated(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[A
 
 def _read(values: Mapping[Any, Any], atom: Any) -> Any:
     return values[atom] if is_variable(atom) else atom.val
-
-
-def _bound(equation: Any, operands: Sequence[Any]) -> Sequence[Any]:
-    primitive = equation.primitive
-    found = primitive.bind(*operands, **primitive.get_bind_params(equation.params))
-    return found if primitive.multiple_results else [found]

@@ -1,9 +1,6 @@
 """The programs of one stage of a pipeline: forward, backward, both at once.
 
-A forward program returns what the stage's function returns and what its backward needs beside it. Of the latter nothing is kept that is
-there anyway: not the stage's arguments, which the engine holds, and not what depends on its weights alone, which backward makes again
-from the weights that it gets. So with weights that have changed meanwhile, backward computes with the new ones and with the activations
-of the old.
+A forward program returns what the stage's function returns and what its backward needs beside it (pipeline_residuals.py).
 """
 
 from __future__ import annotations
@@ -17,9 +14,10 @@ import jax.numpy as jnp
 
 from tilestep.train.accumulation import Reduction, added
 from tilestep.train.optimizer_state import on_device, placed_like
-from tilestep.train.pipeline_dataflow import flat_jaxpr, halves, is_variable
+from tilestep.train.pipeline_dataflow import flat_jaxpr, halves
 from tilestep.train.pipeline_packing import Packing, apart, together
 from tilestep.train.pipeline_places import Place
+from tilestep.train.pipeline_residuals import residuals
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _jnp: Any = jnp
@@ -80,7 +78,7 @@ class Packings:
     Attributes:
         params: of the parameters' leaves.
         accumulators: of the accumulators.
-        values: whether small values that backward needs are together.
+        values: whether small values that backward needs are together, and what goes element by element is computed again for it.
     """
 
     params: Packing
@@ -136,12 +134,8 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
 
         return Programs(forward=jit(forward_only, f"{name}_forward", (None, stage.axes), (0, 0, 0)), real_outputs=real_outputs)
     real_params = stage.real_params
-    residuals: Any = None
 
-    def linearised(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """(the outputs' leaves, the auxiliary state's, the leaves of the function of the backward pass)."""
-        nonlocal residuals
-
+    def linearised(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], Any]:
         def function(some_params: Sequence[Any], some_args: Sequence[Any]) -> tuple[list[Any], tuple[list[Any], list[Any]]]:
             tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
             found, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
@@ -150,52 +144,25 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
 
         wanted = [params[place] for place in real_params], [args[place] for place in stage.needs_gradient]
         _, pullback, (outputs, aux) = _jax.vjp(function, *wanted, has_aux=True)
-        kept, residuals = _jax.tree.flatten(pullback)
-        return outputs, aux, kept
+        return outputs, aux, pullback
 
-    sources, kinds = _sources(stage, linearised, leaves)
-    wanted_kinds = [_jax.tree.leaves(stage.outputs)[place] for place in real_outputs]
-    sources = _without_unread(stage, lambda values, wanted: _jax.tree.unflatten(residuals, values)(wanted), sources, kinds, wanted_kinds)
-    again = any(kind == "weights" for kind, _ in sources)
-    kept_args = tuple(sorted({place for kind, place in sources if kind == "arg"}))
-    kept_params = tuple(sorted({place for kind, place in sources if kind == "param"}))
-    if again or packings.params.packs:
-        kept_params = tuple(range(len(leaves)))
-    kept_places = [index for index, (kind, _) in enumerate(sources) if kind == "kept"]
-    packing = (together if packings.values else apart)([kinds[index] for index in kept_places])
+    wanted = [_jax.tree.leaves(stage.outputs)[place] for place in real_outputs]
+    parts = residuals(stage.place, linearised, leaves, stage.args, wanted, least=packings.values)
+    kept_params = tuple(range(len(leaves))) if packings.params.packs else parts.kept_params
+    packing = (together if packings.values else apart)(parts.kinds)
 
     def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        outputs, aux, kept = linearised(packings.params.leaves(on_device(list(params))), args)
-        return [outputs[place] for place in sent], aux, packing.packed([kept[index] for index in kept_places])
+        outputs, aux, kept = parts.forward(packings.params.leaves(on_device(list(params))), args)
+        return [outputs[place] for place in sent], aux, packing.packed(kept)
 
     def pulled_back(
         params: Sequence[Any], args: Sequence[Any], kept: Sequence[Any], gradients: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
         """Gradients of the real parameters, and of the arguments that need one. What of them a program does not return goes."""
-        remade: list[Any] = []
         if packings.params.packs:
-            params = packings.params.leaves(params)
-        if again:  # what depends on the arguments is not used of this, and goes
-            nothing = [_jnp.zeros(leaf.shape, leaf.dtype) for leaf in stage.args]
-            remade = linearised(params, nothing)[2]
-        held, mine = dict(zip(kept_places, packing.leaves(kept), strict=True)), dict(zip(kept_params, params, strict=True))
-        given = dict(zip(kept_args, args, strict=True))
-        values: list[Any] = []
-        for index, (kind, place) in enumerate(sources):
-            match kind:
-                case "param":
-                    values.append(mine[place])
-                case "arg":
-                    values.append(given[place])
-                case "same":
-                    values.append(values[place])
-                case "weights":
-                    values.append(remade[place])
-                case "unread":
-                    values.append(_jnp.zeros(kinds[place].shape, kinds[place].dtype))
-                case _:
-                    values.append(held[index])
-        return _jax.tree.unflatten(residuals, values)(list(gradients))
+            every = packings.params.leaves(params)
+            params = [every[place] for place in parts.kept_params]
+        return parts.pullback(params, args, packing.leaves(kept))(gradients)
 
     def backward(
         accumulators: Sequence[Any],
@@ -208,11 +175,11 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
         of_params, of_args = pulled_back(on_device(list(params)), args, kept, gradients)
         return accumulated(accumulators, packings.accumulators.packed(of_params), microbatch, reduction), of_args
 
-    axes = [stage.axes[place] for place in kept_args]
+    axes = [stage.axes[place] for place in parts.kept_args]
     placed = stage.accumulator_shardings
     programs = Programs(
         forward=jit(forward, f"{name}_forward", (None, stage.axes), (0, 0, 0)),
-        kept_args=kept_args,
+        kept_args=parts.kept_args,
         kept_params=kept_params,
         backward=jit(
             backward,
@@ -328,61 +295,3 @@ def _replaced(values: Sequence[Any], places: Sequence[int], new: Sequence[Any]) 
     for place, value in zip(places, new, strict=True):
         found[place] = value
     return found
-
-
-def _sources(stage: Stage, linearised: Program, params: Sequence[Any]) -> tuple[list[tuple[str, int]], list[Any]]:
-    """Where each leaf of the backward pass's function comes from, and their shapes and dtypes.
-
-    Returns: ("param", place), ("arg", place), ("same", an earlier leaf), ("weights", its own place) for what depends on no argument and is
-        made again from the weights, else ("kept", its own place).
-    """
-    before = 0
-
-    def counted(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        nonlocal before
-        outputs, aux, kept = linearised(params, args)
-        before = len(outputs) + len(aux)
-        return outputs, aux, kept
-
-    jaxpr = stage.place.traced(counted, list(params), list(stage.args))[0].jaxpr
-    place_of = {variable: ("param", place) for place, variable in enumerate(jaxpr.invars[: len(params)])}
-    of_args = jaxpr.invars[len(params) :]
-    place_of |= {variable: ("arg", place) for place, variable in enumerate(of_args)}
-    moving = set(of_args)  # values that depend on an argument
-    for equation in jaxpr.eqns:
-        if any(is_variable(variable) and variable in moving for variable in equation.invars):
-            moving.update(equation.outvars)
-    sources: list[tuple[str, int]] = []
-    for index, variable in enumerate(jaxpr.outvars[before:]):
-        if not is_variable(variable):
-            sources.append(("weights", index))
-            continue
-        source = place_of.setdefault(variable, ("same", index))
-        if source == ("same", index):
-            source = ("kept" if variable in moving else "weights", index)
-        sources.append(source)
-    kinds = [jax.ShapeDtypeStruct(variable.aval.shape, variable.aval.dtype) for variable in jaxpr.outvars[before:]]
-    return sources, kinds
-
-
-def _without_unread(
-    stage: Stage, pullback: Program, sources: Sequence[tuple[str, int]], kinds: Sequence[Any], wanted: Sequence[Any]
-) -> list[tuple[str, int]]:
-    """The sources, ("unread", its own place) for leaves that the backward pass does not read."""
-    jaxpr = stage.place.traced(pullback, list(kinds), list(wanted))[0].jaxpr
-    needed = {place for place, read in enumerate(_read(jaxpr, [True] * len(jaxpr.outvars))[: len(kinds)]) if read}
-    needed |= {source[1] for place, source in enumerate(sources) if place in needed and source[0] == "same"}
-    return [source if place in needed else ("unread", place) for place, source in enumerate(sources)]
-
-
-def _read(jaxpr: Any, wanted: Sequence[bool]) -> list[bool]:
-    """Which arguments are read for the results that are wanted, functions that are jitted within looked into."""
-    read = {variable for variable, is_wanted in zip(jaxpr.outvars, wanted, strict=True) if is_wanted and is_variable(variable)}
-    for equation in reversed(jaxpr.eqns):
-        results = [variable in read for variable in equation.outvars]
-        if not any(results) and not equation.effects:
-            continue
-        inner = equation.params["jaxpr"].jaxpr if equation.primitive.name in ("jit", "pjit") and not equation.effects else None
-        taken = [True] * len(equation.invars) if inner is None else _read(inner, results)
-        read.update(variable for variable, is_taken in zip(equation.invars, taken, strict=True) if is_taken and is_variable(variable))
-    return [variable in read for variable in jaxpr.invars]

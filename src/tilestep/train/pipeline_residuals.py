@@ -1,0 +1,203 @@
+"""What a stage's backward is given of its forward.
+
+Nothing is kept that is there anyway: not the stage's arguments, which the engine holds, and not what depends on its weights alone, which
+backward makes again from the weights that it gets. So with weights that have changed meanwhile, backward computes with the new ones and
+with the activations of the old.
+
+Of the rest JAX says what backward reads: for `gelu(x)` six arrays of the size of `x`, which one program would never write to memory, as it
+computes them where they are used. Two programs have to agree on something. The least that backward can get all of these from, computing
+nothing again but what goes element by element, is a minimum cut through the graph of forward's values, between what takes work to
+make and what backward reads, where each value weighs its bytes: here `x` alone. [What a maximum flow fills is a minimum cut: Ford and
+Fulkerson, Maximal flow through a network, Canadian Journal of Mathematics 8 (1956).]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import DropVar
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+from tilestep.train.pipeline_dataflow import computed, inlined, is_variable, needed, read_by
+from tilestep.train.pipeline_places import Place
+
+_jax: Any = jax  # whose types say nothing of what is in a tree
+_jnp: Any = jnp
+_array: Any = csr_array  # likewise
+_flow: Any = maximum_flow
+_reached: Any = breadth_first_order
+
+# Primitives whose results are fused into what reads them: each of their elements comes of a few elements of the operands. What marks a
+# value (`name`, and `reduce_precision`, with which `jax.checkpoint` guards what its policy saves) is not among them: it is kept.
+# fmt: off
+_ELEMENTWISE: Final = frozenset((
+    "abs", "add", "add_any", "and", "broadcast_in_dim", "ceil", "clamp", "complex", "concatenate", "conj", "convert_element_type", "copy",
+    "cos", "div", "eq", "erf", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "iota", "is_finite", "le", "log",
+    "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "not", "or", "pad", "pow", "real", "rem", "reshape", "rev", "round",
+    "rsqrt", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "slice", "split", "sqrt", "square",
+    "squeeze", "stop_gradient", "sub", "tan", "tanh", "transpose", "xor",
+))
+# fmt: on
+_ARRAY_BYTES: Final = 16 * 2**10  # that each array weighs more: as long as handing it over takes, a processor copies so much
+_KEY_BYTES: Final = 16  # of a random key, of which JAX doesn't say them
+_MOST_FLOW: Final = 2**30  # SciPy computes with 32 bits
+_ENDLESS: Final = 2**31 - 1
+_START, _END = 0, 1  # nodes of the graph
+
+_Forward = Callable[[Sequence[Any], Sequence[Any]], tuple[list[Any], list[Any], list[Any]]]
+Linearise = Callable[
+    [Sequence[Any], Sequence[Any]], tuple[list[Any], list[Any], Any]
+]  # (parameters' leaves, arguments) -> (the outputs' leaves, the auxiliary state's, the function of the backward pass)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residuals:
+    """How forward and backward share what is computed.
+
+    Attributes:
+        forward: (parameters' leaves, arguments) -> (the outputs' leaves, the auxiliary state's, what is kept).
+        kinds: shapes and dtypes of what is kept.
+        kept_args: places of the arguments that backward reads.
+        kept_params: places of the parameters' leaves that it reads.
+        pullback: (these parameters, these arguments, what is kept) -> the function of the backward pass.
+    """
+
+    forward: _Forward
+    kinds: tuple[Any, ...]
+    kept_args: tuple[int, ...]
+    kept_params: tuple[int, ...]
+    pullback: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Callable[[Sequence[Any]], Any]]
+
+
+def residuals(
+    place: Place, linearise: Linearise, params: Sequence[Any], args: Sequence[Any], wanted: Sequence[Any], *, least: bool
+) -> Residuals:
+    """How a stage's forward and backward share their work.
+
+    Args: params, args: shapes and dtypes. wanted: of what the function of the backward pass takes. least: whether what goes element by
+        element may be computed again.
+    """
+    structure: Any = None
+    counts = 0, 0
+
+    def linearised(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        nonlocal structure, counts
+        outputs, aux, pullback = linearise(params, args)
+        leaves, structure = _jax.tree.flatten(pullback)
+        counts = len(outputs), len(aux)
+        return outputs, aux, leaves
+
+    def passed_back(values: Sequence[Any], gradients: Sequence[Any]) -> Any:
+        return _jax.tree.unflatten(structure, values)(list(gradients))
+
+    closed = place.traced(linearised, list(params), list(args))[0]
+    if least:
+        closed = place.traced(inlined(closed), *params, *args)[0]
+    jaxpr, start = closed.jaxpr, sum(counts)
+    constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    own_params, own_args, leaves = jaxpr.invars[: len(params)], jaxpr.invars[len(params) :], jaxpr.outvars[start:]
+    backward = place.traced(passed_back, [_kind(atom) for atom in leaves], list(wanted))[0].jaxpr
+    is_read = _read(backward, [True] * len(backward.outvars))[: len(leaves)]
+    read = [atom for atom, is_needed in zip(leaves, is_read, strict=True) if is_needed and is_variable(atom)]
+    kept = list(dict.fromkeys(_least(jaxpr, own_args, read, _ELEMENTWISE if least else frozenset())))
+    remade = needed(jaxpr.eqns, read, without=kept)
+    takes = set(read_by(remade, read))
+    kept_args = tuple(index for index, variable in enumerate(own_args) if variable in kept)
+    kept_params = tuple(index for index, variable in enumerate(own_params) if variable in takes)
+    values = [variable for variable in kept if variable not in own_args]
+
+    def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        given = constants | dict(zip(jaxpr.invars, [*params, *args], strict=True))
+        if _jax.config.jax_disable_jit:  # who says so wants the stage's own lines to run, with values
+            outputs, aux, _ = linearise(params, args)
+            return outputs, aux, computed(needed(jaxpr.eqns, values), given, values)
+        found = computed(jaxpr.eqns, given, [*jaxpr.outvars[:start], *values])
+        return found[: counts[0]], found[counts[0] : start], found[start:]
+
+    def pullback(params: Sequence[Any], args: Sequence[Any], found: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+        given = constants | dict(zip([own_params[index] for index in kept_params], params, strict=True))
+        given |= dict(zip([own_args[index] for index in kept_args], args, strict=True)) | dict(zip(values, found, strict=True))
+        known = iter(computed(remade, given, read))
+        filled = [
+            next(known) if is_needed and is_variable(atom) else _filler(atom) for atom, is_needed in zip(leaves, is_read, strict=True)
+        ]
+        return lambda gradients: passed_back(filled, gradients)
+
+    return Residuals(forward=forward, kinds=tuple(map(_kind, values)), kept_args=kept_args, kept_params=kept_params, pullback=pullback)
+
+
+def _kind(atom: Any) -> Any:
+    return jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype)
+
+
+def _filler(atom: Any) -> Any:
+    """A constant, or in place of what nobody reads."""
+    return _jnp.zeros(atom.aval.shape, atom.aval.dtype) if is_variable(atom) else atom.val
+
+
+def _least(jaxpr: Any, args: Sequence[Any], wanted: Sequence[Any], again: Collection[str]) -> list[Any]:
+    """Variables that weigh least from which `wanted` can be computed, with parameters and constants, by the primitives in `again` alone.
+
+    What depends on no argument can be computed by all, and weighs nothing.
+    """
+    numbers: dict[Any, int] = {variable: number for number, variable in enumerate(args)}  # of what does depend on one
+    sources: dict[Any, list[Any]] = {}  # from which it can be computed again
+    for equation in jaxpr.eqns:
+        operands = [atom for atom in equation.invars if is_variable(atom) and atom in numbers]
+        if not operands and not equation.effects:
+            continue
+        for variable in equation.outvars:
+            if not isinstance(variable, DropVar):
+                numbers[variable] = len(numbers)
+                if equation.primitive.name in again and not equation.effects:
+                    sources[variable] = list(dict.fromkeys(operands))
+    wanted = [variable for variable in wanted if variable in numbers]
+    if not sources:
+        return wanted
+    # Each variable is an edge of its weight, from where it is made to where it is read; an argument, which need not be written, weighs a
+    # little less than another of its size.
+    weights = [2 * (_bytes(variable) + _ARRAY_BYTES) - (variable in args) for variable in numbers]
+    unit = -(-sum(weights) // _MOST_FLOW)
+    made, read = range(2, 2 * len(numbers) + 2, 2), range(3, 2 * len(numbers) + 2, 2)
+    rows = [(made[number], read[number], max(1, weight // unit)) for number, weight in enumerate(weights)]
+    for variable, number in numbers.items():
+        from_where = [read[numbers[source]] for source in sources[variable]] if variable in sources else [_START]
+        rows += [(source, made[number], _ENDLESS) for source in from_where]
+    rows += [(read[numbers[variable]], _END, _ENDLESS) for variable in dict.fromkeys(wanted)]
+    starts, ends, capacities = (np.array(column, np.int32) for column in zip(*rows, strict=True))
+    size = 2 * len(numbers) + 2
+    graph = _array((capacities, (starts, ends)), shape=(size, size))
+    left = graph - _flow(graph, _START, _END).flow
+    left.data = np.maximum(left.data, 0)
+    left.eliminate_zeros()
+    # Of all least cuts the one nearest to the end: with it the fewest are computed again.
+    behind = set(_reached(left.T.tocsr(), _END, return_predecessors=False).tolist())
+    return [variable for variable, number in numbers.items() if read[number] in behind and made[number] not in behind]
+
+
+def _bytes(variable: Any) -> int:
+    aval = variable.aval
+    if not hasattr(aval, "dtype"):
+        return 1
+    each = _KEY_BYTES if _jax.dtypes.issubdtype(aval.dtype, _jax.dtypes.extended) else aval.dtype.itemsize
+    return max(1, math.prod(aval.shape) * each)
+
+
+def _read(jaxpr: Any, wanted: Sequence[bool]) -> list[bool]:
+    """Which arguments are read for the results that are wanted, functions that are jitted within looked into."""
+    read = {variable for variable, is_wanted in zip(jaxpr.outvars, wanted, strict=True) if is_wanted and is_variable(variable)}
+    for equation in reversed(jaxpr.eqns):
+        results = [variable in read for variable in equation.outvars]
+        if not any(results) and not equation.effects:
+            continue
+        inner = equation.params["jaxpr"].jaxpr if equation.primitive.name in ("jit", "pjit") and not equation.effects else None
+        taken = [True] * len(equation.invars) if inner is None else _read(inner, results)
+        read.update(variable for variable, is_taken in zip(equation.invars, taken, strict=True) if is_taken and is_variable(variable))
+    return [variable in read for variable in jaxpr.invars]
