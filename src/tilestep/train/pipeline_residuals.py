@@ -101,7 +101,6 @@ def residuals(
     if least:
         closed = place.traced(inlined(closed), *params, *args)[0]
     jaxpr, start = closed.jaxpr, sum(counts)
-    constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     own_params, own_args, leaves = jaxpr.invars[: len(params)], jaxpr.invars[len(params) :], jaxpr.outvars[start:]
     backward = place.traced(passed_back, [_kind(atom) for atom in leaves], list(wanted))[0].jaxpr
     is_read = _read(backward, [True] * len(backward.outvars))[: len(leaves)]
@@ -109,24 +108,40 @@ def residuals(
     kept = list(dict.fromkeys(_least(jaxpr, own_args, read, _ELEMENTWISE if least else frozenset())))
     remade = needed(jaxpr.eqns, read, without=kept)
     takes = set(read_by(remade, read))
+    values = [variable for variable in kept if variable not in own_args]
     kept_args = tuple(index for index, variable in enumerate(own_args) if variable in kept)
     kept_params = tuple(index for index, variable in enumerate(own_params) if variable in takes)
-    values = [variable for variable in kept if variable not in own_args]
+    # Within JAX's mesh of replicas and a stage's own devices equations would have to be traced once more.
+    traces_again = place.replicas is not None and place.is_mesh
+    if traces_again and remade:
+        kept_params = tuple(range(len(params)))
+    constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+
+    def by_variable(found: Sequence[Any]) -> dict[Any, Any]:
+        return {atom: value for atom, value in zip(leaves, found, strict=True) if is_variable(atom)}
 
     def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        given = constants | dict(zip(jaxpr.invars, [*params, *args], strict=True))
-        if _jax.config.jax_disable_jit:  # who says so wants the stage's own lines to run, with values
-            outputs, aux, _ = linearise(params, args)
-            return outputs, aux, computed(needed(jaxpr.eqns, values), given, values)
-        found = computed(jaxpr.eqns, given, [*jaxpr.outvars[:start], *values])
+        if traces_again:
+            outputs, aux, found = linearised(params, args)
+            known = by_variable(found)
+            return outputs, aux, [known[variable] for variable in values]
+        given, results = constants | dict(zip(jaxpr.invars, [*params, *args], strict=True)), [*jaxpr.outvars[:start], *values]
+        equations = jaxpr.eqns
+        if _jax.config.jax_disable_jit:  # who says so wants the stage's own lines to run, with values; what they print is printed by them
+            linearise(params, args)
+            equations = needed(equations, results)
+        found = computed(equations, given, results)
         return found[: counts[0]], found[counts[0] : start], found[start:]
 
     def pullback(params: Sequence[Any], args: Sequence[Any], found: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
         given = constants | dict(zip([own_params[index] for index in kept_params], params, strict=True))
         given |= dict(zip([own_args[index] for index in kept_args], args, strict=True)) | dict(zip(values, found, strict=True))
-        known = iter(computed(remade, given, read))
+        if not traces_again:
+            given |= zip(read, computed(remade, given, read), strict=True)
+        elif remade:  # what depends on the arguments is not used of this
+            given = by_variable(linearised(params, list(map(_filler, own_args)))[2]) | given
         filled = [
-            next(known) if is_needed and is_variable(atom) else _filler(atom) for atom, is_needed in zip(leaves, is_read, strict=True)
+            given[atom] if is_needed and is_variable(atom) else _filler(atom) for atom, is_needed in zip(leaves, is_read, strict=True)
         ]
         return lambda gradients: passed_back(filled, gradients)
 

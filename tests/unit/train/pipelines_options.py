@@ -166,6 +166,24 @@ def test_a_stage_may_be_divided_over_a_mesh(replicas: int) -> None:
     assert_near(jax.tree.map(np.asarray, state.params), expected)
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_stage_may_say_how_it_is_divided(replicas: int) -> None:
+    mesh = Mesh(np.array(jax.devices()[4 : 4 + 2 * replicas]).reshape(replicas, 2), ("replica", "x"))
+
+    def divided(p: Any, x: Any, label: Any) -> Any:
+        scale = jax.lax.with_sharding_constraint(p["scale"] * 2, NamedSharding(mesh, P("x")))
+        return jax.nn.gelu(jax.lax.with_sharding_constraint(x @ p["w"], NamedSharding(mesh, P(None, "x")))) * scale, label
+
+    params = [*three()[:1], {"w": three()[1]["w"], "scale": np.ones(WIDTH, np.float32)}, *three()[2:]]
+    stages = [embed, divided, head]
+    pipeline = Pipeline(stages, optax.sgd(0.1), 6, device_mapping=[0, mesh, 1], replicas=replicas)
+    tokens, labels = batches(1, 6 * replicas)
+    rows = (tokens, labels) if replicas == 1 else (tokens.reshape(6, 2, *tokens.shape[1:]), labels.reshape(6, 2, ROWS))
+    state = trained(pipeline, rows, params)
+    expected, _ = reference(stages, params, optax.sgd(0.1 / replicas), (tokens, labels), 2, "sum")
+    assert_near(jax.tree.map(np.asarray, state.params), expected)
+
+
 @pytest.mark.slow
 def test_a_stage_on_two_devices_beside_two_on_one() -> None:
     pipeline = Pipeline(STAGES, optax.sgd(0.1), 6, device_mapping=[0, (1, 2), 0], strict=False)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from jax.ad_checkpoint import checkpoint_name
+from jax.experimental import io_callback
 from jax.sharding import SingleDeviceSharding
 from jax.tree_util import Partial
 
@@ -106,6 +107,25 @@ def test_effects_come_once(capfd: pytest.CaptureFixture[str]) -> None:
     gradients_of(parts_of(telling), W, X, np.ones_like(X))
     jax.effects_barrier()
     assert capfd.readouterr().out.count("sum") == 1
+
+
+@pytest.mark.parametrize("least", [False, True])
+def test_what_a_callback_returns_is_asked_for_once(least: bool) -> None:
+    asked: list[int] = []
+
+    def ask(_: Any) -> np.ndarray:
+        asked.append(1)
+        return np.full(8, len(asked), np.float32)
+
+    def told(w: Any, x: Any) -> Any:
+        answer = io_callback(ask, jax.ShapeDtypeStruct((8,), np.float32), jax.lax.stop_gradient(x[0]))
+        return jnp.sin(x @ w) * jnp.exp(answer)
+
+    parts = parts_of(told, least=least)
+    output, (of_w, _) = gradients_of(parts, W, X, np.ones_like(X))
+    assert len(asked) == 1
+    np.testing.assert_allclose(output, np.sin(X @ W) * np.e, rtol=1e-5)
+    np.testing.assert_allclose(of_w[0], X.T @ (np.cos(X @ W) * np.e), rtol=1e-5)
 
 
 def test_programs_have_the_names_that_the_stage_gives() -> None:
