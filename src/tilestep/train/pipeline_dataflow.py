@@ -85,13 +85,14 @@ def halves(closed: Any, first: int) -> tuple[Callable[[Sequence[Any]], tuple[lis
     """
     jaxpr = closed.jaxpr
     early, late = jaxpr.outvars[:first], jaxpr.outvars[first:]
-    before = needed(jaxpr.eqns, early)
+    has_effects = any(equation.effects for equation in jaxpr.eqns)  # which keep their order, and come once: all is done at first
+    before = jaxpr.eqns if has_effects else needed(jaxpr.eqns, early)
     given = {*jaxpr.invars, *jaxpr.constvars}
     moving = set(jaxpr.invars)  # what depends on an argument
     for equation in jaxpr.eqns:
         if not moving.isdisjoint(atom for atom in equation.invars if is_variable(atom)):
             moving.update(equation.outvars)
-    made = {variable for equation in before for variable in equation.outvars} & moving
+    made = {variable for equation in before for variable in equation.outvars if has_effects or variable in moving}
     after = needed(jaxpr.eqns, late, without=made)
     read = read_by(after, late)
     crossing = [variable for variable in read if variable in made]
@@ -118,7 +119,7 @@ def _evaluated(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[A
             values.update(zip(made, computed([equation], values, made), strict=True))
             continue
         operands = [_read(values, atom) for atom in equation.invars]
-        if equation.primitive.name in _AGAIN and equation.params.get("prevent_cse") is not False:
+        if equation.primitive.name in _AGAIN and equation.params["differentiated"] and equation.params["prevent_cse"] is not False:
             operands = _jax.lax.optimization_barrier(operands)  # so that it stays where it is
         with _jax.named_scope(str(equation.params.get("name", equation.primitive.name))):
             found = _evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), operands)

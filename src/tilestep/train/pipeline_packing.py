@@ -15,7 +15,7 @@ from typing import Any, Final, final
 import jax
 import jax.numpy as jnp
 
-_MOST_BYTES: Final = 16 * 2**10  # of an array that is small: a processor copies them in about the 2 µs that handing over takes
+SMALL_BYTES: Final = 16 * 2**10  # at most, of an array that is small: a processor copies them in about the 2 µs that handing over takes
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _jnp: Any = jnp
@@ -82,4 +82,4 @@ def together(kinds: Sequence[Any], *, but: Collection[int] = ()) -> Packing:
 def _is_small(kind: Any) -> bool:
     if _jax.dtypes.issubdtype(kind.dtype, _jax.dtypes.extended):  # random keys, which have no size
         return False
-    return math.prod(kind.shape) * kind.dtype.itemsize <= _MOST_BYTES
+    return math.prod(kind.shape) * kind.dtype.itemsize <= SMALL_BYTES

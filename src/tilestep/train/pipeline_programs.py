@@ -370,7 +370,7 @@ def _calls(compiled: Compiled, states: Sequence[Any]) -> Iterator[tuple[int, str
             yield number, "forward and backward", compiled.last, (accumulators, params, args, microbatch)
             continue
         yield number, "forward", programs.forward, (params, args)
-        if compiled.last is None:
+        if compiled.last is None or programs.keeps_away:  # in which memory JAX knows when it has it
             continue
         kept = [_at(stage, leaf) for leaf in _jax.eval_shape(programs.forward, params, args)[2]]
         outputs = _jax.tree.leaves(stage.outputs)

@@ -26,6 +26,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from tilestep.train.pipeline_dataflow import computed, inlined, is_variable, needed, read_by
+from tilestep.train.pipeline_packing import SMALL_BYTES
 from tilestep.train.pipeline_places import Place
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
@@ -34,18 +35,19 @@ _array: Any = csr_array  # likewise
 _flow: Any = maximum_flow
 _reached: Any = breadth_first_order
 
-# Primitives whose results are fused into what reads them: each of their elements comes of a few elements of the operands. What marks a
-# value (`name`, and `reduce_precision`, with which `jax.checkpoint` guards what its policy saves) is not among them: it is kept.
+# Primitives whose results are fused into what reads them: each of their elements comes of a few elements of the operands, and has no jumps
+# but where it is not of floats any more. What marks a value (`name`, and `reduce_precision`, with which `jax.checkpoint` guards what its
+# policy saves) is not among them: it is kept.
 # fmt: off
 _ELEMENTWISE: Final = frozenset((
-    "abs", "add", "add_any", "and", "broadcast_in_dim", "ceil", "clamp", "complex", "concatenate", "conj", "convert_element_type", "copy",
-    "cos", "div", "eq", "erf", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "iota", "is_finite", "le", "log",
-    "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "not", "or", "pad", "pow", "real", "rem", "reshape", "rev", "round",
-    "rsqrt", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "slice", "split", "sqrt", "square",
-    "squeeze", "stop_gradient", "sub", "tan", "tanh", "transpose", "xor",
+    "abs", "add", "add_any", "and", "broadcast_in_dim", "clamp", "complex", "concatenate", "conj", "convert_element_type", "copy", "cos",
+    "div", "eq", "erf", "exp", "exp2", "expm1", "ge", "gt", "imag", "integer_pow", "iota", "le", "log", "log1p", "logistic", "lt", "max",
+    "min", "mul", "ne", "neg", "not", "or", "pad", "pow", "real", "reshape", "rev", "rsqrt", "select_n", "shift_left",
+    "shift_right_arithmetic", "shift_right_logical", "sin", "slice", "split", "sqrt", "square", "squeeze", "stop_gradient", "sub", "tan",
+    "tanh", "transpose", "xor",
 ))
 # fmt: on
-_ARRAY_BYTES: Final = 16 * 2**10  # that each array weighs more: as long as handing it over takes, a processor copies so much
+_LONGEST: Final = 16  # chain of these that is computed again: one of `gelu` or of a norm has about ten
 _KEY_BYTES: Final = 16  # of a random key, of which JAX doesn't say them
 _MOST_FLOW: Final = 2**30  # SciPy computes with 32 bits
 _ENDLESS: Final = 2**31 - 1
@@ -64,6 +66,7 @@ class Residuals:
     Attributes:
         forward: (parameters' leaves, arguments) -> (the outputs' leaves, the auxiliary state's, what is kept).
         kinds: shapes and dtypes of what is kept.
+        away: places of those that are in the host's memory, as a policy of `jax.checkpoint` may say.
         kept_args: places of the arguments that backward reads.
         kept_params: places of the parameters' leaves that it reads.
         pullback: (these parameters, these arguments, what is kept) -> the function of the backward pass.
@@ -71,6 +74,7 @@ class Residuals:
 
     forward: _Forward
     kinds: tuple[Any, ...]
+    away: tuple[int, ...]
     kept_args: tuple[int, ...]
     kept_params: tuple[int, ...]
     pullback: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Callable[[Sequence[Any]], Any]]
@@ -126,11 +130,9 @@ def residuals(
             known = by_variable(found)
             return outputs, aux, [known[variable] for variable in values]
         given, results = constants | dict(zip(jaxpr.invars, [*params, *args], strict=True)), [*jaxpr.outvars[:start], *values]
-        equations = jaxpr.eqns
-        if _jax.config.jax_disable_jit:  # who says so wants the stage's own lines to run, with values; what they print is printed by them
+        if _jax.config.jax_disable_jit:  # who says so wants the stage's own lines to run, with values
             linearise(params, args)
-            equations = needed(equations, results)
-        found = computed(equations, given, results)
+        found = computed(jaxpr.eqns, given, results)
         return found[: counts[0]], found[counts[0] : start], found[start:]
 
     def pullback(params: Sequence[Any], args: Sequence[Any], found: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
@@ -145,7 +147,9 @@ def residuals(
         ]
         return lambda gradients: passed_back(filled, gradients)
 
-    return Residuals(forward=forward, kinds=tuple(map(_kind, values)), kept_args=kept_args, kept_params=kept_params, pullback=pullback)
+    away = tuple(index for index, variable in enumerate(values) if variable.aval.memory_space == _jax.memory.Space.Host)
+    kinds = tuple(map(_kind, values))
+    return Residuals(forward=forward, kinds=kinds, away=away, kept_args=kept_args, kept_params=kept_params, pullback=pullback)
 
 
 def _kind(atom: Any) -> Any:
@@ -164,21 +168,24 @@ def _least(jaxpr: Any, args: Sequence[Any], wanted: Sequence[Any], again: Collec
     """
     numbers: dict[Any, int] = {variable: number for number, variable in enumerate(args)}  # of what does depend on one
     sources: dict[Any, list[Any]] = {}  # from which it can be computed again
+    length: dict[Any, int] = {}  # of the chain from what can't
     for equation in jaxpr.eqns:
         operands = [atom for atom in equation.invars if is_variable(atom) and atom in numbers]
         if not operands and not equation.effects:
             continue
+        chain = 1 + max((length.get(operand, 0) for operand in operands), default=0)
+        is_again = equation.primitive.name in again and not equation.effects and chain <= _LONGEST and not _jumps(equation)
         for variable in equation.outvars:
             if not isinstance(variable, DropVar):
                 numbers[variable] = len(numbers)
-                if equation.primitive.name in again and not equation.effects:
-                    sources[variable] = list(dict.fromkeys(operands))
+                if is_again:
+                    sources[variable], length[variable] = list(dict.fromkeys(operands)), chain
     wanted = [variable for variable in wanted if variable in numbers]
     if not sources:
         return wanted
     # Each variable is an edge of its weight, from where it is made to where it is read; an argument, which need not be written, weighs a
     # little less than another of its size.
-    weights = [2 * (_bytes(variable) + _ARRAY_BYTES) - (variable in args) for variable in numbers]
+    weights = [2 * _weight(variable) - (variable in args) for variable in numbers]
     unit = -(-sum(weights) // _MOST_FLOW)
     made, read = range(2, 2 * len(numbers) + 2, 2), range(3, 2 * len(numbers) + 2, 2)
     rows = [(made[number], read[number], max(1, weight // unit)) for number, weight in enumerate(weights)]
@@ -197,12 +204,26 @@ def _least(jaxpr: Any, args: Sequence[Any], wanted: Sequence[Any], again: Collec
     return [variable for variable, number in numbers.items() if read[number] in behind and made[number] not in behind]
 
 
-def _bytes(variable: Any) -> int:
+def _jumps(equation: Any) -> bool:
+    """Whether it makes of floats what is none, such as a comparison.
+
+    With other roundings its results could be others: no element might be the greatest any more.
+    """
+    return not any(map(_is_float, equation.outvars)) and any(map(_is_float, equation.invars))
+
+
+def _is_float(atom: Any) -> bool:
+    return _jnp.issubdtype(getattr(atom.aval, "dtype", np.int32), np.inexact)
+
+
+def _weight(variable: Any) -> int:
+    """Bytes, and those that a processor copies while an array by itself is handed over; small ones are handed over together."""
     aval = variable.aval
     if not hasattr(aval, "dtype"):
         return 1
     each = _KEY_BYTES if _jax.dtypes.issubdtype(aval.dtype, _jax.dtypes.extended) else aval.dtype.itemsize
-    return max(1, math.prod(aval.shape) * each)
+    size = max(1, math.prod(aval.shape) * each)
+    return size if size <= SMALL_BYTES else size + SMALL_BYTES
 
 
 def _read(jaxpr: Any, wanted: Sequence[bool]) -> list[bool]:

@@ -94,6 +94,7 @@ class Programs:
         forward: (params, args) -> (the outputs' leaves that are sent, the auxiliary state's, what is kept beside the arguments).
         kept_args: places of the arguments that backward reads.
         kept_params: places of the parameters that it reads, among all if none are together.
+        keeps_away: whether some of what is kept is in the host's memory.
         backward: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch) ->
             (accumulators, gradients of the arguments that need one). The accumulators are donated.
         input_gradient: (these parameters, kept arguments, kept values, gradients of the outputs) -> (gradients of the arguments that need
@@ -106,6 +107,7 @@ class Programs:
     forward: Program
     kept_args: tuple[int, ...] = ()
     kept_params: tuple[int, ...] = ()
+    keeps_away: bool = False
     backward: Program | None = None
     input_gradient: Program | None = None
     weight_gradient: Program | None = None
@@ -149,7 +151,7 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
     wanted = [_jax.tree.leaves(stage.outputs)[place] for place in real_outputs]
     parts = residuals(stage.place, linearised, leaves, stage.args, wanted, least=packings.values)
     kept_params = tuple(range(len(leaves))) if packings.params.packs else parts.kept_params
-    packing = (together if packings.values else apart)(parts.kinds)
+    packing = together(parts.kinds, but=parts.away) if packings.values else apart(parts.kinds)
 
     def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         outputs, aux, kept = parts.forward(packings.params.leaves(on_device(list(params))), args)
@@ -181,6 +183,7 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
         forward=jit(forward, f"{name}_forward", (None, stage.axes), (0, 0, 0)),
         kept_args=parts.kept_args,
         kept_params=kept_params,
+        keeps_away=bool(parts.away),
         backward=jit(
             backward,
             f"{name}_backward",
@@ -234,6 +237,7 @@ def _split(
         forward=programs.forward,
         kept_args=programs.kept_args,
         kept_params=programs.kept_params,
+        keeps_away=programs.keeps_away,
         backward=programs.backward,
         input_gradient=jit(input_gradient, f"{name}_input_gradient", (None, axes, 0, 0), (0, 0)),
         weight_gradient=jit(

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -166,6 +167,21 @@ def test_a_stage_may_be_divided_over_a_mesh(replicas: int) -> None:
     assert_near(jax.tree.map(np.asarray, state.params), expected)
 
 
+def test_a_policy_may_keep_activations_in_the_hosts_memory() -> None:
+    policy = jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=["kept"], names_which_can_be_offloaded=["away"], offload_src="device", offload_dst="pinned_host"
+    )
+
+    def named(p: Any, x: Any, label: Any) -> Any:
+        x = checkpoint_name(jax.nn.gelu(x @ p["w"]), "away")
+        return jnp.sin(checkpoint_name(jnp.exp(jnp.sin(x @ p["w"])), "kept")), label
+
+    stages = [embed, jax.checkpoint(named, policy=policy), head]  # pyright: ignore[reportPrivateImportUsage]
+    params = [three()[0], {"w": three()[1]["w"]}, three()[2]]
+    pipeline = Pipeline(stages, optax.sgd(0.1), 6, pipeline_schedule="interleaved", program="stages")
+    assert_near(trained(pipeline, batches(1, 6), params).params, reference(stages, params, optax.sgd(0.1), batches(1, 6), 2, "sum")[0])
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_stage_may_say_how_it_is_divided(replicas: int) -> None:
     mesh = Mesh(np.array(jax.devices()[4 : 4 + 2 * replicas]).reshape(replicas, 2), ("replica", "x"))
@@ -182,6 +198,20 @@ def test_a_stage_may_say_how_it_is_divided(replicas: int) -> None:
     state = trained(pipeline, rows, params)
     expected, _ = reference(stages, params, optax.sgd(0.1 / replicas), (tokens, labels), 2, "sum")
     assert_near(jax.tree.map(np.asarray, state.params), expected)
+
+
+@pytest.mark.parametrize("schedule", ["interleaved", "zero_bubble"])
+def test_a_stage_may_write_to_a_reference(schedule: Any) -> None:
+    def written(p: Any, x: Any, label: Any) -> Any:
+        total = jax.new_ref(jnp.zeros_like(x))
+        for turn in range(1, 3):
+            total[...] += jnp.sin(turn * x @ p["w"])
+        return total[...], label
+
+    stages = [embed, written, head]
+    params = [three()[0], {"w": three()[1]["w"]}, three()[2]]
+    pipeline = Pipeline(stages, optax.sgd(0.1), 6, pipeline_schedule=schedule, program="stages", strict=False)
+    assert_near(trained(pipeline, batches(1, 6), params).params, reference(stages, params, optax.sgd(0.1), batches(1, 6), 2, "sum")[0])
 
 
 @pytest.mark.slow

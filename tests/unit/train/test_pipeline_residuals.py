@@ -17,6 +17,7 @@ from jax.sharding import SingleDeviceSharding
 from jax.tree_util import Partial
 
 from tilestep.train.pipeline_dataflow import flat_jaxpr, is_variable
+from tilestep.train.pipeline_packing import SMALL_BYTES
 from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_residuals import Residuals, residuals
 
@@ -87,6 +88,24 @@ def test_sums_are_kept_and_what_is_divided_by_them_is_not() -> None:
     wide = np.zeros((8, 2**16), np.float32)
     kept = [kind.shape for kind in parts_of(softmax, w=wide).kinds]
     assert sorted(kept) == [(4, 1), (4, 2**16)]
+
+
+def test_which_is_the_greatest_is_not_asked_again() -> None:
+    def greatest(w: Any, x: Any) -> Any:
+        return jax.nn.gelu(x @ w).max(0)
+
+    kept = parts_of(greatest).kinds
+    assert (jnp.dtype(bool), (4, 8)) in [(kind.dtype, kind.shape) for kind in kept]
+
+
+def test_chains_of_any_length_are_not_computed_again() -> None:
+    def long(w: Any, x: Any) -> Any:
+        x = x @ w
+        for _ in range(100):
+            x = jnp.sin(x)
+        return x
+
+    assert 6 <= len(parts_of(long).kinds) <= 12  # of 100
 
 
 def test_what_a_policy_saves_is_kept_and_no_more() -> None:
@@ -183,7 +202,8 @@ def test_no_other_choice_weighs_less(data: st.DataObject) -> None:
 
 
 def weight(kind: Any) -> float:
-    return int(np.prod(kind.shape)) * kind.dtype.itemsize + 16 * 2**10
+    size = int(np.prod(kind.shape)) * kind.dtype.itemsize
+    return size if size <= SMALL_BYTES else size + SMALL_BYTES
 
 
 def least_of(jaxpr: Any, x: Any) -> float:
