@@ -41,10 +41,10 @@ _reached: Any = breadth_first_order
 # fmt: off
 _ELEMENTWISE: Final = frozenset((
     "abs", "add", "add_any", "and", "broadcast_in_dim", "clamp", "complex", "concatenate", "conj", "convert_element_type", "copy", "cos",
-    "div", "eq", "erf", "exp", "exp2", "expm1", "ge", "gt", "imag", "integer_pow", "iota", "le", "log", "log1p", "logistic", "lt", "max",
-    "min", "mul", "ne", "neg", "not", "or", "pad", "pow", "real", "reshape", "rev", "rsqrt", "select_n", "shift_left",
-    "shift_right_arithmetic", "shift_right_logical", "sin", "slice", "split", "sqrt", "square", "squeeze", "stop_gradient", "sub", "tan",
-    "tanh", "transpose", "xor",
+    "div", "eq", "erf", "exp", "exp2", "expm1", "ge", "gt", "imag", "integer_pow", "iota", "le", "log", "log1p", "log2", "logistic", "lt",
+    "max", "min", "mul", "ne", "neg", "not", "one_minus_square", "or", "pad", "polynomial", "pow", "real", "reshape", "rev", "rsqrt",
+    "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sin", "slice", "split", "sqrt", "square", "squeeze",
+    "stop_gradient", "sub", "tan", "tanh", "transpose", "xor",
 ))
 # fmt: on
 _LONGEST: Final = 16  # chain of these that is computed again: one of `gelu` or of a norm has about ten
