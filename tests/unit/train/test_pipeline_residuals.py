@@ -77,7 +77,7 @@ def test_one_array_is_kept_of_gelu() -> None:
     parts = parts_of(gelu)
     assert [kind.shape for kind in parts.kinds] == [(4, 8)]  # the product
     assert parts.kept_args == parts.kept_params == (0,)
-    assert len(parts_of(gelu, least=False).kinds) > 4
+    assert len(parts_of(gelu, least=False).kinds) >= 4
 
 
 def test_nothing_but_the_mask_is_kept_of_random_numbers() -> None:
