@@ -22,8 +22,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import DropVar
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from tilestep.train.pipeline_dataflow import computed, inlined, is_variable, needed, read_by
 from tilestep.train.pipeline_packing import SMALL_BYTES
@@ -31,9 +29,6 @@ from tilestep.train.pipeline_places import Place
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _jnp: Any = jnp
-_array: Any = csr_array  # likewise
-_flow: Any = maximum_flow
-_reached: Any = breadth_first_order
 
 # Primitives whose results are fused into what reads them: each of their elements comes of a few elements of the operands, and has no jumps
 # but where it is not of floats any more. What marks a value (`name`, and `reduce_precision`, with which `jax.checkpoint` guards what its
@@ -181,8 +176,11 @@ def _least(jaxpr: Any, args: Sequence[Any], wanted: Sequence[Any], again: Collec
                 if is_again:
                     sources[variable], length[variable] = list(dict.fromkeys(operands)), chain
     wanted = [variable for variable in wanted if variable in numbers]
-    if not sources:
+    if sources.keys().isdisjoint(wanted):
         return wanted
+    from scipy import sparse  # what trains without a pipeline does not need it, and it takes 16 MiB
+
+    graphs: Any = sparse.csgraph  # whose types say nothing
     # Each variable is an edge of its weight, from where it is made to where it is read; an argument, which need not be written, weighs a
     # little less than another of its size.
     weights = [2 * _weight(variable) - (variable in args) for variable in numbers]
@@ -195,12 +193,12 @@ def _least(jaxpr: Any, args: Sequence[Any], wanted: Sequence[Any], again: Collec
     rows += [(read[numbers[variable]], _END, _ENDLESS) for variable in dict.fromkeys(wanted)]
     starts, ends, capacities = (np.array(column, np.int32) for column in zip(*rows, strict=True))
     size = 2 * len(numbers) + 2
-    graph = _array((capacities, (starts, ends)), shape=(size, size))
-    left = graph - _flow(graph, _START, _END).flow
+    graph: Any = sparse.csr_array((capacities, (starts, ends)), shape=(size, size))
+    left = graph - graphs.maximum_flow(graph, _START, _END).flow
     left.data = np.maximum(left.data, 0)
     left.eliminate_zeros()
     # Of all least cuts the one nearest to the end: with it the fewest are computed again.
-    behind = set(_reached(left.T.tocsr(), _END, return_predecessors=False).tolist())
+    behind = set(graphs.breadth_first_order(left.T.tocsr(), _END, return_predecessors=False).tolist())
     return [variable for variable, number in numbers.items() if read[number] in behind and made[number] not in behind]
 
 
