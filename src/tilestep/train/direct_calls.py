@@ -36,15 +36,26 @@ def _private() -> _Private | None:
 
 
 _found: Final = _private()
+_TRACED_WITH: Final = (  # of JAX's options, where it does not say which it looks at
+    "jax_enable_x64",
+    "jax_default_device",
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+)
 
 
 def options() -> object:
-    """What a jitted function looks at beside its arguments. Two that are equal give the same programs; None gives nothing to start."""
-    if _found is None or _jax.config.jax_disable_jit:
-        return None
-    if _jax.config.jax_debug_nans or _jax.config.jax_debug_infs:  # JAX itself looks at results then
-        return None
-    return _found.options()
+    """What a jitted function looks at beside its arguments: what is traced with equal ones is the same."""
+    return tuple(getattr(_jax.config, name, None) for name in _TRACED_WITH) if _found is None else _found.options()
+
+
+def may_start() -> bool:
+    """Whether programs may be started directly: not where JAX itself looks at results, and there is a program at all."""
+    config = _jax.config
+    return _found is not None and not (config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs)
 
 
 def are_plain(leaves: Iterable[Any], sharding: Any) -> bool:

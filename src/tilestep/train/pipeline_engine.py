@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, final
 import jax
 import numpy as np
 
-from tilestep.train.direct_calls import are_plain, become_plain, options
+from tilestep.train.direct_calls import are_plain, become_plain, may_start, options
 from tilestep.train.optimizer_state import placed
 from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_failures import Watch
@@ -58,12 +58,11 @@ class Outcome(NamedTuple):
 class Runnable(NamedTuple):
     """The programs for certain shapes.
 
-    Attributes: looked_up: as JAX finds them. direct: started without that (direct_calls.py). options: JAX's, with which they were compiled.
+    Attributes: looked_up: as JAX finds them. direct: started without that (direct_calls.py).
     """
 
     looked_up: Compiled
     direct: Compiled
-    options: object
 
 
 @final
@@ -95,7 +94,7 @@ class Engine:
         self._check_nans = check_nans
         self._packed = not self._is_emulated and not check_nans  # which names each parameter
         self._functions, self._schedule, self._optimizing, self._ties, self._nest = functions, schedule, optimizing, ties, nest
-        self._known: dict[Any, Any] = {}  # programs, by what they depend on
+        self._known: dict[object, dict[Any, Any]] = {}  # programs, by JAX's options and what else they depend on
         self._compiled: dict[Any, Runnable] = {}
         self._latest: tuple[Any, Runnable] | None = None  # and of what
         self._plain_places = all(place.replicas is None and not place.is_mesh for place in places)
@@ -293,11 +292,12 @@ class Engine:
         impl = None if key is None else str(_jax.random.key_impl(key))
         leaves, structure = _jax.tree.flatten((state.stages, element))
         # What one program has made has the same `aval` each time: lists of these are compared in no time.
-        seen = structure, impl, [getattr(leaf, "aval", None) or kind_of(leaf) for leaf in leaves], [_sharding_of(leaf) for leaf in leaves]
+        given = structure, impl, options()
+        seen = given, [getattr(leaf, "aval", None) or kind_of(leaf) for leaf in leaves], [_sharding_of(leaf) for leaf in leaves]
         latest = self._latest
         found = latest[1] if latest is not None and latest[0] == seen else self._found(state, element, impl, told)
         self._latest = seen, found
-        direct = found.options is not None and found.options == options() and self._may_start_directly(state, element)
+        direct = may_start() and self._may_start_directly(state, element)
         return (found.direct, True) if direct else (found.looked_up, False)
 
     def _may_start_directly(self, state: RunState, element: Element) -> bool:
@@ -317,14 +317,14 @@ class Engine:
     def _found(self, state: RunState, element: Element, impl: str | None, told: Told | None) -> Runnable:
         stages = state.stages
         shardings = tuple(leaf.sharding for stage in stages for leaf in _jax.tree.leaves((stage.params, stage.optimizer_state)))
-        what = _kinds(([(stage.params, stage.aux, stage.optimizer_state) for stage in stages], element)), impl, shardings
+        what = _kinds(([(stage.params, stage.aux, stage.optimizer_state) for stage in stages], element)), impl, shardings, options()
         found = self._compiled.get(what)
         if found is None:
-            looked_up, chosen = self._compile(state, element, impl), options()
+            looked_up = self._compile(state, element, impl)
             executables = compile_all(looked_up, self._functions, [stage.optimizer_state for stage in stages], told)
             if self._processes is not None:
                 self._processes.agree("has compiled")
-            found = self._compiled[what] = Runnable(looked_up, started_directly(looked_up, executables), chosen)
+            found = self._compiled[what] = Runnable(looked_up, started_directly(looked_up, executables))
         return found
 
     def _compile(self, state: RunState, element: Element, key_impl: str | None) -> Compiled:
@@ -341,7 +341,8 @@ class Engine:
         if self._optimizing is not None:
             _require_loss(self._functions[-1], traced.stages[-1].outputs, self._optimizing)
         ties = leaves_of(self._ties, params)
-        return make_all(traced, self._functions, self._schedule, self._optimizing, ties, self._nest, self._known, packed=self._packed)
+        known = self._known.setdefault(options(), {})
+        return make_all(traced, self._functions, self._schedule, self._optimizing, ties, self._nest, known, packed=self._packed)
 
 
 def leaves_of(ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]], params: Sequence[Any]) -> list[list[Leaf]]:

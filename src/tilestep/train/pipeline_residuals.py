@@ -105,7 +105,7 @@ def residuals(
     is_read = _read(backward, [True] * len(backward.outvars))[: len(leaves)]
     read = [atom for atom, is_needed in zip(leaves, is_read, strict=True) if is_needed and is_variable(atom)]
     kept = list(dict.fromkeys(_least(jaxpr, own_args, read, _ELEMENTWISE if least else frozenset())))
-    remade = needed(jaxpr.eqns, read, without=kept)
+    remade = needed(jaxpr.eqns, read, without=set(kept))
     takes = set(read_by(remade, read))
     values = [variable for variable in kept if variable not in own_args]
     kept_args = tuple(index for index, variable in enumerate(own_args) if variable in kept)

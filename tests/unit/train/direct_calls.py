@@ -230,7 +230,7 @@ def test_options_of_jax_that_programs_depend_on_are_heeded() -> None:
     state, _ = pipeline.step(state, batches(0, COUNT))
     with only(pipeline, "direct"):
         state, _ = pipeline.step(state, batches(1, COUNT))
-    for option in (jax.debug_nans(True), jax.debug_infs(True), jax.default_matmul_precision("float32")):
+    for option in (jax.debug_nans(True), jax.debug_infs(True)):
         with option, only(pipeline, "looked_up"):
             state, _ = pipeline.step(state, batches(1, COUNT))
     with only(pipeline, "direct"):
@@ -240,9 +240,36 @@ def test_options_of_jax_that_programs_depend_on_are_heeded() -> None:
         pipeline.step(nowhere, batches(1, COUNT))
 
 
+@pytest.mark.parametrize("option", ["precision", "promotion", "nothing private"])
+def test_stages_are_traced_for_each_set_of_options(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    traced: list[Any] = []
+
+    def looking(p: Any, x: Any) -> Any:
+        traced.append((jax.config.jax_default_matmul_precision, jax.config.jax_numpy_dtype_promotion))
+        return (x @ p["w"]) * jnp.arange(1, 5, dtype=np.int32)
+
+    if option == "nothing private":
+        monkeypatch.setattr(direct_calls, "_found", None)
+    pipeline = small((looking, last), device_mapping=[0, 0])
+    state, _ = pipeline.step(pipeline.init(P), X)
+    state, _ = pipeline.step(state, X)
+    before = len(traced)
+    if option == "promotion":
+        with pytest.raises(ValueError, match="promotion"), jax.numpy_dtype_promotion("strict"):
+            pipeline.step(state, X)
+    else:
+        with jax.default_matmul_precision("float32"):
+            state, _ = pipeline.step(state, X)
+            state, _ = pipeline.step(state, X)
+        assert {own[0] for own in traced[before:]} == {"float32"}
+    before = len(traced)
+    pipeline.step(state, X)
+    assert len(traced) == before
+
+
 def test_without_what_it_takes_jax_looks_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct_calls, "_found", None)
-    assert direct_calls.options() is None
+    assert not direct_calls.may_start()
     pipeline, state = made()
     state, _ = pipeline.step(state, batches(0, COUNT))
     with only(pipeline, "looked_up"):
