@@ -28,9 +28,9 @@ def flat_jaxpr(function: Callable[..., Any], *args: Any) -> Any:
     return _jax.make_jaxpr(inlined(_jax.make_jaxpr(function)(*args)))(*_jax.tree.leaves(args))
 
 
-def inlined(closed: Any) -> Callable[..., list[Any]]:
-    """What is traced, as a function that makes no calls."""
-    return lambda *leaves: _evaluated(closed.jaxpr, closed.consts, leaves)
+def inlined(closed: Any, calls: Collection[str] = tuple(_CALLS)) -> Callable[..., list[Any]]:
+    """What is traced, as a function that makes no calls by these primitives."""
+    return lambda *leaves: _evaluated(closed.jaxpr, closed.consts, leaves, calls)
 
 
 def is_variable(atom: Any) -> bool:
@@ -110,19 +110,20 @@ def halves(closed: Any, first: int) -> tuple[Callable[[Sequence[Any]], tuple[lis
     return now, later
 
 
-def _evaluated(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+def _evaluated(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], calls: Collection[str]) -> list[Any]:
     values = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
     for equation in jaxpr.eqns:
-        inner = equation.params.get(_CALLS.get(equation.primitive.name, ""))
+        name = equation.primitive.name
+        inner = equation.params.get(_CALLS[name]) if name in calls else None
         if inner is None:
             made = [variable for variable in equation.outvars if not isinstance(variable, DropVar)]
             values.update(zip(made, computed([equation], values, made), strict=True))
             continue
         operands = [_read(values, atom) for atom in equation.invars]
-        if equation.primitive.name in _AGAIN and equation.params["differentiated"] and equation.params["prevent_cse"] is not False:
+        if name in _AGAIN and equation.params["differentiated"] and equation.params["prevent_cse"] is not False:
             operands = _jax.lax.optimization_barrier(operands)  # so that it stays where it is
-        with _jax.named_scope(str(equation.params.get("name", equation.primitive.name))):
-            found = _evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), operands)
+        with _jax.named_scope(str(equation.params.get("name", name))):
+            found = _evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), operands, calls)
         values.update(zip(equation.outvars, found, strict=True))
     return [_read(values, atom) for atom in jaxpr.outvars]
 

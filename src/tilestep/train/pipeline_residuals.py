@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import DropVar
 
-from tilestep.train.pipeline_dataflow import computed, inlined, is_variable, needed, read_by
+from tilestep.train.pipeline_dataflow import called, computed, inlined, is_variable, needed, read_by
 from tilestep.train.pipeline_packing import SMALL_BYTES
 from tilestep.train.pipeline_places import Place
 
@@ -42,6 +42,7 @@ _ELEMENTWISE: Final = frozenset((
     "stop_gradient", "sub", "tan", "tanh", "transpose", "xor",
 ))
 # fmt: on
+_PLAIN_CALLS: Final = ("jit", "pjit", "closed_call")  # whose rules of differentiation are those of what they call
 _LONGEST: Final = 16  # chain of these that is computed again: one of `gelu` or of a norm has about ten
 _KEY_BYTES: Final = 16  # of a random key, of which JAX doesn't say them
 _MOST_FLOW: Final = 2**30  # SciPy computes with 32 bits
@@ -98,7 +99,7 @@ def residuals(
 
     closed = place.traced(linearised, list(params), list(args))[0]
     if least:
-        closed = place.traced(inlined(closed), *params, *args)[0]
+        closed = place.traced(inlined(closed, _PLAIN_CALLS), *params, *args)[0]
     jaxpr, start = closed.jaxpr, sum(counts)
     own_params, own_args, leaves = jaxpr.invars[: len(params)], jaxpr.invars[len(params) :], jaxpr.outvars[start:]
     backward = place.traced(passed_back, [_kind(atom) for atom in leaves], list(wanted))[0].jaxpr
@@ -125,7 +126,8 @@ def residuals(
             known = by_variable(found)
             return outputs, aux, [known[variable] for variable in values]
         given, results = constants | dict(zip(jaxpr.invars, [*params, *args], strict=True)), [*jaxpr.outvars[:start], *values]
-        if _jax.config.jax_disable_jit:  # who says so wants the stage's own lines to run, with values
+        is_looked_at = not any(isinstance(value, _jax.core.Tracer) for value in given.values())  # disable_jit, or debug_nans has found one
+        if is_looked_at and not jaxpr.effects:  # then the stage's own lines run, with values
             linearise(params, args)
         found = computed(jaxpr.eqns, given, results)
         return found[: counts[0]], found[counts[0] : start], found[start:]
@@ -169,7 +171,7 @@ def _least(jaxpr: Any, args: Sequence[Any], wanted: Sequence[Any], again: Collec
         if not operands and not equation.effects:
             continue
         chain = 1 + max((length.get(operand, 0) for operand in operands), default=0)
-        is_again = equation.primitive.name in again and not equation.effects and chain <= _LONGEST and not _jumps(equation)
+        is_again = chain <= _LONGEST and _is_elementwise(equation, again)
         for variable in equation.outvars:
             if not isinstance(variable, DropVar):
                 numbers[variable] = len(numbers)
@@ -200,6 +202,14 @@ def _least(jaxpr: Any, args: Sequence[Any], wanted: Sequence[Any], again: Collec
     # Of all least cuts the one nearest to the end: with it the fewest are computed again.
     behind = set(graphs.breadth_first_order(left.T.tocsr(), _END, return_predecessors=False).tolist())
     return [variable for variable, number in numbers.items() if read[number] in behind and made[number] not in behind]
+
+
+def _is_elementwise(equation: Any, again: Collection[str]) -> bool:
+    """Whether an equation, or all in the function for which it stands, may be computed again."""
+    inner = called(equation) if equation.primitive.name == "custom_jvp_call" else None
+    if inner is not None:
+        return bool(again) and all(_is_elementwise(own, again) for own in inner.eqns)
+    return equation.primitive.name in again and not equation.effects and not _jumps(equation)
 
 
 def _jumps(equation: Any) -> bool:

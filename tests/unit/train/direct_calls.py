@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -196,6 +197,44 @@ def test_a_step_may_be_transformed() -> None:
     np.testing.assert_allclose(jax.grad(lambda x: loss(x).sum())(jnp.asarray(X))[0, 0], (P[0]["w"] @ P[1]["w"]).sum(1), rtol=1e-5)
     np.testing.assert_allclose(jax.vmap(loss)(np.stack([X, X]))[1], expected, rtol=1e-5)
     assert jax.eval_shape(loss, X).shape == (4,)
+
+
+def test_an_update_may_be_differentiated_by_its_elements() -> None:
+    @jax.custom_jvp
+    def doubled(x: Any) -> Any:
+        return jax.pure_callback(lambda x: 2 * np.asarray(x), jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method="sequential")
+
+    doubled.defjvps(lambda g, ans, x: 2 * g)
+    relu: Callable[[Any, Any], Any] = lambda p, x: jax.nn.relu(doubled(x)) * p  # noqa: E731
+    pipeline = small((relu, lambda p, x: (x * p).sum()), device_mapping=[0, 0])
+    x, state = jnp.asarray([[0.0, 1.0, -1.0]] * 4), pipeline.init([np.float32(1), np.float32(3)])
+    gradient = jax.jit(jax.grad(lambda x: pipeline.step(state, x)[1].sum()))(x)
+    np.testing.assert_allclose(gradient, [[0.0, 6.0, 0.0]] * 4)  # as relu has it at 0
+
+
+@pytest.mark.parametrize("option", [jax.disable_jit, functools.partial(jax.debug_nans, False)])
+def test_what_stages_call_back_comes_once(option: Any) -> None:
+    called: list[float] = []
+
+    def calling(p: Any, x: Any) -> Any:
+        jax.debug.callback(lambda value: called.append(float(value)), x.sum())
+        return jax.nn.gelu(x @ p["w"])
+
+    pipeline = small((calling, last), device_mapping=[0, 0])
+    with option():
+        pipeline.step(pipeline.init(P), X)
+    jax.effects_barrier()
+    assert len(called) == 4
+
+
+def test_a_nan_is_found_in_the_line_that_makes_it() -> None:
+    def bad(p: Any, x: Any) -> Any:
+        return jnp.log(x - 10) @ p["w"]
+
+    pipeline = small((bad, last), device_mapping=[0, 0])
+    with pytest.raises(FloatingPointError) as caught, jax.debug_nans(True):
+        pipeline.step(pipeline.init(P), X)
+    assert any(entry.name == "bad" for entry in caught.traceback)
 
 
 def test_all_numpy_arrays_may_be_written_to_at_once() -> None:
