@@ -12,6 +12,7 @@ import numpy as np
 from tilestep.train import device_copies
 from tilestep.train.body import arguments_of
 from tilestep.train.chunks import Chunk
+from tilestep.train.direct_calls import become_plain
 from tilestep.train.pipeline_tracing import Element
 
 _SMALL_BYTES: Final = 4 * 2**20  # of all elements of an update: they may wait on the device, and to start copies takes the host longer
@@ -37,6 +38,10 @@ class Batch(Protocol):
 
     def stacks(self) -> list[Element]:
         """The same, with longer axes of microbatches; one after the other."""
+        ...
+
+    def are_plain(self, first: Element) -> bool:
+        """Whether the elements, of which this is the first, are as programs are compiled for them (direct_calls.py)."""
         ...
 
 
@@ -70,6 +75,10 @@ class Stacked:
         """As they are."""
         return [(self._inputs, *arguments_of(self._microbatches))]
 
+    def are_plain(self, first: Element) -> bool:
+        """If that is so of what they are cut out of: to look at arrays of NumPy takes least."""
+        return become_plain(_jax.tree.leaves((self._microbatches, self._inputs)))
+
 
 @final
 class Taken:
@@ -93,6 +102,10 @@ class Taken:
     def stacks(self) -> list[Element]:
         """All of them."""
         return list(self.elements())
+
+    def are_plain(self, first: Element) -> bool:
+        """If this one is: a queue puts all likewise."""
+        return become_plain(_jax.tree.leaves(first))
 
 
 def _there(leaves: list[Any], where: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, final
 import jax
 import numpy as np
 
-from tilestep.train.direct_calls import are_plain, become_plain, may_start, options
+from tilestep.train.direct_calls import are_plain, may_start, options
 from tilestep.train.optimizer_state import placed
 from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_failures import Watch
@@ -65,6 +65,22 @@ class Runnable(NamedTuple):
     direct: Compiled
 
 
+class Latest(NamedTuple):
+    """What the latest run has begun with.
+
+    Attributes:
+        given: structures, kinds and places of its first element, options of JAX.
+        looks: kinds and places of the state's arrays.
+        runnable: its programs.
+        is_steady: whether the state that these leave is known to look as the one that they are given.
+    """
+
+    given: Any
+    looks: Any
+    runnable: Runnable
+    is_steady: bool
+
+
 @final
 class Engine:
     """Runs one schedule with any parameters. Programs are kept for each set of shapes."""
@@ -96,9 +112,10 @@ class Engine:
         self._functions, self._schedule, self._optimizing, self._ties, self._nest = functions, schedule, optimizing, ties, nest
         self._known: dict[object, dict[Any, Any]] = {}  # programs, by JAX's options and what else they depend on
         self._compiled: dict[Any, Runnable] = {}
-        self._latest: tuple[Any, Runnable] | None = None  # and of what
-        self._plain_places = all(place.replicas is None and not place.is_mesh for place in places)
-        self._plain: list[weakref.ref[Any]] = []  # the state's arrays that a run has returned which started programs directly
+        self._latest: Latest | None = None
+        plain_places = all(place.replicas is None and not place.is_mesh for place in places)
+        self._starts_directly = plain_places and not self._is_emulated and processes is None
+        self._plain: list[weakref.ref[Any]] = []  # the state's arrays that the run before has returned, if it started programs directly
         self._ready: tuple[Compiled, list[Ready | None]] | None = None  # what the latest run has left for the next one
         self._processes = processes
         self._phases = phases(schedule) if processes is None or processes.commits_last else updates_last(phases(schedule))
@@ -214,7 +231,7 @@ class Engine:
         if processes is not None:
             waiting, is_there = processes.shared(waiting, is_there)
         element = next(waiting)
-        compiled, direct = self._runnable(state, element, key, told)
+        compiled, direct = self._runnable(state, element, batch, key, told)
         watch = Watch(self._functions, compiled.traced.stages, nans=self._check_nans, processes=processes)
         soon = self._soon if is_there else [0] * len(self._phases)
         if processes is not None:
@@ -287,29 +304,32 @@ class Engine:
             stages.append(_jax.tree.unflatten(structure, brought(leaves, function.place)))
         return replace(state, stages=tuple(stages))
 
-    def _runnable(self, state: RunState, element: Element, key: Any, told: Told | None) -> tuple[Compiled, bool]:
-        """(the programs for such parameters and such an element, whether they are started directly)."""
-        impl = None if key is None else str(_jax.random.key_impl(key))
-        leaves, structure = _jax.tree.flatten((state.stages, element))
-        # What one program has made has the same `aval` each time: lists of these are compared in no time.
-        given = structure, impl, options()
-        seen = given, [getattr(leaf, "aval", None) or kind_of(leaf) for leaf in leaves], [_sharding_of(leaf) for leaf in leaves]
-        latest = self._latest
-        found = latest[1] if latest is not None and latest[0] == seen else self._found(state, element, impl, told)
-        self._latest = seen, found
-        direct = may_start() and self._may_start_directly(state, element)
-        return (found.direct, True) if direct else (found.looked_up, False)
+    def _runnable(self, state: RunState, first: Element, batch: Batch, key: Any, told: Told | None) -> tuple[Compiled, bool]:
+        """(the programs for such a state and such elements, whether they are started directly).
 
-    def _may_start_directly(self, state: RunState, element: Element) -> bool:
-        """Whether all arrays that a run begins with are as programs were compiled for them. What a run has made of such ones is.
+        Directly if all arrays are as programs were compiled for them. What a run has made of such ones is.
 
-        Args: element: the first. Others of the same batch are as it is.
+        Args: first: of the elements. Others are as it is.
         """
-        if self._is_emulated or self._processes is not None or not self._plain_places or not become_plain(_jax.tree.leaves(element)):
-            return False
-        plain, leaves = self._plain, _jax.tree.leaves(state)
-        if len(plain) == len(leaves) and all(ref() is leaf for ref, leaf in zip(plain, leaves, strict=True)):
-            return True
+        impl = None if key is None else str(_jax.random.key_impl(key))
+        leaves, structure = _jax.tree.flatten(state)
+        arrays, of_element = _jax.tree.flatten(first)
+        given = structure, of_element, impl, options(), _looks(arrays)
+        plain, self._plain = self._plain, []  # none after a run that fails
+        own = len(plain) == len(leaves) and all(ref() is leaf for ref, leaf in zip(plain, leaves, strict=True))
+        direct = self._starts_directly and may_start() and batch.are_plain(first)
+        latest = self._latest
+        if latest is None or not (own and latest.is_steady and latest.given == given):
+            looks = _looks(leaves)
+            if latest is not None and latest.given == given and latest.looks == looks:
+                latest = latest._replace(is_steady=latest.is_steady or own)
+            else:
+                latest = Latest(given, looks, self._found(state, first, impl, told), is_steady=False)
+            self._latest = latest
+            direct = direct and (own or self._are_plain(state))
+        return (latest.runnable.direct, True) if direct else (latest.runnable.looked_up, False)
+
+    def _are_plain(self, state: RunState) -> bool:
         return all(
             are_plain(_jax.tree.leaves(own), function.place.whole) for function, own in zip(self._functions, state.stages, strict=True)
         )
@@ -459,8 +479,9 @@ def _kinds(tree: Any) -> Any:
     return structure, tuple((leaf.shape, leaf.dtype) if hasattr(leaf, "dtype") else _tuple_of(kind_of(leaf)) for leaf in leaves)
 
 
-def _sharding_of(leaf: Any) -> Any:
-    return getattr(leaf, "sharding", None)
+def _looks(leaves: Sequence[Any]) -> Any:
+    """Kinds and places. What one program has made has the same `aval` each time: lists of these are compared in no time."""
+    return [getattr(leaf, "aval", None) or kind_of(leaf) for leaf in leaves], [getattr(leaf, "sharding", None) for leaf in leaves]
 
 
 def _tuple_of(kind: Any) -> tuple[Any, Any]:

@@ -81,7 +81,7 @@ class Joint:
         rest = iter(leaves)
         trees: list[Any] = []
         for stage, own in zip(self._stages, self._trained, strict=True):
-            structure = _jax.tree.structure(stage.params)
+            structure = stage.params_structure
             mine = {place: next(rest) for place in own}
             trees.append(_jax.tree.unflatten(structure, [mine.get(place) for place in range(structure.num_leaves)]))
         return self._nest(trees)

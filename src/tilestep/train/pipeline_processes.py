@@ -249,3 +249,7 @@ class Unfed:
     def stacks(self) -> list[Element]:
         """One program is in one process."""
         raise AssertionError("stages in several processes are not one program")
+
+    def are_plain(self, first: Element) -> bool:
+        """It has none."""
+        return False

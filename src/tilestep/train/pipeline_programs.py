@@ -16,7 +16,7 @@ from tilestep.train.direct_calls import direct
 from tilestep.train.host_memory import give_back
 from tilestep.train.pipeline_failures import is_too_large, what_is_large
 from tilestep.train.pipeline_joint import Joint
-from tilestep.train.pipeline_packing import apart, together
+from tilestep.train.pipeline_packing import PACK_BYTES, SMALL_BYTES, apart, together
 from tilestep.train.pipeline_routes import Routes, routes
 from tilestep.train.pipeline_stages import Packings, Program, Programs, Stage, make_last, make_programs
 from tilestep.train.pipeline_tracing import Function, Traced
@@ -161,7 +161,8 @@ def _packings(stage: Stage, schedule: Schedule, how: Optimizing, ties: Sequence[
     if not packed:
         return Packings(params=apart(params), accumulators=apart(accumulators), values=False)
     tied = {stage.real_params.index(place) for tie in ties for number, place in tie if number == stage.number}
-    return Packings(params=together(params), accumulators=together(accumulators, but=tied), values=True)
+    added = PACK_BYTES if stage.place.devices[0].platform == "cpu" else SMALL_BYTES  # elsewhere products of matrices may add by themselves
+    return Packings(params=together(params), accumulators=together(accumulators, but=tied, each_bytes=added), values=True)
 
 
 def _starter(stage: Stage, packings: Packings, update: Update) -> Program | None:
@@ -207,7 +208,7 @@ def _kinds(tree: Any) -> Any:
 
 
 def _structures(stage: Stage) -> Any:
-    return _jax.tree.structure(stage.params), _jax.tree.structure(stage.aux), _jax.tree.structure(stage.outputs), stage.param_shardings
+    return stage.params_structure, stage.aux_structure, _jax.tree.structure(stage.outputs), stage.param_shardings
 
 
 def _groups(stages: int, ties: Sequence[Sequence[Leaf]]) -> tuple[tuple[int, ...], ...]:

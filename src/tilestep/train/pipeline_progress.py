@@ -46,6 +46,10 @@ class _Counted:
         """Those of the batch."""
         return self._batch.stacks()
 
+    def are_plain(self, first: Element) -> bool:
+        """As those of the batch."""
+        return self._batch.are_plain(first)
+
 
 @final
 class Progress:

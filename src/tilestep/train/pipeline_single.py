@@ -123,7 +123,7 @@ class Single:
         self._compiled, self._schedule, self._how = compiled, schedule, how
         self._stages = compiled.traced.stages
         self._place = self._stages[0].place
-        self._structures = [_jax.tree.structure(stage.params) for stage in self._stages]
+        self._structures = [stage.params_structure for stage in self._stages]
         self._trained = [update.trained for update in compiled.updates] or [() for _ in self._stages]
         self.structure = structure
         # Where in the state's leaves is what: each stage's trained parameters, the optimiser's states, the other parameters, `aux`.

@@ -5,6 +5,7 @@ A forward program returns what the stage's function returns and what its backwar
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +58,16 @@ class Stage:
     needs_gradient: tuple[int, ...]
     outputs: Any
     text: str
+
+    @functools.cached_property
+    def params_structure(self) -> Any:
+        """Of the parameters' tree."""
+        return _jax.tree.structure(self.params)
+
+    @functools.cached_property
+    def aux_structure(self) -> Any:
+        """Of the auxiliary state's."""
+        return _jax.tree.structure(self.aux)
 
     @property
     def real_params(self) -> tuple[int, ...]:
@@ -124,7 +135,7 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
 
     Args: packings: None in inference. sent: places of the outputs' leaves that forward returns. split: whether its backward is in two.
     """
-    leaves, structure = _jax.tree.flatten(stage.params)
+    leaves, structure = _jax.tree.leaves(stage.params), stage.params_structure
     real_outputs = tuple(place for place, leaf in enumerate(_jax.tree.leaves(stage.outputs)) if is_real(leaf))
     name, jit = f"stage_{stage.number}", stage.place.jit
     if packings is None:
@@ -260,8 +271,7 @@ def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, 
 
     Args: loss_of: of the stage's outputs. loss_too: whether it is none of these, but one more result.
     """
-    structure = _jax.tree.structure(stage.params)
-    real_params = stage.real_params
+    structure, real_params = stage.params_structure, stage.real_params
 
     def both(accumulators: Sequence[Any], params: Sequence[Any], args: Sequence[Any], microbatch: Any) -> tuple[Any, ...]:
         params = packings.params.leaves(on_device(list(params)))

@@ -100,7 +100,7 @@ class _Maker:
     def __init__(self, stage: Stage, packings: Packings, how: Optimizing, tied: frozenset[int], outputs: Any) -> None:
         self._stage, self._packing, self._how = stage, packings.accumulators, how
         self._params, self._together = packings.params, packings.params.packs
-        self._structure = _jax.tree.structure(stage.params)
+        self._structure = stage.params_structure
         self._trained = tuple(place for place in stage.real_params if place not in tied)
         self._outputs, self._outputs_structure = _jax.tree.flatten(outputs)
         self._extras = self._used() if how.is_function else ()

@@ -158,9 +158,9 @@ class Walk:
             watch.look()
         stages = tuple(
             StageState(
-                params=_jax.tree.unflatten(_jax.tree.structure(stage.params), params),
+                params=_jax.tree.unflatten(stage.params_structure, params),
                 optimizer_state=state,
-                aux=_jax.tree.unflatten(_jax.tree.structure(stage.aux), aux),
+                aux=_jax.tree.unflatten(stage.aux_structure, aux),
             )
             for stage, params, state, aux in zip(self._compiled.traced.stages, self._params, self._optimizer_states, self._aux, strict=True)
         )
@@ -311,7 +311,7 @@ class Walk:
 
     def _backward(self, stage: int, microbatch: int) -> None:
         if stage == self._last:
-            gradients = self._last_gradients[microbatch]
+            gradients, self._last_gradients[microbatch] = self._last_gradients[microbatch], None
         else:
             backward = self._compiled.programs[stage].backward
             assert backward is not None  # it trains
@@ -325,7 +325,8 @@ class Walk:
 
     def _input_gradient(self, stage: int, microbatch: int) -> None:
         if stage == self._last:
-            self._hand_back(stage, microbatch, self._last_gradients[microbatch])
+            gradients, self._last_gradients[microbatch] = self._last_gradients[microbatch], None
+            self._hand_back(stage, microbatch, gradients)
             return
         program = self._compiled.programs[stage].input_gradient
         assert program is not None  # the schedule has such tasks

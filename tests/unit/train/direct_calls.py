@@ -35,11 +35,11 @@ def only(pipeline: Pipeline, kept: str) -> Iterator[None]:
     """Inside, the pipeline's programs are there in one form: "direct" or "looked_up"."""
     engine = pipeline._engine
     assert engine._latest is not None
-    seen, before = engine._latest
+    before = engine._latest.runnable
     other = {"direct": "looked_up", "looked_up": "direct"}[kept]
-    engine._latest = seen, before._replace(**{other: None})
+    engine._latest = engine._latest._replace(runnable=before._replace(**{other: None}))
     yield
-    engine._latest = engine._latest[0], before
+    engine._latest = engine._latest._replace(runnable=before)
 
 
 def three_updates(pipeline: Pipeline, state: Any, change: Callable[[Any], Any] | None = None) -> Any:
@@ -54,7 +54,7 @@ def three_updates(pipeline: Pipeline, state: Any, change: Callable[[Any], Any] |
 
 
 def looked_up(pipeline: Pipeline) -> Pipeline:
-    pipeline._engine._plain_places = False
+    pipeline._engine._starts_directly = False
     return pipeline
 
 
@@ -158,6 +158,41 @@ def test_a_run_that_fails_in_between_says_nothing_of_another_state() -> None:
             with pytest.raises(NotFiniteError):
                 pipeline.step(other, X * np.nan)
         found.append(pipeline.step(one, X))
+    jax.tree.map(np.testing.assert_array_equal, *found)
+
+
+@pytest.mark.parametrize("flips", [True, False])
+def test_a_state_may_come_back_of_another_kind(flips: bool) -> None:
+    def update(gradients: Any, count: Any, params: Any = None) -> Any:
+        dtype = jnp.int32 if flips and count.dtype == jnp.float32 else jnp.float32
+        return jax.tree.map(lambda gradient: -0.1 * gradient, gradients), (count + 1).astype(dtype)
+
+    counting = optax.GradientTransformation(lambda params: jnp.zeros((), jnp.int32), update)
+    found: list[Any] = []
+    for change in (looked_up, lambda pipeline: pipeline):
+        pipeline = change(Pipeline([first, last], counting, 4, program="stages"))
+        state, kinds = pipeline.init(P), []
+        for _ in range(6):
+            state, outputs = pipeline.step(state, X)
+            kinds.append(state.optimizer_state[0].dtype)
+        found.append((state, outputs))
+        assert len(set(kinds)) == 1 + flips
+        assert [float(count) for count in state.optimizer_state] == [6, 6]
+    jax.tree.map(np.testing.assert_array_equal, *found)
+
+
+def test_elements_and_inputs_of_other_shapes_are_seen_whatever_has_gone_before() -> None:
+    def scaled(p: Any, scale: Any, x: Any) -> Any:
+        return x * scale @ p["w"]
+
+    found: list[Any] = []
+    for change in (looked_up, lambda pipeline: pipeline):
+        pipeline = change(small((scaled, last)))
+        state = pipeline.init(P)
+        for rows, scale in ((3, 1.0), (3, 2.0), (3, 3.0), (2, 2.0), (2, np.ones(3, np.float32)), (3, 1.0), (3, 2.0)):
+            state, (losses, outputs) = pipeline.step(state, X[:, :rows], inputs=[np.asarray(scale, np.float32)])
+            assert outputs.shape == (4, rows, 4)
+        found.append((state, losses))
     jax.tree.map(np.testing.assert_array_equal, *found)
 
 
