@@ -19,9 +19,11 @@ A small transformer (embedding and perceptron, two blocks, a head with the loss)
     spectrax      SpectraX's Std1F1B on the same devices, if spectrax-lib is installed: its gradients, then Adam on each stage's device
     torch N       torch.distributed.pipelining's Schedule1F1B over gloo in N processes, one thread each, if torch is installed
 
-All sides take turns in each round, in changing order, each in a process of its own (torch in several), where it has the memory to itself. A
-turn is several updates, as training is, and tells their median; its first is not counted, which finds what the side before has left in the
-processor's caches. Their gradients in the very first update, which Adam's first moments are, are compared with those of one device.
+All sides take turns in each round, in changing order, each in a process of its own (torch in several), where it has the memory to itself.
+After each third of the rounds these processes are others: where the memory lies that compiling has left can make a fifth of the host's
+cost for as long as a process runs. A turn is several updates, as training is, and tells their median; its first is not counted, which finds
+what the side before has left in the processor's caches. Their gradients in the very first update, which Adam's first moments are, are
+compared with those of one device.
 
 Told is also what an update takes the host until it is free, by task of the schedule: each forward, backward and update is one, whether or
 not the engine has some in one program. Wall time, in which the processor may be doing the stages' work instead; and the starting thread's
@@ -66,6 +68,7 @@ TORCH_PROCESSES = (2, 4)
 PEERS = {"spectrax": "spectrax-lib", "torch": "torch"}
 BY_TASK = ("stages", "kept", "recomputed", "spectrax")  # the sides that start a program for each task
 ROUNDS = 15
+PROCESSES = 3  # of each side, one after the other
 TURN_WALL_S = 1.5
 MOST_UPDATES = 30  # of a turn, that count
 WARM_UP = 9  # updates: after eight the pipeline has chosen
@@ -111,22 +114,24 @@ def take_turn(side: Remote) -> Times:
 
 
 def measure(name: str, rounds: int, wanted: Sequence[str] | None) -> dict[str, Any]:
-    made = {key: make() for key, make in sides(name, wanted).items()}
-    try:
-        for side in made.values():
-            side.steps(1)
-        expected = made["one device"].moments()
-        after_one = {key: difference(side.moments(), expected) for key, side in made.items()}
-        for side in made.values():
-            side.steps(WARM_UP - 1)
-        times: dict[str, list[Times]] = {key: [] for key in made}
-        for turn in range(rounds):
-            order = list(made)
-            for key in order[turn % len(order) :] + order[: turn % len(order)]:
-                times[key].append(take_turn(made[key]))
-    finally:
-        for side in made.values():
-            side.close()
+    times: dict[str, list[Times]] = {}
+    after_one: dict[str, float] = {}
+    for turns in np.array_split(range(rounds), min(PROCESSES, rounds)):
+        made = {key: make() for key, make in sides(name, wanted).items()}
+        try:
+            for side in made.values():
+                side.steps(1)
+            expected = made["one device"].moments()
+            after_one |= {key: max(difference(side.moments(), expected), after_one.get(key, 0.0)) for key, side in made.items()}
+            for side in made.values():
+                side.steps(WARM_UP - 1)
+            for turn in turns:
+                order = list(made)
+                for key in order[turn % len(order) :] + order[: turn % len(order)]:
+                    times.setdefault(key, []).append(take_turn(made[key]))
+        finally:
+            for side in made.values():
+                side.close()
     tasks = 2 * MICROBATCHES * STAGES + STAGES
     wall_s, host_wall_s, host_cpu_s = ({key: [row[column] for row in rows] for key, rows in times.items()} for column in range(3))
     ratios = {key: [own / base for own, base in zip(walls, wall_s["one device"], strict=True)] for key, walls in wall_s.items()}
@@ -134,8 +139,8 @@ def measure(name: str, rounds: int, wanted: Sequence[str] | None) -> dict[str, A
         "name": name,
         "wall_s": {key: summary(times) for key, times in wall_s.items()},
         "ratio_to_one_device": {key: summary(values) for key, values in ratios.items() if key != "one device"},
-        "host_wall_s_per_task": {key: told(host_wall_s[key], tasks) for key in BY_TASK if key in made},
-        "host_cpu_s_per_task": {key: told(host_cpu_s[key], tasks) for key in BY_TASK if key in made},
+        "host_wall_s_per_task": {key: told(host_wall_s[key], tasks) for key in BY_TASK if key in times},
+        "host_cpu_s_per_task": {key: told(host_cpu_s[key], tasks) for key in BY_TASK if key in times},
         "greatest_relative_difference_of_gradients": {key: float(f"{value:.2g}") for key, value in after_one.items()},
     }
 

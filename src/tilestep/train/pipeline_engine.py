@@ -307,7 +307,7 @@ class Engine:
     def _runnable(self, state: RunState, first: Element, batch: Batch, key: Any, told: Told | None) -> tuple[Compiled, bool]:
         """(the programs for such a state and such elements, whether they are started directly).
 
-        Directly if all arrays are as programs were compiled for them. What a run has made of such ones is.
+        Directly if all arrays are as programs were compiled for them. What a run has made of such ones is, and is not looked at again.
 
         Args: first: of the elements. Others are as it is.
         """
@@ -316,7 +316,7 @@ class Engine:
         arrays, of_element = _jax.tree.flatten(first)
         given = structure, of_element, impl, options(), _looks(arrays)
         plain, self._plain = self._plain, []  # none after a run that fails
-        own = len(plain) == len(leaves) and all(ref() is leaf for ref, leaf in zip(plain, leaves, strict=True))
+        own = len(plain) == len(leaves) and all(ref() is leaf and not leaf.is_deleted() for ref, leaf in zip(plain, leaves, strict=True))
         direct = self._starts_directly and may_start() and batch.are_plain(first)
         latest = self._latest
         if latest is None or not (own and latest.is_steady and latest.given == given):
@@ -336,15 +336,17 @@ class Engine:
 
     def _found(self, state: RunState, element: Element, impl: str | None, told: Told | None) -> Runnable:
         stages = state.stages
+        _require_placed(state)
         shardings = tuple(leaf.sharding for stage in stages for leaf in _jax.tree.leaves((stage.params, stage.optimizer_state)))
         what = _kinds(([(stage.params, stage.aux, stage.optimizer_state) for stage in stages], element)), impl, shardings, options()
         found = self._compiled.get(what)
         if found is None:
             looked_up = self._compile(state, element, impl)
-            executables = compile_all(looked_up, self._functions, [stage.optimizer_state for stage in stages], told)
+            states = [stage.optimizer_state for stage in stages]
+            executables = compile_all(looked_up, self._functions, states, told)
             if self._processes is not None:
                 self._processes.agree("has compiled")
-            found = self._compiled[what] = Runnable(looked_up, started_directly(looked_up, executables))
+            found = self._compiled[what] = Runnable(looked_up, started_directly(looked_up, executables, states))
         return found
 
     def _compile(self, state: RunState, element: Element, key_impl: str | None) -> Compiled:
@@ -400,6 +402,18 @@ def _require_equal(ties: Sequence[Sequence[Leaf]], params: Sequence[Any]) -> Non
                 raise ValueError(
                     f"tied parameters must begin equal, but {path} of stage {stage} has other values than that of stage {tie[0][0]}: give "
                     "the same array twice"
+                )
+
+
+def _require_placed(state: RunState) -> None:
+    """Raises: TypeError for what is on no device."""
+    for number, own in enumerate(state.stages):
+        for keys, leaf in _jax.tree_util.tree_flatten_with_path(own)[0]:
+            if not isinstance(leaf, jax.Array):
+                path = _jax.tree_util.keystr(keys, simple=True, separator="/")
+                raise TypeError(
+                    f"the state of stage {number} has a {type(leaf).__name__} in {path}, which is on no device: put all where init() does, "
+                    "such as by jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), restored, pipeline.init(params))"
                 )
 
 

@@ -1,9 +1,8 @@
-"""Several arrays as one.
+"""Small arrays as one.
 
 What starting a program takes the host grows with how many arrays it is given and gives. So programs of a pipeline take parameters,
 gradients and what backward needs with the small ones of a kind behind each other in one array: copying so little takes less than handing
-it over. Sums of gradients may be large: they are not copied, for XLA adds gradients where they belong in the array of all. On processors
-that takes no longer than adding each by itself, and no more memory than the gradients of one such array.
+it over.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import jax
 import jax.numpy as jnp
 
 SMALL_BYTES: Final = 16 * 2**10  # at most, of an array that is small: a processor copies them in about the 2 µs that handing over takes
-PACK_BYTES: Final = 8 * 2**20  # at most, of all that is one array
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _jnp: Any = jnp
@@ -69,29 +67,19 @@ def apart(kinds: Sequence[Any]) -> Packing:
     return Packing(kinds=tuple(kinds), alone=tuple(range(len(kinds))))
 
 
-def together(kinds: Sequence[Any], *, but: Collection[int] = (), each_bytes: int = SMALL_BYTES) -> Packing:
-    """Arrays of each dtype together, in packs of `PACK_BYTES` at most.
-
-    Args: but: places of arrays that stay by themselves. each_bytes: as do larger ones.
-    """
-    by_dtype: dict[Any, list[list[int]]] = {}
-    room: dict[Any, int] = {}  # in the last pack
+def together(kinds: Sequence[Any], *, but: Collection[int] = ()) -> Packing:
+    """Small arrays of each dtype together. Args: but: places of arrays that stay by themselves."""
+    by_dtype: dict[Any, list[int]] = {}
     for place, kind in enumerate(kinds):
-        size = _bytes(kind)
-        if place in but or size is None or size > each_bytes:
-            continue
-        packs = by_dtype.setdefault(kind.dtype, [])
-        if not packs or size > room[kind.dtype]:
-            packs.append([])
-            room[kind.dtype] = PACK_BYTES
-        packs[-1].append(place)
-        room[kind.dtype] -= size
-    found = tuple(tuple(pack) for packs in by_dtype.values() for pack in packs if len(pack) > 1)
-    inside = {place for pack in found for place in pack}
+        if place not in but and _is_small(kind):
+            by_dtype.setdefault(kind.dtype, []).append(place)
+    packs = tuple(tuple(places) for places in by_dtype.values() if len(places) > 1)
+    inside = {place for pack in packs for place in pack}
     kinds = tuple(jax.ShapeDtypeStruct(kind.shape, kind.dtype) for kind in kinds)
-    return Packing(kinds=kinds, alone=tuple(place for place in range(len(kinds)) if place not in inside), packs=found)
+    return Packing(kinds=kinds, alone=tuple(place for place in range(len(kinds)) if place not in inside), packs=packs)
 
 
-def _bytes(kind: Any) -> int | None:
-    """None for random keys, which have no size."""
-    return None if _jax.dtypes.issubdtype(kind.dtype, _jax.dtypes.extended) else math.prod(kind.shape) * kind.dtype.itemsize
+def _is_small(kind: Any) -> bool:
+    if _jax.dtypes.issubdtype(kind.dtype, _jax.dtypes.extended):  # random keys, which have no size
+        return False
+    return math.prod(kind.shape) * kind.dtype.itemsize <= SMALL_BYTES

@@ -16,7 +16,7 @@ from tilestep.train.direct_calls import direct
 from tilestep.train.host_memory import give_back
 from tilestep.train.pipeline_failures import is_too_large, what_is_large
 from tilestep.train.pipeline_joint import Joint
-from tilestep.train.pipeline_packing import PACK_BYTES, SMALL_BYTES, apart, together
+from tilestep.train.pipeline_packing import apart, together
 from tilestep.train.pipeline_routes import Routes, routes
 from tilestep.train.pipeline_stages import Packings, Program, Programs, Stage, make_last, make_programs
 from tilestep.train.pipeline_tracing import Function, Traced
@@ -161,8 +161,7 @@ def _packings(stage: Stage, schedule: Schedule, how: Optimizing, ties: Sequence[
     if not packed:
         return Packings(params=apart(params), accumulators=apart(accumulators), values=False)
     tied = {stage.real_params.index(place) for tie in ties for number, place in tie if number == stage.number}
-    added = PACK_BYTES if stage.place.devices[0].platform == "cpu" else SMALL_BYTES  # elsewhere products of matrices may add by themselves
-    return Packings(params=together(params), accumulators=together(accumulators, but=tied, each_bytes=added), values=True)
+    return Packings(params=together(params), accumulators=together(accumulators, but=tied), values=True)
 
 
 def _starter(stage: Stage, packings: Packings, update: Update) -> Program | None:
@@ -205,6 +204,11 @@ def _none(*_: Any) -> Any:
 
 def _kinds(tree: Any) -> Any:
     return tuple((leaf.shape, leaf.dtype) for leaf in _jax.tree.leaves(tree))
+
+
+def _exact_kinds(tree: Any) -> Any:
+    leaves, structure = _jax.tree.flatten(tree)
+    return structure, [(leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)) for leaf in leaves]
 
 
 def _structures(stage: Stage) -> Any:
@@ -309,11 +313,16 @@ def compile_all(compiled: Compiled, functions: Sequence[Function], states: Seque
     return found
 
 
-def started_directly(compiled: Compiled, executables: Mapping[int, Any]) -> Compiled:
+def started_directly(compiled: Compiled, executables: Mapping[int, Any], states: Sequence[Any]) -> Compiled:
     """The same, whose programs of tasks are started without JAX's looking for them (direct_calls.py); as they are where that cannot be.
 
-    Args: executables: as `compile_all` returns them.
+    It cannot where an optimiser's state comes back of other shapes or dtypes than it was: the next update would be another program.
+
+    Args: executables: as `compile_all` returns them. states: what it was given.
     """
+    for _, what, program, kinds in _calls(compiled, states):
+        if what == "update" and _exact_kinds(_jax.eval_shape(program, *kinds)[1]) != _exact_kinds(kinds[1]):
+            return compiled
     known: dict[int, Any] = {}
 
     def of(program: Any) -> Any:

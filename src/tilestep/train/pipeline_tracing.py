@@ -180,6 +180,7 @@ def _stage(function: Function, number: int, given: _Given, params: Any, aux: Any
     keyed = key_impl is not None and function.wants_key != "no"
 
     def call(params: Any, args: Sequence[Any]) -> tuple[tuple[Any, ...], Any]:
+        params, args = _jax.tree.map(_strong, params), [_strong(leaf) for leaf in args]
         own = (params, _jax.tree.unflatten(aux_structure, args[count : count + len(aux_leaves)])) if with_aux else (params,)
         words = {KEY: _key(key_impl, number, *args[-2:])} if keyed else {}
         result = given.call(own, args[:count], args[-1] if given.is_whole else None, words)
@@ -232,12 +233,13 @@ def _with_aux(function: Function, number: int, result: Any) -> tuple[Any, Any]:
 def _require_alike(function: Function, number: int, old: Any, new: Any) -> Any:
     """Raises: TypeError if the auxiliary state has changed its kind."""
     said: Callable[[Any], str] = lambda leaf: f"{leaf.dtype}{list(leaf.shape)}"  # noqa: E731
-    found, wanted = _jax.tree.map(lambda leaf: said(_jax.numpy.asarray(leaf)), new), _jax.tree.map(said, old)
+    new = _jax.tree.map(_strong, new)
+    found, wanted = _jax.tree.map(said, new), _jax.tree.map(said, old)
     if found != wanted:
         raise TypeError(
             f"stage {number} ({function.name}) has auxiliary state {wanted}, but returned {found}: structure, shapes and dtypes must stay"
         )
-    return _jax.tree.map(_jax.numpy.asarray, new)
+    return new
 
 
 def _outputs(function: Function, number: int, call: Callable[..., Any], params: Any, args: Sequence[Any]) -> tuple[Any, str]:
@@ -260,7 +262,15 @@ def _outputs(function: Function, number: int, call: Callable[..., Any], params: 
 
 def _spread(result: Any) -> tuple[Any, ...]:
     """A stage's result as arguments of the next one: a tuple's items, anything else as it is."""
+    result = _jax.tree.map(_strong, result)
     return tuple(result) if isinstance(result, tuple) else (result,)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _strong(leaf: Any) -> Any:
+    """A value whose dtype counts in what is computed with it. Weak types of JAX end where a stage does: programs are compiled without."""
+    if not hasattr(leaf, "dtype"):
+        leaf = _jax.numpy.asarray(leaf)
+    return _jax.lax.convert_element_type(leaf, leaf.dtype) if getattr(leaf, "weak_type", False) else leaf
 
 
 def _captured_name(function: Any, value: Any) -> str:

@@ -161,8 +161,9 @@ def test_a_run_that_fails_in_between_says_nothing_of_another_state() -> None:
     jax.tree.map(np.testing.assert_array_equal, *found)
 
 
+@pytest.mark.parametrize("schedule", ["grouped", "stale"])
 @pytest.mark.parametrize("flips", [True, False])
-def test_a_state_may_come_back_of_another_kind(flips: bool) -> None:
+def test_a_state_may_come_back_of_another_kind(flips: bool, schedule: str) -> None:
     def update(gradients: Any, count: Any, params: Any = None) -> Any:
         dtype = jnp.int32 if flips and count.dtype == jnp.float32 else jnp.float32
         return jax.tree.map(lambda gradient: -0.1 * gradient, gradients), (count + 1).astype(dtype)
@@ -170,15 +171,70 @@ def test_a_state_may_come_back_of_another_kind(flips: bool) -> None:
     counting = optax.GradientTransformation(lambda params: jnp.zeros((), jnp.int32), update)
     found: list[Any] = []
     for change in (looked_up, lambda pipeline: pipeline):
-        pipeline = change(Pipeline([first, last], counting, 4, program="stages"))
+        pipeline = change(Pipeline([first, last], counting, 4, program="stages", pipeline_schedule=schedule))
         state, kinds = pipeline.init(P), []
         for _ in range(6):
             state, outputs = pipeline.step(state, X)
             kinds.append(state.optimizer_state[0].dtype)
         found.append((state, outputs))
-        assert len(set(kinds)) == 1 + flips
-        assert [float(count) for count in state.optimizer_state] == [6, 6]
+        updates = 4 if schedule == "stale" else 1  # of a run
+        assert len(set(kinds)) == (2 if flips and updates == 1 else 1)
+        assert [float(count) for count in state.optimizer_state] == [6 * updates, 6 * updates]
     jax.tree.map(np.testing.assert_array_equal, *found)
+
+
+def test_an_optimizer_whose_state_becomes_weakly_typed_computes_as_jax_does() -> None:
+    def update(gradients: Any, rate: Any, params: Any = None) -> Any:
+        changes = jax.tree.map(lambda gradient: (gradient.astype(jnp.bfloat16) * rate).astype(gradient.dtype), gradients)
+        return changes, jnp.where(True, -0.123456, 0.1)
+
+    weakening = optax.GradientTransformation(lambda params: jnp.full((), -0.123456, jnp.float32), update)
+    found: list[Any] = []
+    for change in (looked_up, lambda pipeline: pipeline):
+        pipeline = change(Pipeline([first, last], weakening, 4, program="stages"))
+        state = pipeline.init(P)
+        for _ in range(3):
+            state, outputs = pipeline.step(state, X)
+        assert state.optimizer_state[0].weak_type
+        found.append((state, outputs))
+    jax.tree.map(np.testing.assert_array_equal, *found)
+
+
+@pytest.mark.parametrize("optimizer", [optax.sgd(0.1), None])
+def test_weak_types_end_where_a_stage_does(optimizer: Any) -> None:
+    def weakly(p: Any, x: Any) -> Any:
+        return jnp.where(x.sum() > 0, 1.1, 2.3), x @ p["w"]
+
+    def halves(p: Any, scale: Any, x: Any) -> Any:
+        product = x.astype(jnp.bfloat16) * scale
+        return product.astype(jnp.float32) @ p["w"], product.dtype == jnp.float32
+
+    def summed(p: Any, x: Any, is_float32: Any) -> Any:
+        return (x * p).sum(), is_float32
+
+    found: list[Any] = []
+    for change, program in ((looked_up, "stages"), (lambda pipeline: pipeline, "stages"), (lambda pipeline: pipeline, "single")):
+        pipeline = change(Pipeline([weakly, halves, summed], optimizer, 6, program=program))
+        state = pipeline.init([*P, np.float32(1)])
+        for _ in range(3):
+            state, (losses, are_float32) = pipeline.step(state, np.concatenate([X, X[:2]]))
+        assert are_float32.all()
+        found.append((losses, state.params))
+    jax.tree.map(np.testing.assert_array_equal, *found[:2])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), *found[1:])
+
+
+def test_a_state_of_numpy_is_refused() -> None:
+    pipeline, state = made()
+    state, _ = pipeline.step(state, batches(0, COUNT))
+    restored = jax.tree.map(np.asarray, state)
+    with pytest.raises(
+        TypeError, match=r"state of stage 0 has a ndarray in params/table, which is on no device: put all where init\(\)"
+    ) as caught:
+        pipeline.step(restored, batches(1, COUNT))
+    assert caught.value.state is restored
+    placed = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), restored, state)
+    jax.tree.map(np.testing.assert_array_equal, pipeline.step(placed, batches(1, COUNT)), pipeline.step(state, batches(1, COUNT)))
 
 
 def test_elements_and_inputs_of_other_shapes_are_seen_whatever_has_gone_before() -> None:
@@ -347,6 +403,14 @@ def test_without_what_it_takes_jax_looks_for_programs(monkeypatch: pytest.Monkey
     pipeline, state = made()
     state, _ = pipeline.step(state, batches(0, COUNT))
     with only(pipeline, "looked_up"):
+        pipeline.step(state, batches(1, COUNT))
+
+
+def test_arrays_that_somebody_has_deleted_are_named_so() -> None:
+    pipeline, state = made()
+    state, _ = pipeline.step(state, batches(0, COUNT))
+    state.params[0]["table"].delete()
+    with pytest.raises(RuntimeError, match="deleted"):
         pipeline.step(state, batches(1, COUNT))
 
 

@@ -1,4 +1,4 @@
-"""Several arrays as one: what goes together, and that it comes back as it was."""
+"""Small arrays as one: what goes together, and that it comes back as it was."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.train.pipeline_packing import PACK_BYTES, apart, together
+from tilestep.train.pipeline_packing import apart, together
 
 
 def leaves() -> list[Any]:
@@ -48,17 +48,6 @@ def test_what_is_named_stays_by_itself() -> None:
     packing = together(leaves(), but={0, 3})
     assert packing.alone == (0, 1, 3, 5, 6, 7, 8)
     assert packing.packs == ((2, 4),)
-
-
-def test_packs_of_large_arrays_are_full_at_their_bound() -> None:
-    third = jax.ShapeDtypeStruct((PACK_BYTES // 12,), np.float32)
-    tiny, too_large = jax.ShapeDtypeStruct((), np.float32), jax.ShapeDtypeStruct((PACK_BYTES // 4 + 1,), np.float32)
-    packing = together([third, too_large, third, tiny, third, tiny, tiny, third], each_bytes=PACK_BYTES)
-    assert packing.alone == (1,)
-    assert packing.packs == ((0, 2, 3, 4, 5), (6, 7))  # three thirds, rounded down, leave room for two tiny ones
-    assert together([third, third]).packs == ()
-    exact = together([jax.ShapeDtypeStruct((PACK_BYTES // 8,), np.float32)] * 3, each_bytes=PACK_BYTES)
-    assert (exact.packs, exact.alone) == (((0, 1),), (2,))
 
 
 def test_gradients_get_the_dtype_of_what_they_are_added_to() -> None:
