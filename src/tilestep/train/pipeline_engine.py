@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 class Runnable(NamedTuple):
     """The programs for certain shapes.
 
-    Attributes: looked_up: as JAX finds them. direct: started without that (direct_calls.py).
+    Attributes: looked_up: as JAX finds them. direct: started without that (direct_calls.py); the same where that cannot be.
     """
 
     looked_up: Compiled
@@ -72,13 +72,11 @@ class Latest(NamedTuple):
         given: structures, kinds and places of its first element, options of JAX.
         looks: kinds and places of the state's arrays.
         runnable: its programs.
-        is_steady: whether the state that these leave is known to look as the one that they are given.
     """
 
     given: Any
     looks: Any
     runnable: Runnable
-    is_steady: bool
 
 
 @final
@@ -307,7 +305,8 @@ class Engine:
     def _runnable(self, state: RunState, first: Element, batch: Batch, key: Any, told: Told | None) -> tuple[Compiled, bool]:
         """(the programs for such a state and such elements, whether they are started directly).
 
-        Directly if all arrays are as programs were compiled for them. What a run has made of such ones is, and is not looked at again.
+        Directly if all arrays are as programs were compiled for them. What a run has made of such ones is, and is not looked at again:
+        programs whose results look otherwise than their arguments are not started directly.
 
         Args: first: of the elements. Others are as it is.
         """
@@ -318,14 +317,11 @@ class Engine:
         plain, self._plain = self._plain, []  # none after a run that fails
         own = len(plain) == len(leaves) and all(ref() is leaf and not leaf.is_deleted() for ref, leaf in zip(plain, leaves, strict=True))
         direct = self._starts_directly and may_start() and batch.are_plain(first)
-        latest = self._latest
-        if latest is None or not (own and latest.is_steady and latest.given == given):
+        latest = self._latest if self._latest is not None and self._latest.given == given else None
+        if not own or latest is None or latest.runnable.direct is latest.runnable.looked_up:
             looks = _looks(leaves)
-            if latest is not None and latest.given == given and latest.looks == looks:
-                latest = latest._replace(is_steady=latest.is_steady or own)
-            else:
-                latest = Latest(given, looks, self._found(state, first, impl, told), is_steady=False)
-            self._latest = latest
+            if latest is None or latest.looks != looks:
+                self._latest = latest = Latest(given, looks, self._found(state, first, impl, told))
             direct = direct and (own or self._are_plain(state))
         return (latest.runnable.direct, True) if direct else (latest.runnable.looked_up, False)
 
