@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from tilestep.train.direct_calls import are_plain, may_start, options
+from tilestep.train.host_memory import Pieces, hold_pieces
 from tilestep.train.optimizer_state import placed
 from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_failures import Watch
@@ -115,6 +116,7 @@ class Engine:
         self._starts_directly = plain_places and not self._is_emulated and processes is None
         self._plain: list[weakref.ref[Any]] = []  # the state's arrays that the run before has returned, if it started programs directly
         self._ready: tuple[Compiled, list[Ready | None]] | None = None  # what the latest run has left for the next one
+        self._pieces: list[Pieces | None] = []  # of memory, that compiling has left: for each entry of `_compiled`
         self._processes = processes
         self._phases = phases(schedule) if processes is None or processes.commits_last else updates_last(phases(schedule))
         self._soon = next_elements(schedule, self._phases)
@@ -316,6 +318,8 @@ class Engine:
         given = structure, of_element, impl, options(), _looks(arrays)
         plain, self._plain = self._plain, []  # none after a run that fails
         own = len(plain) == len(leaves) and all(ref() is leaf and not leaf.is_deleted() for ref, leaf in zip(plain, leaves, strict=True))
+        if own and len(self._pieces) < len(self._compiled):  # after a first run, which compiles a little too
+            self._pieces.append(hold_pieces())
         direct = self._starts_directly and may_start() and batch.are_plain(first)
         latest = self._latest if self._latest is not None and self._latest.given == given else None
         if not own or latest is None or latest.runnable.direct is latest.runnable.looked_up:

@@ -18,7 +18,7 @@ from jax.experimental.layout import Format, Layout
 
 from tests.unit.train.pipelines import batches, model
 from tilestep.errors import NotFiniteError
-from tilestep.train import InfeedQueue, direct_calls
+from tilestep.train import InfeedQueue, direct_calls, pipeline_engine
 from tilestep.train.pipeline import Pipeline
 
 COUNT = 8
@@ -250,6 +250,18 @@ def test_elements_and_inputs_of_other_shapes_are_seen_whatever_has_gone_before()
             assert outputs.shape == (4, rows, 4)
         found.append((state, losses))
     jax.tree.map(np.testing.assert_array_equal, *found)
+
+
+def test_what_compiling_leaves_is_held_once_for_each_set_of_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+    monkeypatch.setattr(pipeline_engine, "hold_pieces", lambda: held.append(1))
+    pipeline = small()
+    state = pipeline.init([{"w": np.eye(4, dtype=np.float32)}] * 2)
+    counts: list[int] = []
+    for rows in (1, 1, 1, 2, 2, 1, 2):
+        state, _ = pipeline.step(state, np.ones((4, rows, 4), np.float32))
+        counts.append(len(held))
+    assert counts == [0, 1, 1, 1, 2, 2, 2]  # a first run compiles a little too
 
 
 def test_without_jit_stages_see_values() -> None:
