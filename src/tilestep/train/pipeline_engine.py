@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple, final
 
 import jax
-import numpy as np
 
 from tilestep.train.direct_calls import are_plain, may_start, options
 from tilestep.train.host_memory import Pieces, hold_pieces
@@ -27,9 +26,10 @@ from tilestep.train.pipeline_failures import Watch
 from tilestep.train.pipeline_packing import apart
 from tilestep.train.pipeline_places import Place, elsewhere, like_elsewhere
 from tilestep.train.pipeline_processes import Processes, Settled
-from tilestep.train.pipeline_programs import Compiled, Leaf, Told, compile_all, make_all, make_updates, started_directly
+from tilestep.train.pipeline_programs import Compiled, Told, compile_all, make_all, make_updates, started_directly
 from tilestep.train.pipeline_single import Chooser, OtherShapesError, Single, Which, brought, why_not_single
 from tilestep.train.pipeline_stages import Packings, Stage
+from tilestep.train.pipeline_ties import leaves_tied, require_equal
 from tilestep.train.pipeline_tracing import Element, Function, kind_of, trace
 from tilestep.train.pipeline_updates import Optimizing
 from tilestep.train.pipeline_walk import Ready, RunState, StageState, Walk, next_elements
@@ -150,8 +150,8 @@ class Engine:
         Where the optimiser is a function of what the last stage returns, there is no state yet.
         Raises: ValueError for tied parameters that are unlike, and what the optimiser raises.
         """
-        ties = leaves_of(self._ties, params)
-        _require_equal(ties, params)
+        ties = leaves_tied(self._ties, params)
+        require_equal(ties, params)
         state = self._placed(params, aux)
         how = self._optimizing
         if how is None or how.is_function:
@@ -362,47 +362,9 @@ class Engine:
         )
         if self._optimizing is not None:
             _require_loss(self._functions[-1], traced.stages[-1].outputs, self._optimizing)
-        ties = leaves_of(self._ties, params)
+        ties = leaves_tied(self._ties, params)
         known = self._known.setdefault(options(), {})
         return make_all(traced, self._functions, self._schedule, self._optimizing, ties, self._nest, known, packed=self._packed)
-
-
-def leaves_of(ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]], params: Sequence[Any]) -> list[list[Leaf]]:
-    """The leaves that are tied, for paths of leaves or of trees of them: (stage, place among the leaves).
-
-    Raises: ValueError if a path names nothing, or trees are unlike.
-    """
-    found: list[list[Leaf]] = []
-    for tie in ties:
-        columns = [_below(stage, path, params[stage]) for stage, path in tie]
-        kinds = [[(rest, kind_of(leaf)) for _, rest, leaf in column] for column in columns]
-        for (stage, path), own in zip(tie[1:], kinds[1:], strict=True):
-            if [(rest, kind.shape, kind.dtype) for rest, kind in own] != [(rest, kind.shape, kind.dtype) for rest, kind in kinds[0]]:
-                first = f"stage {tie[0][0]} {'/'.join(map(str, tie[0][1]))}"
-                raise ValueError(
-                    f"tied parameters must be alike: {first} is {_said(kinds[0])}, stage {stage} {'/'.join(map(str, path))} is {_said(own)}"
-                )
-        found += [[(stage, column[row][0]) for (stage, _), column in zip(tie, columns, strict=True)] for row in range(len(columns[0]))]
-    taken = [leaf for tie in found for leaf in tie]
-    twice = [leaf for leaf in taken if taken.count(leaf) > 1]
-    if twice:
-        raise ValueError(f"a parameter of stage {twice[0][0]} is tied twice: name all that are equal in one list")
-    return found
-
-
-def _require_equal(ties: Sequence[Sequence[Leaf]], params: Sequence[Any]) -> None:
-    for tie in ties:
-        given = [_jax.tree.leaves(params[stage])[place] for stage, place in tie]
-        if not all(_is_known(leaf) for leaf in given):
-            continue
-        leaves = [np.asarray(leaf) for leaf in given]
-        for (stage, place), leaf in zip(tie[1:], leaves[1:], strict=True):
-            if not np.array_equal(leaves[0], leaf, equal_nan=leaf.dtype.kind in "fc"):
-                path = _jax.tree_util.keystr(_jax.tree_util.tree_flatten_with_path(params[stage])[0][place][0], simple=True, separator="/")
-                raise ValueError(
-                    f"tied parameters must begin equal, but {path} of stage {stage} has other values than that of stage {tie[0][0]}: give "
-                    "the same array twice"
-                )
 
 
 def _require_placed(state: RunState) -> None:
@@ -417,30 +379,8 @@ def _require_placed(state: RunState) -> None:
                 )
 
 
-def _is_known(leaf: Any) -> bool:
-    """Whether this process has the values of what `init` gets for a parameter."""
-    return not isinstance(leaf, jax.ShapeDtypeStruct) and (not isinstance(leaf, jax.Array) or leaf.is_fully_addressable)
-
-
 def _no_call(*_: Any) -> Any:
     raise AssertionError("an optimiser's state needs no stage's function")
-
-
-def _said(kinds: Sequence[tuple[Any, Any]]) -> str:
-    return ", ".join(f"{'/'.join(map(str, rest))} {kind.dtype}{list(kind.shape)}".strip() for rest, kind in kinds)
-
-
-def _below(stage: int, path: tuple[Any, ...], params: Any) -> list[tuple[int, tuple[Any, ...], Any]]:
-    """(place, the rest of its path, leaf) of what is at a path."""
-    found: list[tuple[int, tuple[Any, ...], Any]] = []
-    for place, (keys, leaf) in enumerate(_jax.tree_util.tree_flatten_with_path(params)[0]):
-        names = tuple(getattr(key, "key", getattr(key, "idx", getattr(key, "name", None))) for key in keys)
-        if names[: len(path)] == path:
-            found.append((place, names[len(path) :], leaf))
-    if not found:
-        there = [_jax.tree_util.keystr(keys, simple=True, separator="/") for keys, _ in _jax.tree_util.tree_flatten_with_path(params)[0]]
-        raise ValueError(f"tied names {'/'.join(map(str, path))} of stage {stage}, which has {', '.join(there) or 'no parameters'}")
-    return found
 
 
 def _require_loss(function: Function, outputs: tuple[Any, ...], how: Optimizing) -> None:
