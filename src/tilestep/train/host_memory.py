@@ -3,7 +3,7 @@
 Compiling takes memory in many threads at a time. With glibc each of them frees it into an arena of its own, where it stays with the
 process: other threads, such as those that run programs afterwards, take new memory from the system instead.
 
-In the arena of the thread that has traced, thousands of small pieces are left, far from each other. glibc gives out the pieces of a size
+In the arena of the thread that has traced, thousands of small pieces are left, far from each other. glibc gives out those of a size
 oldest first. A host that then starts program after program goes through all of them, and finds none in its caches. Where it has no
 such pieces, it cuts what it needs from a large one, and soon gets the same memory again.
 """
@@ -19,12 +19,12 @@ from typing import Any, Final, final
 _LARGEST: Final = 1000  # bytes of what malloc takes from lists of one size: chunks below 1024 bytes
 _STEP: Final = 16  # bytes from one such size to the next
 _HEADER: Final = 8  # bytes of a chunk that its user does not get
-_MOST_BYTES: Final = 8 * 2**20  # held in one go
+_MOST_BYTES: Final = 32 * 2**20  # of them; compiling leaves one or two million
 
 
 @functools.cache
 def _trim() -> Callable[[int], int] | None:
-    """glibc's `malloc_trim`; None where memory is managed by something else, which decides by itself."""
+    """glibc's `malloc_trim`; None without glibc, where something else decides by itself."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):  # TypeError: Windows has no library without a name
@@ -57,39 +57,51 @@ class Pieces:
 
 
 def hold_pieces() -> Pieces | None:
-    """Takes the small free pieces in the arena of the thread that calls: 1 to 2 MB after compiling, in some milliseconds.
+    """Takes the small free pieces in the arena of the thread that calls: after compiling up to 2 MB, in some milliseconds.
 
-    Free pieces that are neighbours are made one. So what comes in a row, each behind the one before, is cut from a larger piece: of
-    this size none is left. It begins with the largest, since pieces of a size that is used up are cut from larger ones.
+    Neighbours among them are one piece, but for those that were freed last. So what comes in a row, each behind the one before, is
+    cut from a larger piece: of this size none is left. It begins with the largest, since what is used up is cut from larger ones.
 
-    Returns: None without glibc.
-    Source: glibc 2.36's malloc.c: small bins of chunks below 1024 bytes, 16 bytes apart, first in first out; free chunks are coalesced.
+    Returns: None if they are more than 32 MiB, and nothing is held; where memory comes from something else than glibc's malloc.
+    Source: glibc 2.36's malloc.c: small bins of chunks below 1024 bytes, 16 bytes apart, first in first out; free chunks are coalesced,
+        those of a thread's cache and of fast bins later.
     """
-    if _trim() is None:
+    functions = _functions()
+    if functions is None:
         return None
-    malloc, free = _functions()
+    malloc, free = functions
     addresses: list[int] = []
     left = _MOST_BYTES
     for size in range(_LARGEST, _STEP, -_STEP):
         row, last = 0, 0
-        while row < 2 and left > 0:
+        while row < 2:
             address = malloc(size)
-            if address is None:
-                return Pieces(addresses, free)
-            addresses.append(address)
             left -= size
+            if address is None or left < 0:  # None: there is no more memory
+                _free(addresses if address is None else [*addresses, address], free)
+                return None
+            addresses.append(address)
             row = row + 1 if address - last == size + _HEADER else 0
             last = address
     return Pieces(addresses, free)
 
 
 @functools.cache
-def _functions() -> Any:
-    """`malloc` and `free`, called without giving up the interpreter's lock: they take less than that does."""
-    library = ctypes.PyDLL(None)
-    library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-    library.free.restype, library.free.argtypes = None, [ctypes.c_void_p]
-    return library.malloc, library.free
+def _functions() -> tuple[Callable[[int], int | None], Callable[[int], None]] | None:
+    """glibc's `malloc` and `free`, called without giving up the interpreter's lock; None where the process has others."""
+    try:
+        own, glibc = ctypes.PyDLL(None), ctypes.PyDLL("libc.so.6")
+    except (OSError, TypeError):
+        return None
+    if _trim() is None or _address(own.malloc) != _address(glibc.malloc):
+        return None
+    own.malloc.restype, own.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    own.free.restype, own.free.argtypes = None, [ctypes.c_void_p]
+    return own.malloc, own.free  # pyright: ignore[reportReturnType]
+
+
+def _address(function: Any) -> int | None:
+    return ctypes.cast(function, ctypes.c_void_p).value
 
 
 def _free(addresses: Sequence[int], free: Callable[[int], None]) -> None:

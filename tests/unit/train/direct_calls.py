@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import gc
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -253,8 +255,17 @@ def test_elements_and_inputs_of_other_shapes_are_seen_whatever_has_gone_before()
 
 
 def test_what_compiling_leaves_is_held_once_for_each_set_of_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    held: list[int] = []
-    monkeypatch.setattr(pipeline_engine, "hold_pieces", lambda: held.append(1))
+    class Held:
+        """In place of pieces of memory."""
+
+    held: list[weakref.ref[Held]] = []
+
+    def hold() -> Held:
+        pieces = Held()
+        held.append(weakref.ref(pieces))
+        return pieces
+
+    monkeypatch.setattr(pipeline_engine, "hold_pieces", hold)
     pipeline = small()
     state = pipeline.init([{"w": np.eye(4, dtype=np.float32)}] * 2)
     counts: list[int] = []
@@ -262,6 +273,10 @@ def test_what_compiling_leaves_is_held_once_for_each_set_of_shapes(monkeypatch: 
         state, _ = pipeline.step(state, np.ones((4, rows, 4), np.float32))
         counts.append(len(held))
     assert counts == [0, 1, 1, 1, 2, 2, 2]  # a first run compiles a little too
+    assert all(pieces() is not None for pieces in held)
+    del pipeline
+    gc.collect()
+    assert all(pieces() is None for pieces in held)
 
 
 def test_without_jit_stages_see_values() -> None:

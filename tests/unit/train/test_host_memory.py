@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -36,29 +38,35 @@ print(before - resident())
 """
 
 HOLDS = """
-import ctypes, gc
-from tilestep.train.host_memory import hold_pieces
+import ctypes, gc, sys
+from tilestep.train import host_memory
 
 libc = ctypes.PyDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
-chunks = [libc.malloc(600) for _ in range(4000)]
-scattered = set(chunks[::2])
-for chunk in scattered:
-    libc.free(chunk)
+SIZES = 984, 600, 200
+chunks = {size: [libc.malloc(size) for _ in range(4000)] for size in SIZES}
+scattered = {size: set(own[::2]) for size, own in chunks.items()}
+for own in scattered.values():
+    for chunk in own:
+        libc.free(chunk)
 
 def of_these():  # how many of what malloc gives lie between chunks in use
-    given = [libc.malloc(600) for _ in range(100)]
-    count = len(scattered.intersection(given))
-    for chunk in given:
-        libc.free(chunk)
-    return count
+    counts = []
+    for size in SIZES:
+        given = [libc.malloc(size) for _ in range(100)]
+        counts.append(len(scattered[size].intersection(given)))
+        for chunk in given:
+            libc.free(chunk)
+    return counts
 
+if len(sys.argv) > 1:
+    host_memory._MOST_BYTES = int(sys.argv[1])
 before = of_these()
-pieces = hold_pieces()
-held, count = of_these(), pieces.count
+pieces = host_memory.hold_pieces()
+held, count = of_these(), -1 if pieces is None else pieces.count
 del pieces
 gc.collect()
-print(before, held, of_these(), count)
+print(*before, *held, *of_these(), count)
 """
 
 needs_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's malloc is what keeps it")
@@ -71,11 +79,33 @@ def test_what_a_thread_has_freed_goes_back_to_the_system() -> None:
     assert int(result.stdout) > 40_000_000  # of 60 million bytes
 
 
+def held(*args: str, **environment: str) -> tuple[list[int], list[int], list[int], int]:
+    """Of 100 chunks of each size, how many lie between others: before pieces are held, meanwhile, afterwards; how many are held, or -1."""
+    result = run_python("-c", HOLDS, *args, environ={"PYTHONMALLOC": "pymalloc", "PYTHONTRACEMALLOC": "0"} | environment)
+    assert result.returncode == 0, result.stderr
+    found = list(map(int, result.stdout.split()))
+    return found[:3], found[3:6], found[6:9], found[9]
+
+
 @needs_glibc
 def test_small_pieces_are_held_until_nobody_refers_to_them() -> None:
-    result = run_python("-c", HOLDS)
-    assert result.returncode == 0, result.stderr
-    before, held, after, count = map(int, result.stdout.split())
-    assert (before, held) == (100, 0)
-    assert after > 90  # the few that were freed last are given out first
-    assert 1900 < count < 20_000  # 2,000 of this size, and what importing has left
+    before, meanwhile, after, count = held()
+    assert (before, meanwhile) == ([100] * 3, [0] * 3)
+    assert min(after) > 90  # the few that were freed last are given out first
+    assert 5900 < count < 40_000  # 6,000 of these sizes, and what importing has left
+
+
+@needs_glibc
+def test_a_heap_with_too_many_small_pieces_is_left_as_it_is() -> None:
+    before, meanwhile, after, count = held("1000000")  # bytes, of those 3.5 million
+    assert (before, count) == ([100] * 3, -1)
+    assert min(meanwhile) > 90
+    assert min(after) > 90
+
+
+@needs_glibc
+def test_another_malloc_is_left_alone(tmp_path: Path) -> None:
+    source, library = tmp_path / "malloc.c", tmp_path / "malloc.so"
+    source.write_text("#include <stddef.h>\nvoid *__libc_malloc(size_t);\nvoid *malloc(size_t size) { return __libc_malloc(size); }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    assert held(LD_PRELOAD=str(library))[3] == -1
