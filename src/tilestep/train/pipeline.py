@@ -224,6 +224,10 @@ class Pipeline:
         self._last = places[-len(self._levels[-1]) :]
         self._group = f"pipeline {next(_serial)}"
 
+    def __repr__(self) -> str:
+        names = "; ".join(", ".join(map(name_of, level)) for level in self._levels)
+        return f"<Pipeline: {names}; {self._schedule}>"
+
     @property
     def schedule(self) -> Schedule:
         """The order of tasks of one update."""

@@ -182,7 +182,10 @@ def places_of(entries: Sequence[Any], devices: Sequence[Any], replicas: int) -> 
         needs = f"device_mapping names device {each - 1}"
         if replicas > 1:
             needs += f", and with {replicas} replicas of {each} devices each there must be {each * replicas}"
-        raise ValueError(f"{needs}, but there are {len(devices)}, from 0 on: give more devices, or stages that share one")
+        raise ValueError(
+            f"{needs}, but there are {len(devices)}, from 0 on: give more devices, or a device_mapping in which stages share one; without "
+            "it stage k is on device k"
+        )
     made: dict[Any, Place] = {}
     places: list[Place] = []
     own = devices[0].client.process_index() if devices else 0

@@ -122,9 +122,11 @@ def kind_of(leaf: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class _Given:
-    """What a stage gets from before: leaves' shapes, the axes that count replicas in them, and a call of its function with them."""
+    """What a stage gets from before: leaves' shapes, the same as its function sees them, the axes that count replicas in them, and a call
+    of its function with them."""
 
     leaves: list[Any]
+    seen: list[Any]
     axes: list[int | None]
     call: Callable[..., Any]  # (first arguments, leaves, number of the microbatch or None, keywords) -> result
     is_whole: bool = False
@@ -136,7 +138,7 @@ def _of_outputs(function: Function, before: Sequence[Any]) -> _Given:
     def call(own: Sequence[Any], args: Sequence[Any], _: Any, words: Mapping[str, Any]) -> Any:
         return function.function(*own, *_jax.tree.unflatten(structure, args), **words)
 
-    return _Given(leaves=leaves, axes=[0] * len(leaves), call=call)
+    return _Given(leaves=leaves, seen=leaves, axes=[0] * len(leaves), call=call)
 
 
 def _of_element(function: Function, number: int, element: Element) -> _Given:
@@ -166,7 +168,9 @@ def _of_element(function: Function, number: int, element: Element) -> _Given:
         return function.function(*own, *given, *some, **named, **words)
 
     kinds = [of_replica(leaf) for leaf in moving]
-    return _Given(leaves=[*constants, *kinds], axes=[*(None for _ in constants), *(1 for _ in kinds)], call=call, is_whole=is_whole)
+    seen = [*constants, *(jax.ShapeDtypeStruct(kind.shape[1:], kind.dtype) for kind in kinds)]
+    axes = [*(None for _ in constants), *(1 for _ in kinds)]
+    return _Given(leaves=[*constants, *kinds], seen=seen, axes=axes, call=call, is_whole=is_whole)
 
 
 def _stage(function: Function, number: int, given: _Given, params: Any, aux: Any, key_impl: str | None, *, gradient: bool) -> Stage:
@@ -193,7 +197,7 @@ def _stage(function: Function, number: int, given: _Given, params: Any, aux: Any
     if keyed or given.is_whole:
         extras.append(jax.ShapeDtypeStruct((), np.int32))
     leaves = [*given.leaves, *aux_leaves, *extras]
-    outputs, text = _outputs(function, number, call, params_kind, leaves)
+    outputs, text = _outputs(function, number, call, params_kind, leaves, given.seen)
     return Stage(
         number=number,
         place=place,
@@ -242,13 +246,18 @@ def _require_alike(function: Function, number: int, old: Any, new: Any) -> Any:
     return new
 
 
-def _outputs(function: Function, number: int, call: Callable[..., Any], params: Any, args: Sequence[Any]) -> tuple[Any, str]:
-    """(shapes and dtypes of a stage's outputs, what it computes). Raises: what its function raises, with a note; ValueError for a
-    captured array."""
+def _outputs(
+    function: Function, number: int, call: Callable[..., Any], params: Any, args: Sequence[Any], seen: Sequence[Any]
+) -> tuple[Any, str]:
+    """(shapes and dtypes of a stage's outputs, what it computes).
+
+    Args: seen: what its function gets of `args`.
+    Raises: what its function raises, with a note; ValueError for a captured array.
+    """
     try:
         closed, (outputs, _) = function.place.traced(call, params, list(args))
     except Exception as error:
-        error.add_note(function.note(number, f"with arguments {[str(leaf) for leaf in args]}"))
+        error.add_note(function.note(number, f"with arguments {[str(_jax.core.ShapedArray(leaf.shape, leaf.dtype)) for leaf in seen]}"))
         raise
     captured = [value for value in closed.consts if getattr(value, "ndim", 0)]
     if captured:

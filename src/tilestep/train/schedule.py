@@ -173,7 +173,7 @@ class Schedule:
     levels: tuple[tuple[int, ...], ...]
     device_mapping: tuple[int, ...]
     microbatches: int
-    tasks: tuple[tuple[Task, ...], ...]
+    tasks: tuple[tuple[Task, ...], ...] = field(repr=False)  # show() has them
     weights: Weights = "same"
     serial: bool = False
     _level_of: Mapping[int, int] = field(init=False, repr=False, compare=False)

@@ -306,6 +306,17 @@ def test_bad_arguments_are_refused_before_anything_runs(arguments: Any, options:
         Pipeline(*arguments, **options)
 
 
+def test_a_pipeline_says_what_it_is() -> None:
+    pipeline = Pipeline([embed, [dense, dense], head], optax.sgd(1.0), 12)
+    assert repr(pipeline) == f"<Pipeline: embed; dense, dense; head; {pipeline.schedule}>"
+    assert "name='grouped'" in repr(pipeline)
+
+
+def test_too_few_devices_are_said_with_what_is_done_without_a_mapping() -> None:
+    with pytest.raises(ValueError, match=r"names device 1, but there are 1, from 0 on: .* without it stage k is on device k"):
+        Pipeline([embed, head], optax.sgd(1.0), 4, devices=jax.devices()[:1])
+
+
 def test_what_a_stage_does_wrong_names_the_stage() -> None:
     params = [{"table": matrix(np.random.default_rng(0), 11, WIDTH)}, {"w": matrix(np.random.default_rng(0), WIDTH, CLASSES)}]
     elements = batches(0, 4)
@@ -321,7 +332,14 @@ def test_what_a_stage_does_wrong_names_the_stage() -> None:
     pipeline = Pipeline([embed, lambda p, x: x], optax.sgd(1.0), 4)
     with pytest.raises(TypeError, match="positional argument") as caught:
         pipeline.step(pipeline.init(params), elements)
-    assert any("raised by stage 1 (lambda) of the pipeline" in note for note in caught.value.__notes__)
+    assert any(
+        note == f"raised by stage 1 (lambda) of the pipeline, with arguments ['float32[{ROWS},{WIDTH}]', 'int32[{ROWS}]']"
+        for note in caught.value.__notes__
+    )
+    pipeline = Pipeline([lambda p, x, label: x @ x, head], optax.sgd(1.0), 4)  # an element as the first stage sees it
+    with pytest.raises(TypeError) as caught:
+        pipeline.step(pipeline.init(params), elements)
+    assert any(note.endswith(f"with arguments ['int32[{ROWS},5]', 'int32[{ROWS}]']") for note in caught.value.__notes__)
     pipeline = Pipeline([embed, lambda p, x, label: x], optax.sgd(1.0), 4)
     with pytest.raises(ValueError, match=r"the last stage \(lambda\) must return the loss, a real scalar, or \(loss, outputs\)"):
         pipeline.step(pipeline.init(params), elements)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import shlex
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -107,5 +110,6 @@ def test_a_heap_with_too_many_small_pieces_is_left_as_it_is() -> None:
 def test_another_malloc_is_left_alone(tmp_path: Path) -> None:
     source, library = tmp_path / "malloc.c", tmp_path / "malloc.so"
     source.write_text("#include <stddef.h>\nvoid *__libc_malloc(size_t);\nvoid *malloc(size_t size) { return __libc_malloc(size); }\n")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    subprocess.run([*shlex.split(compiler), "-shared", "-fPIC", "-o", library, source], check=True)
     assert held(LD_PRELOAD=str(library))[3] == -1

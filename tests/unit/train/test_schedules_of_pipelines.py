@@ -292,6 +292,9 @@ def test_a_schedule_is_shown_as_text() -> None:
         "  1 |  . F0 B0 F1 B1 F2 B2 F3 B3  .\n"
         "makespan 10, bubble 20.0%, microbatches kept by stage 3 1"
     )
+    assert str(schedules.grouped(2, 4)) == (
+        "Schedule(name='grouped', levels=((0,), (1,)), device_mapping=(0, 1), microbatches=4, weights='same', serial=False)"
+    )
     assert "0F0 0F1" in schedules.looped(2, 4).show()
     assert "too long for text" in schedules.sequential(8, 64).show()
 
