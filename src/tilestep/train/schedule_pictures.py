@@ -19,6 +19,10 @@ _COLORS: Final = {
     Kind.LOAD: "#d9d9d9",
 }
 _INK: Final = {Kind.INPUT_GRADIENT: "#1d3b26", Kind.STORE: "#333333", Kind.LOAD: "#333333"}  # of labels on light colours
+_WIDTH_POINTS: Final = 730  # of the time's axis in a picture 11 inches wide
+_LETTER: Final = 0.7  # of its size, its width: in DejaVu Sans, which Matplotlib has, 0.64 of digits and 0.58 to 0.99 of the capitals here
+_LARGEST_POINTS: Final = 7.0  # of labels
+_LEAST_POINTS: Final = 4.3  # what would be smaller is left away
 
 
 def _label(schedule: Schedule, task: Task, timeline: Timeline) -> str:
@@ -112,8 +116,9 @@ def _draw(panel: Any, schedule: Schedule, timeline: Timeline) -> None:
         if _is_both(task, timeline):
             panel.barh(row + 0.215, length, left=begin, height=0.43, color=_COLORS[Kind.BACKWARD], edgecolor="white", linewidth=0.6)
         label = _label(schedule, task, timeline)
-        if length > timeline.makespan / 300 * len(label):
-            panel.text(begin + length / 2, row, label, ha="center", va="center", fontsize=7, color=_INK.get(task.kind, "white"))
+        points = min(_LARGEST_POINTS, length / timeline.makespan * _WIDTH_POINTS / (_LETTER * len(label)))
+        if points >= _LEAST_POINTS:
+            panel.text(begin + length / 2, row, label, ha="center", va="center", fontsize=points, color=_INK.get(task.kind, "white"))
     first = min(timeline.begin.values())
     panel.set_xlim(first, first + (timeline.makespan or 1))
     panel.set_ylim(len(order) - 0.5, -0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -304,3 +305,15 @@ def test_a_schedule_is_drawn(suffix: str, tmp_path: Path) -> None:
     schedules.zero_bubble(4, 8).plot(tmp_path / f"a.{suffix}", Costs(update=0.5))
     begin = (tmp_path / f"a.{suffix}").read_bytes()[:200]
     assert begin.startswith(b"\x89PNG") if suffix == "png" else b"<svg" in begin or b"<?xml" in begin
+
+
+def test_labels_are_as_large_as_their_tasks_allow(tmp_path: Path) -> None:
+    def sizes(microbatches: int) -> dict[str, float]:
+        schedules.interleaved(4, microbatches).plot(tmp_path / "a.svg")
+        found = re.findall(r'<text style="font-size: ([0-9.]+)px[^>]*>([FB][0-9]+)</text>', (tmp_path / "a.svg").read_text())
+        return {label: float(size) for size, label in found}
+
+    assert sizes(8)["F7"] == 7.0
+    crowded = sizes(32)
+    assert 4.3 <= crowded["F31"] < crowded["F9"] == 7.0
+    assert sizes(128) == {}
