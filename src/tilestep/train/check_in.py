@@ -22,7 +22,7 @@ from tilestep.train.waiting import Waiting
 _TITLE: Final = b"tilestep checkin"
 _HELLO: Final = struct.Struct(">II8s")  # how many processes, which of them, and a number drawn at random
 _FRAME: Final = struct.Struct(">4sIII")  # what process 0 tells
-_HERE, _GO, _COUNT, _TWICE, _OUTSIDE = b"here", b"go  ", b"coun", b"twic", b"outs"
+_HERE, _GO, _LATE, _COUNT, _TWICE, _OUTSIDE = b"here", b"go  ", b"late", b"coun", b"twic", b"outs"
 _TOLD_WALL_S: Final = 2.0  # between two frames
 _LOST_WALL_S: Final = 15.0  # without a frame: process 0 is gone
 _RETRY_WALL_S: Final = 0.2
@@ -73,30 +73,31 @@ class Reception:
         Args: until: of `time.monotonic`.
         Raises: ValueError if one does not fit; TimeoutError if some have not come.
         """
-        tell = 0.0
+        tell, guests = 0.0, True
         try:
-            while True:
-                self._forget_gone()
-                missing = [number for number in range(1, self._place.count) if number not in self._here]
-                if not missing:
-                    break
+            while missing := self._missing():
                 self._waiting.text = (
                     f"at {self._place.address}: here {_named(sorted((0, *self._here)))}, missing {_named(missing)}{self._note}"
                 )
                 if time.monotonic() > until:
+                    self._tell(_LATE, 1 + len(self._here), missing[0])
                     raise TimeoutError(f"{self._waiting}; {_WAY_OUT}")
-                guests = self._door.guests(0.1)
-                for connection, guest in guests:
-                    self._receive(connection, guest)
                 if guests or time.monotonic() > tell:
                     tell = time.monotonic() + _TOLD_WALL_S
                     self._tell(_HERE, 1 + len(self._here), missing[0])
+                guests = self._door.guests(0.1)
+                for connection, guest in guests:
+                    self._receive(connection, guest)
             self._door.close()
             self._tell(_GO)
         finally:
             self._door.close()
             for connection, _ in self._here.values():
                 connection.close()
+
+    def _missing(self) -> list[int]:
+        self._forget_gone()
+        return [number for number in range(1, self._place.count) if number not in self._here]
 
     def _forget_gone(self) -> None:
         for number, (connection, _) in list(self._here.items()):
@@ -111,7 +112,8 @@ class Reception:
                 del self._here[number]
 
     def _receive(self, connection: socket.socket, guest: _Guest) -> None:
-        self._forget_gone()
+        if guest.number in self._here:
+            self._forget_gone()
         before = self._here.get(guest.number)
         wrong: tuple[bytes, int, int] | None = None
         if guest.count != self._place.count:
@@ -163,7 +165,7 @@ def check_in(place: Place, until: float, waiting: Waiting) -> str:
             own = connection.getsockname()[0]
             try:
                 connection.sendall(hello)
-                _wait_for_all(connection, place, until, waiting)
+                may_go_on = _wait_for_all(connection, place, until, waiting)
             except OSError as error:
                 if time.monotonic() < until:
                     waiting.text = (
@@ -171,6 +173,8 @@ def check_in(place: Place, until: float, waiting: Waiting) -> str:
                     )
                     time.sleep(_RETRY_WALL_S)
                 continue
+        if not may_go_on:
+            break
         _wait_for_coordinator(place)
         return own
     raise TimeoutError(f"{waiting}; {_WAY_OUT}")
@@ -184,20 +188,20 @@ def tell(place: Place) -> None:
         return
 
 
-def _wait_for_all(connection: socket.socket, place: Place, until: float, waiting: Waiting) -> None:
-    """Raises: OSError if what is heard is nothing of process 0."""
+def _wait_for_all(connection: socket.socket, place: Place, until: float, waiting: Waiting) -> bool:
+    """Whether all have come; if not, process 0 waits no longer. Raises: OSError if what is heard is nothing of process 0."""
     frame_wall_s = GREETING_WALL_S
     while True:
         frame = received(connection, _FRAME.size, min(until, time.monotonic() + frame_wall_s))
         kind, first, second, count = _FRAME.unpack(frame)
         frame_wall_s = _LOST_WALL_S
-        if kind == _GO:
-            return
-        if kind == _HERE:
+        if kind in (_HERE, _LATE):
             waiting.text = f"for all to come to process 0 at {place.address}: {first} are here, and process {second} is missing"
-        elif kind in (_COUNT, _TWICE, _OUTSIDE):
+        if kind in (_GO, _LATE):
+            return kind == _GO
+        if kind in (_COUNT, _TWICE, _OUTSIDE):
             raise ValueError(_text(kind, first, second, count))
-        else:
+        if kind != _HERE:
             raise ConnectionRefusedError("what it says is not understood")
 
 

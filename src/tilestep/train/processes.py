@@ -135,6 +135,7 @@ def _meet(place: Place, listen_host: str | None, until: float, waiting: Waiting)
     hosts.choose(own)
     given = None if listen_host else os.environ.get("JAX_COORDINATOR_BIND_ADDRESS")
     host, port = hosts.split(given, "JAX_COORDINATOR_BIND_ADDRESS") if given else (own, place.port)
+    waiting.text = f"to listen at {hosts.join(host, port)}"
     try:
         listener = hosts.listener(host, port, backlog=max(128, place.count))
     except OSError as error:
