@@ -22,7 +22,7 @@ from jax.experimental import multihost_utils
 from tilestep.errors import ProcessFailedError
 from tilestep.train import hosts
 from tilestep.train.challenge import greeting, introduced
-from tilestep.train.door import Door
+from tilestep.train.door import GREETING_WALL_S, Door
 
 _broadcast: Any = multihost_utils.broadcast_one_to_all
 
@@ -84,9 +84,9 @@ class Meeting:
 
     def _connected(self, host: str, port: int) -> Connection:
         until = time.monotonic() + _CONNECT_WALL_S
-        while time.monotonic() < until:
+        while (left_s := until - time.monotonic()) > 0:
             with contextlib.suppress(OSError):
-                return _line(introduced(host, port, _PURPOSE, self.secret, self.me))
+                return _line(introduced(host, port, _PURPOSE, self.secret, self.me, min(GREETING_WALL_S, left_s)))
             time.sleep(0.1)
         raise ProcessFailedError(process=0, name=hosts.join(host, port), text=f"cannot be reached within {_CONNECT_WALL_S:g} s")
 
