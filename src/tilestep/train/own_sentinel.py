@@ -19,6 +19,7 @@ from tilestep.train.sentinel import BEATS, END
 
 _ERROR_CHARACTERS: Final = 1000  # of the exception with which a process ends
 _NOTES_CHARACTERS: Final = 300  # of its notes: in which stage of a pipeline it was, say
+_START: Final = 3  # times the time-out: in which the first sign of life must come, before which Python starts
 _REAPED_WALL_S: Final = 1.0  # in which it is known how a process has ended whose pipe has
 
 
@@ -63,7 +64,7 @@ def _obey(sentinel: subprocess.Popen[bytes], process: int, timeout_s: float) -> 
     """Ends this process when the sentinel says so, which has printed why; or when the sentinel is gone: nobody would say so any more."""
     assert sentinel.stdout is not None
     pipe = sentinel.stdout.fileno()
-    how, silent = "", 0
+    how, silent, most = "", 0, BEATS * _START
     while not how:
         if wait([pipe], timeout_s / BEATS):
             said = os.read(pipe, 1 << 10)
@@ -71,10 +72,10 @@ def _obey(sentinel: subprocess.Popen[bytes], process: int, timeout_s: float) -> 
                 break
             if not said:
                 how = f"has ended with status {_status(sentinel)}"
-            silent = 1  # it counts from the first sign on: Python may take long to start
-        elif silent:  # not by the clock, which goes on where the whole machine stands still
+            silent, most = 0, BEATS
+        else:  # counted, because the clock goes on where the whole machine stands still
             silent += 1
-            how = f"has given no sign of life for {timeout_s:g} s" if silent > BEATS else ""
+            how = f"has given no sign of life for {timeout_s * most / BEATS:g} s" if silent > most else ""
     if how:
         print(
             f"tilestep: the sentinel of process {process} (pid {sentinel.pid}) {how}; process {process} ends, too",

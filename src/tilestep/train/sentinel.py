@@ -119,6 +119,7 @@ class Sentinel:
         else:
             self.hub = Line(self._connected(settings["addresses"]), 0)
             self.selector.register(self.hub.socket, selectors.EVENT_READ, self.hub)
+        self._live()
         self.tell({"kind": "hello", "name": f"pid {self.pid} on {socket.gethostname()}"})
 
     def _connected(self, addresses: list[tuple[str, int]]) -> socket.socket:

@@ -51,6 +51,7 @@ def hub() -> Iterator[Hub]:
 def test_who_knows_the_secret_is_known_by_its_number(hub: Hub) -> None:
     for process in (2, 1, 2):
         introduced("127.0.0.1", hub.port, b"test", SECRET, process).close()
+    hub.close()
     assert hub.came == [2, 1, 2]
 
 
