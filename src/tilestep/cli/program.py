@@ -101,11 +101,12 @@ def run_program(program: Program) -> int:
     """Runs a program to the end of its main thread, prints the traceback if it has one, and returns its exit code."""
     try:
         program.execute()
+        return 0
     except SystemExit as end:
         return _exit_code(end.code)
     except BaseException as error:
-        return _print_exception(error)
-    return 0
+        ended = error
+    return _print_exception(ended)  # outside of the handler: what a hook raises was not raised during the handling of this error
 
 
 def end_threads() -> None:
@@ -146,7 +147,8 @@ def _print_exception(error: BaseException) -> int:
         return _exit_code(end.code)
     except BaseException as second:
         _print_to_stderr("Error in sys.excepthook:")
-        sys.__excepthook__(type(second), second, _without_own_frames(second.__traceback__))
+        second = second.with_traceback(_without_own_frames(second.__traceback__))
+        sys.__excepthook__(type(second), second, second.__traceback__)
         _print_to_stderr("\nOriginal exception was:")
         sys.__excepthook__(type(error), error, error.__traceback__)
     return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
