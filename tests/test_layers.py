@@ -11,10 +11,10 @@ import pytest
 SRC = Path(__file__).resolve().parent.parent / "src" / "tilestep"
 
 LAYERS = ("machine", "program", "cost", "plan", "sim", "report", "pjrt")  # an import may point up this list, never down
-SHARED = ("errors", "units", "hints", "options", "settings")  # any layer may import these
+SHARED = ("errors", "units", "hints", "messages", "files", "options", "settings")  # any layer may import these
 RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
 DOORS = ("__init__", "__main__", "cli", "profiling")  # these may import anything
-SETTINGS_IMPORTS = ("errors", "options", "machine")
+SETTINGS_IMPORTS = ("errors", "messages", "options", "machine")
 UNITS = (*LAYERS, *SHARED, *RUNTIME, *DOORS)
 USES_JAX = ("pjrt", "settings", *RUNTIME, *DOORS)
 
@@ -53,7 +53,7 @@ def allowed_units(unit: str, layers: tuple[str, ...]) -> tuple[str, ...] | None:
     if unit == "settings":
         return SETTINGS_IMPORTS
     if unit == "options":
-        return ("errors",)
+        return ("errors", "messages")
     if unit in SHARED:
         return ()
     if unit in RUNTIME:

@@ -6,6 +6,7 @@ import atexit
 import functools
 import importlib
 import os
+import sys
 from typing import NoReturn
 
 import jax
@@ -88,13 +89,26 @@ def _finish() -> None:
 
 
 def _write_report() -> None:
-    """What POPLAR_ENGINE_OPTIONS' autoReport.all asks for: the profile of the whole process."""
+    """What POPLAR_ENGINE_OPTIONS' autoReport.all asks for: the profile of the whole process.
+
+    The program has ended as it did: a report that cannot be written is told on stderr, and the exit status stays.
+    """
+    from tilestep.files import writable_directory
+    from tilestep.messages import plain
     from tilestep.pjrt.client import started_client
     from tilestep.report import profile_between
-    from tilestep.report.files import writable_directory, write_report
+    from tilestep.report.files import write_report
 
     client = started_client()
     if client is None or not client.in_use or client.settings.report_directory is None:
         return
     end = client.journal.mark()
-    write_report(profile_between(client.journal.system, client.journal.origin, end), writable_directory(client.settings.report_directory))
+    profile = profile_between(client.journal.system, client.journal.origin, end)
+    try:
+        write_report(profile, writable_directory(client.settings.report_directory))
+    except OSError as error:
+        if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
+            print(
+                f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {plain(error.filename)} cannot be written: {error.strerror}",
+                file=sys.stderr,
+            )
