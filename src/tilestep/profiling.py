@@ -53,7 +53,7 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
     Args: directory: where to write `profile.json` and `summary.txt` as well; made if it is missing.
     Raises: OSError before the block runs if `directory` cannot be made or written to.
     """
-    from tilestep.pjrt.journal import recording  # brings the emulator with it: only who profiles pays
+    from tilestep.pjrt.running.journal import recording  # brings the emulator with it: only who profiles pays
     from tilestep.report.files import writable_directory, write_report
 
     target = None if directory is None else writable_directory(directory)
@@ -83,7 +83,7 @@ def dry_run(values: Literal["error", "zeros"] = "error", *, trip_count: int | No
         a read where `values` is "error", such a loop without `trip_count`, and a program that mixes dry values with ones made
         before the block.
     """
-    from tilestep.pjrt.dry import DryMode, dry_mode
+    from tilestep.pjrt.running.dry import DryMode, dry_mode
 
     if values not in ("error", "zeros"):
         raise ValueError(f"values is {values!r}: it must be 'error' or 'zeros'")

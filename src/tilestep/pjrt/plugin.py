@@ -12,9 +12,10 @@ import jax
 
 from tilestep.errors import UnsupportedError
 from tilestep.pjrt import _native
-from tilestep.pjrt.versions import require_not_too_old
+from tilestep.pjrt.jax_private.versions import require_not_too_old
+from tilestep.pjrt.platform import PLATFORM
 
-PLATFORM = "ipu"
+_ENTRY_POINTS = ("table.buffer", "table.client", "table.device", "table.layouts", "programs.executable_entries")  # they fill the table
 _PRIORITY = -1  # below CPU's 0: who names no platform gets what they had before
 _LAST_WAIT_WALL_S = 60.0
 _STANDSTILL_WALL_S = 30.0
@@ -31,15 +32,15 @@ def initialize() -> None:
     except UnsupportedError as error:
         _register_refusal(error)
         return
-    from tilestep.pjrt import compat  # leans on what this version has
+    from tilestep.pjrt.jax_private import compat  # leans on what this version has
 
-    for module in ("buffer", "client", "device", "executable_entries", "layouts"):  # each fills in its entries of the table
+    for module in _ENTRY_POINTS:
         importlib.import_module(f"tilestep.pjrt.{module}")
-    from tilestep.pjrt import callbacks
-    from tilestep.pjrt.buffer import on_host
-    from tilestep.pjrt.client import the_client
-    from tilestep.pjrt.failure import describe
-    from tilestep.pjrt.journal import FORGOTTEN
+    from tilestep.pjrt.programs import callbacks
+    from tilestep.pjrt.running.journal import FORGOTTEN
+    from tilestep.pjrt.table.buffer import on_host
+    from tilestep.pjrt.table.client import the_client
+    from tilestep.pjrt.table.status import describe
 
     _native.configure(describe, FORGOTTEN)
     compat.lower_like_cpu(PLATFORM)
@@ -76,8 +77,8 @@ def _register_refusal(error: UnsupportedError) -> None:
 
 def _finish() -> None:
     """Waits for what is under way; daemon threads begin nothing more."""
-    from tilestep.pjrt.leaving import hold_back_daemons, stand_still
-    from tilestep.pjrt.waiting import WAITERS
+    from tilestep.pjrt.running.shutdown import hold_back_daemons, stand_still
+    from tilestep.pjrt.running.wait_pool import WAITERS
 
     if not WAITERS.started:
         return
@@ -89,7 +90,7 @@ def _finish() -> None:
 
 def _write_report() -> None:
     """What POPLAR_ENGINE_OPTIONS' autoReport.all asks for: the profile of the whole process."""
-    from tilestep.pjrt.client import started_client
+    from tilestep.pjrt.table.client import started_client
     from tilestep.report import profile_between
     from tilestep.report.files import writable_directory, write_report
 

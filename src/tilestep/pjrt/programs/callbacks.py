@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilestep.errors import UnsupportedError
-from tilestep.pjrt.mlir import attribute_int, custom_call_target, set_attribute_int, walk
+from tilestep.pjrt.jax_private.mlir import attribute_int, custom_call_target, set_attribute_int, walk
 
 _numbers = itertools.count()
 _callbacks: weakref.WeakValueDictionary[int, Callable[..., Any]] = weakref.WeakValueDictionary()

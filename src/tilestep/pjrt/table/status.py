@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilestep.errors import TilestepError, UnsupportedError
-from tilestep.pjrt import capi
+from tilestep.pjrt.table import capi
 
 _CODES = {name.removeprefix("PJRT_Error_Code_"): value for name, value in vars(capi).items() if name.startswith("PJRT_Error_Code_")}
 

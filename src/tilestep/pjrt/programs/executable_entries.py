@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from ctypes import addressof, c_char_p, c_void_p, cast, memmove
 
-from tilestep.pjrt import _native, capi
-from tilestep.pjrt.client import Client, the_client
-from tilestep.pjrt.device import nothing_to_delete
-from tilestep.pjrt.entry import entry_point, read_bytes, text
-from tilestep.pjrt.executable import LoadedExecutable
-from tilestep.pjrt.stored import pack, unpack
-from tilestep.pjrt.waiting import WAITERS
+from tilestep.pjrt import _native
+from tilestep.pjrt.programs.executable import LoadedExecutable
+from tilestep.pjrt.programs.serialized import pack, unpack
+from tilestep.pjrt.running.wait_pool import WAITERS
+from tilestep.pjrt.table import capi
+from tilestep.pjrt.table.client import Client, the_client
+from tilestep.pjrt.table.device import nothing_to_delete
+from tilestep.pjrt.table.entry_points import entry_point, read_bytes, text
 
 _FORMAT = "hlo_with_config"  # without the configuration JAX loses the output shardings
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from ctypes import Structure, addressof, c_bool, c_char, c_int32, c_int64, c_size_t, c_void_p, cast, create_string_buffer, sizeof
 from typing import Any, TypeVar
 
-from tilestep.pjrt import _native, capi
+from tilestep.pjrt import _native
+from tilestep.pjrt.table import capi
 
 ArgsT = TypeVar("ArgsT", bound=Structure)
 

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from tilestep.errors import UnsupportedError
-from tilestep.pjrt.versions import parse, require_not_too_old, warn_if_untested
+from tilestep.pjrt.jax_private.versions import parse, require_not_too_old, warn_if_untested
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jax._src.lib.mlir import ir
+from tilestep.pjrt.jax_private.dialects import ir
 
 _FRONTEND = "mhlo.frontend_attributes"
 _CONFIGS = ("mhlo.backend_config", "backend_config")

@@ -6,9 +6,10 @@ from ctypes import addressof
 from typing import Any
 
 from tilestep.machine.spec import MachineSpec
-from tilestep.pjrt import _native, capi
-from tilestep.pjrt.entry import clear_flags, entry_point, immortal, named_values, pointers, text
-from tilestep.pjrt.journal import Journal
+from tilestep.pjrt import _native
+from tilestep.pjrt.running.journal import Journal
+from tilestep.pjrt.table import capi
+from tilestep.pjrt.table.entry_points import clear_flags, entry_point, immortal, named_values, pointers, text
 
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 DEVICE_KIND = "Graphcore-IPUModel"

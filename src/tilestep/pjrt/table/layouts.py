@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from ctypes import addressof
 from typing import Any
 
-from tilestep.pjrt import _native, capi
-from tilestep.pjrt.entry import entry_point, immortal, pointers
+from tilestep.pjrt import _native
+from tilestep.pjrt.table import capi
+from tilestep.pjrt.table.entry_points import entry_point, immortal, pointers
 
 
 @functools.cache

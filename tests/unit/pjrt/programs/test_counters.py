@@ -11,8 +11,8 @@ import numpy as np
 from jax import lax
 from jax._src.compiler import get_compile_options
 
-from tilestep.pjrt import compat
-from tilestep.pjrt.counters import add_counters, mark_sites
+from tilestep.pjrt.jax_private import compat
+from tilestep.pjrt.programs.counters import add_counters, mark_sites
 
 
 def count(function: Callable[..., Any], *arguments: Any, sites: Callable[[int], frozenset[int]] = lambda n: frozenset(range(n))) -> Any:

@@ -14,12 +14,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tilestep.pjrt import _native, capi, compat, layouts
-from tilestep.pjrt.client import the_client
-from tilestep.pjrt.device import Device, device_at, device_of_memory
-from tilestep.pjrt.dry import DryArray, DryMode, current_mode
-from tilestep.pjrt.entry import entry_point, read_int64s
-from tilestep.pjrt.journal import waits_unseen
+from tilestep.pjrt import _native
+from tilestep.pjrt.jax_private import compat
+from tilestep.pjrt.running.dry import DryArray, DryMode, current_mode
+from tilestep.pjrt.running.journal import waits_unseen
+from tilestep.pjrt.table import capi, layouts
+from tilestep.pjrt.table.client import the_client
+from tilestep.pjrt.table.device import Device, device_at, device_of_memory
+from tilestep.pjrt.table.entry_points import entry_point, read_int64s
 
 _DTYPES: dict[str, Any] = {
     "PRED": np.bool_, "S8": np.int8, "S16": np.int16, "S32": np.int32, "S64": np.int64,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilestep.pjrt.journal import Journal
+from tilestep.pjrt.running.journal import Journal
 from tilestep.settings import read_settings
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tilestep.pjrt import _native, capi, plugin
+from tilestep.pjrt import _native, plugin
+from tilestep.pjrt.table import capi
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def test_generated_files_are_what_the_description_gives() -> None:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from tilestep.errors import StoredError, UnsupportedError
 from tilestep.machine.spec import MachineSpec
 from tilestep.options import PlanOptions
-from tilestep.pjrt import compat
+from tilestep.pjrt.jax_private import compat
 from tilestep.plan.steps import Program
 from tilestep.plan.stored import dump_program, load_program
 
 if TYPE_CHECKING:
-    from tilestep.pjrt.executable import LoadedExecutable
+    from tilestep.pjrt.programs.executable import LoadedExecutable
 
 _MAGIC = b"tilestep executable\n"
 _SECTIONS = ("code", "options", "hlo", "values", "plan")

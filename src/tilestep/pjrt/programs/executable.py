@@ -12,19 +12,22 @@ import numpy as np
 from tilestep.hints import current_group
 from tilestep.machine.spec import MachineSpec
 from tilestep.options import PREFIX
-from tilestep.pjrt import _native, callbacks, capi, compat, proto
-from tilestep.pjrt.analysis import partitioned_hlo
-from tilestep.pjrt.buffer import TOKEN_SHAPE, shape_of
-from tilestep.pjrt.client import Client
-from tilestep.pjrt.counters import NO_SITE, add_counters, mark_sites
-from tilestep.pjrt.device import MEMORY_KINDS
-from tilestep.pjrt.dry import DryArray, DryMode, current_mode, require_one_kind, settled
-from tilestep.pjrt.entry import int32s, int64s, named_values, pointers, sizes, text
-from tilestep.pjrt.feeds import Dispatch, has_feeds, not_cheap, worker_of
-from tilestep.pjrt.journal import PlannedRun
-from tilestep.pjrt.layouts import order_in, row_major
-from tilestep.pjrt.mlir import module_name
-from tilestep.pjrt.stored import Stored
+from tilestep.pjrt import _native
+from tilestep.pjrt.jax_private import compat, proto
+from tilestep.pjrt.jax_private.mlir import module_name
+from tilestep.pjrt.programs import callbacks
+from tilestep.pjrt.programs.analysis import partitioned_hlo
+from tilestep.pjrt.programs.counters import NO_SITE, add_counters, mark_sites
+from tilestep.pjrt.programs.feeds import Dispatch, has_feeds, not_cheap, worker_of
+from tilestep.pjrt.programs.serialized import Stored
+from tilestep.pjrt.running.dry import DryArray, DryMode, current_mode, require_one_kind, settled
+from tilestep.pjrt.running.journal import PlannedRun
+from tilestep.pjrt.table import capi
+from tilestep.pjrt.table.buffer import TOKEN_SHAPE, shape_of
+from tilestep.pjrt.table.client import Client
+from tilestep.pjrt.table.device import MEMORY_KINDS
+from tilestep.pjrt.table.entry_points import int32s, int64s, named_values, pointers, sizes, text
+from tilestep.pjrt.table.layouts import order_in, row_major
 from tilestep.plan.liveness import check_fits
 from tilestep.plan.steps import Program
 from tilestep.plan.streaming import check_streaming_memory

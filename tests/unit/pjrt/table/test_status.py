@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tilestep.errors import SettingsError, TileMemoryError
-from tilestep.pjrt import capi
-from tilestep.pjrt.failure import describe
+from tilestep.pjrt.table import capi
+from tilestep.pjrt.table.status import describe
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import func as func_dialect
-from jax._src.lib.mlir.dialects import hlo, sdy
 
-from tilestep.pjrt.mlir import custom_call_target, entries, walk
+from tilestep.pjrt.jax_private.dialects import func, hlo, ir, sdy
+from tilestep.pjrt.jax_private.mlir import custom_call_target, entries, walk
 
 SITE_ATTRIBUTE = "tilestep.site"
 _FRONTEND = "mhlo.frontend_attributes"
@@ -199,7 +197,7 @@ def _instrument_function(function: Any, functions: _Functions, sites: frozenset[
         return []
     end = _terminator(block)
     with ir.InsertionPoint(end), end.location:
-        func_dialect.ReturnOp([*end.operands, *[counter.value for counter in counters]])
+        func.ReturnOp([*end.operands, *[counter.value for counter in counters]])
     end.erase()
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     results = [*kind.results, *[counter.value.type for counter in counters]]

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import hlo
 
 from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET, UNKNOWN_ZERO_TARGET
+from tilestep.pjrt.jax_private.dialects import hlo, ir
 
 _NOT_CHEAP: Final = 4096  # operations; XLA:CPU takes less than 1,000 for cheap
 

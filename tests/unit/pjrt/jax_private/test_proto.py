@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilestep.pjrt import proto
+from tilestep.pjrt.jax_private import proto
 
 
 def test_fields_are_read_in_order_with_numbers_and_bytes() -> None:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilestep.errors import HloError
-from tilestep.pjrt import _native, compat
-from tilestep.pjrt.mlir import module_name, retarget, set_module_name
+from tilestep.pjrt import _native
+from tilestep.pjrt.jax_private import compat
+from tilestep.pjrt.jax_private.mlir import module_name, retarget, set_module_name
 
 _PLACEMENT = "annotate_device_placement"
 _TAG = "tilestep_analysis_"

@@ -13,17 +13,19 @@ import jax
 
 from tilestep.errors import SettingsError
 from tilestep.machine import changed_machine, load_machine
-from tilestep.pjrt import _native, capi, compat, journal
-from tilestep.pjrt.device import MEMORY_KINDS, Device, device_at, make_devices, nothing_to_delete
-from tilestep.pjrt.entry import entry_point, immortal, int32s, named_values, pointers, read_bytes, read_named_values, text
-from tilestep.pjrt.in_flight import InFlight
-from tilestep.pjrt.versions import warn_if_untested
-from tilestep.pjrt.waiting import WAITERS
+from tilestep.pjrt import _native
+from tilestep.pjrt.jax_private import compat
+from tilestep.pjrt.jax_private.versions import warn_if_untested
+from tilestep.pjrt.platform import PLATFORM
+from tilestep.pjrt.running import journal
+from tilestep.pjrt.running.in_flight import InFlight
+from tilestep.pjrt.running.wait_pool import WAITERS
+from tilestep.pjrt.table import capi
+from tilestep.pjrt.table.device import MEMORY_KINDS, Device, device_at, make_devices, nothing_to_delete
+from tilestep.pjrt.table.entry_points import entry_point, immortal, int32s, named_values, pointers, read_bytes, read_named_values, text
 from tilestep.plan.cache import PlanCache
 from tilestep.report.files import require_report_directory
 from tilestep.settings import Settings, read_settings, stated_settings, warn_of_unknown_variables
-
-PLATFORM_NAME = "ipu"
 
 
 class Client:
@@ -115,7 +117,7 @@ def client_create(args: capi.PJRT_Client_Create_Args) -> None:
 
 @entry_point("PJRT_Client_PlatformName")
 def client_platform_name(args: capi.PJRT_Client_PlatformName_Args) -> None:
-    args.platform_name, args.platform_name_size = text(PLATFORM_NAME)
+    args.platform_name, args.platform_name_size = text(PLATFORM)
 
 
 @entry_point("PJRT_Client_PlatformVersion")
@@ -206,7 +208,7 @@ def topology_create(args: capi.PJRT_TopologyDescription_Create_Args) -> None:
 
 @entry_point("PJRT_TopologyDescription_PlatformName")
 def topology_platform_name(args: capi.PJRT_TopologyDescription_PlatformName_Args) -> None:
-    args.platform_name, args.platform_name_size = text(PLATFORM_NAME)
+    args.platform_name, args.platform_name_size = text(PLATFORM)
 
 
 @entry_point("PJRT_TopologyDescription_PlatformVersion")

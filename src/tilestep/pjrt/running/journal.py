@@ -18,7 +18,7 @@ import numpy as np
 
 from tilestep import hints
 from tilestep.pjrt import _native
-from tilestep.pjrt.plugin import PLATFORM
+from tilestep.pjrt.platform import PLATFORM
 from tilestep.plan.steps import Counts, Program
 from tilestep.report import Profile, profile_between
 from tilestep.settings import Settings, read_settings
