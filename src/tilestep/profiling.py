@@ -53,7 +53,7 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
     Args: directory: where to write `profile.json` and `summary.txt` as well; made if it is missing.
     Raises: OSError before the block runs if `directory` cannot be made or written to.
     """
-    from tilestep.pjrt.running.journal import recording  # brings the emulator with it: only who profiles pays
+    from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
     from tilestep.report.files import writable_directory, write_report
 
     target = None if directory is None else writable_directory(directory)

@@ -1,4 +1,4 @@
-"""XLA's HLO of a program as one device runs it, taken before CPU-specific rewrites."""
+"""XLA's HLO of a program as one device runs it, taken before XLA:CPU's own rewrites."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilestep.pjrt.jax_private.mlir import module_name, retarget, set_module_nam
 
 _PLACEMENT = "annotate_device_placement"
 _TAG = "tilestep_analysis_"
-_ASKING_FAILED = "<exception str() failed>"  # XLA's words where a signal's handler raised while it read our own, which is lost then
+_ASKING_FAILED = "<exception str() failed>"  # XLA's text if a signal's handler raised while XLA read our exception, whose text is lost then
 _numbers = itertools.count()
 _seen: dict[str, bytes] = {}
 _lock = threading.Lock()
@@ -22,14 +22,14 @@ _hooked = False
 
 
 def _move(marks: Mapping[str, str]) -> str:
-    """What XLA itself calls a placement further on. What JAX calls it is replicated by the partitioner, these are not."""
+    """XLA's later name for a placement. The partitioner replicates an operation with JAX's name, but none with these."""
     return "MoveToDevice" if marks.get("_xla_buffer_placement") == '"device"' else "MoveToHost"
 
 
 def partitioned_hlo(client: compat.HostClient, module: Any, devices: Sequence[Any], options: bytes, callbacks: Sequence[Any]) -> bytes:
     """Serialised HLO of a program as one device runs it: partitioned, simplified, not yet made CPU code.
 
-    Raises: whatever XLA raises for a program that it cannot compile.
+    Raises: XLA's exception for a program that XLA cannot compile.
     """
     global _hooked
     with _lock:
@@ -37,7 +37,7 @@ def partitioned_hlo(client: compat.HostClient, module: Any, devices: Sequence[An
             compat.on_every_compile("tilestep", _native.hlo_taker(_TAG.encode(), _seen))
             _hooked = True
     name = f"{_TAG}{next(_numbers)}"
-    own_name = module_name(module)
+    program_name = module_name(module)
     parsed = compat.parse_options(options)
     parsed.executable_build_options.debug_options.xla_disable_hlo_passes = compat.ANALYSIS_PASSES_OFF
     set_module_name(module, name)
@@ -51,8 +51,8 @@ def partitioned_hlo(client: compat.HostClient, module: Any, devices: Sequence[An
             raise KeyboardInterrupt from error
     finally:
         restore()
-        set_module_name(module, own_name)
-        found = _seen.pop(name, None)
-    if found is None:
-        raise HloError(f"XLA compiled {own_name} without showing its HLO")
-    return found
+        set_module_name(module, program_name)
+        hlo = _seen.pop(name, None)
+    if hlo is None:
+        raise HloError(f"XLA compiled {program_name} without showing its HLO")
+    return hlo

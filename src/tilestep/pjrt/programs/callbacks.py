@@ -15,18 +15,18 @@ _callbacks: weakref.WeakValueDictionary[int, Callable[..., Any]] = weakref.WeakV
 
 
 def keep(callback: Callable[..., Any]) -> int:
-    """A number for a callback; it holds for as long as JAX keeps the callback (it does while it keeps the lowered program)."""
+    """A number for a callback. It is valid while JAX keeps the callback, which is as long as it keeps the lowered program."""
     number = next(_numbers)
     _callbacks[number] = callback
     return number
 
 
 def renumber(module: Any) -> list[Callable[..., Any]]:
-    """Gives a program's callbacks numbers from 0, and returns the callbacks in that order.
+    """Numbers a program's callbacks from 0. Returns: the callbacks in that order.
 
-    Raises: UnsupportedError if the program was made by another process, whose functions are not here.
+    Raises: UnsupportedError if another process made the program, because its functions do not exist here.
     """
-    found: list[Callable[..., Any]] = []
+    numbered: list[Callable[..., Any]] = []
 
     def visit(operation: Any) -> None:
         target = custom_call_target(operation)
@@ -38,8 +38,8 @@ def renumber(module: Any) -> list[Callable[..., Any]]:
             raise UnsupportedError(
                 f"callback {number} of {target} does not exist in this process; programs with callbacks run where they were made"
             )
-        set_attribute_int(operation, "index", len(found))
-        found.append(callback)
+        set_attribute_int(operation, "index", len(numbered))
+        numbered.append(callback)
 
     walk(module, visit)
-    return found
+    return numbered

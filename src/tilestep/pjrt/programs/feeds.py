@@ -1,7 +1,7 @@
-"""Programs that take data from the host, or give it, while they run: they wait in the background, never the thread that dispatched them.
+"""Programs that exchange data with the host while they run. They wait in the background, so the thread that dispatched them goes on.
 
-XLA:CPU runs what it holds to be cheap on the dispatching thread, and orders all that one thread dispatches, to whatever client and device.
-So a program with feeds is made to look expensive, and is handed to XLA by a thread that dispatches nothing else, one for each IPU.
+XLA:CPU runs a program that it takes for cheap on the dispatching thread. It also orders all programs of one dispatching thread, whatever
+their client and device. So a program with feeds is made to look expensive, and a thread for each IPU hands it to XLA.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET, UNKNOWN_ZERO_TARGET
 from tilestep.pjrt.jax_private.dialects import hlo, ir
 
-_NOT_CHEAP: Final = 4096  # operations; XLA:CPU takes less than 1,000 for cheap
+_NOT_CHEAP: Final = 4096  # operations; XLA:CPU takes a program with less than 1,000 for cheap
 
 
 def has_feeds(code: bytes) -> bool:
@@ -26,7 +26,7 @@ def has_feeds(code: bytes) -> bool:
 
 
 def not_cheap() -> Any:
-    """Adds work that XLA cannot leave out at the present place of a module; returns its result, a scalar int32."""
+    """Adds work that XLA cannot leave out at the module's insertion point. Returns: its result, a scalar int32."""
     scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     row = ir.RankedTensorType.get([_NOT_CHEAP], ir.IntegerType.get_signless(32))
     target: dict[str, Any] = {
@@ -47,7 +47,7 @@ def not_cheap() -> Any:
 
 
 class Dispatch:
-    """One call on a worker's thread, which happens once however often it is handed over."""
+    """A call on a worker's thread. It happens once, however often it is handed over."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
@@ -58,18 +58,18 @@ class Dispatch:
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Calls the function, unless that has been done."""
+        """Calls the function, unless it was called before."""
         if self._begun:
             return
         self._begun = True
         try:
             self._result = self._context.run(self._function)
-        except BaseException as error:  # it is raised where the result is asked for
+        except BaseException as error:  # `outcome` gives it to the thread that raises it
             self._error = error
         self._done.set()
 
     def outcome(self) -> tuple[Any, BaseException | None]:
-        """Waits for what the function returns, or raises."""
+        """Waits for the function's result or exception."""
         self._done.wait()
         return self._result, self._error
 
@@ -82,7 +82,7 @@ class Worker:
         threading.Thread(target=self._loop, name=name, daemon=True).start()
 
     def hand_over(self, dispatch: Dispatch) -> None:
-        """Has the thread run it."""
+        """Lets the thread run the dispatch."""
         self._work.put(dispatch)
 
     def _loop(self) -> None:
@@ -100,3 +100,16 @@ def worker_of(ipu: int) -> Worker:
         if ipu not in _workers:
             _workers[ipu] = Worker(f"tilestep-feeds-{ipu}")
         return _workers[ipu]
+
+
+def run_on_worker(ipu: int, done: dict[str, Any], run: Callable[[], Any]) -> Any:
+    """Calls `run` on the IPU's thread and waits for its result.
+
+    Args: done: what the call before a Ctrl-C has done; keeps the dispatch, so that it happens once.
+    """
+    dispatch = done.setdefault("dispatch", Dispatch(run))
+    worker_of(ipu).hand_over(dispatch)
+    result, error = dispatch.outcome()
+    if error is not None:
+        raise error
+    return result

@@ -1,7 +1,7 @@
-"""Compiled programs as bytes: what JAX writes into its compilation cache, and what users keep.
+"""Compiled programs as bytes, for JAX's compilation cache and for files that users keep.
 
-The bytes hold the program for values as XLA:CPU serialises it, which is machine code: load only what you trust, as with every JAX platform.
-What is added here, the plan and its description, is JSON and checked as it is read.
+The bytes hold XLA:CPU's serialised program, which is machine code: load only programs that you trust, as on every JAX platform.
+The plan and its description are JSON, which is checked as it is read.
 """
 
 from __future__ import annotations
@@ -10,71 +10,65 @@ import hashlib
 import json
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tilestep.errors import StoredError, UnsupportedError
+from tilestep.errors import StoredError
 from tilestep.machine.spec import MachineSpec
 from tilestep.options import PlanOptions
-from tilestep.pjrt.jax_private import compat
 from tilestep.plan.steps import Program
 from tilestep.plan.stored import dump_program, load_program
-
-if TYPE_CHECKING:
-    from tilestep.pjrt.programs.executable import LoadedExecutable
 
 _MAGIC = b"tilestep executable\n"
 _SECTIONS = ("code", "options", "hlo", "values", "plan")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
-    """What a compiled program is made of again."""
+class Serialized:
+    """The parts from which a compiled program is made again."""
 
     name: str
-    machine: str  # who it was planned for
+    machine: str  # `machine_id` of the machine that it was planned for
     plan_options: str
     counted: tuple[tuple[int, int], ...]
-    places: tuple[str, ...]
+    site_locations: tuple[str, ...]  # source line of each loop and branch that can be counted
     code: bytes  # StableHLO
     options: bytes  # CompileOptionsProto
     hlo: bytes  # HloModuleProto that was planned
-    values: bytes  # by XLA:CPU; b"" of a program that was compiled in a dry run
+    values: bytes  # XLA:CPU's program; b"" if this one was compiled in a dry run
     program: Program
 
     def require_fits(self, machine: MachineSpec, plan_options: PlanOptions) -> None:
         """Raises: StoredError if the program was planned for another machine, or with other options."""
-        wanted = {"machine": _machine_id(machine), "plan options": repr(plan_options)}
-        for (what, here), there in zip(wanted.items(), (self.machine, self.plan_options), strict=True):
-            if here != there:
-                raise StoredError(f"the stored program {self.name!r} was planned for {what} {there}; here it is {here}: compile it again")
+        current = {"machine": machine_id(machine), "plan options": repr(plan_options)}
+        for (name, here), planned in zip(current.items(), (self.machine, self.plan_options), strict=True):
+            if here != planned:
+                raise StoredError(f"the stored program {self.name!r} was planned for {name} {planned}; here it is {here}: compile it again")
 
 
-def pack(executable: LoadedExecutable) -> bytes:
-    """The program as bytes. Raises: UnsupportedError if it calls Python functions, which live in this process only."""
-    if executable.callbacks:
-        raise UnsupportedError(f"program {executable.name!r} calls Python functions of this process, so it cannot be serialised")
+def pack(program: Serialized) -> bytes:
+    """The program as bytes."""
     sections = {
-        "code": executable.code,
-        "options": executable.options,
-        "hlo": executable.planned_hlo,
-        "values": b"" if executable.is_dry else compat.serialize(executable.client.host, executable.host_executable),
-        "plan": dump_program(executable.program).encode(),
+        "code": program.code,
+        "options": program.options,
+        "hlo": program.hlo,
+        "values": program.values,
+        "plan": dump_program(program.program).encode(),
     }
     head = {
         "versions": _versions(),
-        "name": executable.name,
-        "machine": _machine_id(executable.client.machine),
-        "plan_options": repr(executable.plan_options),
-        "counted": executable.counted,
-        "places": executable.places,
+        "name": program.name,
+        "machine": program.machine,
+        "plan_options": program.plan_options,
+        "counted": program.counted,
+        "places": program.site_locations,
         "sizes": [len(sections[name]) for name in _SECTIONS],
     }
     body = json.dumps(head).encode() + b"\n" + b"".join(sections[name] for name in _SECTIONS)
     return _MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
 
 
-def unpack(data: bytes) -> Stored:
-    """Reads what `pack` wrote. Raises: StoredError if it is damaged, or was written by other versions of the package or of jaxlib."""
+def unpack(data: bytes) -> Serialized:
+    """Reads bytes that `pack` wrote. Raises: StoredError if they are damaged or other versions of the package or of jaxlib wrote them."""
     if not data.startswith(_MAGIC):
         raise StoredError(f"no stored program of platform ipu begins with {data[:20]!r}")
     digest, newline, body = data[len(_MAGIC) :].partition(b"\n")
@@ -84,18 +78,18 @@ def unpack(data: bytes) -> Stored:
     head = _head(line)
     if head["versions"] != _versions():
         raise StoredError(f"a stored program was written by {head['versions']}; here are {_versions()}: compile it again")
-    found: dict[str, bytes] = {}
+    sections: dict[str, bytes] = {}
     try:
         for name, size in zip(_SECTIONS, head["sizes"], strict=True):
-            found[name], rest = rest[:size], rest[size:]
-        return Stored(
+            sections[name], rest = rest[:size], rest[size:]
+        return Serialized(
             name=str(head["name"]),
             machine=str(head["machine"]),
             plan_options=str(head["plan_options"]),
             counted=tuple((int(site), int(arm)) for site, arm in head["counted"]),
-            places=tuple(str(place) for place in head["places"]),
-            program=load_program(found.pop("plan")),
-            **found,
+            site_locations=tuple(str(line) for line in head["places"]),
+            program=load_program(sections.pop("plan")),
+            **sections,
         )
     except StoredError:
         raise
@@ -116,5 +110,6 @@ def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("tilestep", "jaxlib")}
 
 
-def _machine_id(machine: MachineSpec) -> str:
+def machine_id(machine: MachineSpec) -> str:
+    """The machine's name and a hash of all its figures."""
     return f"{machine.name} ({hashlib.sha256(repr(machine).encode()).hexdigest()[:16]})"

@@ -1,6 +1,6 @@
-"""The end of the process: daemon threads, and JAX's own, come to a standstill before Python does.
+"""Shutdown: daemon threads and JAX's own threads stand still before Python ends.
 
-Python ends a thread that still wants the interpreter then. In the midst of JAX's C++, that takes the process down, or has it wait for ever.
+Python ends any thread that wants the interpreter later. If that thread is inside JAX's C++, the process crashes or hangs.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ import jax
 
 from tilestep.pjrt import _native
 
-OWN_THREADS = "tilestep-"  # begins the names of the platform's own, which wait for work where Python may end them
+OWN_THREADS = "tilestep-"  # prefix of the platform's own threads, which wait for work where Python may end them
 _JAX = str(Path(jax.__file__).parent)
-_JAX_POOLS = "tf_"  # begins the names of threads of JAX, of which some compile
+_JAX_POOLS = "tf_"  # prefix of JAX's own threads, of which some compile
 _TASKS = Path("/proc/self/task")
 _LOOK_EVERY_WALL_S = 0.002
-_STILL_LOOKS = 8  # who waits for the interpreter stirs every 5 ms
+_STILL_LOOKS = 8  # a thread that waits for the interpreter wakes up every 5 ms
 _FAR_FROM_JAX_LOOKS = 100
 
 
 def hold_back_daemons() -> None:
-    """Lets daemon threads begin nothing more on the platform: at its next entry a thread stays until the process has ended."""
+    """Holds daemon threads back: one that next calls into the platform stays there until the process has ended."""
     for thread in _daemons():
         _held(thread)
 
 
 def stand_still(is_idle: Callable[[], bool], timeout_wall_s: float) -> bool:
-    """Waits until JAX's threads sleep, and each daemon thread was held back, or sleeps, or computes something far from JAX.
+    """Waits until JAX's threads sleep, and each daemon thread is held back, sleeps, or computes something that is not JAX's.
 
     Args: is_idle: whether nothing is compiled or waited for.
     Returns: False if the time ran out first.
     """
     end = time.monotonic() + timeout_wall_s
-    seen: dict[int, tuple[object, int]] = {}  # how a thread looked, and in how many looks since
+    seen: dict[int, tuple[object, int]] = {}  # by thread: its state, and for how many looks it has been in it
     in_jax: set[int] = set()
-    look = quiet = 0  # and in how many looks nothing called back
+    look = quiet = 0  # looks in all, and since a thread of JAX ran Python
     while time.monotonic() < end:
         look += 1
         frames = sys._current_frames()
         known = {thread.ident for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
-        quiet = quiet + 1 if known.issuperset(frames) else 0  # else a thread of JAX runs Python
+        quiet = quiet + 1 if known.issuperset(frames) else 0  # else a thread of JAX runs Python now
         watched = _jax_threads(pools_only=look > _FAR_FROM_JAX_LOOKS)
         for thread in _daemons():
             if _held(thread) or thread.ident is None or thread.native_id is None:
@@ -66,7 +66,7 @@ def stand_still(is_idle: Callable[[], bool], timeout_wall_s: float) -> bool:
 
 
 def _daemons() -> list[threading.Thread]:
-    """Of Python's threads those that its end does not wait for; threads of JAX that once ran Python are none."""
+    """Python's daemon threads but the platform's own. A thread of JAX that once ran Python is none of them."""
     return [
         thread
         for thread in threading.enumerate()
@@ -78,7 +78,10 @@ def _daemons() -> list[threading.Thread]:
 
 
 def _jax_threads(*, pools_only: bool) -> set[int]:
-    """Args: pools_only: else with threads that nobody has named, which have the process's name: XLA's, that run programs, are such."""
+    """Native ids of JAX's threads.
+
+    Args: pools_only: leaves out threads without a name of their own, which have the process's name. XLA's, which run programs, have none.
+    """
     own = {thread.native_id for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
     unnamed = None if pools_only else _name(_TASKS / str(os.getpid()))
     names = {int(task.name): _name(task) for task in _TASKS.iterdir()}
@@ -88,7 +91,7 @@ def _jax_threads(*, pools_only: bool) -> set[int]:
 def _name(task: Path) -> str:
     try:
         return (task / "comm").read_text()
-    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
         return ""
 
 
@@ -105,7 +108,7 @@ def _is_in_jax(frame: FrameType | None) -> bool:
 
 
 def _doing(native_id: int) -> object:
-    """How often a thread that sleeps has been woken; 'runs', or 'is gone'."""
+    """How often a sleeping thread has been woken; or 'runs'; or 'is gone'."""
     try:
         status = dict(line.split(":\t", 1) for line in (_TASKS / str(native_id) / "status").read_text().splitlines() if ":\t" in line)
     except (FileNotFoundError, ProcessLookupError):

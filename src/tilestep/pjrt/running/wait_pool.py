@@ -1,4 +1,4 @@
-"""Threads that wait for events on behalf of JAX."""
+"""A pool of threads that wait for events on behalf of JAX."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Iterator
 
 from tilestep.pjrt import _native
 
-_MOST_THREADS = 256  # each may sit behind a program that waits for another one's event
+_MOST_THREADS = 256  # each may wait for a program that itself waits for another thread's event
 _LOOK_EVERY_WALL_S = 0.001
 
 
-class Waiters:
-    """A pool that grows when all its threads wait, so that one slow event holds up no other. What they do is in C (native/event.c)."""
+class WaitPool:
+    """A pool that grows when all its threads wait, so that one slow event holds up no other. The threads run in C (native/wait_pool.c)."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._threads = 0
-        self._busy = 0  # threads of JAX that are in the midst of something long
+        self._busy = 0  # threads of JAX that compile
 
     def start(self) -> None:
         """Starts the first thread, if there is none."""
@@ -29,12 +29,12 @@ class Waiters:
 
     @property
     def started(self) -> bool:
-        """Whether there ever was something to wait for."""
+        """Whether a thread was started, because something had to be waited for."""
         return self._threads > 0
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
-        """Lets `finish` wait for the block too: a thread that Python's end meets in the midst of C++ takes the process down."""
+        """Makes `finish` wait for the block too, because a thread that is inside C++ when Python ends takes the process down."""
         with self._lock:
             self._busy += 1
         try:
@@ -48,7 +48,7 @@ class Waiters:
         return not self._busy and not _native.threads_waiting() and not _native.pending_waits()
 
     def finish(self, timeout_wall_s: float) -> bool:
-        """Waits until nothing is left to wait for; False if the time ran out first."""
+        """Waits until nothing is left to wait for. Returns: False if the time ran out first."""
         end = time.monotonic() + timeout_wall_s
         while not self.is_idle():
             if time.monotonic() > end:
@@ -67,4 +67,4 @@ class Waiters:
             return self._threads
 
 
-WAITERS = Waiters()  # of this process: JAX has one platform of the name, whatever clients come and go
+WAIT_POOL = WaitPool()  # one for the process, whatever clients come and go

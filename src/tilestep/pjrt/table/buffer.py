@@ -1,7 +1,7 @@
-"""Values on the emulated machine: made from host memory, copied, read, deleted.
+"""Buffers: values on the emulated machine, made from host memory, copied, read and deleted.
 
-The memory is XLA:CPU's; the buffer says where on the machine the value would be. What JAX asks of a buffer again and again is
-answered in C (native/buffer.c).
+A buffer's memory is XLA:CPU's; the buffer knows the IPU and memory kind that the value would have. C answers the questions that JAX asks
+often (native/buffer_entries.c, put.c, read.c).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from tilestep.pjrt import _native
 from tilestep.pjrt.jax_private import compat
+from tilestep.pjrt.running import unseen_waits
 from tilestep.pjrt.running.dry import DryArray, DryMode, current_mode
-from tilestep.pjrt.running.journal import waits_unseen
 from tilestep.pjrt.table import capi, layouts
 from tilestep.pjrt.table.client import the_client
 from tilestep.pjrt.table.device import Device, device_at, device_of_memory
@@ -40,7 +40,7 @@ _DLPACK_TYPES = {
     9: "F8E4M3B11FNUZ", 10: "F8E4M3FN", 11: "F8E4M3FNUZ", 12: "F8E5M2", 13: "F8E5M2FNUZ", 14: "F8E8M0FNU",
 }  # fmt: skip
 _DLPACK_CODES = {np.dtype(_DTYPES[name]): code for code, names in _DLPACK_TYPES.items() for name in names.split()}
-_ALIGNMENT_BYTES = 64  # XLA:CPU takes over host memory as it is only from this alignment on
+_ALIGNMENT_BYTES = 64  # XLA:CPU takes over host memory without a copy from this alignment on
 
 
 @functools.lru_cache(maxsize=65536)
@@ -62,7 +62,7 @@ TOKEN_SHAPE = _native.Shape(capi.PJRT_Buffer_Type_TOKEN, (), (), 0, layouts.layo
 
 
 def make_buffer(array: Any, device: Device, memory: _native.Memory, minor_to_major: tuple[int, ...] | None = None) -> _native.Buffer:
-    """A buffer for a one-device array of the host client, row-major if nothing else is said."""
+    """A buffer for a one-device array of the host client. `minor_to_major` is row-major by default."""
     return _native.Buffer(array, device, memory, shape_of(array.shape, array.dtype, minor_to_major))
 
 
@@ -82,7 +82,7 @@ def _live_array(buffer: _native.Buffer) -> Any:
 
 def _aligned(dims: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     size = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
-    if size < 2048:  # so small that XLA:CPU's own copy costs less than finding an aligned place
+    if size < 2048:  # XLA:CPU's own copy of so little costs less than aligned memory
         return np.empty(dims, dtype)
     try:
         raw = np.empty(size + _ALIGNMENT_BYTES, np.uint8)
@@ -119,7 +119,7 @@ def _host_array(
         return DryArray(dims, dtype, mode)
     host_device, kind = the_client().host_devices[device.id], memory.kind.decode()
     code = _DLPACK_CODES.get(dtype)
-    if code is None or kind != "device":  # elements that DLPack has no code for, or memory that it doesn't know
+    if code is None or kind != "device":  # DLPack has no code for the elements, or does not know the memory
         values = _aligned(dims, dtype)
         _fill(values.ctypes.data, values.nbytes, args, dims, dtype)
         return compat.put(values, host_device, kind)
@@ -130,7 +130,7 @@ def _host_array(
 
 
 def _fill(address: int, size: int, args: capi.PJRT_Client_BufferFromHostBuffer_Args, dims: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Copies what JAX handed over to `address`, row-major."""
+    """Copies JAX's host buffer to `address`, row-major."""
     if not args.data or not size:
         return
     if args.num_byte_strides:
@@ -149,7 +149,7 @@ def _strided(data: int, dims: tuple[int, ...], dtype: np.dtype[Any], strides: tu
 
 
 def on_host(values: np.ndarray[Any, Any]) -> Any:
-    """An array of XLA:CPU in the memory of a NumPy array, if that is aligned as XLA:CPU's own is; else a copy."""
+    """An array of XLA:CPU in the memory of a NumPy array, if that has XLA:CPU's alignment; else a copy."""
     return compat.put(values, the_client().host_devices[0], "device")
 
 
@@ -227,7 +227,7 @@ def buffer_copy_raw_to_host(args: capi.PJRT_Buffer_CopyRawToHost_Args) -> None:
 @entry_point("PJRT_Buffer_UnsafePointer")
 def buffer_unsafe_pointer(args: capi.PJRT_Buffer_UnsafePointer_Args) -> None:
     array = _live_array(_buffer(args.buffer))
-    if waits_unseen():  # and wants no address
+    if unseen_waits.is_under_way():  # the address is not used
         array.block_until_ready()
         args.buffer_pointer = 0
         return
@@ -243,9 +243,9 @@ def buffer_data_pointer(args: capi.PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Arg
 
 @entry_point("PJRT_Buffer_IncreaseExternalReferenceCount")
 def buffer_pin(args: capi.PJRT_Buffer_IncreaseExternalReferenceCount_Args) -> None:
-    """Somebody outside takes the address: XLA:CPU must neither free nor reuse the memory. np.asarray comes this way.
+    """Pins the memory for a caller that takes its address, np.asarray among them: XLA:CPU must neither free nor reuse it.
 
-    C asks here only where it cannot answer (native/read.c), and gives back alone.
+    C calls this only where it cannot pin by itself (native/read.c). C alone unpins.
     """
     buffer = _buffer(args.buffer)
     if not buffer.pins:

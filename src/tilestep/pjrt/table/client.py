@@ -1,4 +1,4 @@
-"""The client: devices, topology, and the XLA:CPU client that computes values, made when something first needs it."""
+"""The client: devices, topology, and the XLA:CPU client that computes values."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from tilestep.pjrt import _native
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.jax_private.versions import warn_if_untested
 from tilestep.pjrt.platform import PLATFORM
-from tilestep.pjrt.running import journal
+from tilestep.pjrt.running import recording
 from tilestep.pjrt.running.in_flight import InFlight
-from tilestep.pjrt.running.wait_pool import WAITERS
+from tilestep.pjrt.running.journal import Journal
+from tilestep.pjrt.running.wait_pool import WAIT_POOL
 from tilestep.pjrt.table import capi
 from tilestep.pjrt.table.device import MEMORY_KINDS, Device, device_at, make_devices, nothing_to_delete
 from tilestep.pjrt.table.entry_points import entry_point, immortal, int32s, named_values, pointers, read_bytes, read_named_values, text
@@ -29,32 +30,33 @@ from tilestep.settings import Settings, read_settings, stated_settings, warn_of_
 
 
 class Client:
-    """One process's view of the emulated machine; or, stated by nobody, of one that isn't there, for which programs are only compiled."""
+    """The emulated machine as JAX sees it: this process's, or another one for which programs are only compiled."""
 
     def __init__(self, settings: Settings, stated: tuple[object, ...] | None) -> None:
+        """Args: stated: the settings as the user stated them; None for a machine that programs are only compiled for."""
         self.settings = settings
         self._stated = stated
         self.machine = settings.machine
-        self.journal = journal.Journal(settings)
+        self.journal = Journal(settings, record=recording.is_recording())
         self.devices = self.journal.devices = make_devices(settings.machine, settings.hardware_ids, self.journal)
         self.plans = PlanCache()
         self.in_flight = InFlight()
-        self.program_keys = itertools.count(1)  # in the order of compilation: who a program is, in emulated time
+        self.program_keys = itertools.count(1)  # numbers of programs in emulated time, in the order of compilation
         self.device_addresses = pointers([device.address for device in self.devices])
         self.memory_addresses = pointers([memory.address for device in self.devices for memory in device.memories])
         self.kind_ids = int32s(range(len(MEMORY_KINDS)))
-        self.version = (  # a part of the keys of JAX's compilation cache: says all that a plan depends on beside program and topology
+        self.version = (  # a part of the keys of JAX's compilation cache: all that a plan depends on, but for program and topology
             f"tilestep {version('tilestep')}, emulating {settings.machine.name}; values by XLA:CPU; {settings.plan_options}"
         )
 
     @functools.cached_property
     def host(self) -> compat.HostClient:
-        """XLA:CPU, with one device for each IPU. Made at first use: a program that never uses an IPU doesn't pay for it."""
+        """XLA:CPU with one device for each IPU. It is made at first use, so a program without an IPU does not pay for it."""
         self.require_same_settings()
         require_report_directory(self.settings.report_directory)
         warn_of_unknown_variables()
         warn_if_untested(jax.__version__)
-        WAITERS.start()
+        WAIT_POOL.start()
         compat.wait_in_the_callers_thread(_native.waits_in_its_thread, _native.answers_in_its_thread)
         host = compat.make_host_client(len(self.devices))
         for device, host_device in zip(self.devices, host.devices(), strict=True):
@@ -63,7 +65,7 @@ class Client:
 
     @property
     def in_use(self) -> bool:
-        """Whether anything came to an IPU; JAX starts every platform, also for a program that leaves this one alone."""
+        """Whether a value or program came to an IPU. JAX starts every platform, also for programs that use another."""
         return "host" in vars(self)
 
     def require_same_settings(self) -> None:
@@ -85,7 +87,7 @@ class Client:
 
     @property
     def address(self) -> int:
-        """The PJRT_Client*, and the PJRT_TopologyDescription* too."""
+        """The PJRT_Client*, which is also the PJRT_TopologyDescription*."""
         return id(self)
 
 
@@ -109,9 +111,9 @@ def client_create(args: capi.PJRT_Client_Create_Args) -> None:
     global _client
     stated, settings = stated_settings(), read_settings()
     client = _client
-    if client is None or client.settings != settings:  # JAX asks again after its backends were cleared
+    if client is None or client.settings != settings:  # JAX creates a client again after clear_backends()
         client = _client = immortal(Client(settings, stated))
-        journal.use(client.journal)
+        recording.use(client.journal)
     args.client = client.address
 
 
@@ -157,12 +159,12 @@ def client_lookup_addressable_device(args: capi.PJRT_Client_LookupAddressableDev
     args.addressable_device = _lookup(_native.object_at(args.client), "hardware_id", args.local_hardware_id)
 
 
-def _lookup(client: Client, what: str, wanted: int) -> int:
+def _lookup(client: Client, attribute: str, value: int) -> int:
     for device in client.devices:
-        if getattr(device, what) == wanted:
+        if getattr(device, attribute) == value:
             return device.address
-    known = ", ".join(str(getattr(device, what)) for device in client.devices)
-    raise ValueError(f"no IPU has {what} {wanted}; known are {known}")
+    known = ", ".join(str(getattr(device, attribute)) for device in client.devices)
+    raise ValueError(f"no IPU has {attribute} {value}; known are {known}")
 
 
 @entry_point("PJRT_Client_AddressableMemories")
@@ -174,13 +176,13 @@ def client_memories(args: capi.PJRT_Client_AddressableMemories_Args) -> None:
 @entry_point("PJRT_Client_DefaultDeviceAssignment")
 def client_default_assignment(args: capi.PJRT_Client_DefaultDeviceAssignment_Args) -> None:
     client: Client = _native.object_at(args.client)
-    wanted = args.num_replicas * args.num_partitions
-    if wanted > len(client.devices):
+    num_ipus = args.num_replicas * args.num_partitions
+    if num_ipus > len(client.devices):
         raise ValueError(
-            f"{args.num_replicas} replicas x {args.num_partitions} partitions need {wanted} IPUs; "
+            f"{args.num_replicas} replicas x {args.num_partitions} partitions need {num_ipus} IPUs; "
             f"{client.machine.name} has {len(client.devices)}"
         )
-    (c_int32 * wanted).from_address(args.default_assignment)[:] = range(wanted)  # type: ignore[index]  # a C array of that length
+    (c_int32 * num_ipus).from_address(args.default_assignment)[:] = range(num_ipus)  # type: ignore[index]  # a C array of that length
 
 
 _TOPOLOGY_OPTIONS = ("num_ipus", "num_tiles", "sync_pattern")
@@ -193,15 +195,15 @@ def _absent(settings: Settings) -> Client:
 
 @entry_point("PJRT_TopologyDescription_Create")
 def topology_create(args: capi.PJRT_TopologyDescription_Create_Args) -> None:
-    """A machine by the name that TILESTEP_MACHINE takes ('': the process's own), changed by `num_ipus`, `num_tiles`, `sync_pattern`."""
+    """Makes a topology of the machine that `topology_name` names, as TILESTEP_MACHINE does ('': the process's own), with its options."""
     name = read_bytes(args.topology_name, args.topology_name_size).decode()
-    given = read_named_values(args.create_options, args.num_options)
-    for key in given:
+    options = read_named_values(args.create_options, args.num_options)
+    for key in options:
         if key not in _TOPOLOGY_OPTIONS:
             raise SettingsError(f"option {key!r} of a topology does not exist: it may have {', '.join(_TOPOLOGY_OPTIONS)}")
     settings = read_settings()
-    if name or given:
-        machine = load_machine(name, **given) if name else changed_machine(settings.machine, **given)
+    if name or options:
+        machine = load_machine(name, **options) if name else changed_machine(settings.machine, **options)
         settings = replace(settings, machine=machine, hardware_ids=tuple(range(machine.num_ipus)))
     args.topology = _absent(settings).address
 
@@ -255,7 +257,7 @@ def _topology_text(client: Client) -> str:
 
 
 def _fingerprint(value: str) -> int:
-    """64-bit FNV-1a, so that equal topologies have equal fingerprints in every process."""
+    """64-bit FNV-1a: equal topologies have equal fingerprints in every process."""
     result = 0xCBF29CE484222325
     for byte in value.encode():
         result = (result ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -264,7 +266,7 @@ def _fingerprint(value: str) -> int:
 
 @entry_point("PJRT_Plugin_Initialize")
 def plugin_initialize(args: capi.PJRT_Plugin_Initialize_Args) -> None:
-    """Nothing: the platform starts with its client."""
+    """Does nothing, because the platform starts with its client."""
 
 
 @entry_point("PJRT_Plugin_Attributes")

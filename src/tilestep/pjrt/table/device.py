@@ -20,10 +20,10 @@ class Device:
 
     def __init__(self, *, index: int, hardware_id: int, machine: MachineSpec, journal: Journal) -> None:
         self.id = index
-        self.note_wait: tuple[Any, ...] = journal.note_wait  # C asks for it
+        self.note_wait: tuple[Any, ...] = journal.note_wait  # C reads these three
         self.note_read: tuple[Any, ...] = journal.note_read
-        self.note_put: tuple[Any, ...] | None = None  # too: (what the journal does, its append, id, the host's device)
-        self.journal = journal  # of the client that this device belongs to; an older client's values may still be around
+        self.note_put: tuple[Any, ...] | None = None  # (type of entry, function that appends it, id, XLA:CPU's device)
+        self.journal = journal  # its client's; values of an older client may still exist
         self.hardware_id = hardware_id
         self.sram_bytes = machine.ipu.sram_bytes
         self.label = f"IpuDevice(id={index}, num_tiles={machine.ipu.num_tiles}, version={machine.ipu.version})"
@@ -46,7 +46,7 @@ class Device:
 
     @property
     def address(self) -> int:
-        """The PJRT_Device*, and the PJRT_DeviceDescription* too."""
+        """The PJRT_Device*, which is also the PJRT_DeviceDescription*."""
         return id(self)
 
     def memory(self, kind: str) -> _native.Memory:
@@ -156,13 +156,12 @@ def device_attributes(args: capi.PJRT_Device_GetAttributes_Args) -> None:
 
 
 def nothing_to_delete() -> int:
-    """Address of a C function of one pointer that does nothing: what we hand out stays."""
+    """Address of a C function of one pointer that does nothing, because the memory that we hand out stays."""
     return _NOTHING_ADDRESS
 
 
 def _make_nothing() -> int:
-    # A function of libc that ignores its argument registers and never fails; Python must not be entered here, since JAX calls
-    # deleters from anywhere.
+    # This function of libc ignores its argument and never fails. A Python function would not do, because JAX calls deleters on any thread.
     from ctypes import CDLL, c_void_p, cast
 
     address = cast(CDLL(None).sched_yield, c_void_p).value

@@ -1,4 +1,4 @@
-"""How a Python function becomes an entry of the table that JAX calls."""
+"""Python functions as entry points of the table that JAX calls, and the C values that they answer with."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tilestep.pjrt.table import capi
 
 ArgsT = TypeVar("ArgsT", bound=Structure)
 
-_TABLES = tuple(capi.TABLES)
-_immortal: list[Any] = []  # what JAX keeps pointers to
+# (table, index) of each entry point
+_POSITIONS = {name: (table, index) for table, names in enumerate(capi.TABLES.values()) for index, name in enumerate(names)}
+_immortal: list[Any] = []  # objects that JAX keeps pointers to
 
 
 def entry_point(name: str) -> Callable[[Callable[[ArgsT], None]], Callable[[ArgsT], None]]:
-    """Makes a function of the argument struct the entry `name`.
+    """Makes a function of the argument struct the entry point `name`.
 
-    The struct's type is `<name>_Args`. The function fills in its results; an exception becomes a PJRT_Error (see errors).
+    The struct's type is `<name>_Args`. The function fills in the struct's results. An exception becomes a PJRT_Error (status.py).
 
-    Raises: KeyError if the interface has no such entry.
+    Raises: KeyError if the interface has no such entry point.
     """
-    table = next(number for number, entries in enumerate(_TABLES) if name in capi.TABLES[entries])
-    index = capi.TABLES[_TABLES[table]].index(name)
+    table, index = _POSITIONS[name]
     struct: Any = getattr(capi, f"{name}_Args")
 
     def register(function: Callable[[ArgsT], None]) -> Callable[[ArgsT], None]:
@@ -47,7 +47,7 @@ def immortal(thing: Any) -> Any:
 
 @functools.cache
 def text(value: str | bytes) -> tuple[int, int]:
-    """Address and size of a string that stays; equal strings share one."""
+    """Address and size of a string that lives as long as the process. Equal strings share one."""
     data = value.encode() if isinstance(value, str) else value
     buffer = immortal(create_string_buffer(data, len(data) + 1))
     return addressof(buffer), len(data)
@@ -74,19 +74,19 @@ def int32s(values: Sequence[int]) -> Any:
 
 
 def read_int64s(address: int | None, count: int) -> tuple[int, ...]:
-    """`count` int64 that lie at `address`."""
+    """The `count` int64 at `address`."""
     return tuple((c_int64 * count).from_address(address)) if count and address else ()
 
 
 def read_bytes(address: int | None, size: int) -> bytes:
-    """`size` bytes that lie at `address`."""
+    """The `size` bytes at `address`."""
     return bytes((c_char * size).from_address(address)) if size and address else b""
 
 
 def named_values(values: dict[str, int | float | str | Sequence[int]]) -> tuple[Any, list[Any]]:
-    """C array of PJRT_NamedValue, and what must stay alive as long as it.
+    """C array of PJRT_NamedValue, and the objects that must live as long as it.
 
-    Raises: TypeError for a bool, on which JAX aborts the process.
+    Raises: TypeError for a bool, because JAX aborts the process on one.
     """
     array = (capi.PJRT_NamedValue * max(len(values), 1))()
     keep: list[Any] = []
@@ -111,10 +111,10 @@ def named_values(values: dict[str, int | float | str | Sequence[int]]) -> tuple[
 
 
 def read_named_values(address: int | None, count: int) -> dict[str, Any]:
-    """The `count` PJRT_NamedValue that lie at `address`: whole numbers, floats, bools and strings."""
+    """The `count` PJRT_NamedValue at `address`, by name."""
     if not count or not address:
         return {}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for slot in (capi.PJRT_NamedValue * count).from_address(address):
         match slot.type:
             case capi.PJRT_NamedValue_kString:
@@ -127,8 +127,8 @@ def read_named_values(address: int | None, count: int) -> dict[str, Any]:
                 value = slot.bool_value
             case _:
                 value = list(read_int64s(slot.int64_array_value, slot.value_size))
-        found[read_bytes(slot.name, slot.name_size).decode()] = value
-    return found
+        values[read_bytes(slot.name, slot.name_size).decode()] = value
+    return values
 
 
 def function_address(function: Any) -> int | None:
@@ -137,7 +137,7 @@ def function_address(function: Any) -> int | None:
 
 
 def clear_flags(args: Structure) -> None:
-    """Sets every bool of a struct to False: JAX leaves them as they were."""
+    """Sets every bool of a struct to False, because JAX does not."""
     for name, kind in args._fields_:  # type: ignore[misc]  # always pairs here
         if kind is c_bool:
             setattr(args, name, False)

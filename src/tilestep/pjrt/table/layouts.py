@@ -1,20 +1,18 @@
-"""The layouts extension: how JAX asks in which order an array's dimensions lie in memory. Layouts travel as text: '{1,0}'."""
+"""The layouts extension, through which JAX asks for the order of an array's dimensions in memory. A layout is sent as text: '{1,0}'."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from ctypes import addressof
-from typing import Any
 
 from tilestep.pjrt import _native
 from tilestep.pjrt.table import capi
-from tilestep.pjrt.table.entry_points import entry_point, immortal, pointers
+from tilestep.pjrt.table.entry_points import entry_point, immortal
 
 
 @functools.cache
 def layout(form: str) -> _native.Layout:
-    """The layout with this text. Equal ones are one object that stays."""
+    """The layout with this text. Equal layouts are one object, which lives as long as the process."""
     return immortal(_native.Layout(form.encode()))
 
 
@@ -24,7 +22,7 @@ def layout_text(minor_to_major: Sequence[int]) -> str:
 
 
 def order_in(form: str) -> tuple[int, ...]:
-    """(1, 0) of '{1,0}'; what XLA says behind a colon of tiles and of bits an element is left out."""
+    """(1, 0) for '{1,0}'. Tiles and bits of an element, which XLA writes behind a colon, are left out."""
     dims = form.removeprefix("{").partition("}")[0].partition(":")[0]
     return tuple(int(dim) for dim in dims.split(",") if dim)
 
@@ -42,23 +40,3 @@ def client_default_layout(args: capi.PJRT_Layouts_PJRT_Client_GetDefaultLayout_A
 @entry_point("PJRT_Layouts_PJRT_Topology_GetDefaultLayout")
 def topology_default_layout(args: capi.PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args) -> None:
     args.layout = id(layout(row_major(args.num_dims)))
-
-
-def _give(args: Any, what: str, executable: Any, forms: list[str]) -> None:
-    key = f"{what}_layouts_array"
-    if key not in executable.__dict__:
-        executable.__dict__[key] = pointers([id(layout(form)) for form in forms])
-    setattr(args, f"num_{what}s", len(forms))
-    args.layouts = addressof(executable.__dict__[key])
-
-
-@entry_point("PJRT_Layouts_PJRT_Executable_GetOutputLayouts")
-def executable_output_layouts(args: capi.PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args) -> None:
-    executable = _native.object_at(args.executable)
-    _give(args, "output", executable, executable.output_layouts())
-
-
-@entry_point("PJRT_Layouts_PJRT_Executable_GetParameterLayouts")
-def executable_parameter_layouts(args: capi.PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args) -> None:
-    executable = _native.object_at(args.executable)
-    _give(args, "parameter", executable, executable.parameter_layouts())

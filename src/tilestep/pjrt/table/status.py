@@ -1,4 +1,4 @@
-"""Exceptions on their way to JAX: status code and message."""
+"""The status code and message with which JAX reports an exception."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _CODES = {name.removeprefix("PJRT_Error_Code_"): value for name, value in vars(c
 def describe(error: BaseException) -> tuple[int, bytes]:
     """PJRT's status code and the message for an exception.
 
-    An exception of XLA begins with its code already. Ours and Python's keep the name of their class, so that the message says
-    what was raised; JAX shows it as a JaxRuntimeError.
+    The text of XLA's own exceptions begins with the code. The text of others gets the name of their class, because JAX raises each as a
+    JaxRuntimeError.
     """
     message = str(error)
     head, separator, rest = message.partition(": ")

@@ -26,6 +26,6 @@ def test_other_threads_may_add_to_it_while_copies_are_put_in_order() -> None:
     source.then = lambda: next((journal.put(value, 0, 64, False) for value in others), None)
     for target in (2, 3):
         journal.copy(source, target, 1, False)
-    journal.work_off(wait=True)
+    journal.replay(wait=True)
     assert not journal._entries
     assert all(journal.system.knows(value) for value in (1, 2, 3, 10))
