@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
+from tilestep.pjrt.running import journal as journal_module
+from tilestep.pjrt.running.entries import Accumulated, Copy, Moment, Put, Read, Run, Wait, named, raw
 from tilestep.pjrt.running.journal import Journal
 from tilestep.settings import read_settings
 
@@ -18,7 +22,8 @@ class _Noticed(int):
         return int(self)
 
 
-def test_other_threads_may_add_to_it_while_copies_are_put_in_order() -> None:
+def test_other_threads_may_add_to_it_while_copies_are_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "FORGOTTEN", [])  # values of this process's platform have the same numbers
     journal = Journal(read_settings({}))
     journal.put(1, 0, 64, False)
     others = iter(range(10, 20))
@@ -29,3 +34,30 @@ def test_other_threads_may_add_to_it_while_copies_are_put_in_order() -> None:
     journal.replay(wait=True)
     assert not journal._entries
     assert all(journal.system.knows(value) for value in (1, 2, 3, 10))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        (Put, 1, 0, 64, False),  # as C makes it (native/put.c)
+        (Put, 1, 0, 64, False, [5]),
+        (Copy, 1, 2, 0, False, None),
+        (Read, 1),
+        (Wait, 1),
+        (Run, object(), (1, 2), 3, (), (), None),  # as C makes it (native/execute.c)
+        (Moment, []),
+        (Accumulated, object(), 3),
+    ],
+)
+def test_an_entry_keeps_its_fields_when_it_gets_names(entry: tuple[object, ...]) -> None:
+    kind, *fields = entry
+    assert type(named(entry)) is kind
+    assert list(named(entry))[: len(fields)] == fields
+    assert raw(named(entry))[: len(entry)] == entry
+
+
+def test_an_entry_with_a_field_too_few_or_too_many_is_refused() -> None:
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        named((Read,))
+    with pytest.raises(TypeError, match="takes"):
+        named((Read, 1, 2))
