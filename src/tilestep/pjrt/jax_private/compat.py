@@ -1,4 +1,4 @@
-"""Every private corner of JAX and jaxlib that the platform leans on. What a new JAX breaks, breaks here.
+"""The private parts of JAX and jaxlib that the platform uses, but for MLIR. A new JAX breaks the platform here first.
 
 Tested with jax 0.10.2 (Python 3.11) and 0.12.0 (Python 3.13).
 """
@@ -36,8 +36,9 @@ HostDevice = Any
 CompileOptions = Any
 Module = Any
 
-# What XLA:CPU has no code for it expands into other operations; an IPU has libraries for them. An IPU has another memory as well.
-# Barriers that have gone are no barriers to the simplifications that follow, which a fusion around each operation stops as well.
+# XLA:CPU expands operations that it has no code for, but an IPU has libraries for them. An IPU has streaming memory as well.
+# Barriers must stay (cse_barrier_expander), because later passes would simplify across them. A fusion around each operation
+# (fusion-wrapper) would stop these passes.
 ANALYSIS_PASSES_OFF = (
     "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter,"
     "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer,"
@@ -49,7 +50,7 @@ ANALYSIS_PASSES_OFF = (
 
 
 def register_platform(name: str, table: object, priority: int) -> None:
-    """Makes a PJRT table a JAX platform, initialised like any other, silent if it cannot be until somebody asks for it."""
+    """Makes a PJRT table a JAX platform. If its start fails, JAX says so only when a program asks for the platform."""
     xla_client.load_pjrt_plugin_with_c_api(name, table)
     xla_bridge.register_backend_factory(
         name,
@@ -63,7 +64,7 @@ def register_platform(name: str, table: object, priority: int) -> None:
 
 
 class _LikeCpu(dict[Any, Any]):
-    """Lowering rules that fall back on CPU's, those that are registered later included."""
+    """Lowering rules that fall back on CPU's, also on rules that are registered later."""
 
     def _cpu(self) -> dict[Any, Any]:
         return mlir._platform_specific_lowerings["cpu"]
@@ -79,9 +80,9 @@ class _LikeCpu(dict[Any, Any]):
 
 
 def lower_like_cpu(name: str) -> None:
-    """Lets platform `name` lower every primitive as CPU does, and donate; but what is put into a memory says so, as on TPU.
+    """Lets platform `name` donate, and lower every primitive as CPU does, except `device_put`, which is lowered as on TPU.
 
-    XLA:CPU takes that out again by itself. JAX's rule for CPU leaves it out, and nobody could tell where the author wants a value.
+    TPU's rule keeps the memory kind that the author wants, which the plan needs. CPU's rule drops it. XLA:CPU removes it by itself.
     """
     own = dict(mlir._platform_specific_lowerings.get(name, {}))
     own[dispatch.device_put_p] = mlir._platform_specific_lowerings["tpu"][dispatch.device_put_p]
@@ -91,9 +92,9 @@ def lower_like_cpu(name: str) -> None:
 
 
 def choose_like_cpu(name: str) -> None:
-    """Lets platform `name` take what is meant for `cpu` alone: a branch of `lax.platform_dependent`, an exported program.
+    """Lets platform `name` take branches of `lax.platform_dependent` and exported programs that are for `cpu` alone.
 
-    A branch for `name`, or a default, goes first, and so does a program that was exported for `name`.
+    A branch for `name` or a default goes first. So does a program that was exported for `name`.
     """
 
     def wrap(primitive: Any, parameter: str, change: Callable[[Any, Any], Any]) -> None:
@@ -145,14 +146,14 @@ def watch_guarded_reads(tell: Callable[[bool], None]) -> None:
         note(threading.get_ident(), level)
 
     state._add_hooks(for_process, for_thread)
-    inside = state.get_local()  # of the `with` that the platform is started in
+    inside = state.get_local()  # of a `with` block around the platform's start
     note(threading.get_ident(), inside if isinstance(inside, str) else None)
 
 
 def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) -> None:
-    """Lets platform `name` lower Python callbacks as CPU does, each under the number that `keep` gives it.
+    """Lets platform `name` lower Python callbacks as CPU does, with the numbers that `keep` gives them.
 
-    JAX numbers a program's callbacks by their place in a list that it hands to its own client; a plugin never sees the list.
+    JAX numbers a program's callbacks by their index in a list for its own client. A plugin never sees the list.
     """
     original = jax_callback.emit_python_callback
 
@@ -163,7 +164,7 @@ def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) ->
             ctx.replace(module_context=module.replace(platforms=("cpu",), backend=None, host_callbacks=numbered)), *args, **options
         )
         for callback_object in numbered.kept:
-            module.add_host_callback(callback_object)  # JAX keeps it, and knows a program that calls Python, as on CPU
+            module.add_host_callback(callback_object)  # as on CPU: JAX keeps it, and sees that the program calls Python
         return results
 
     @functools.wraps(original)
@@ -188,9 +189,9 @@ def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) ->
 
 
 def cache_like_cpu(name: str) -> None:
-    """Lets JAX's persistent compilation cache take programs of platform `name`: it has a list of platforms by name.
+    """Lets JAX's persistent compilation cache take programs of platform `name`, because JAX has a fixed list of platforms.
 
-    All but those that call Python functions, which live in one process. Newer JAX stores such a program of its own clients.
+    Programs that call Python functions are left out, because the functions live in one process. Newer JAX would store them.
     """
     used = compilation_cache.is_cache_used
 
@@ -215,7 +216,7 @@ def cache_like_cpu(name: str) -> None:
 
 
 def analyse_like_cpu(name: str, host_client: Callable[[], HostClient]) -> None:
-    """Lets `lower().cost_analysis()` for platform `name` count as on CPU: JAX asks no plugin for the cost of what isn't compiled."""
+    """Lets `lower().cost_analysis()` for platform `name` count as on CPU, because JAX asks no plugin before it compiles."""
     original = pxla.MeshComputation.cost_analysis
 
     @functools.wraps(original)
@@ -228,9 +229,9 @@ def analyse_like_cpu(name: str, host_client: Callable[[], HostClient]) -> None:
 
 
 def share_like_cpu(name: str, on_host: Callable[[np.ndarray[Any, Any]], Any]) -> None:
-    """Lets DLPack hand over one-device arrays of platform `name` as what they are, host memory; JAX knows CPU and GPU only.
+    """Lets DLPack export one-device arrays of platform `name` as host memory, because JAX exports those of CPU and GPU only.
 
-    Args: on_host: makes an array of XLA:CPU that lies in the memory of a NumPy array.
+    Args: on_host: makes an array of XLA:CPU in the memory of a NumPy array.
     """
     device_of, capsule_of = ArrayImpl.__dlpack_device__, ArrayImpl.__dlpack__
     cpu = (DLDeviceType.kDLCPU, 0)
@@ -254,9 +255,9 @@ def share_like_cpu(name: str, on_host: Callable[[np.ndarray[Any, Any]], Any]) ->
 
 
 def compile_ahead_alone(name: str) -> None:
-    """Has programs for a topology of platform `name` compiled without the help of the platform's client in this process.
+    """Lets JAX compile programs for a topology of platform `name` without the platform's client in this process.
 
-    With it, JAX waits for another thread without letting go of the interpreter, and that thread never gets to compile.
+    With the client, JAX would hold the interpreter while it waits for another thread, and that thread could never compile.
     """
     original = compiler._get_cross_compile_backend
 
@@ -271,7 +272,7 @@ def compile_ahead_alone(name: str) -> None:
 def wait_in_the_callers_thread(
     waits: Callable[[Callable[..., Any]], Callable[..., Any]], answers: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> None:
-    """Wraps, once, what of JAX does nothing but wait for arrays, and what asks whether one is ready.
+    """Wraps JAX's functions that wait for arrays, and its method that asks whether one is ready. Does so once.
 
     The former are `x.block_until_ready()` and `jax.block_until_ready` of several.
     """
@@ -282,7 +283,7 @@ def wait_in_the_callers_thread(
 
 
 class _Numbered(list[Any]):
-    """Stands in for a program's list of callbacks: whatever is appended gets a number of its own, which the length then shows."""
+    """A program's list of callbacks for JAX: each appended callback gets a number from `keep`, and the length is the number plus 1."""
 
     def __init__(self, keep: Callable[[Callable[..., Any]], int]) -> None:
         super().__init__()
@@ -308,7 +309,7 @@ def make_host_client(num_devices: int) -> HostClient:
 
 @functools.cache
 def single_device_sharding(device: HostDevice, memory_kind: str) -> Any:
-    """Where a value on one device and memory lies."""
+    """The sharding of a value on one device and memory."""
     return sharding_impls.SingleDeviceSharding(device, memory_kind=memory_kind)
 
 
@@ -318,18 +319,18 @@ def _aval(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 
 
 def put(value: np.ndarray[Any, Any], device: HostDevice, memory_kind: str) -> Any:
-    """A one-device array that takes the memory of a NumPy array over where XLA:CPU can use it, and its values where it cannot."""
+    """A one-device array in the memory of a NumPy array if XLA:CPU can use that; else a copy."""
     semantics = xla_client.HostBufferSemantics.ZERO_COPY
     aval = _aval(value.shape, value.dtype)
     return _jax.batched_device_put(aval, single_device_sharding(device, memory_kind), [value], [device], True, False, semantics, True)
 
 
-# (DLPack tensor, host device, None) -> a one-device array in its memory, in place if that is aligned as XLA:CPU's own is. C calls it, too.
+# (DLPack tensor, host device, None) -> a one-device array, without a copy if the tensor has XLA:CPU's alignment. C calls it too.
 take_over = _jax.dlpack_managed_tensor_to_buffer
 
 
 def copy(array: Any, device: HostDevice, memory_kind: str) -> Any:
-    """A copy of a one-device array, on that or another device; made in the background."""
+    """A copy of a one-device array on a device, made in the background."""
     sharding = single_device_sharding(device, memory_kind)
     always = _jax.ArrayCopySemantics.ALWAYS_COPY
     (result,) = _jax.batched_copy_array_to_devices_with_sharding([array], [sharding._internal_device_list], [sharding], [always])
@@ -337,23 +338,23 @@ def copy(array: Any, device: HostDevice, memory_kind: str) -> Any:
 
 
 def minor_to_major(array: Any) -> tuple[int, ...] | None:
-    """The order in which an array's dimensions lie in memory; None if it doesn't say, which is row-major."""
+    """The order of an array's dimensions in memory; None for an array that does not say, which is row-major."""
     layout = array.format.layout
     return None if layout is None else tuple(reversed(layout.major_to_minor))
 
 
 def replicated_over(devices: Sequence[HostDevice], memory_kind: str) -> Any:
-    """A sharding under which any list of equal one-device arrays in memories of one kind is one array."""
+    """A sharding under which equal one-device arrays in memories of one kind make one array."""
     mesh = jax.sharding.Mesh(np.array(devices, dtype=object), ("device",))
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(), memory_kind=memory_kind)
 
 
-# jaxlib before 0.12 checks what it made itself, and finds fault with a device list that it did not make.
+# jaxlib before 0.12 checks its own results, and refuses a device list that it did not make.
 _UNCHECKED = {"_skip_checks": True} if "_skip_checks" in (_jax.array_result_handler.__doc__ or "") else {}
 
 
 def result_handler(dims: tuple[int, ...], dtype: np.dtype[Any], sharding: Any) -> Any:
-    """What makes an array of a program's result; half the price of taking the results apart, a fifth if there are several devices.
+    """A function that makes an array of a program's result. JAX's other way costs twice as much, and five times on several devices.
 
     Args: dims: on one device. sharding: one device's, or `replicated_over` all of them.
     """
@@ -361,7 +362,7 @@ def result_handler(dims: tuple[int, ...], dtype: np.dtype[Any], sharding: Any) -
 
 
 def join(arrays: Sequence[Any], sharding: Any) -> Any:
-    """One array of one-device arrays, without a look at their values."""
+    """One array of one-device arrays. It does not read their values."""
     return ArrayImpl(arrays[0].aval, sharding, arrays, committed=True, _skip_checks=True)
 
 
@@ -374,21 +375,21 @@ def make_context() -> Any:
 
 
 def parse_program(code: bytes, context: Any) -> Module:
-    """Reads a program as JAX hands it to a plugin: a portable StableHLO artifact, or plain MLIR."""
+    """Reads a program as JAX sends it to a plugin: a portable StableHLO artifact, or plain MLIR."""
     if b"StableHLO_v" in code[:40]:
         return _jax.mlir.deserialize_portable_artifact(code, context)
     return ir.Module.parse(code)
 
 
 def parse_options(serialized: bytes) -> CompileOptions:
-    """Compile options from their message."""
+    """Reads a serialised CompileOptionsProto."""
     return xla_client.CompileOptions.ParseFromString(serialized)
 
 
 def compile_module(
     client: HostClient, module: Module, devices: Sequence[HostDevice], options: CompileOptions, callbacks: Sequence[Any]
 ) -> Any:
-    """Compiles for XLA:CPU; `callbacks` are called by their place."""
+    """Compiles for XLA:CPU. The program calls `callbacks` by their index."""
     device_list = _jax.DeviceList(tuple(devices))
     return (
         client.compile_and_load(module, device_list, options, list(callbacks))
@@ -398,22 +399,22 @@ def compile_module(
 
 
 def load_lapack() -> None:
-    """Fills in the addresses that calls of LAPACK jump to, as JAX does where it lowers them; without them a stored program crashes."""
+    """Loads LAPACK's functions, as JAX does when it lowers a call of one. Without them a serialised program crashes."""
     linalg.initialize_lapack()
 
 
 def serialize(client: HostClient, executable: Any) -> bytes:
-    """A program that XLA:CPU compiled, as bytes."""
+    """XLA:CPU's program as bytes."""
     return client.serialize_executable(executable)
 
 
 def deserialize(client: HostClient, data: bytes, devices: Sequence[HostDevice], options: CompileOptions) -> Any:
-    """What `serialize` gave, ready to run on `devices`."""
+    """The program that `serialize` made bytes of, ready to run on `devices`."""
     return client.deserialize_executable(data, _jax.DeviceList(tuple(devices)), options)
 
 
 def on_every_compile(name: str, hook: Callable[[bytes], Any]) -> None:
-    """Has `hook` see each HLO module that XLA:CPU in this process compiles, before code generation; raising aborts the compile."""
+    """Calls `hook` with each HLO module that XLA:CPU compiles here, before code generation. Its exception ends the compilation."""
     _xla.register_xla_transform(name, 0, hook)
 
 
@@ -436,11 +437,11 @@ def program_results(program_shape: bytes) -> Iterator[tuple[tuple[int, ...], np.
 
 
 def program_arguments(program_shape: bytes) -> Iterator[tuple[int, ...]]:
-    """Dimensions of each argument of a serialised ProgramShapeProto; none of a token, which ends the process if it is asked for them."""
+    """Dimensions of each argument of a serialised ProgramShapeProto; () for a token, because XLA aborts if a token is asked."""
     for shape in xla_client.hlo.XlaComputation(bytes_field(4, program_shape)).program_shape().parameter_shapes():
         yield () if shape.is_token() else tuple(shape.dimensions())
 
 
 def stablehlo_version() -> list[int]:
-    """The newest StableHLO that programs may come in: what this jaxlib, which reads them, knows."""
+    """The newest StableHLO that this jaxlib reads."""
     return [int(part) for part in stablehlo.get_current_version().split(".")]

@@ -1,4 +1,4 @@
-"""Looking into MLIR modules, by the few means that JAX's bindings give."""
+"""Reads and changes MLIR modules with the few functions of JAX's bindings."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def walk(module: Any, visit: Callable[[Any], None]) -> None:
 
 
 def custom_call_target(operation: Any) -> str | None:
-    """Which function a custom call calls; None for any other operation."""
+    """The function that a custom call calls; None for any other operation."""
     if operation.name != "stablehlo.custom_call":
         return None
     return ir.StringAttr(operation.attributes["call_target_name"]).value
 
 
 def retarget(module: Any, target: str, new_target: Callable[[Mapping[str, str]], str]) -> Callable[[], None]:
-    """Has custom calls of `target` call something else, as pure functions without frontend attributes.
+    """Changes the target of custom calls, and makes them pure functions without frontend attributes.
 
-    Args: new_target: the new target, given the frontend attributes as they are printed.
-    Returns: what puts everything back.
+    Args: new_target: gives the new target for the frontend attributes, as they are printed.
+    Returns: a function that undoes this.
     """
     changed: list[tuple[Any, dict[str, Any]]] = []
 
@@ -42,8 +42,8 @@ def retarget(module: Any, target: str, new_target: Callable[[Mapping[str, str]],
         before = entries(operation.attributes)
         changed.append((operation, before))
         marks = entries(ir.DictAttr(before.get(_FRONTEND, ir.DictAttr.get({}))))
-        found = new_target({name: str(mark) for name, mark in marks.items()})
-        operation.attributes["call_target_name"] = ir.StringAttr.get(found)
+        name = new_target({name: str(mark) for name, mark in marks.items()})
+        operation.attributes["call_target_name"] = ir.StringAttr.get(name)
         operation.attributes["has_side_effect"] = ir.BoolAttr.get(False)
         if _FRONTEND in before:
             del operation.attributes[_FRONTEND]
@@ -78,11 +78,11 @@ def set_attribute_int(operation: Any, name: str, value: int) -> None:
 
 def entries(attributes: Any) -> dict[str, Any]:
     """The attributes of an operation, or of a dictionary attribute, by name."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for entry in attributes:  # names or (name, attribute) pairs, by the version of the bindings
         name = entry if isinstance(entry, str) else entry.name
-        found[name] = attributes[name]
-    return found
+        by_name[name] = attributes[name]
+    return by_name
 
 
 def module_name(module: Any) -> str:

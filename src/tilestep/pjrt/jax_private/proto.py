@@ -1,4 +1,4 @@
-"""Just enough of protocol buffers to look into XLA's messages and to make one."""
+"""The part of protocol buffers that XLA's messages need: reads fields, and encodes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions of JAX the platform works with."""
+"""The versions of JAX that the platform works with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parse(version: str) -> tuple[int, int, int]:
 
 
 def require_not_too_old(version: str) -> None:
-    """Raises: UnsupportedError if this jax lacks what the platform stands on."""
+    """Raises: UnsupportedError if this jax lacks names that the platform needs."""
     if parse(version) < OLDEST:
         raise UnsupportedError(f"jax {version} is too old for the ipu platform: it needs jax {_text(OLDEST)} or newer (pip install -U jax)")
 

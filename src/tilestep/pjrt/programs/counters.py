@@ -1,7 +1,7 @@
-"""Counters of what depends on data: how often a loop's body ran, which arm of a branch was taken.
+"""Counters of data-dependent loops and branches: how often the body ran, which arm was taken.
 
-A program gets one more result per counter: a 32-bit integer that is threaded through the loops and branches around the place that
-it counts. Inside a manual computation (shard_map) it is one integer per device.
+A site is a loop or branch that can be counted. A program gets one more result for each counter: a 32-bit integer that is threaded
+through the loops and branches around the site. Inside a manual computation (shard_map) it is one integer for each device.
 """
 
 from __future__ import annotations
@@ -34,47 +34,46 @@ class _Counter:
 
 
 def mark_sites(module: Any) -> tuple[str, ...]:
-    """Numbers the loops and branches that can be counted, as a frontend attribute that survives into HLO.
+    """Numbers the sites, by a frontend attribute that survives into HLO.
 
-    A function with such places is copied for each of its calls, so that each place in the running program has a number of its own.
-    Returns: for each, where it stands in the user's source.
+    A function with sites is copied for each of its calls, so that each site of the running program has its own number.
+    Returns: the source line of each site.
     """
-    places: list[Any] = []
-    gspmd_manual = False
+    has_sites = gspmd_manual = False
 
     def visit(operation: Any) -> None:
-        nonlocal gspmd_manual
+        nonlocal has_sites, gspmd_manual
         if operation.name in _COUNTED:
-            places.append(operation)
+            has_sites = True
         elif custom_call_target(operation) == "SPMDFullToShardShape":
-            gspmd_manual = True  # per-device values without a region around them: no place to make one integer per device of them
+            gspmd_manual = True  # a counter could not become one integer for each device, because no region is around it
 
     walk(module, visit)
-    if not places or gspmd_manual:
+    if not has_sites or gspmd_manual:
         return ()
     functions = _Functions(module)
     _copy_called(functions.main.regions[0].blocks[0], functions)
-    found: list[Any] = []
-    _countable(functions.main.regions[0].blocks[0], functions, found.append)
-    for site, operation in enumerate(found):
+    operations: list[Any] = []
+    _countable(functions.main.regions[0].blocks[0], functions, operations.append)
+    for site, operation in enumerate(operations):
         marks = entries(ir.DictAttr(operation.attributes[_FRONTEND])) if _FRONTEND in operation.attributes else {}
         marks[SITE_ATTRIBUTE] = ir.StringAttr.get(str(site))
         operation.attributes[_FRONTEND] = ir.DictAttr.get(marks)
-    return tuple(_place(operation) for operation in found)
+    return tuple(_source_line(operation) for operation in operations)
 
 
-def _place(operation: Any) -> str:
+def _source_line(operation: Any) -> str:
     """Innermost file and line of an operation's location, or its whole text where it has none."""
     text = str(operation.location)
-    found = re.findall(r'"([^"]+)":(\d+)', text)
-    return f"{found[0][0]}:{found[0][1]}" if found else text
+    lines = re.findall(r'"([^"]+)":(\d+)', text)
+    return f"{lines[0][0]}:{lines[0][1]}" if lines else text
 
 
 def add_counters(module: Any, sites: frozenset[int], uncounted: Callable[[], Any] | None = None) -> tuple[Key, ...]:
-    """Adds a result to the program for each loop in `sites`, and for each arm of each branch in it.
+    """Adds a result to the program for each loop of `sites`, and for each arm of each branch.
 
     Args: uncounted: makes one more result, a scalar int32 that counts nothing (NO_SITE).
-    Returns: what each new result counts, in the order of the results.
+    Returns: the (site, arm) of each new result, in order.
     """
     functions = _Functions(module)
     with module.context, ir.Location.unknown():
@@ -94,7 +93,7 @@ class _Functions:
 
     @property
     def main(self) -> Any:
-        """Where the program begins. Raises: KeyError if there is none."""
+        """The function with which the program begins. Raises: KeyError if there is none."""
         return self.by_name["main"]
 
     def called(self, call: Any) -> Any:
@@ -118,9 +117,9 @@ def _symbol(operation: Any) -> str:
 
 
 def _inner_blocks(operation: Any) -> list[Any]:
-    """Blocks of an operation out of which a counter can be carried."""
+    """Blocks of an operation that a counter can leave as a result."""
     if operation.name == "stablehlo.while":
-        return [operation.regions[1].blocks[0]]  # not its condition: nothing leaves that but the answer
+        return [operation.regions[1].blocks[0]]  # not the condition, because only its answer leaves it
     if operation.name in ("stablehlo.case", "stablehlo.if", "sdy.manual_computation"):
         return [region.blocks[0] for region in operation.regions]
     return []
@@ -129,36 +128,36 @@ def _inner_blocks(operation: Any) -> list[Any]:
 def _copy_called(block: Any, functions: _Functions) -> None:
     for operation in block.operations:
         plain = operation.operation
-        if plain.name == "func.call" and _has_places(functions.called(plain), functions):
+        if plain.name == "func.call" and _has_sites(functions.called(plain), functions):
             _copy_called(functions.copy_for(plain).regions[0].blocks[0], functions)
         for inner in _inner_blocks(plain):
             _copy_called(inner, functions)
 
 
-def _has_places(function: Any, functions: _Functions) -> bool:
-    """Whether something in a function, or in what it calls, can be counted."""
-    found = False
+def _has_sites(function: Any, functions: _Functions) -> bool:
+    """Whether a function, or one that it calls, has a site."""
+    has_sites = False
 
     def visit(operation: Any) -> Any:
-        nonlocal found
-        if operation.name in _COUNTED or (operation.name == "func.call" and _has_places(functions.called(operation), functions)):
-            found = True
+        nonlocal has_sites
+        if operation.name in _COUNTED or (operation.name == "func.call" and _has_sites(functions.called(operation), functions)):
+            has_sites = True
             return ir.WalkResult.INTERRUPT
         return ir.WalkResult.ADVANCE
 
     function.walk(visit)
-    return found
+    return has_sites
 
 
-def _countable(block: Any, functions: _Functions, found: Callable[[Any], None]) -> None:
+def _countable(block: Any, functions: _Functions, add: Callable[[Any], None]) -> None:
     for operation in block.operations:
         plain = operation.operation
         if plain.name in _COUNTED:
-            found(plain)
-        if plain.name == "func.call" and _has_places(functions.called(plain), functions):
-            _countable(functions.called(plain).regions[0].blocks[0], functions, found)
+            add(plain)
+        if plain.name == "func.call" and _has_sites(functions.called(plain), functions):
+            _countable(functions.called(plain).regions[0].blocks[0], functions, add)
         for inner in _inner_blocks(plain):
-            _countable(inner, functions, found)
+            _countable(inner, functions, add)
 
 
 def _site(operation: Any, sites: frozenset[int]) -> int | None:
@@ -179,13 +178,13 @@ def _scalar() -> Any:
 
 
 def _instrument(block: Any, functions: _Functions, sites: frozenset[int]) -> list[_Counter]:
-    """Adds counters to a block; returns those whose values are known at its end."""
+    """Adds counters to a block. Returns: those whose values are known at the block's end."""
     counters: list[_Counter] = []
     for operation in list(block.operations):
         plain = operation.operation
-        how = _INSTRUMENT.get(plain.name)
-        if how is not None:
-            counters += how(plain, functions, sites)
+        instrument = _INSTRUMENT.get(plain.name)
+        if instrument is not None:
+            counters += instrument(plain, functions, sites)
     return counters
 
 
@@ -214,7 +213,7 @@ def _instrument_function(function: Any, functions: _Functions, sites: frozenset[
 
 def _instrument_call(call: Any, functions: _Functions, sites: frozenset[int]) -> list[_Counter]:
     called = functions.called(call)
-    if not _has_places(called, functions):
+    if not _has_sites(called, functions):
         return []
     counters = _instrument_function(called, functions, sites)
     if not counters:
@@ -234,7 +233,7 @@ def _terminator(block: Any) -> Any:
 
 
 def _replace(old: Any, new: Any) -> list[Any]:
-    """Uses of `old`'s results become uses of `new`'s first ones; returns the results that are new."""
+    """Replaces `old`'s results by `new`'s first ones. Returns: `new`'s other results."""
     count = len(old.results)
     for before, after in zip(old.results, list(new.results)[:count], strict=True):
         before.replace_all_uses_with(after)
@@ -245,11 +244,11 @@ def _replace(old: Any, new: Any) -> list[Any]:
 def _instrument_while(loop: Any, functions: _Functions, sites: frozenset[int]) -> list[_Counter]:
     site = _site(loop, sites)
     inner = _instrument(loop.regions[1].blocks[0], functions, sites)
-    own = [] if site is None else [_Counter((site, 0), None)]
-    added = [*own, *inner]
+    trips = [] if site is None else [_Counter((site, 0), None)]
+    added = [*trips, *inner]
     if not added:
         return []
-    kinds = [_scalar() for _ in own] + [counter.value.type for counter in inner]
+    kinds = [_scalar() for _ in trips] + [counter.value.type for counter in inner]
     carried = len(loop.results)
     with ir.InsertionPoint(loop), loop.location:
         zeros = [_constant(0, kind) for kind in kinds]
@@ -269,7 +268,7 @@ def _instrument_while(loop: Any, functions: _Functions, sites: frozenset[int]) -
     end = _terminator(body)
     before = list(body.arguments)[carried:]
     with ir.InsertionPoint(end), end.location:
-        steps = [_constant(1, _scalar()) for _ in own] + [counter.value for counter in inner]
+        steps = [_constant(1, _scalar()) for _ in trips] + [counter.value for counter in inner]
         after = [hlo.AddOp(a, b).result for a, b in zip(before, steps, strict=True)]
         ir.Operation.create("stablehlo.return", operands=[*end.operands, *after])
     end.erase()
@@ -281,8 +280,8 @@ def _instrument_branch(branch: Any, functions: _Functions, sites: frozenset[int]
     site = _site(branch, sites)
     arms = range(len(branch.regions))
     inner = [_instrument(branch.regions[arm].blocks[0], functions, sites) for arm in arms]
-    taken = [] if site is None else [(site, arm) for arm in arms]
-    added: list[tuple[Key, Any, Any]] = [(key, _scalar(), None) for key in taken]
+    keys = [] if site is None else [(site, arm) for arm in arms]
+    added: list[tuple[Key, Any, Any]] = [(key, _scalar(), None) for key in keys]
     added += [(counter.key, counter.value.type, counter.sharding) for counters in inner for counter in counters]
     if not added:
         return []
@@ -298,9 +297,9 @@ def _instrument_branch(branch: Any, functions: _Functions, sites: frozenset[int]
         block = branch.regions[arm].blocks[0]
         block.append_to(new.regions[arm])
         end = _terminator(block)
-        here = {counter.key: counter.value for counter in inner[arm]}
+        by_key = {counter.key: counter.value for counter in inner[arm]}
         with ir.InsertionPoint(end), end.location:
-            values = [here[key] if key in here else _constant(int(key == (site, arm)), kind) for key, kind, _ in added]
+            values = [by_key[key] if key in by_key else _constant(int(key == (site, arm)), kind) for key, kind, _ in added]
             ir.Operation.create("stablehlo.return", operands=[*end.operands, *values])
         end.erase()
     return [_Counter(key, value, sharding) for (key, _, sharding), value in zip(added, _replace(branch, new), strict=True)]
@@ -317,11 +316,11 @@ def _instrument_manual(manual: Any, functions: _Functions, sites: frozenset[int]
     mesh = sdy.TensorShardingAttr([*shardings, *inputs][0]).mesh_or_ref
     sizes = _axis_sizes(manual, mesh)
     devices = int(np.prod([sizes[axis] for axis in axes], dtype=np.int64))
-    own = [sdy.AxisRefAttr.get(axis) for axis in axes]
-    one_each: list[Any] = []  # by counter; one from a manual computation inside of this one has that one's axes behind this one's
+    axis_refs = [sdy.AxisRefAttr.get(axis) for axis in axes]
+    one_each: list[Any] = []  # by counter; a counter of an inner manual computation has the inner axes behind these
     for counter in inner:
-        deeper = [] if counter.sharding is None else _axes(counter.sharding)
-        one_each.append(sdy.TensorShardingAttr.get(mesh, [sdy.DimensionShardingAttr.get([*own, *deeper], is_closed=True)]))
+        inner_axes = [] if counter.sharding is None else _axes(counter.sharding)
+        one_each.append(sdy.TensorShardingAttr.get(mesh, [sdy.DimensionShardingAttr.get([*axis_refs, *inner_axes], is_closed=True)]))
     local = [_vector(_length(counter.value)) for counter in inner]
     whole = [_vector(_length(counter.value) * devices) for counter in inner]
     with ir.InsertionPoint(manual), manual.location:
@@ -345,13 +344,13 @@ def _instrument_manual(manual: Any, functions: _Functions, sites: frozenset[int]
 
 
 def _axes(sharding: Any) -> list[Any]:
-    """Over which a counter that is one integer per device is spread."""
+    """Mesh axes over which a counter that is one integer for each device is sharded."""
     (dimension,) = sdy.TensorShardingAttr(sharding).dimension_shardings
     return list(sdy.DimensionShardingAttr(dimension).axes)
 
 
 def _length(value: Any) -> int:
-    """Of a counter: 1 for a scalar."""
+    """Integers of a counter; 1 for a scalar."""
     return int(np.prod(ir.RankedTensorType(value.type).shape, dtype=np.int64))
 
 
