@@ -80,7 +80,8 @@ def stdout_errors_told() -> Iterator[None]:
         if stdout is not None:
             stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # else Python tries again when it ends
+        if stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # else Python tries again when it ends
         if not isinstance(error, BrokenPipeError):
             tell("tilestep", f"stdout cannot be written: {error.strerror}")
         raise SystemExit(_NO_READER) from error
