@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, cast, final
 
 from tilestep.train import schedule_csv
+from tilestep.train.other_arguments import require_kind
 from tilestep.train.schedule_checks import HOW_LEVELS, require_shape, require_tasks
 from tilestep.train.schedule_order import Dependencies
 from tilestep.train.schedule_tasks import ONE_EACH, shortened
@@ -148,6 +149,7 @@ class Schedule:
         return Timeline(begin=begin, end=end, makespan=max(end.values(), default=0.0) - first, busy=tuple(busy))
 
     def _check_costs(self, costs: Costs) -> None:
+        require_kind("costs", costs, Costs, "Costs, such as Costs(forward=1, backward=2)")
         for kind in (each.name for each in fields(costs)):
             value = getattr(costs, kind)
             if isinstance(value, Sequence) and len(value) != self.stages:
@@ -299,7 +301,7 @@ def _parsed(device: int, row: Iterable[str]) -> tuple[Task, ...]:
     if isinstance(row, str):
         raise TypeError(f'row {device} is {shortened(repr(row))}: it must be a list of tasks, such as ["0F0", "0B0"]; from_csv reads text')
     try:
-        return tuple(Task.parse(cell) for cell in row if cell.strip())
+        return tuple(Task.parse(cell) for cell in row if not isinstance(cell, str) or cell.strip())  # pyright: ignore[reportUnnecessaryIsInstance]
     except ValueError as error:
         raise ValueError(f"row {device}: {error}") from None
 

@@ -47,7 +47,9 @@ class Task(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Task:
-        """The task that `str` wrote. Raises: ValueError for any other text."""
+        """The task that `str` wrote. Raises: ValueError for any other text, TypeError for what is none."""
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{shortened(repr(text))} is a {type(text).__name__}: it must be text such as 2F3, which str() makes of a Task")
         match = _TASK.fullmatch(text.strip())
         if match is None or (match[3] == "" and match[2] != Kind.UPDATE):
             raise ValueError(

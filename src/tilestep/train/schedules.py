@@ -9,17 +9,20 @@ schedule: the pipeline works with any count, but a count that is not a multiple 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from operator import itemgetter
 from typing import Final
 
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import require_kind
 from tilestep.train.schedule import Kind, Schedule, Task
 from tilestep.train.schedule_tasks import shortened
 
 _F, _B, _I, _W, _U = Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.UPDATE
+
+_SIZES: Final = ": how many stages there are, or of each level in a list, such as [1, 2, 1]; Pipeline takes their functions"
 
 Stages = int | Sequence[int]
 Levels = tuple[tuple[int, ...], ...]
@@ -79,7 +82,7 @@ def interleaved(
             if len(shared) > 1:
                 raise ValueError(
                     f"interleaved: levels {shared} are on device {device}, where their tasks would meet in one slot: give each level "
-                    "devices of its own, choose the grouped or sequential schedule, or strict=False"
+                    "devices of its own by device_mapping, choose the grouped or sequential schedule, or strict=False"
                 )
     if strict:
         _require_multiple("interleaved", microbatches, len(_offsets(levels, mapping, training=training)))
@@ -184,9 +187,13 @@ def offloading(schedule: Schedule, stages: Sequence[int]) -> Schedule:
 
     Raises: ValueError for a stage that there is not, or a schedule without a backward pass.
     """
+    require_kind("schedule", schedule, Schedule, "a Schedule, such as schedules.grouped(3, 6)")
+    if not isinstance(stages, Iterable) or isinstance(stages, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"stages is {stages!r}: it must be a list of stages' numbers, such as [0, 1]")
+    stages = [whole_number(f"stages[{index}]", stage, least=0) for index, stage in enumerate(stages)]
     if not schedule.training:
         raise ValueError(f"the schedule {schedule.name} has no backward pass: nothing is kept that could be stored")
-    wrong = [stage for stage in stages if not 0 <= stage < schedule.stages]
+    wrong = [stage for stage in stages if stage >= schedule.stages]
     if wrong:
         raise ValueError(f"there is no stage {wrong[0]} to offload: the schedule has {schedule.stages} stages, from 0 on")
 
@@ -215,14 +222,18 @@ SCHEDULES: Final[dict[str, Callable[..., Schedule]]] = {
 
 def _shape(stages: Stages, device_mapping: Sequence[int] | None) -> tuple[Levels, tuple[int, ...]]:
     """(levels, mapping). Raises: TypeError, ValueError if they cannot be."""
-    sizes = [1] * whole_number("stages", stages, least=1) if isinstance(stages, int) else list(stages)
+    if isinstance(stages, Sequence) and not isinstance(stages, str):
+        sizes = [whole_number(f"stages[{level}]", size, least=1, hint=_SIZES) for level, size in enumerate(stages)]
+    else:
+        sizes = [1] * whole_number("stages", stages, least=1, hint=_SIZES)
     if not sizes:
         raise ValueError("stages is empty: a pipeline has at least one level")
-    sizes = [whole_number(f"stages[{level}]", size, least=1) for level, size in enumerate(sizes)]
     levels = tuple(tuple(range(end - size, end)) for size, end in zip(sizes, accumulate(sizes), strict=True))
     if device_mapping is None:
         return levels, tuple(range(sum(sizes)))
-    mapping = tuple(whole_number(f"device_mapping[{stage}]", device, least=0) for stage, device in enumerate(device_mapping))
+    mapping = tuple(
+        whole_number(f"device_mapping[{stage}]", device, least=0, hint=", a device's index") for stage, device in enumerate(device_mapping)
+    )
     if len(mapping) != sum(sizes):
         raise ValueError(f"device_mapping has {len(mapping)} devices, but there are {sum(sizes)} stages: each stage needs one")
     devices = set(mapping)
