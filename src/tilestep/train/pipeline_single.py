@@ -167,19 +167,26 @@ class Single:
         data = None if key is None else _jax.random.key_data(key)
         given = self._here(donated), self._here(kept)
         columns = [self._here(_jax.tree.leaves(stack), of_host=bool(leaves)) for stack in stacks]
-        made, outputs = self._program(*given, columns, self._here(_jax.tree.leaves(inputs)), None if data is None else self._here([data]))
-        if self._may_fail:
-            try:
-                _jax.block_until_ready((made, outputs))
-            except Exception as error:
-                error.add_note('raised in the one program of all stages; with program="stages" a note names stage and microbatch')
-                raise
+        data = None if data is None else self._here([data])
+        made, outputs = self._started(*given, columns, self._here(_jax.tree.leaves(inputs)), data)
         new = list(leaves)
         for place, leaf in zip(self._kept_at, given[1], strict=True):
             new[place] = leaf
         for place, leaf in zip(self._made_at, made, strict=True):
             new[place] = leaf
         return _jax.tree.unflatten(self.structure, new), outputs
+
+    def _started(self, *given: Any) -> tuple[list[Any], list[Any]]:
+        """What the program makes of this, and waited for if it may fail."""
+        if not self._may_fail:
+            return self._program(*given)
+        try:
+            return _jax.block_until_ready(self._program(*given))
+        except OtherShapesError:
+            raise
+        except Exception as error:
+            error.add_note('raised in the one program of all stages; with program="stages" a note names stage and microbatch')
+            raise
 
     def _here(self, leaves: list[Any], *, of_host: bool = False) -> list[Any]:
         """Arrays on the device. Args: of_host: whether NumPy's may stay what they are: the program takes them to where the others are."""
