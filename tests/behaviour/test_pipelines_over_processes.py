@@ -133,6 +133,12 @@ def test_ctrl_c_in_all_processes_is_ctrl_c_in_each() -> None:
 
 
 @pytest.mark.slow
+def test_runs_that_ctrl_c_has_ended_in_all_processes_go_on_with_each_element_once() -> None:
+    for end in run(2, "resumed"):
+        assert (end.status, end.lines) == (0, ["equal True", "end"]), end
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_what_nobody_catches_ends_all_with_its_process_stage_and_microbatch(count: int) -> None:
     victim = count - 2

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Protocol, cast, final
 
@@ -86,6 +86,7 @@ class Feeder:
         self._plan: Plan | None = None
         self._made = self._taken = 0  # chunks since the plan began
         self._ready: deque[Chunk] = deque()
+        self._held: list[Chunk] = []  # taken, but not used yet; in the host's memory alone
         self._freed: deque[Any] = deque()  # the moments at which there was room for the next chunks to be taken
         self._filling: Filling | None = None
         self._store: deque[Arrays] = deque()  # what comes before the dataset's next element
@@ -121,10 +122,14 @@ class Feeder:
             if changed:  # else the thread has nothing new to do, and woken would only be in the way of the loop
                 self._condition.notify_all()
 
-    def take(self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True) -> Chunk:
+    def take(
+        self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True, hold: bool = False
+    ) -> Chunk:
         """The next chunk of the plan; waits for it, inside of `waiting()`. Its elements count as consumed.
 
-        Args: wake: whether the thread hears of it now, and makes another one; else `wake` is due.
+        Args:
+            wake: whether the thread hears of it now, and makes another one; else `wake` is due.
+            hold: whether they count only when `use_held` says so, and `give_back_held` makes them the next ones again.
         Raises: what the dataset raised, if it gives too few elements for it (StopIteration if it was over), or JAX when it put them on
             their devices; then none is consumed. QueueError if the feeder is or gets closed.
         """
@@ -151,7 +156,10 @@ class Feeder:
             chunk = self._ready.popleft()
             self._taken += 1
             self._settled = self._consumed
-            self._consumed += chunk.elements
+            if hold:
+                self._held.append(replace(chunk, on_device=None, uploads=None))
+            else:
+                self._consumed += chunk.elements
             if chunk.uploads is not None:
                 hints.upload(chunk.uploads, self._freed.popleft())
                 self._freed.append(hints.moment())
@@ -175,6 +183,24 @@ class Feeder:
                 self._stored += chunk.elements - used
             self._made = self._taken = 0  # the plan begins anew
             self._condition.notify_all()
+
+    def use_held(self) -> None:
+        """All that is held has been used."""
+        with self._condition:
+            self._consumed += sum(chunk.elements for chunk in self._held)
+            self._settled = self._consumed
+            self._held = []
+
+    def give_back_held(self) -> None:
+        """Nothing of what is held was used: it comes next again."""
+        with self._condition:
+            if self._held:
+                held, self._held = self._held, []
+                self._take_back()
+                self._store.extendleft([array[: chunk.elements] for array in chunk.on_host] for chunk in reversed(held))
+                self._stored += sum(chunk.elements for chunk in held)
+                self._made = self._taken = 0  # the plan begins anew
+                self._condition.notify_all()
 
     def close(self) -> None:
         """Ends the thread. What has not been taken is lost."""

@@ -153,7 +153,8 @@ class InfeedQueue:
             self._user = user
 
     def release(self) -> None:
-        """The loop has ended."""
+        """The loop has ended. What it holds and has not used comes next again."""
+        self._feeder.give_back_held()
         with self._lock:
             self._user = None
 
@@ -193,15 +194,19 @@ class InfeedQueue:
             partial=steps is None,
         )
 
-    def take(self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True) -> Chunk:
+    def take(
+        self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True, hold: bool = False
+    ) -> Chunk:
         """The next chunk of a loop that has begun; waits for it, inside of `waiting()`.
 
-        Args: wake: whether the thread goes on right now; else at `wake`, which a loop calls when it has started the chunk's program: before
-            that the thread would only be in its way.
+        Args:
+            wake: whether the thread goes on right now; else at `wake`, which a loop calls when it has started the chunk's program: before
+                that the thread would only be in its way.
+            hold: whether its elements count as consumed only when `use_held` says that all that were taken have been used.
         Raises: what the dataset raised; DatasetError if it is over.
         """
         try:
-            return self._feeder.take(waiting, wake=wake)
+            return self._feeder.take(waiting, wake=wake, hold=hold)
         except StopIteration:
             used, left = self._feeder.consumed, self._feeder.available
             rest = f", {left:,} after them are left for a loop that needs no more" if left else ""
@@ -213,6 +218,10 @@ class InfeedQueue:
     def wake(self) -> None:
         """The thread goes on."""
         self._feeder.wake()
+
+    def use_held(self) -> None:
+        """All that the loop holds has been used."""
+        self._feeder.use_held()
 
     def give_back(self, chunk: Chunk, used: int) -> None:
         """Of the chunk taken last only `used` elements were used."""

@@ -14,23 +14,26 @@ import jax
 from jax.sharding import Mesh
 
 from tilestep import hints
-from tilestep.train.accumulation import AccumulationState, Choice, Reduction
+from tilestep.train.accumulation import Choice, Reduction
 from tilestep.train.body import name_of
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
-from tilestep.train.optimizer_state import Offload, choice_for
+from tilestep.train.optimizer_state import Offload
 from tilestep.train.other_arguments import belongs_to, devices_of, refuse_misplaced, require_kind
 from tilestep.train.outfeed_queue import OutfeedQueue
 from tilestep.train.pipeline_arguments import (
     StageFunction,
+    accumulates,
     entries_of,
     flat,
     levels_of,
     mask_of,
     nested,
     offloaded_of,
+    require_optimizer,
     schedule_of,
     ties_of,
+    typed_key,
 )
 from tilestep.train.pipeline_batches import Batch, Stacked, Taken
 from tilestep.train.pipeline_engine import Engine
@@ -188,7 +191,7 @@ class Pipeline:
         ties = ties_of(tied, self._levels)
         optimizing = None
         if optimizer is not None:
-            _require_optimizer(optimizer, offload_optimizer_state, shard=shard_optimizer_state, replicas=self._replicas)
+            require_optimizer(optimizer, offload_optimizer_state, shard=shard_optimizer_state, replicas=self._replicas)
             # Where each microbatch has an update of its own, its gradient is all there is to reduce.
             same = self._schedule.weights == "same"
             if ties and not same:
@@ -262,7 +265,7 @@ class Pipeline:
             number = sum(map(len, self._levels))
             own_aux = [None] * number if aux is None else flat(aux, self._levels, "aux")
             state = self._state(self._engine.init(flat(params, self._levels, "params"), own_aux))
-            if _accumulates(state.optimizer_state):
+            if accumulates(state.optimizer_state):
                 raise ValueError(
                     "the optimizer is wrapped in gradient_accumulation(), but a pipeline accumulates by itself: give it the bare "
                     "optimizer, and the count as gradient_accumulation_count"
@@ -285,11 +288,13 @@ class Pipeline:
             microbatch; NotFiniteError if asked for; LoopInterrupt at Ctrl-C, when the update is done; ProcessFailedError if another
             process has failed. Each has as `state` the state after the last finished update, or None if its arrays are lost.
         """
-        with self._together():
-            with Progress(state, bar=None) as progress, self._one_program():
-                progress.state, outputs = self._run(state, self._batch(microbatches, tuple(inputs)), key, progress)
-                progress.updates += 1
-            return progress.state, outputs
+        progress = Progress(state, name=self._name, count=self._schedule.microbatches, updates=1, bar=False)
+        with progress, self._together(), self._one_program():
+            found = self._run(state, self._batch(microbatches, tuple(inputs)), key, progress)
+            with progress.noting():
+                progress.did(*found)
+            progress.check()
+        return progress.state, progress.outputs
 
     def _batch(self, microbatches: Any, inputs: tuple[Any, ...]) -> Batch:
         """Raises: ValueError for arrays of another number of microbatches or replicas."""
@@ -322,6 +327,7 @@ class Pipeline:
         inputs: Sequence[Any] = (),
         repeat_count: int = 1,
         key: Any = None,
+        first_update: int = 0,
         progress: bool = False,
     ) -> PipelineState:
         """`repeat_count` updates with elements of a queue, one for each microbatch and replica.
@@ -333,16 +339,19 @@ class Pipeline:
             outfeed: gets what the last stage returns, one element for each microbatch; with accumulate_outfeed one for each update. Of
                 several processes that of the last stage gives to its one.
             inputs: as `step` has.
-            key: update number n has `jax.random.fold_in(key, n)` for its key, from 0 on.
+            key: update number n has `jax.random.fold_in(key, n)` for its key.
+            first_update: the first one's number. A run that goes on after another one that was interrupted has the same keys with
+                `loop_state(error).steps`.
             progress: whether to show a bar with the microbatches done, and what is being compiled.
         Returns: the new state. Its arrays may still be being computed.
         Raises: as `step` does, and what the dataset raises. QueueError for a feed that is closed or in use. ValueError for a feed that does
             not go with the pipeline.
         """
         updates = whole_number("repeat_count", repeat_count, least=0)
-        count = self._schedule.microbatches
-        user = f"a pipeline of {self._schedule.stages} stages"
-        with self._together(), contextlib.ExitStack() as ends:
+        first = whole_number("first_update", first_update, least=0)
+        count, user = self._schedule.microbatches, self._name
+        done = Progress(state, name=user, count=count, updates=updates, bar=progress)
+        with done, self._together(), contextlib.ExitStack() as ends, self._one_program():
             if self._processes is not None:
                 infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._gives_out() else None
             self._require_feeds(infeed, outfeed)
@@ -354,21 +363,25 @@ class Pipeline:
                 ends.callback(outfeed.release)
             if updates and infeed is not None:
                 infeed.begin(chunk_steps=1, steps=updates * count, carry_place=self._first.whole, over=self._first.replicas)
-            with Progress(state, bar=(user, updates, count) if progress else None) as done, self._one_program():
-                for update in range(updates):
-                    done.check()
-                    if outfeed is not None:
-                        outfeed.make_room(self._results.elements, done.waiting)
-                    batch = Unfed(tuple(inputs))
+            for update in range(first, first + updates):
+                done.check()
+                if outfeed is not None:
+                    outfeed.make_room(self._results.elements, done.waiting)
+                batch = Unfed(tuple(inputs))
+                if infeed is not None:
+                    batch = Taken(functools.partial(infeed.take, done.waiting, hold=True), count, tuple(inputs))
+                own = None if key is None else _jax.random.fold_in(key, update)
+                found, outputs = self._run(done.state, batch, own, done, outfeed if update == first else None)
+                given = None if outfeed is None else self._results.for_queue(outputs)
+                with done.noting():
                     if infeed is not None:
-                        batch = Taken(functools.partial(infeed.take, done.waiting), count, tuple(inputs))
-                    own = None if key is None else _jax.random.fold_in(key, update)
-                    done.state, outputs = self._run(done.state, batch, own, done)
-                    done.updates += 1
-                    done.did(outputs)
+                        infeed.use_held()
+                    done.did(found, outputs)
                     if outfeed is not None:
-                        outfeed.deliver(self._results.for_queue(outputs), self._results.elements)
-            return done.state
+                        outfeed.deliver(given, self._results.elements)
+                done.show()
+            done.check()
+        return done.state
 
     def _gives_out(self) -> bool:
         """Whether what the last stages return is on devices of this process.
@@ -406,8 +419,21 @@ class Pipeline:
         """All that a run starts is one program per device to an emulated machine, unless the caller says what is."""
         return contextlib.nullcontext() if hints.current_group() else hints.program_group(self._group)
 
-    def _run(self, state: PipelineState, batch: Batch, key: Any, progress: Progress) -> tuple[PipelineState, Any]:
-        outcome = self._engine.run(self._stages(state), progress.counting(batch), _typed(key), progress.compiled)
+    @property
+    def _name(self) -> str:
+        return f"a pipeline of {self._schedule.stages} stages"
+
+    def _run(
+        self, state: PipelineState, batch: Batch, key: Any, progress: Progress, outfeed: OutfeedQueue | None = None
+    ) -> tuple[PipelineState, Any]:
+        """Args: outfeed: whether it takes what will come out is found out before the run, which could not be undone."""
+
+        def accept(row: Callable[[], Sequence[Any]], kinds: Sequence[Any]) -> None:
+            self._results.require(kinds)
+            if outfeed is not None:
+                outfeed.require_alike(lambda: self._results.queued(row(), kinds))
+
+        outcome = self._engine.run(self._stages(state), progress.counting(batch), typed_key(key), progress.compiled, accept)
         give = self._results.of_stacked if outcome.is_stacked else self._results.of
         outputs = give(outcome.outputs, outcome.kinds)
         if self._processes is not None:
@@ -440,32 +466,3 @@ class Pipeline:
             optimizer_state=optimizer_state,
             aux=nest([stage.aux for stage in state.stages]) if has_aux else None,
         )
-
-
-def _typed(key: Any) -> Any:
-    """Raises: TypeError for what is no random key."""
-    if key is None:
-        return None
-    if hasattr(key, "dtype") and _jax.dtypes.issubdtype(key.dtype, _jax.dtypes.prng_key):
-        return key
-    try:
-        return _jax.random.wrap_key_data(key)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"key is {key!r}: it must be a random key, such as jax.random.key(0)") from error
-
-
-def _require_optimizer(optimizer: Any, offload: Offload, *, shard: bool, replicas: int) -> None:
-    """Raises: TypeError, ValueError."""
-    if not hasattr(optimizer, "update") and not callable(optimizer):
-        raise TypeError(f"optimizer is a {type(optimizer).__name__}: it must be a transformation of optax, or a function that returns one")
-    choice = choice_for(offload, "optimizer_state")
-    if shard and replicas == 1:
-        raise ValueError("shard_optimizer_state is True, but the pipeline has one replica: there is nobody to divide the state with")
-    if shard and choice is False:
-        raise ValueError("shard_optimizer_state is True, and offload_optimizer_state False: leave the latter None, or True")
-
-
-def _accumulates(tree: Any) -> bool:
-    """Whether an optimiser's state has an accumulation of its own."""
-    found = _jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, AccumulationState))
-    return any(isinstance(node, AccumulationState) for node in found)

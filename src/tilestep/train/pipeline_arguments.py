@@ -7,9 +7,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import Any, Final, cast
 
+import jax
 from jax.sharding import Mesh
 
+from tilestep.train.accumulation import AccumulationState
 from tilestep.train.numbers import whole_number
+from tilestep.train.optimizer_state import Offload, choice_for
 from tilestep.train.other_arguments import belongs_to
 from tilestep.train.schedule import Schedule
 from tilestep.train.schedule_tasks import shortened
@@ -23,6 +26,7 @@ _OTHER_NAMES: Final[dict[str, str]] = {
     "pipedream": "stashed",
     "pipedreamflush": "interleaved",
 }
+_jax: Any = jax  # whose types say nothing of what is in a tree
 
 StageFunction = Callable[..., Any]
 Path = tuple[int, tuple[Any, ...]]  # a stage, and keys within its parameters
@@ -221,3 +225,32 @@ def _schedule(
             raise ValueError(f"the {wanted} schedule is for training: give an optimizer, or choose sequential, grouped or interleaved")
         options["training"] = False
     return SCHEDULES[wanted](sizes, count, **options)
+
+
+def typed_key(key: Any) -> Any:
+    """A random key as JAX has them now. Raises: TypeError for what is none."""
+    if key is None:
+        return None
+    if hasattr(key, "dtype") and _jax.dtypes.issubdtype(key.dtype, _jax.dtypes.prng_key):
+        return key
+    try:
+        return _jax.random.wrap_key_data(key)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"key is {key!r}: it must be a random key, such as jax.random.key(0)") from error
+
+
+def require_optimizer(optimizer: Any, offload: Offload, *, shard: bool, replicas: int) -> None:
+    """Raises: TypeError, ValueError."""
+    if not hasattr(optimizer, "update") and not callable(optimizer):
+        raise TypeError(f"optimizer is a {type(optimizer).__name__}: it must be a transformation of optax, or a function that returns one")
+    choice = choice_for(offload, "optimizer_state")
+    if shard and replicas == 1:
+        raise ValueError("shard_optimizer_state is True, but the pipeline has one replica: there is nobody to divide the state with")
+    if shard and choice is False:
+        raise ValueError("shard_optimizer_state is True, and offload_optimizer_state False: leave the latter None, or True")
+
+
+def accumulates(tree: Any) -> bool:
+    """Whether an optimiser's state has an accumulation of its own."""
+    found = _jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, AccumulationState))
+    return any(isinstance(node, AccumulationState) for node in found)

@@ -140,12 +140,11 @@ class Processes:
         try:
             yield
         except BaseException as error:
-            if error is not self._told and (error.__cause__ is None or error.__cause__ is not self._told):
+            if error is not self._told:
                 try:
                     self._tell(error)
-                except ProcessFailedError as first:
+                except ProcessFailedError:
                     if isinstance(error, Exception):
-                        first.state = getattr(error, "state", None)
                         raise
             raise
         finally:

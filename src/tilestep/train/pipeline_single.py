@@ -12,9 +12,10 @@ from typing import Any, Final, Literal, final, get_args
 import jax
 import numpy as np
 
+from tilestep.train.pipeline_failures import calls_python
 from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_programs import Compiled
-from tilestep.train.pipeline_stages import accumulated, is_real
+from tilestep.train.pipeline_stages import Stage, accumulated, is_real
 from tilestep.train.pipeline_updates import Optimizing
 from tilestep.train.pipeline_walk import RunState
 from tilestep.train.schedule import Kind, Schedule
@@ -114,7 +115,7 @@ class OtherShapesError(Exception):
 
 @final
 class Single:
-    """The program. Its trained parameters and the optimiser's state are donated.
+    """The program. Its trained parameters and the optimiser's state are donated, unless a stage calls Python: then it is waited for.
 
     Args: structure: of the state.
     """
@@ -123,6 +124,8 @@ class Single:
         self._compiled, self._schedule, self._how = compiled, schedule, how
         self._stages = compiled.traced.stages
         self._place = self._stages[0].place
+        # What it calls in Python may raise when the program has been started: then the state must be there still.
+        self._may_fail = any(calls_python(stage, training=how is not None) for stage in self._stages)
         self._structures = [stage.params_structure for stage in self._stages]
         self._trained = [update.trained for update in compiled.updates] or [() for _ in self._stages]
         self.structure = structure
@@ -141,7 +144,12 @@ class Single:
         self._made_at = [*self._donated_at, *copies, *_jax.tree.leaves(aux)]
         self._there: dict[int, Any] = {}  # shardings that are the device's, by their id
         self._kinds: list[Any] | None = None
-        self._program: Any = _jax.jit(self._whole, donate_argnums=(0,) if how is not None else ())
+        self._program: Any = _jax.jit(self._whole, donate_argnums=(0,) if how is not None and not self._may_fail else ())
+
+    @property
+    def stages(self) -> Sequence[Stage]:
+        """The stages."""
+        return self._stages
 
     @property
     def kinds(self) -> list[Any]:
@@ -153,19 +161,32 @@ class Single:
 
         Args: leaves: of the state. stacks: elements, each with an axis of microbatches; one after the other they are those of the run.
         Returns: (the new state, for each stage of the last level its outputs' leaves stacked; in training after it [the losses]).
-        Raises: OtherShapesError.
+        Raises: OtherShapesError. What a stage's Python raises, with a note.
         """
         donated, kept = [leaves[place] for place in self._donated_at], [leaves[place] for place in self._kept_at]
         data = None if key is None else _jax.random.key_data(key)
         given = self._here(donated), self._here(kept)
         columns = [self._here(_jax.tree.leaves(stack), of_host=bool(leaves)) for stack in stacks]
-        made, outputs = self._program(*given, columns, self._here(_jax.tree.leaves(inputs)), None if data is None else self._here([data]))
+        data = None if data is None else self._here([data])
+        made, outputs = self._started(*given, columns, self._here(_jax.tree.leaves(inputs)), data)
         new = list(leaves)
         for place, leaf in zip(self._kept_at, given[1], strict=True):
             new[place] = leaf
         for place, leaf in zip(self._made_at, made, strict=True):
             new[place] = leaf
         return _jax.tree.unflatten(self.structure, new), outputs
+
+    def _started(self, *given: Any) -> tuple[list[Any], list[Any]]:
+        """What the program makes of this, and waited for if it may fail."""
+        if not self._may_fail:
+            return self._program(*given)
+        try:
+            return _jax.block_until_ready(self._program(*given))
+        except OtherShapesError:
+            raise
+        except Exception as error:
+            error.add_note('raised in the one program of all stages; with program="stages" a note names stage and microbatch')
+            raise
 
     def _here(self, leaves: list[Any], *, of_host: bool = False) -> list[Any]:
         """Arrays on the device. Args: of_host: whether NumPy's may stay what they are: the program takes them to where the others are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -57,6 +58,36 @@ class Optimizing:
     def loss(self, *outputs: Any) -> Any:
         """The loss, of the last stage's outputs."""
         return self.optimizer(*outputs)[1] if self.is_function else outputs[0]
+
+    def loss_kind(self, outputs: tuple[Any, ...]) -> Any:
+        """Its shape and dtype. Args: outputs: those of what the last stage returns."""
+        return _jax.eval_shape(self.loss, *outputs)
+
+    def require_loss(self, name: str, outputs: tuple[Any, ...]) -> None:
+        """Args: name: of the last stage. outputs: shapes and dtypes of what it returns.
+
+        Raises: ValueError, TypeError if it, or the optimiser's function, gives no loss.
+        """
+        if self.is_function:
+            where, found = (
+                "the optimizer's function must return (a transformation of optax, the loss)",
+                _jax.eval_shape(functools.partial(_loss, self), outputs),
+            )
+        else:
+            where, found = (
+                f"the last stage ({name}) must return the loss, a real scalar, or (loss, outputs)",
+                outputs[0] if outputs else None,
+            )
+        kind: Any = found
+        if not hasattr(kind, "dtype") or kind.shape != () or not _jax.numpy.issubdtype(kind.dtype, _jax.numpy.floating):
+            raise ValueError(f"{where}, a real scalar, but it returned {'nothing' if found is None else found}")
+
+
+def _loss(how: Optimizing, outputs: tuple[Any, ...]) -> Any:
+    result = how.optimizer(*outputs)
+    if not isinstance(result, tuple) or len(result) != 2 or not hasattr(result[0], "update"):  # pyright: ignore[reportUnknownArgumentType]
+        raise TypeError(f"the optimizer's function returned {result!r}: it must return (a transformation of optax, the loss)")
+    return result[1]  # pyright: ignore[reportUnknownVariableType]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -619,6 +619,31 @@ def test_a_dataset_that_knows_its_place_goes_there_itself() -> None:
     assert used(other, 2) == [106, 107]
 
 
+@pytest.mark.parametrize("ahead", [1, 20])
+@pytest.mark.parametrize("knows_its_place", [False, True])
+def test_what_a_loop_holds_and_has_not_used_comes_again(ahead: int, *, knows_its_place: bool) -> None:
+    dataset: Any = Counting if knows_its_place else (lambda: (np.float32(k) for k in itertools.count()))
+    infeed = InfeedQueue(dataset, prefetch_depth=ahead)
+    used(infeed, 3)
+    infeed.reserve("a pipeline")
+    infeed.begin(chunk_steps=1, steps=100, carry_place=None)
+    taken = [float(infeed.take(hold=True).on_device[0]) for _ in range(4)]
+    assert (taken, infeed.consumed) == ([3, 4, 5, 6], 3)
+    infeed.use_held()
+    assert infeed.consumed == 7
+    taken = [float(infeed.take(hold=True).on_device[0]) for _ in range(30)]
+    assert (taken, infeed.consumed) == ([*range(7, 37)], 7)
+    infeed.release()
+    state = infeed.state()
+    assert (infeed.consumed, state["elements"]) == (7, 7)
+    later = InfeedQueue(dataset)
+    later.restore(state)
+    for queue in (infeed, later):
+        assert used(queue, 40) == [*range(7, 47)]
+        assert queue.consumed == 47
+        queue.close()
+
+
 def test_of_a_dataset_s_states_only_those_are_kept_that_are_needed() -> None:
     kept: list[weakref.ref[Any]] = []
 

@@ -21,13 +21,21 @@ def run(names: str, *options: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "names", ["device_copies.py direct_calls.py pipelines.py", "pipelines_options.py pipelines_failures.py", "pipelines_random.py"]
+    "names",
+    [
+        "device_copies.py direct_calls.py pipelines.py",
+        "pipelines_options.py pipelines_failures.py",
+        "pipelines_random.py",
+        "pipelines_interrupts.py pipelines_resumed.py",
+    ],
 )
 def test_pipelines_on_several_devices_of_cpu(names: str) -> None:
     run(names, "-m", "not slow")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pipelines_options.py", "pipelines_failures.py", "pipelines_random.py"])
+@pytest.mark.parametrize(
+    "name", ["pipelines_options.py", "pipelines_failures.py", "pipelines_random.py", "pipelines_interrupts.py", "pipelines_resumed.py"]
+)
 def test_more_of_them(name: str) -> None:
     run(name, "-m", "slow")
