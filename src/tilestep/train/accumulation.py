@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tilestep.train.body import arguments_of
+from tilestep.train.initial_state import in_one_program
 from tilestep.train.numbers import whole_number
 from tilestep.train.optimizer_state import Offload, choice_for, offloaded, on_device, placed, placed_like, platform_of, transformation
 from tilestep.train.other_arguments import belongs_to, require_function
@@ -102,8 +103,12 @@ def gradient_accumulation(
     away = offload_optimizer_state if isinstance(offload_optimizer_state, Mapping) else {}
 
     def init(params: Any) -> AccumulationState:
+        platform = platform_of(params)
+        return in_one_program(functools.partial(state_of, platform), params, platform)
+
+    def state_of(platform: str, params: Any) -> AccumulationState:
         params = on_device(params)
-        accumulators = placed(zeros_for(params, dtype), away, kind="accumulators", platform=platform_of(params))
+        accumulators = placed(zeros_for(params, dtype), away, kind="accumulators", platform=platform)
         microbatch = _jnp.zeros((), np.int32)
         return AccumulationState(
             microbatch=microbatch, accumulators=accumulators, inner=wrapped.init(promoted(params, accumulators)), count=number

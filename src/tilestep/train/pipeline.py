@@ -261,7 +261,7 @@ class Pipeline:
                 have nothing. With several replicas each begins with a copy, and goes on with its own.
         Raises: ValueError if there are more or fewer than stages, tied parameters are unlike, or the optimiser accumulates by itself.
         """
-        with self._together():
+        with self._together(), self._one_program(f"{self._group}'s first state"):
             number = sum(map(len, self._levels))
             own_aux = [None] * number if aux is None else flat(aux, self._levels, "aux")
             state = self._state(self._engine.init(flat(params, self._levels, "params"), own_aux))
@@ -415,9 +415,9 @@ class Pipeline:
         if self._replicas == 1 and infeed.replicas is not None:
             raise ValueError("the InfeedQueue is made for replicas, but the pipeline has one: leave replicas away from the InfeedQueue")
 
-    def _one_program(self) -> AbstractContextManager[None]:
-        """All that a run starts is one program per device to an emulated machine, unless the caller says what is."""
-        return contextlib.nullcontext() if hints.current_group() else hints.program_group(self._group)
+    def _one_program(self, group: str | None = None) -> AbstractContextManager[None]:
+        """All that a run starts is one program per device to an emulated machine, unless the caller says what is. Args: group: another."""
+        return contextlib.nullcontext() if hints.current_group() else hints.program_group(group or self._group)
 
     @property
     def _name(self) -> str:

@@ -200,7 +200,7 @@ class Engine:
             if place.is_here:
                 away = offload if isinstance(offload, dict) else {}
                 copied = placed(copied, away, kind="parameters", platform=place.devices[0].platform)
-            states.append(StageState(params=copied, optimizer_state=None, aux=_jax.tree.map(lambda leaf, p=place: _own(leaf, p), state)))
+            states.append(StageState(params=copied, optimizer_state=None, aux=_own(state, place)))
         return RunState(stages=tuple(states))
 
     def run(self, state: RunState, batch: Batch, key: Any, told: Told | None = None, accept: Accept | None = None) -> Outcome:
@@ -419,15 +419,26 @@ def _copied(leaf: Any, place: Place) -> Any:
     return _jax.device_put(leaf, sharding if here else place.whole, may_alias=False)
 
 
-def _own(leaf: Any, place: Place) -> Any:
+def _own(tree: Any, place: Place) -> Any:
     """What each replica has its own of, from what all begin with."""
+    leaves, structure = _jax.tree.flatten(tree)
     if not place.is_here:
-        kind = place.kind(kind_of(leaf), 0)
-        return elsewhere(kind.shape, kind.dtype, kind.sharding)
+        kinds = [place.kind(kind_of(leaf), 0) for leaf in leaves]
+        return _jax.tree.unflatten(structure, [elsewhere(kind.shape, kind.dtype, kind.sharding) for kind in kinds])
     if place.replicas is None:
-        return _jax.device_put(leaf, place.whole, may_alias=False)
-    array = _jax.numpy.asarray(leaf)
-    return _jax.device_put(_jax.numpy.broadcast_to(array, (place.replicas.count, *array.shape)), place.along(0))
+        return _jax.tree.unflatten(structure, [_jax.device_put(leaf, place.whole, may_alias=False) for leaf in leaves])
+    own = _jax.tree.unflatten(structure, _jax.device_put(leaves, place.whole))
+    return _for_each(place.replicas.count, place.along(0))(own) if leaves else own
+
+
+@functools.lru_cache(maxsize=64)
+def _for_each(count: int, along: Any) -> Any:
+    """What gives arrays a first axis of replicas, by one program."""
+
+    def for_each_replica(tree: Any) -> Any:
+        return _jax.tree.map(lambda leaf: _jax.numpy.broadcast_to(leaf, (count, *leaf.shape)), tree)
+
+    return _jax.jit(for_each_replica, out_shardings=along)
 
 
 def _kinds(tree: Any) -> Any:
