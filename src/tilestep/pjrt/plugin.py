@@ -56,7 +56,7 @@ def initialize() -> None:
 
     process = os.getpid()
 
-    def leave() -> None:
+    def shut_down() -> None:
         try:
             if os.getpid() == process:  # a fork has no threads to wait for and writes no report
                 _finish()
@@ -64,7 +64,7 @@ def initialize() -> None:
         finally:
             _native.close()
 
-    atexit.register(leave)
+    atexit.register(shut_down)
 
 
 def _register_refusal(error: UnsupportedError) -> None:

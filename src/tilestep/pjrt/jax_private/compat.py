@@ -84,9 +84,9 @@ def lower_like_cpu(name: str) -> None:
 
     TPU's rule keeps the memory kind that the author wants, which the plan needs. CPU's rule drops it. XLA:CPU removes it by itself.
     """
-    own = dict(mlir._platform_specific_lowerings.get(name, {}))
-    own[dispatch.device_put_p] = mlir._platform_specific_lowerings["tpu"][dispatch.device_put_p]
-    mlir._platform_specific_lowerings[name] = _LikeCpu(own)
+    rules = dict(mlir._platform_specific_lowerings.get(name, {}))
+    rules[dispatch.device_put_p] = mlir._platform_specific_lowerings["tpu"][dispatch.device_put_p]
+    mlir._platform_specific_lowerings[name] = _LikeCpu(rules)
     if name not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append(name)
 
@@ -132,9 +132,9 @@ def watch_guarded_reads(tell: Callable[[bool], None]) -> None:
     guarding: set[int] = set()  # threads, and 0 for the process
     lock = threading.Lock()
 
-    def note(who: int, level: str | None) -> None:
+    def note(thread: int, level: str | None) -> None:
         with lock:
-            (guarding.discard if level in (None, "allow") else guarding.add)(who)
+            (guarding.discard if level in (None, "allow") else guarding.add)(thread)
             tell(bool(guarding))
 
     def for_process(level: str | None) -> None:

@@ -130,14 +130,14 @@ static void remember_wholes(PJRT_LoadedExecutable_Execute_Args* a, PyObject* col
   }
 }
 
-static PyObject* indices_kept(PJRT_LoadedExecutable_Execute_Args* a) {
+static PyObject* undonated_indices(PJRT_LoadedExecutable_Execute_Args* a) {
   PJRT_ExecuteOptions* options = a->options;
   size_t n = options ? options->num_non_donatable_input_indices : 0;
   if (!n) Py_RETURN_NONE;
-  PyObject* kept = PyTuple_New((Py_ssize_t)n);
-  for (size_t i = 0; kept && i < n; i++)
-    PyTuple_SetItem(kept, (Py_ssize_t)i, PyLong_FromLongLong(((int64_t*)options->non_donatable_input_indices)[i]));
-  return kept;
+  PyObject* undonated = PyTuple_New((Py_ssize_t)n);
+  for (size_t i = 0; undonated && i < n; i++)
+    PyTuple_SetItem(undonated, (Py_ssize_t)i, PyLong_FromLongLong(((int64_t*)options->non_donatable_input_indices)[i]));
+  return undonated;
 }
 
 /* A device's buffer of a result: an array, a list of one for each device, or an array over all devices. */
@@ -211,16 +211,16 @@ PyObject* ts_once(PyObject* module, PyObject* args) {
 }
 
 /* LoadedExecutable.run(columns, argument values, first result value, indices not to donate, done) -> (arrays, token or None) */
-static PyObject* run_once(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* kept, PyObject* done) {
+static PyObject* run_once(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* undonated, PyObject* done) {
   static PyObject* name;
   if (!name && !(name = PyUnicode_InternFromString("run"))) return NULL;
-  return PyObject_CallMethodObjArgs((PyObject*)self, name, columns, values, first, kept, done, NULL);
+  return PyObject_CallMethodObjArgs((PyObject*)self, name, columns, values, first, undonated, done, NULL);
 }
 /* A Ctrl-C in the middle of a dispatch must lose neither its results nor itself. So the run is called again, skips its finished parts, and
  * the interrupt is raised afterwards. A second Ctrl-C is treated the same way. */
-static PyObject* run_through(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* kept) {
+static PyObject* run_through(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* undonated) {
   PyObject *done = PyDict_New(), *pair = NULL, *interrupt = NULL;
-  while (done && !(pair = run_once(self, columns, values, first, kept, done)) && ts_put_off(&interrupt)) continue;
+  while (done && !(pair = run_once(self, columns, values, first, undonated, done)) && ts_put_off(&interrupt)) continue;
   Py_XDECREF(done);
   ts_interrupt_later(interrupt);
   return pair;
@@ -264,8 +264,8 @@ static PyObject* run_direct(Executable* self, PyObject* columns, PyObject* value
   return pair;
 }
 /* One run of 64 goes the long way, because Python replays the journal now and then. */
-static int goes_direct(Executable* self, PyObject* kept, int lists) {
-  return !lists && self->direct && self->direct != Py_None && kept == Py_None && !ts_dry && ++self->direct_runs % 64;
+static int goes_direct(Executable* self, PyObject* undonated, int lists) {
+  return !lists && self->direct && self->direct != Py_None && undonated == Py_None && !ts_dry && ++self->direct_runs % 64;
 }
 
 static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {
@@ -273,23 +273,23 @@ static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {
   if (!ts_may_begin()) return ts_error_text(PJRT_Error_Code_UNAVAILABLE, "the interpreter is shutting down");
   void* error = NULL;
   TS_ENTER;
-  PyObject *columns = NULL, *values = NULL, *kept = NULL, *first_value = NULL, *pair = NULL;
+  PyObject *columns = NULL, *values = NULL, *undonated = NULL, *first_value = NULL, *pair = NULL;
   int lists = 0;
   uint64_t first = ts_take_values((uint64_t)self->num_outputs * a->num_devices);
   if (a->execute_device && a->num_devices == 1 && a->execute_device != (void*)PyTuple_GetItem(self->devices, 0))
     error = ts_error_text(PJRT_Error_Code_UNIMPLEMENTED, "a program runs on the IPU that it was compiled for");
-  else if ((is_in_flight(self) && make_room(self) < 0) || !(kept = indices_kept(a)) || !(columns = PyList_New((Py_ssize_t)a->num_args)) ||
+  else if ((is_in_flight(self) && make_room(self) < 0) || !(undonated = undonated_indices(a)) || !(columns = PyList_New((Py_ssize_t)a->num_args)) ||
            !(values = PyTuple_New((Py_ssize_t)(a->num_args * a->num_devices))) ||
            (lists = a->num_devices == 1 ? take_arguments(a, columns, values)
-                                        : take_arguments_of_several(a, kept != Py_None, columns, values)) < 0 ||
+                                        : take_arguments_of_several(a, undonated != Py_None, columns, values)) < 0 ||
            !(first_value = PyLong_FromUnsignedLongLong(first)) ||
-           !(pair = goes_direct(self, kept, lists) ? run_direct(self, columns, values, first_value)
-                                            : run_through(self, columns, values, first_value, kept)) ||
+           !(pair = goes_direct(self, undonated, lists) ? run_direct(self, columns, values, first_value)
+                                            : run_through(self, columns, values, first_value, undonated)) ||
            give_results(a, self, PyTuple_GetItem(pair, 0), first) < 0 ||
            (a->device_complete_events && give_events(a, PyTuple_GetItem(pair, 1)) < 0))
     error = ts_error_from_python();
-  else if (lists && kept == Py_None) remember_wholes(a, columns);
-  Py_XDECREF(columns), Py_XDECREF(values), Py_XDECREF(kept), Py_XDECREF(first_value), Py_XDECREF(pair);
+  else if (lists && undonated == Py_None) remember_wholes(a, columns);
+  Py_XDECREF(columns), Py_XDECREF(values), Py_XDECREF(undonated), Py_XDECREF(first_value), Py_XDECREF(pair);
   TS_LEAVE;
   return error;
 }

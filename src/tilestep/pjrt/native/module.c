@@ -213,7 +213,7 @@ static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_
                                 {"hold_back", ts_hold_back, METH_O, "hold_back(thread ident): stops the thread at its next entry; returns whether it has stopped"},
                                 {"close", ts_close, METH_NOARGS, "from now on only this thread may call in"},
                                 {"host_tensor", ts_host_tensor, METH_VARARGS, "host_tensor(type code, bits, dims, bytes) -> (capsule, address)"},
-                                {"hlo_taker", ts_hlo_taker, METH_VARARGS, "hlo_taker(tag, kept): a function that keeps modules and ends their compilation"},
+                                {"hlo_taker", ts_hlo_taker, METH_VARARGS, "hlo_taker(tag, modules): a function that keeps modules and ends their compilation"},
                                 {"once", ts_once, METH_VARARGS, "once(done, key, function, *arguments): the function's result, of one call however often it is asked for"},
                                 {"waits_in_its_thread", ts_waits_in_its_thread, METH_O, "a function that only waits, made to wait in the thread that calls it"},
                                 {"answers_in_its_thread", ts_answers_in_its_thread, METH_O, "a function that asks whether an array is ready, made to answer in the thread that calls it"},

@@ -70,9 +70,9 @@ static PyObject* query_and_answer(PyObject* function, PyObject* args, PyObject* 
   return PyObject_Call(function, args, kwargs);
 }
 
-static void ask(PyObject* array, Request** kept) {
+static void ask(PyObject* array, Request** unready) {
   Py_INCREF(array); /* its holder may let go of it meanwhile */
-  keep_in = kept;
+  keep_in = unready;
   PyObject* ready = PyObject_CallMethod(array, "is_ready", NULL);
   keep_in = NULL;
   if (!ready) ts_forget_error(); /* the wait says what is wrong */
@@ -81,14 +81,14 @@ static void ask(PyObject* array, Request** kept) {
 /* Asks about all arrays, because emulated time waits for each. No bytecode runs, so no Ctrl-C comes in between. A Ctrl-C during the wait
  * ends it and leaves the request to the pool: -1 and the exception. */
 static int wait_in_caller(PyObject* arrays) {
-  Request* kept = NULL;
+  Request* unready = NULL;
   if (PyList_Check(arrays))
-    for (Py_ssize_t i = 0; i < PyList_Size(arrays); i++) ask(PyList_GetItem(arrays, i), &kept);
-  else ask(arrays, &kept);
-  if (!kept) return 0;
+    for (Py_ssize_t i = 0; i < PyList_Size(arrays); i++) ask(PyList_GetItem(arrays, i), &unready);
+  else ask(arrays, &unready);
+  if (!unready) return 0;
   waiting_threads++;
-  int failed = ts_finish(kept, 0);
-  if (failed) ts_finish_later(kept);
+  int failed = ts_finish(unready, 0);
+  if (failed) ts_finish_later(unready);
   waiting_threads--;
   return failed;
 }

@@ -177,22 +177,22 @@ class LoadedExecutable(_native.ExecutableBase):
 
     # ----------------------------------------------------------------------------------------------------------- run
 
-    def run(self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...] | None, done: Done) -> Outcome:
+    def run(self, columns: list[Any], values: tuple[int, ...], first: int, undonated: tuple[int, ...] | None, done: Done) -> Outcome:
         """Computes the results and notes the run in the journal. C calls this, and again if a Ctrl-C ended the first call.
 
-        Args: columns: arrays by argument; of several IPUs, one array over all of them or a list. values, first, kept: as Journal.run
+        Args: columns: arrays by argument; of several IPUs, one array over all of them or a list. values, first, undonated: as Journal.run
             has them. done: what the first call has done and the second must not do again (`_native.once`).
         Returns: arrays by result in the same form, with the counters behind them; a token to wait for, or None.
         """
         mode = current_mode()
         if mode is not None or any_dry(columns):
-            return self._dry_runs.run(columns, values, first, kept or (), mode, done)
+            return self._dry_runs.run(columns, values, first, undonated or (), mode, done)
         runs = self._host_runs
         if not self.request.has_feeds:
-            outcome = runs.run(columns, values, first, kept or (), done)
+            outcome = runs.run(columns, values, first, undonated or (), done)
             self.direct = runs.direct
             return outcome
-        return run_on_worker(self.request.ipus[0], done, lambda: runs.run(columns, values, first, kept or (), {}))
+        return run_on_worker(self.request.ipus[0], done, lambda: runs.run(columns, values, first, undonated or (), {}))
 
     @functools.cached_property
     def _host_runs(self) -> HostRuns:

@@ -80,11 +80,11 @@ class HostRuns:
         shardings = [self._shardings[kind] if several else compat.single_device_sharding(self._devices[0], kind) for kind in kinds]
         return [compat.result_handler(dims, dtype, sharding) for (dims, dtype), sharding in zip(specs, shardings, strict=True)]
 
-    def run(self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...], done: Done) -> Outcome:
+    def run(self, columns: list[Any], values: tuple[int, ...], first: int, undonated: tuple[int, ...], done: Done) -> Outcome:
         """Computes the results and notes the run. Arguments and result are those of LoadedExecutable.run."""
         if "noted" in done:
             return done["outcome"]
-        for index in kept if "results" not in done else ():
+        for index in undonated if "results" not in done else ():
             columns[index] = self._copy(columns[index])
         if len(self._devices) > 1:
             columns[:] = [self._join(column) if isinstance(column, list) else column for column in columns]  # C keeps the joined arrays
@@ -100,7 +100,7 @@ class HostRuns:
         num_outputs = self._planned.num_outputs
         counters = [array if isinstance(array, list) else [array] for array in arrays[num_outputs : num_outputs + self._num_counters]]
         outcome = done["outcome"] = arrays, token if self._reports_end else None
-        self._journal.run(self._planned, values, first, counters, kept, done)
+        self._journal.run(self._planned, values, first, counters, undonated, done)
         return outcome
 
     def _join(self, column: list[Any]) -> Any:

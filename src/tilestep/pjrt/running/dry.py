@@ -120,7 +120,13 @@ class DryRuns:
         self._by_mode: dict[DryMode, PlannedRun] = {}
 
     def run(
-        self, columns: list[Any], values: tuple[int, ...], first: int, kept: tuple[int, ...], mode: DryMode | None, done: dict[str, Any]
+        self,
+        columns: list[Any],
+        values: tuple[int, ...],
+        first: int,
+        undonated: tuple[int, ...],
+        mode: DryMode | None,
+        done: dict[str, Any],
     ) -> tuple[list[list[DryArray]], None]:
         """Notes the run and computes nothing. Arguments and result are those of LoadedExecutable.run.
 
@@ -131,10 +137,10 @@ class DryRuns:
         assert mode is not None  # else the arguments were of the wrong kind
         planned = self._planned_in(mode)
         for argument, column in zip(arguments, columns, strict=True):
-            if argument.result is not None and argument.index not in kept:
+            if argument.result is not None and argument.index not in undonated:
                 for array in column if isinstance(column, list) else [column]:
                     array.delete()
-        self._journal.run(planned, values, first, [], kept, done)
+        self._journal.run(planned, values, first, [], undonated, done)
         token = np.dtype(np.bool_)  # the dtype of the array that stands for a token
         return [[DryArray(dims, dtype or token, mode) for _ in planned.ipus] for dims, dtype in self._results], None
 

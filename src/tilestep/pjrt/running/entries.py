@@ -63,7 +63,7 @@ class Run(NamedTuple):
     arguments: tuple[int, ...]  # values, IPU by IPU
     first: int  # the first result's value; the others follow, IPU by IPU
     counters: list[list[Any]]  # arrays of the program's counters, by counter and IPU
-    kept: tuple[int, ...]  # arguments that the program may not take over
+    undonated: tuple[int, ...]  # arguments that the program may not take over
     group: tuple[str, int] | None
 
     def has_counted(self) -> bool:

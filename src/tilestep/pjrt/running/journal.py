@@ -84,14 +84,14 @@ class Journal:
         values: tuple[int, ...],
         first: int,
         counters: list[list[Any]],
-        kept: tuple[int, ...],
+        undonated: tuple[int, ...],
         done: dict[str, Any],
     ) -> None:
         """A program was dispatched.
 
-        Args: planned, values, first, counters, kept: the fields of `Run`. done: what the dispatch has done; gets "noted".
+        Args: planned, values, first, counters, undonated: the fields of `Run`. done: what the dispatch has done; gets "noted".
         """
-        _native.once(done, "noted", self._append, (Run, planned, values, first, counters, kept, hints.current_group()))
+        _native.once(done, "noted", self._append, (Run, planned, values, first, counters, undonated, hints.current_group()))
         self._replay_now_and_then()
 
     def moment(self) -> list[int]:
@@ -118,7 +118,7 @@ class Journal:
 
     def set_apart(self, apart: bool) -> None:
         """From now on some thread's events (or no thread's) differ from the program's own: see `hints`."""
-        self._append = self._append_if_the_program_s if apart else self._entries.append
+        self._append = self._append_if_timed if apart else self._entries.append
         self.note_wait, self.note_read = (Wait, self._append), (Read, self._append)
         self.note_put = (Put, self._append)
         for device in self.devices:
@@ -126,7 +126,7 @@ class Journal:
             if device.note_put is not None:
                 device.note_put = (*self.note_put, *device.note_put[2:])
 
-    def _append_if_the_program_s(self, entry: RawEntry) -> None:
+    def _append_if_timed(self, entry: RawEntry) -> None:
         kind = entry[0]
         kept = hints.kept_uploads()
         if kept is not None and kind is Put:
@@ -244,7 +244,7 @@ class Journal:
         arguments = [list(run.arguments[k * num_arguments : (k + 1) * num_arguments]) for k in range(len(ipus))]
         copies: list[int] = []
         for row, ipu in zip(arguments, ipus, strict=True):
-            for index in run.kept:
+            for index in run.undonated:
                 copies.append(self._next_copy)
                 self.system.copy(row[index], self._next_copy, ipu=ipu, on_host=False)
                 row[index], self._next_copy = self._next_copy, self._next_copy - 1
