@@ -16,8 +16,9 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSha
 from tilestep.errors import DatasetError, QueueError
 from tilestep.train.chunks import Chunk, Plan
 from tilestep.train.elements import Dataset, iterator_maker
-from tilestep.train.feeder import Feeder, Start
+from tilestep.train.feeder import Feeder
 from tilestep.train.numbers import whole_number
+from tilestep.train.passes import Start
 from tilestep.train.replicas import Replicas
 from tilestep.train.staging import Staging
 
@@ -205,6 +206,12 @@ class InfeedQueue:
         except StopIteration:
             used, left = self._feeder.consumed, self._feeder.available
             rest = f", {left:,} after them are left for a loop that needs no more" if left else ""
+            if self._feeder.raised is not None:
+                raise DatasetError(
+                    f"the dataset's iterator had raised {self._feeder.raised}, and was over when it was asked again, after {used + left:,} "
+                    f"elements, as a generator is that has raised: the loop needs more; {used:,} are used{rest}. "
+                    "infeed.restore(infeed.state()) begins a dataset anew and goes there; an iterator with a __next__ of its own can go on"
+                ) from None
             raise DatasetError(
                 f"the dataset ended after {used + left:,} elements: the loop needs more; {used:,} are used{rest}. Let the dataset repeat, "
                 "or run fewer steps"
