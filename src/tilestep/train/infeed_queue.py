@@ -37,7 +37,8 @@ class InfeedQueue:
     Args:
         dataset: an iterable of pytrees of arrays (anything that `np.asarray` takes), or a callable without arguments that returns one.
             Every element has the first one's structure, shapes and dtypes.
-            64-bit numbers become 32-bit ones unless `jax_enable_x64` is set where the queue's first loop begins.
+            64-bit numbers become 32-bit ones unless `jax_enable_x64` is set where the queue's first loop begins; a whole number that 32
+            bits do not hold is a DatasetError.
         prefetch_depth: chunks that are made ahead, 1 to 255.
         sharding: where elements go: a device, a sharding of one element (of one step, if `replicas` is given), or a tree of such that is a
             prefix of an element's. None: to where the loop's carry is, replicated over its mesh if it is on several devices.

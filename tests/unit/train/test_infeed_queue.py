@@ -386,15 +386,121 @@ def test_elements_must_be_arrays_of_numbers(element: Any) -> None:
         repeat(1, lambda c, *_: c, 0, InfeedQueue([element]))
 
 
-@pytest.mark.parametrize(("elements", "number"), [([{"n": 2**31}], 0), ([{"n": 1}, {"n": -(2**31) - 1}], 1)])
+@pytest.mark.parametrize(("elements", "number"), [([{"n": 2**31}], 0), ([{"n": 1}, {"n": -(2**31) - 1}], 1), ([{"n": 2**63}], 0)])
 def test_whole_numbers_that_do_not_fit_are_no_other_numbers(elements: list[Any], number: int) -> None:
     def body(c: Any, n: Any) -> Any:
-        return c + n
+        return n
 
-    with InfeedQueue(elements) as queue, pytest.raises(DatasetError, match=rf"element {number}\['n'\] is -?\d+, which int32 does not have"):
-        repeat(len(elements), body, 0, queue)
+    with (
+        InfeedQueue(elements) as queue,
+        pytest.raises(DatasetError, match=rf"element {number}\['n'\] is -?\d+, which u?int32 does not have"),
+    ):
+        repeat(len(elements), body, jnp.uint32(0) if elements[0]["n"] == 2**63 else 0, queue)
     with jax.enable_x64(True), InfeedQueue(elements) as queue:
-        assert int(repeat(len(elements), body, 0, queue)) == sum(element["n"] for element in elements)
+        carry = jnp.uint64(0) if elements[0]["n"] == 2**63 else 0
+        assert int(repeat(len(elements), body, carry, queue)) == elements[-1]["n"]
+
+
+def strided(array: Any) -> Any:
+    return np.stack([array, array], axis=-1)[..., 0]
+
+
+def shifted(array: Any) -> Any:
+    """Not aligned."""
+    return np.frombuffer(b"x" + array.tobytes(), np.uint8)[1:].view(array.dtype).reshape(array.shape)
+
+
+ARRAYS: dict[str, Any] = {
+    "scalar": lambda value, dtype: np.dtype(dtype).type(value),
+    "array": lambda value, dtype: np.array([[3, 1], [2, value]], dtype),
+    "of none": lambda value, dtype: np.array(value, dtype),
+    "shared": lambda value, dtype: np.append(np.zeros(20_000, dtype), np.array([value], dtype)),
+    "large": lambda value, dtype: np.append(np.zeros(300_000, dtype), np.array([value], dtype)),
+    "strided": lambda value, dtype: strided(np.array([[3, 1], [2, value]], dtype)),
+    "shifted": lambda value, dtype: shifted(np.array([[3, 1], [2, value]], dtype)),
+    "frozen": lambda value, dtype: frozen(np.array([[3, 1], [2, value]], dtype)),
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+@pytest.mark.parametrize(
+    ("dtype", "held", "value"),
+    [
+        ("int64", 2**31 - 1, 2**31),
+        ("int64", -(2**31), -(2**31) - 1),
+        ("int64", -1, 2**40),
+        ("int64", 0, -(2**63)),
+        ("uint64", 2**32 - 1, 2**32),
+        ("uint64", 0, 2**63),
+        (">i8", -7, 2**40),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_an_element_of_64_bits_that_would_become_another_is_refused(kind: str, dtype: str, held: int, value: int, chunk: int) -> None:
+    """In each of the ways that elements take into a chunk. Those before it arrive as they are."""
+    make = ARRAYS[kind]
+    narrow = "uint32" if dtype == "uint64" else "int32"
+    good = [{"x": np.float32(k), "n": [make(held, dtype)]} for k in range(6)]
+    with InfeedQueue([*good, {"x": np.float32(6), "n": [make(value, dtype)]}]) as infeed:
+        outfeed = OutfeedQueue()
+
+        def body(c: Any, x: Any, n: Any) -> Any:
+            outfeed.enqueue(n[0])
+            return c
+
+        repeat(4, body, 0, infeed, outfeed, chunk=chunk)
+        (last,) = {row.reshape(-1)[-1].item() for row in outfeed.dequeue()}
+        assert last == held
+        with pytest.raises(
+            DatasetError, match=rf"element 6\['n'\]\[0\] (is|has) {value}( at \[.*\])?, which {narrow} does not have .*enable_x64"
+        ):
+            repeat(4, body, 0, infeed, outfeed, chunk=chunk)
+        assert infeed.consumed == (4 if chunk == 4 else 6)
+    with InfeedQueue([{"n": make(value, dtype)}]) as infeed, pytest.raises(DatasetError, match=r"element 0\['n'\] (is|has) "):
+        repeat(1, lambda c, n: c, 0, infeed)
+
+
+def test_an_element_beside_a_contiguous_run_is_looked_at() -> None:
+    data = frozen(np.zeros((8, 40_000), np.float32))
+    elements = [{"x": row, "n": np.array([k if k < 5 else 2**40])} for k, row in enumerate(data)]
+    with InfeedQueue(elements) as infeed:
+        repeat(4, lambda c, x, n: c + n[0], 0, infeed, chunk=4)
+        with pytest.raises(DatasetError, match=r"element 5\['n'\] has 1099511627776 at \[0\], which int32 does not have"):
+            repeat(4, lambda c, x, n: c + n[0], 0, infeed, chunk=4)
+
+
+def test_elements_of_64_bits_keep_what_they_are_with_x64() -> None:
+    with jax.enable_x64(True), InfeedQueue([{"n": np.array([k, 2**40 + k])} for k in range(4)]) as infeed:
+        assert int(repeat(4, lambda c, n: c + n[1], 0, infeed)) == 4 * 2**40 + 6
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # by NumPy
+def test_floats_beyond_32_bits_are_infinite_as_jax_makes_them() -> None:
+    element = np.array([1e300, -1e300, 0.1])
+    assert used(InfeedQueue([element] * 2), 1) == [jnp.asarray(element).tolist()]
+    assert jnp.asarray(element).tolist()[:2] == [np.inf, -np.inf]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(3, np.longdouble),
+        np.longdouble(1),
+        np.zeros(3, np.clongdouble),
+        np.zeros(3, [("a", "f4"), ("b", "i4")]),
+        np.zeros((), "V8"),
+        np.array([1, None]),
+        np.array(["text"]),
+        np.array(["2024-01-01"], "M8[D]"),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_an_element_of_no_numbers_is_named_with_its_leaf(array: Any, before: int, chunk: int) -> None:
+    elements = [{"x": [np.zeros(3, np.float32)], "y": 1}] * before + [{"x": [array], "y": 1}]
+    with InfeedQueue(elements) as infeed, pytest.raises(DatasetError, match=rf"element {before}\['x'\]\[0\] is .*, no array of numbers"):
+        repeat(4, lambda c, x, y: c + y, 0, infeed, chunk=chunk)
 
 
 def test_numbers_of_64_bits_are_what_jax_makes_of_them() -> None:
