@@ -17,6 +17,13 @@ RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the em
 DOORS = ("__init__", "__main__", "cli", "profiling")  # these may import anything
 SETTINGS_IMPORTS = ("errors", "messages", "options", "machine")
 UNITS = (*LAYERS, *SHARED, *RUNTIME, *DOORS)
+PICKLERS = ("pickle", "_pickle", "pickletools", "cloudpickle", "dill", "marshal", "shelve", "joblib", "jsonpickle")
+PICKLE_NOTHING = (
+    "multiprocessing.connection.Connection",
+    "multiprocessing.connection.wait",
+    "concurrent.futures.ThreadPoolExecutor",
+    "concurrent.futures.as_completed",
+)
 USES_JAX = ("pjrt", "settings", *RUNTIME, *DOORS)
 
 PJRT_ROOMS = ("jax_private", "running", "table", "programs")  # an import may point up this list, never down
@@ -160,6 +167,30 @@ def foreign_imports(root: Path, *, packages: tuple[str, ...], only: tuple[str, .
     ]
 
 
+def unpicklings(root: Path) -> list[str]:
+    """Every place that could make more than data of bytes, as pickle does: 'file:line what'."""
+    found: list[str] = []
+    for path in sorted(root.rglob("*.py")):
+        names = list(imports(path))
+        found += [
+            f"{path.relative_to(root)}:{line} imports {name}"
+            for line, name in names
+            if name.split(".")[0] in PICKLERS or (name.split(".")[0] in ("multiprocessing", "concurrent") and name not in PICKLE_NOTHING)
+        ]
+        has_connections = any(name.startswith("multiprocessing") for _, name in names)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.keyword(arg="allow_pickle", value=value) if not (isinstance(value, ast.Constant) and value.value is False):
+                    found.append(f"{path.relative_to(root)}:{node.lineno} allows pickle")
+                case ast.Call(func=ast.Attribute(attr="recv"), args=[], keywords=[]):  # a socket's takes a size
+                    found.append(f"{path.relative_to(root)}:{node.lineno} calls Connection.recv")
+                case ast.Call(func=ast.Attribute(attr="send")) if has_connections:
+                    found.append(f"{path.relative_to(root)}:{node.lineno} calls Connection.send")
+                case _:
+                    pass
+    return found
+
+
 def test_every_folder_and_module_has_its_place() -> None:
     units = {unit_of(path, SRC) for path in SRC.rglob("*.py")}
     assert units - set(UNITS) == set()
@@ -205,6 +236,35 @@ def test_private_parts_of_jax_are_imported_in_the_private_rooms_only() -> None:
 
 def test_no_import_is_relative() -> None:
     assert [f"{path}:{line}" for path in SRC.rglob("*.py") for line, name in imports(path) if name == "relative"] == []
+
+
+def test_nothing_unpickles() -> None:
+    assert unpicklings(SRC) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        ("import pickle", ["1 imports pickle"]),
+        ("def f():\n    from pickle import loads", ["2 imports pickle.loads"]),
+        ("import os, shelve", ["1 imports shelve"]),
+        ("from cloudpickle import load", ["1 imports cloudpickle.load"]),
+        ("import numpy as np\nnp.load('file', allow_pickle=True)", ["2 allows pickle"]),
+        ("np.load('file', allow_pickle=option)", ["1 allows pickle"]),
+        ("np.load('file', allow_pickle=False)\nnp.load('file')", []),
+        ("line.recv()", ["1 calls Connection.recv"]),
+        ("socket.recv(3)\nsocket.send(b'')", []),
+        ("from multiprocessing.connection import Connection\nline.send(3)", ["2 calls Connection.send"]),
+        ("from multiprocessing.connection import Connection, wait\nline.send_bytes(b'')\nline.recv_bytes(9)", []),
+        ("import multiprocessing", ["1 imports multiprocessing"]),
+        ("from multiprocessing import Queue", ["1 imports multiprocessing.Queue"]),
+        ("from concurrent.futures import ProcessPoolExecutor", ["1 imports concurrent.futures.ProcessPoolExecutor"]),
+        ("from concurrent.futures import ThreadPoolExecutor", []),
+    ],
+)
+def test_what_unpickles_is_found(tmp_path: Path, program: str, found: list[str]) -> None:
+    (tmp_path / "feed.py").write_text(program)
+    assert unpicklings(tmp_path) == [f"feed.py:{each}" for each in found]
 
 
 @pytest.mark.parametrize(

@@ -93,12 +93,14 @@ class ProcessFailedError(TilestepError, RuntimeError):
 
     Attributes:
         process: its number.
+        text: how it has failed.
         interrupted: whether it failed by a Ctrl-C.
         state: of the pipeline, after the last finished update.
     """
 
     def __init__(self, *, process: int, name: str, text: str, interrupted: bool = False) -> None:
         self.process = process
+        self.text = text
         self.interrupted = interrupted
         self.state: Any = None
         super().__init__(f"process {process} ({name}) {text}")

@@ -5,6 +5,7 @@ It has eight devices, however many processes there are, and prints what it finds
 
 from __future__ import annotations
 
+import dataclasses
 import faulthandler
 import hashlib
 import itertools
@@ -15,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -86,6 +87,59 @@ def brief() -> None:
     state = error.state
     state, losses = pipeline.step(state, x + 0.25)
     tell("after", (state, losses))
+
+
+class Scaled(NamedTuple):
+    x: Any
+    scale: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Sample:
+    scaled: Scaled
+    power: int = dataclasses.field(metadata={"static": True})
+
+
+if PROCESS == 0:
+
+    class Foreign(NamedTuple):
+        """Which the other processes don't have."""
+
+        x: Any
+
+
+def classes() -> None:
+    """Elements of classes; then of some that the other processes cannot be told of, and what comes after."""
+    x = np.arange(6, dtype=np.float32)
+    pipeline = Pipeline([power, lambda p, x: (x * p).sum()], optax.sgd(0.01), 6, device_mapping=[0, 7], strict=False, program="stages")
+    state = pipeline.init([np.float32(1)] * 2)
+    for exponent in (1, 2):
+        sample = Sample(Scaled(x, {"by": x + 1}), exponent)
+        state, losses = pipeline.step(state, sample if PROCESS == 0 else None)
+        tell(f"classes{exponent}", (state, losses))
+    local = type("Local", (Scaled,), {})
+    for own, other, samples in (
+        (
+            "TypeError: class __main__:Local of an element is not known by this name: define",
+            "ProcessFailedError: process 0",
+            (local(x, x),),
+        ),
+        (
+            "ProcessFailedError: process ",
+            "TypeError: class __main__:Foreign of an element is not known",
+            (Foreign(x),) if PROCESS == 0 else None,
+        ),
+        ("TypeError: class builtins:dict of an element cannot be told", "ProcessFailedError: process 0", ({np.str_("x"): x},)),
+    ):
+        if COUNT > 1:
+            error = raised_by(lambda samples=samples: pipeline.step(state, samples if PROCESS == 0 else None))
+            assert f"{type(error).__name__}: {error}".startswith(own if PROCESS == 0 else other), error
+    tell("classes", pipeline.step(state, sample if PROCESS == 0 else None))
+
+
+def power(p: Any, sample: Any) -> Any:
+    return sample.scaled.x**sample.power * sample.scaled.scale["by"] * p if isinstance(sample, Sample) else p
 
 
 def raised_by(call: Callable[[], Any]) -> Any:
@@ -406,7 +460,7 @@ def resumed() -> None:
     print(f"equal {all(np.array_equal(one, other) for one, other in zip(broken, whole, strict=True))}", flush=True)
 
 
-PARTS = {part.__name__: part for part in (brief, schedules, across, replicated, queues, in_turns, failures, interrupted, resumed)}
+PARTS = {part.__name__: part for part in (brief, classes, schedules, across, replicated, queues, in_turns, failures, interrupted, resumed)}
 
 
 def main() -> None:

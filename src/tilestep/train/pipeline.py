@@ -284,7 +284,7 @@ class Pipeline:
             inputs: further arguments of the first stage, before the element: the same for all microbatches.
             key: a random key from which the stages' are made (`jax.random.key`); another one for each step.
         Returns: (the new state, what the last stage returned, along a new first axis; with several replicas the second is theirs).
-        Raises: ValueError for another number of microbatches. What a stage raises, with a note that names stage and
+        Raises: ValueError, TypeError or OverflowError for what does not fit. What a stage raises, with a note that names stage and
             microbatch; NotFiniteError if asked for; LoopInterrupt at Ctrl-C, when the update is done; ProcessFailedError if another
             process has failed. Each has as `state` the state after the last finished update, or None if its arrays are lost.
         """

@@ -20,6 +20,7 @@ import jax
 
 from tilestep.train.direct_calls import are_plain, may_start, options
 from tilestep.train.host_memory import Pieces, hold_pieces
+from tilestep.train.narrow import require_held
 from tilestep.train.optimizer_state import placed
 from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_failures import Watch
@@ -194,8 +195,10 @@ class Engine:
     def _placed(self, params: Sequence[Any], aux: Sequence[Any]) -> RunState:
         offload = None if self._optimizing is None else self._optimizing.offload
         states: list[StageState] = []
-        for function, own, state in zip(self._functions, params, aux, strict=True):
+        for number, (function, own, state) in enumerate(zip(self._functions, params, aux, strict=True)):
             place = function.place
+            if place.is_here:
+                require_held((own, state), lambda _, number=number: f"stage {number}: (params, aux)")
             copied = _jax.tree.map(lambda leaf, place=place: _copied(leaf, place), own)
             if place.is_here:
                 away = offload if isinstance(offload, dict) else {}
