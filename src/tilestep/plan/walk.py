@@ -231,7 +231,8 @@ class Walk:
         )
         self.assumptions.update(step.assumptions)
         written = tuple(leaf for member in outputs for leaf in scope.values[member.name])
-        node = superstep(last.name, scope_of(last), step, code_of_pass(named, step))
+        dearest = operations[cost.dearest(named)]
+        node = superstep(dearest.name, scope_of(dearest), step, code_of_pass(named, step))
         self.pinned.emit(
             node, [tuple(leaf for leaf, _ in reads)], written, scope, temporary_tile_bytes=step.temporary_tile_bytes, in_place=True
         )
