@@ -12,7 +12,6 @@ from types import MappingProxyType
 from tilestep.cost.collective import collective_compute_cycles as collective_compute_cycles
 from tilestep.cost.copy import broadcast, copy, moved, pad, reverse, transpose
 from tilestep.cost.copy import relaid as relaid
-from tilestep.cost.elementwise import dearest as dearest
 from tilestep.cost.elementwise import elementwise, map_
 from tilestep.cost.elementwise import elementwise_pass as elementwise_pass
 from tilestep.cost.fallback import fallback as fallback

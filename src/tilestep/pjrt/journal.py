@@ -18,6 +18,7 @@ import numpy as np
 
 from tilestep import hints
 from tilestep.pjrt import _native
+from tilestep.pjrt.jax_programs import is_jax_program
 from tilestep.pjrt.plugin import PLATFORM
 from tilestep.plan.steps import Counts, Program
 from tilestep.report import Profile, profile_between
@@ -323,7 +324,8 @@ def recording() -> Iterator[Callable[[], Profile]]:
             idle = System(read_settings().machine, record=False)
             return profile_between(idle, idle.mark(), idle.mark())
         end = journal.mark()
-        return profile_between(journal.system, start if start is not None and journal is begun else journal.origin, end)
+        begin = start if start is not None and journal is begun else journal.origin
+        return profile_between(journal.system, begin, end, of_jax=is_jax_program)
 
     try:
         yield measure

@@ -90,6 +90,7 @@ def _finish() -> None:
 def _write_report() -> None:
     """What POPLAR_ENGINE_OPTIONS' autoReport.all asks for: the profile of the whole process."""
     from tilestep.pjrt.client import started_client
+    from tilestep.pjrt.jax_programs import is_jax_program
     from tilestep.report import profile_between
     from tilestep.report.files import writable_directory, write_report
 
@@ -97,4 +98,5 @@ def _write_report() -> None:
     if client is None or not client.in_use or client.settings.report_directory is None:
         return
     end = client.journal.mark()
-    write_report(profile_between(client.journal.system, client.journal.origin, end), writable_directory(client.settings.report_directory))
+    profile = profile_between(client.journal.system, client.journal.origin, end, of_jax=is_jax_program)
+    write_report(profile, writable_directory(client.settings.report_directory))

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cost.machines import BOW, C600, TOY, array, tiles, work
-from tilestep.cost import ELEMENTWISE, StepCost, dearest, elementwise_pass, estimate, fallback
+from tilestep.cost import ELEMENTWISE, StepCost, elementwise_pass, estimate, fallback
 from tilestep.cost.doubles import F64_FUNCTIONS
+from tilestep.cost.elementwise import dearest
 from tilestep.cost.rates import BUNDLES, SOFTWARE_FUNCTION, rate
 from tilestep.program.work import DTYPE_BITS
 
