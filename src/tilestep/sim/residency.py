@@ -48,7 +48,7 @@ class Value:
         self.streamed_to: ProgramLedger | None = None  # the latest program that it streamed in to
         self.streamed_in = 0  # the load of that program
         self.streamed_at = 0  # the dispatch
-        self._noted: tuple[list[int], int, bool] | None = None  # where a needless transfer was counted; whether a later use makes it needed
+        self._noted = 0  # of a needless transfer the argument, from 1: of an own result, or (negative) of the same value; 0: of none
         self.written = False  # to pinned_host, by the program whose result it is
         self.pending = False  # it will be had outside of SRAM from a cycle that is not known yet
 
@@ -66,27 +66,31 @@ class Value:
         if self.streamed_at == dispatch:
             self._withdraw()
             return
-        self.use()
+        if self._noted > 0:
+            self._withdraw()
+        self.streamed_at = dispatch
         if self.streamed_to is ledger and self.streamed_in == epoch:
-            self._note(ledger.repeated, index, ends_here=False)
-        elif self.made_by is ledger and self.made_in == epoch:
-            self._note(ledger.refed, index, ends_here=True)
-        self.streamed_to, self.streamed_in, self.streamed_at = ledger, epoch, dispatch
+            ledger.repeated[index] += 1
+            self._noted = -1 - index
+            return
+        self.streamed_to, self.streamed_in = ledger, epoch
+        if self.made_in == epoch and self.made_by is ledger:
+            ledger.refed[index] += 1
+            self._noted = 1 + index
+        else:
+            self._noted = 0
 
     def use(self) -> None:
         """The host program uses it: so it could not have been donated to a run before."""
-        if self._noted is not None and self._noted[2]:
+        if self._noted > 0:
             self._withdraw()
 
-    def _note(self, counts: list[int], index: int, *, ends_here: bool) -> None:
-        counts[index] += 1
-        self._noted = (counts, index, ends_here)
-
     def _withdraw(self) -> None:
-        if self._noted is not None:
-            counts, index, _ = self._noted
-            counts[index] -= 1
-            self._noted = None
+        ledger = self.streamed_to
+        if self._noted and ledger is not None:
+            counts = ledger.refed if self._noted > 0 else ledger.repeated
+            counts[abs(self._noted) - 1] -= 1
+            self._noted = 0
 
 
 @dataclass(frozen=True, kw_only=True)

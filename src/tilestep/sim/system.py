@@ -311,7 +311,7 @@ class System:
         if part.reloads:
             self._epochs += 1
             state.epoch = self._epochs
-        epoch = state.epoch
+        epoch, dispatch = state.epoch, self._dispatches + 1
         for index, value in enumerate(values):
             if value.epoch == epoch:  # lies in the SRAM of the loaded program
                 wanted = prepared.layouts[index]
@@ -333,7 +333,7 @@ class System:
             part.bytes_in += size_bytes
             if is_kept and value.epoch:
                 restored += size_bytes
-            value.streams_to(ledger, index, epoch, self._dispatches + 1)
+            value.streams_to(ledger, index, epoch, dispatch)
         return restored
 
     def _code_to_load(self, part: Part, prepared: Prepared, key: int, identity: int | str) -> tuple[int, bool]:
