@@ -96,6 +96,7 @@ def _write_report() -> None:
     """
     from tilestep.files import writable_directory
     from tilestep.messages import plain
+    from tilestep.pjrt.running.jax_programs import is_jax_program
     from tilestep.pjrt.table.client import started_client
     from tilestep.report import profile_between
     from tilestep.report.files import write_report
@@ -104,7 +105,7 @@ def _write_report() -> None:
     if client is None or not client.in_use or client.settings.report_directory is None:
         return
     end = client.journal.mark()
-    profile = profile_between(client.journal.system, client.journal.origin, end)
+    profile = profile_between(client.journal.system, client.journal.origin, end, of_jax=is_jax_program)
     try:
         write_report(profile, writable_directory(client.settings.report_directory))
     except OSError as error:

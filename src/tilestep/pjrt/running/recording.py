@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from tilestep import hints
+from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.journal import Journal
 from tilestep.report import Profile, profile_between
 from tilestep.settings import read_settings
@@ -46,7 +47,8 @@ def recording() -> Iterator[Callable[[], Profile]]:
             idle = System(read_settings().machine, record=False)
             return profile_between(idle, idle.mark(), idle.mark())
         end = journal.mark()
-        return profile_between(journal.system, start if start is not None and journal is journal_before else journal.origin, end)
+        begin = start if start is not None and journal is journal_before else journal.origin
+        return profile_between(journal.system, begin, end, of_jax=is_jax_program)
 
     try:
         yield measure
