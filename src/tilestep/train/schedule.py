@@ -6,6 +6,7 @@ follows from how long tasks take. `schedules.py` makes the usual ones.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -129,6 +130,7 @@ class Schedule:
         begin: dict[Task, float] = {}
         end: dict[Task, float] = {}
         ends: dict[int, float] = {}  # by the tasks' numbers
+        cost_of, passing = functools.cache(costs.of), functools.cache(costs.passing)
         free = [0.0] * len(self.tasks)
         busy = [0.0] * len(self.tasks)
         for task, number in zip(self._ordered, self._numbers, strict=True):
@@ -136,11 +138,10 @@ class Schedule:
             start = free[device]
             for need in self._needs.needed(number):
                 giver = self._needs.stage(need)
-                passing = costs.passing(giver, task.stage) if self.device_mapping[giver] != device else 0.0
-                start = max(start, ends[need] + passing)
+                start = max(start, ends[need] + (passing(giver, task.stage) if self.device_mapping[giver] != device else 0.0))
             if costs.element and task.kind is Kind.FORWARD and self._level_of[task.stage] == 0:
                 start += costs.element
-            cost = costs.of(task.kind, task.stage)
+            cost = cost_of(task.kind, task.stage)
             begin[task] = start
             end[task] = ends[number] = start + cost
             free[device] = start + cost
