@@ -419,8 +419,8 @@ class Walk:
         extras = self._extras(stage, update.extras, microbatch)
         if self._optimizer_states[stage] is None:
             self._optimizer_states[stage] = update.init(trained, extras)
-        new, self._optimizer_states[stage], zeros, packs = update.apply(
-            trained, self._optimizer_states[stage], self._accumulators[stage], extras
+        zeros, self._optimizer_states[stage], new, packs = update.apply(
+            self._accumulators[stage], self._optimizer_states[stage], trained, extras
         )
         for place, leaf in zip(update.trained, new, strict=True):
             own[place] = leaf

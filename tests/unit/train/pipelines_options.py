@@ -442,6 +442,18 @@ def test_what_is_in_the_hosts_memory_changes_no_value() -> None:
     assert_near(state.params, expected.params)
 
 
+@pytest.mark.parametrize("schedule", ["stashed", pytest.param("stale", marks=pytest.mark.slow)])
+def test_what_updates_within_a_run_find_in_the_hosts_memory_changes_no_value(schedule: Any) -> None:
+    """Old weights stay for microbatches under way, so that the state's memory is not that of the new ones, which have its shapes."""
+    options: Any = {"pipeline_schedule": schedule, "device_mapping": [0, 1, 2], "strict": False}
+    rows = batches(0, 4)
+    whole = trained(Pipeline(STAGES, optax.sgd(0.1, momentum=0.9), 4, **options), rows)
+    away = trained(Pipeline(STAGES, optax.sgd(0.1, momentum=0.9), 4, offload_optimizer_state=True, **options), rows)
+    kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(away.optimizer_state)}
+    assert kinds == {"pinned_host"}
+    jax.tree.map(np.testing.assert_array_equal, away, whole)
+
+
 @pytest.mark.parametrize("away", [pytest.param(None, marks=pytest.mark.slow), True])
 def test_replicas_divide_the_optimizers_state(away: bool | None) -> None:
     wide = [{"table": np.ones((11, 4096), np.float32)}, np.ones(4096, np.float32)]
