@@ -242,15 +242,15 @@ class Engine:
         compiled, direct = self._runnable(state, element, batch, key, told)
         training = self._optimizing is not None
         watch = Watch(self._functions, compiled.traced.stages, nans=self._check_nans, training=training, processes=processes)
-        phases, soon = (self._looked, self._looked_soon) if watch.is_needed else (self._phases, self._soon)
-        soon = soon if is_there else [0] * len(phases)
+        order, soon = (self._looked, self._looked_soon) if watch.is_needed else (self._phases, self._soon)
+        soon = soon if is_there else [0] * len(order)
         if processes is not None:
             processes.walks(functools.partial(self._settle, compiled, state, element, key, soon))
         if accept is not None:
             accept(functools.partial(self._row, compiled.traced.stages), self._kinds_given(compiled.traced.stages))
         left, self._ready = self._ready, None  # a run that fails takes it along
         ready = left[1] if left is not None and left[0] is compiled else [None] * len(self._functions)
-        walk = Walk(self._schedule, phases, compiled, state, element, waiting, key, watch, soon, ready, processes, direct=direct)
+        walk = Walk(self._schedule, order, compiled, state, element, waiting, key, watch, soon, ready, processes, direct=direct)
         new, outputs, ready = walk.done()
         self._ready = compiled, ready
         self._plain = [weakref.ref(leaf) for leaf in _jax.tree.leaves(new)] if direct else []
