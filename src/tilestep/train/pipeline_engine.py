@@ -29,7 +29,7 @@ from tilestep.train.pipeline_processes import Processes, Settled
 from tilestep.train.pipeline_programs import Compiled, Told, compile_all, make_all, make_updates, started_directly
 from tilestep.train.pipeline_single import Chooser, OtherShapesError, Single, Which, brought, why_not_single
 from tilestep.train.pipeline_stages import Packings, Stage
-from tilestep.train.pipeline_ties import leaves_tied, require_equal
+from tilestep.train.pipeline_ties import leaves_tied, require_equal, with_one_array
 from tilestep.train.pipeline_tracing import Element, Function, kind_of, trace
 from tilestep.train.pipeline_updates import Optimizing
 from tilestep.train.pipeline_walk import Ready, RunState, StageState, Walk, next_elements
@@ -157,7 +157,7 @@ class Engine:
         """
         ties = leaves_tied(self._ties, params)
         require_equal(ties, params)
-        state = self._placed(params, aux)
+        state = with_one_array(self._placed(params, aux), ties)
         how = self._optimizing
         if how is None or how.is_function:
             return state
