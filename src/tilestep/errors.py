@@ -190,8 +190,8 @@ class LoopInterrupt(KeyboardInterrupt):
     Attributes:
         carry: what the last step done has returned. Of a pipeline, its state, also as `state`.
         steps: how many steps of the loop, or updates of the pipeline, are done.
-        outputs: of a pipeline, what the last update done has given out: `step` would have returned it beside the state, `run` has sent it
-            to its outfeed. None if none is done.
+        outputs: of a pipeline, what the last update done has given out: `step` would have returned it beside the state, `run` has sent
+            it to its outfeed. None if none is done.
     """
 
     def __init__(self, *, carry: Any, steps: int, what: str = "steps of the loop", outputs: Any = None) -> None:

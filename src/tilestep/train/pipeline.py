@@ -118,7 +118,7 @@ class Pipeline:
             by their numbers from 0 on.
         shard_optimizer_state: whether each replica keeps its part of the optimiser's state only, see `sharded`.
         tied: parameters that are one: a list of lists of paths (stage, key, ...), or ((stage, member), key, ...) among concurrent ones.
-            Gradients are summed, the first of them is updated, and the others are copies of it.
+            Gradients are summed, the first of them is updated, and the others are copies of it: on the same devices the same array.
         outfeed_loss: whether `step` and the outfeed get the loss alone.
         outfeed_mask: of each item that the last stage returns, whether it is hidden from them.
         accumulate_outfeed: whether they get the sums over an update's microbatches, whatever `reduction` is.

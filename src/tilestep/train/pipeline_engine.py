@@ -30,7 +30,7 @@ from tilestep.train.pipeline_processes import Processes, Settled
 from tilestep.train.pipeline_programs import Compiled, Told, compile_all, make_all, make_updates, started_directly
 from tilestep.train.pipeline_single import Chooser, OtherShapesError, Single, Which, brought, why_not_single
 from tilestep.train.pipeline_stages import Packings, Stage
-from tilestep.train.pipeline_ties import leaves_tied, require_equal
+from tilestep.train.pipeline_ties import leaves_tied, require_equal, with_one_array
 from tilestep.train.pipeline_tracing import Element, Function, kind_of, trace
 from tilestep.train.pipeline_updates import Optimizing
 from tilestep.train.pipeline_walk import Ready, RunState, StageState, Walk, next_elements
@@ -158,7 +158,7 @@ class Engine:
         """
         ties = leaves_tied(self._ties, params)
         require_equal(ties, params)
-        state = self._placed(params, aux)
+        state = with_one_array(self._placed(params, aux), ties)
         how = self._optimizing
         if how is None or how.is_function:
             return state
@@ -245,15 +245,15 @@ class Engine:
         compiled, direct = self._runnable(state, element, batch, key, told)
         training = self._optimizing is not None
         watch = Watch(self._functions, compiled.traced.stages, nans=self._check_nans, training=training, processes=processes)
-        phases, soon = (self._looked, self._looked_soon) if watch.is_needed else (self._phases, self._soon)
-        soon = soon if is_there else [0] * len(phases)
+        order, soon = (self._looked, self._looked_soon) if watch.is_needed else (self._phases, self._soon)
+        soon = soon if is_there else [0] * len(order)
         if processes is not None:
             processes.walks(functools.partial(self._settle, compiled, state, element, key, soon))
         if accept is not None:
             accept(functools.partial(self._row, compiled.traced.stages), self._kinds_given(compiled.traced.stages))
         left, self._ready = self._ready, None  # a run that fails takes it along
         ready = left[1] if left is not None and left[0] is compiled else [None] * len(self._functions)
-        walk = Walk(self._schedule, phases, compiled, state, element, waiting, key, watch, soon, ready, processes, direct=direct)
+        walk = Walk(self._schedule, order, compiled, state, element, waiting, key, watch, soon, ready, processes, direct=direct)
         new, outputs, ready = walk.done()
         self._ready = compiled, ready
         self._plain = [weakref.ref(leaf) for leaf in _jax.tree.leaves(new)] if direct else []

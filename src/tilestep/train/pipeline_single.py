@@ -133,15 +133,21 @@ class Single:
         where: RunState = _jax.tree.unflatten(structure, range(structure.num_leaves))
         params = [_jax.tree.leaves(stage.params) for stage in where.stages]
         trained = [[own[place] for place in places] for own, places in zip(params, self._trained, strict=True)]
-        rest = [[leaf for place, leaf in enumerate(own) if place not in places] for own, places in zip(params, self._trained, strict=True)]
+        # Tied parameters are the array of the first of them, whose memory is given up.
+        tied = {(stage, place): tie[0] for tie in compiled.ties for stage, place in tie[1:]} if how is not None else {}
+        self._copies = [(params[stage][place], params[owner][leaf]) for (stage, place), (owner, leaf) in tied.items()]
+        self._tied = [{place: owner for (stage, place), owner in tied.items() if stage == index} for index in range(len(params))]
+        rest = [
+            [leaf for place, leaf in enumerate(own) if place not in places and place not in copies]
+            for own, places, copies in zip(params, self._trained, self._tied, strict=True)
+        ]
         states, aux = (
             ([stage.optimizer_state for stage in where.stages], where.joint),
             [_jax.tree.leaves(stage.aux) for stage in where.stages],
         )
         self._donated_at, self._donated_structure = _jax.tree.flatten((trained, states))
         self._kept_at, self._kept_structure = _jax.tree.flatten((rest, aux))
-        copies = [params[stage][place] for stage, place in self._tied()]
-        self._made_at = [*self._donated_at, *copies, *_jax.tree.leaves(aux)]
+        self._made_at = [*self._donated_at, *_jax.tree.leaves(aux)]
         self._there: dict[int, Any] = {}  # shardings that are the device's, by their id
         self._kinds: list[Any] | None = None
         self._program: Any = _jax.jit(self._whole, donate_argnums=(0,) if how is not None and not self._may_fail else ())
@@ -174,6 +180,8 @@ class Single:
             new[place] = leaf
         for place, leaf in zip(self._made_at, made, strict=True):
             new[place] = leaf
+        for place, owner in self._copies:
+            new[place] = new[owner]
         return _jax.tree.unflatten(self.structure, new), outputs
 
     def _started(self, *given: Any) -> tuple[list[Any], list[Any]]:
@@ -203,14 +211,16 @@ class Single:
             there[id(leaf.sharding)] = leaf.sharding
         return found
 
-    def _tied(self) -> list[tuple[int, int]]:
-        return [leaf for tie in self._compiled.ties for leaf in tie[1:]]
-
-    def _leaves(self, index: int, trained: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
-        """All leaves of a stage's parameters, from those that are trained and the others."""
-        places = self._trained[index]
-        mine, others = dict(zip(places, trained, strict=True)), iter(rest)
-        return [mine[place] if place in mine else next(others) for place in range(self._structures[index].num_leaves)]
+    def _params(self, trained: Sequence[Sequence[Any]], rest: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """All leaves of each stage's parameters, from those that are trained and the others."""
+        found: list[list[Any]] = []
+        for structure, places, copies, own, others in zip(self._structures, self._trained, self._tied, trained, rest, strict=True):
+            mine, left = dict(zip(places, own, strict=True)), iter(others)
+            found.append([None if at in copies else mine[at] if at in mine else next(left) for at in range(structure.num_leaves)])
+        for own, copies in zip(found, self._tied, strict=True):
+            for place, (owner, leaf) in copies.items():
+                own[place] = found[owner][leaf]
+        return found
 
     # --------------------------------------------------------------------------------------------------------- traced
 
@@ -256,12 +266,12 @@ class Single:
             return new, [_jax.tree.leaves(tree) for tree in trees]
 
         aux, outputs = self._scanned(step, aux, columns)
-        return trained, states, [], aux, outputs
+        return trained, states, aux, outputs
 
     def _update(self, trained: Any, states: Any, rest: Any, aux: Any, columns: Any, inputs: Any, key: Any) -> tuple[Any, ...]:
         how, compiled = self._how, self._compiled
         assert how is not None  # it trains
-        params = [self._leaves(index, own, others) for index, (own, others) in enumerate(zip(trained, rest, strict=True))]
+        params = self._params(trained, rest)
         real = [[leaf for leaf in own if is_real(leaf)] for own in params]
 
         def loss(real: Any, aux: Any, element: Any, m: Any) -> tuple[Any, Any]:
@@ -283,9 +293,7 @@ class Single:
         for tie in compiled.ties:
             self._add_up(accumulators, tie)
         trained, states = self._updated(trained, states, accumulators, [leaf[-1] for leaf in outputs])
-        full = [self._leaves(index, own, others) for index, (own, others) in enumerate(zip(trained, rest, strict=True))]
-        copies = [full[tie[0][0]][tie[0][1]] for tie in compiled.ties for _ in tie[1:]]
-        return trained, states, copies, aux, [outputs, values or outputs[:1]]
+        return trained, states, aux, [outputs, values or outputs[:1]]
 
     def _add_up(self, accumulators: list[list[Any]], tie: Sequence[tuple[int, int]]) -> None:
         (owner, leaf), *others = tie

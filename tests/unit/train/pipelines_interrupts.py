@@ -98,6 +98,7 @@ FORMS = {
     "across stages": Form(optimizer=optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1))),
     "inference": Form(stages=(dense, result), optimizer=None),
     "tied": Form(settings={"tied": [[(0, "w"), (1, "w")]]}),
+    "tied on one device": Form(settings={"tied": [[(0, "w"), (1, "w")]], "device_mapping": [0, 0]}),
     "replicas": Form(replicas=2),
     "aux and keys": Form(stages=(noisy, counted, head), aux=True, key=True),
     "looked at": Form(settings={"check_nans": True}),
