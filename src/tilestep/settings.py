@@ -8,13 +8,16 @@
 | jax_ipu_visible_devices      | which IPUs ("0,2,3"); goes before the count       | all                   |
 | TILESTEP_MACHINE             | name of a machine or path of a TOML file          | bow-2000              |
 | TILESTEP_SYNC_PATTERN        | full, singlePipeline or replicaAndLadder          | the machine's own     |
-| JAX_IPU_PARTIALS_TYPE        | 'float' or 'half'; these four are variables only, | float                 |
-| JAX_IPU_AVAILABLE_MEMORY_PROPORTION | and per program compiler_options (in small | 0.6                   |
-| JAX_IPU_NUM_IO_TILES         | letters, without JAX_), as options.py has         | 0                     |
-| JAX_IPU_WEIGHT_LOAD_BITS     | them: 64 or 128                                   | 64                    |
+| JAX_IPU_PARTIALS_TYPE        | 'float' or 'half' (*)                             | float                 |
+| JAX_IPU_AVAILABLE_MEMORY_PROPORTION | 0 to 1, of a tile's memory (*)             | 0.6                   |
+| JAX_IPU_NUM_IO_TILES         | tiles set aside for transfers (*)                 | 0                     |
+| JAX_IPU_WEIGHT_LOAD_BITS     | 64 or 128 a cycle (*)                             | 64                    |
 | POPLAR_ENGINE_OPTIONS        | JSON object of engine options (docs/machines.md)  | {}                    |
 | TILESTEP_TINY_STEPS          | whether loops of small steps on CPU are compiled  | true                  |
 |                              | in one piece (train/tiny_steps.py)                |                       |
+
+(*) A variable only. One program's compiler_options may say otherwise: there the name is in small letters, without JAX_.
+options.py has what these four mean.
 
 A value given to `jax.config.update` is checked at once and goes before the environment. A variable is read when the
 platform starts, so a bad one never disturbs a program that leaves `ipu` alone; the last one, when a loop is first called

@@ -80,7 +80,8 @@ def stdout_errors_told() -> Iterator[None]:
         if stdout is not None:
             stdout.flush()
     except OSError as error:
-        discard(stdout)
+        if stdout is not None:
+            discard(stdout)
         if not isinstance(error, BrokenPipeError):
             tell("tilestep", f"stdout cannot be written: {error.strerror}")
         raise SystemExit(_NO_READER) from error

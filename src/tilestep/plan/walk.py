@@ -27,8 +27,7 @@ from tilestep.plan.parking import parking
 from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop
-from tilestep.program.cleanup import users_of
-from tilestep.program.hlo import Computation, HloModule, Instruction
+from tilestep.program.hlo import Computation, HloModule, Instruction, users_of
 from tilestep.program.work import DTYPE_BITS, Work
 
 _UPDATES = frozenset({"dynamic-update-slice", "scatter"})  # write into their first operands

@@ -14,7 +14,8 @@ import numpy as np
 
 from tilestep.train.body import arguments_of
 from tilestep.train.numbers import whole_number
-from tilestep.train.optimizer_state import Offload, choice_for, offloaded, on_device, placed, placed_like, platform_of
+from tilestep.train.optimizer_state import Offload, choice_for, offloaded, on_device, placed, placed_like, platform_of, transformation
+from tilestep.train.other_arguments import belongs_to, require_function
 from tilestep.train.recompute import Recompute, in_loop, require_recompute
 from tilestep.train.sharded_state import sharded
 
@@ -87,7 +88,8 @@ def gradient_accumulation(
     """
     from optax import GradientTransformationExtraArgs  # which takes a while to import
 
-    number = whole_number("count", count, least=1, most=_MOST)
+    transformation(optimizer)
+    number = whole_number("count", count, least=1, most=_MOST, hint=belongs_to(count, "reduction"))
     _require_reduction(reduction)
     if not isinstance(shard_optimizer_state, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"shard_optimizer_state is {shard_optimizer_state!r}: it must be True or False")
@@ -170,6 +172,7 @@ def accumulate_gradients(
     """
     _require_reduction(reduction)
     require_recompute(recompute)
+    require_function("loss_fn", loss_fn, "(params, ...) -> loss")
     number = _leading(microbatches)
     gradient_of = in_loop(_jax.value_and_grad(loss_fn, has_aux=has_aux), recompute)
     params = on_device(params)

@@ -26,6 +26,7 @@ from tilestep.train.effective_batch import UpdateSize, update_size
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.interrupt import CtrlC
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import belongs_to, require_function
 from tilestep.train.outfeed_queue import OutfeedQueue
 from tilestep.train.programs import FIRST_IN_FLIGHT, Loop, Span, repeat_loop, while_loop_loop
 from tilestep.train.recompute import Recompute, require_recompute
@@ -38,6 +39,7 @@ DEFAULT_CHUNK: Final = 64  # steps
 _MOST_IN_FLIGHT, _LEAST_IN_FLIGHT = 16, 2  # chunks
 _IN_FLIGHT_WALL_S: Final = 0.05  # of work
 _IN_FLIGHT_BYTES: Final = 2**28  # of elements, as far as that is not less than FIRST_IN_FLIGHT chunks
+_ORDER: Final = ": repeat(n, body, carry, ...)"
 _MOST_STEPS: Final = 2**31 - 1  # of one program, which counts them in 32 bits
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
@@ -161,7 +163,8 @@ class _Plan:
 def _planned(call: Call, carry: Any, *, donate: bool) -> tuple[_Plan, Any]:
     """The plan, and the carry made ready. Raises: TypeError, ValueError for arguments that cannot be."""
     n, chunk, replicas, recompute = call.rest
-    total = whole_number("n", n, least=0)
+    total = whole_number("n", n, least=0, hint=_ORDER)
+    require_function("body", call.body, f"(carry, ...) -> carry{_ORDER}")
     _require_queues(call.infeed, call.outfeed)
     require_recompute(recompute)
     spread = spread_over(replicas, call.infeed, call.outfeed)
@@ -216,6 +219,8 @@ def while_loop(
     Raises: TypeError if the condition returns anything but one scalar of dtype bool.
     """
     most = None if maximum_iterations is None else whole_number("maximum_iterations", maximum_iterations, least=0)
+    require_function("condition", condition, "(carry) -> bool; a number of steps is for repeat")
+    require_function("body", body, "(carry, ...) -> carry: while_loop(condition, body, carry, ...)")
     _require_queues(infeed, outfeed)
     require_recompute(recompute)
     divided = infeed is not None or outfeed is not None or chunk is not None
@@ -426,7 +431,8 @@ class _Run:
 def _require_queues(infeed: object, outfeed: object) -> None:
     for name, value, kind in (("infeed", infeed, InfeedQueue), ("outfeed", outfeed, OutfeedQueue)):
         if value is not None and not isinstance(value, kind):
-            raise TypeError(f"{name} is a {type(value).__name__}: it must be an {kind.__name__}, or None")
+            hint = belongs_to(value, "infeed", "outfeed") or "; InfeedQueue(dataset) makes one of a dataset" * (name == "infeed")
+            raise TypeError(f"{name} is a {type(value).__name__}: it must be an {kind.__name__}, or None{hint}")
 
 
 def _holds(condition: Callable[[Any], Any], carry: Any, spread: Spread | None) -> bool:

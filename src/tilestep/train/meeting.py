@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hmac
 import os
 import pickle
 import secrets
 import socket
 import time
-from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final, final
 
@@ -22,14 +20,16 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from tilestep.errors import ProcessFailedError
+from tilestep.train import hosts
+from tilestep.train.challenge import greeting, introduced
+from tilestep.train.door import GREETING_WALL_S, Door
 
 _broadcast: Any = multihost_utils.broadcast_one_to_all
 
 _SECRET_BYTES: Final = 32
 _ADDRESS_BYTES: Final = 512  # of process 0, with the secret
-_GREETING_WALL_S: Final = 5.0  # in which who has connected must have proved what it knows
-_CONNECT_WALL_S: Final = 60.0  # in which process 0 must be reached
-_UNROUTED: Final = "192.0.2.1"  # an address of documentation (RFC 5737): nothing is sent to it
+_CONNECT_WALL_S: Final = 60.0  # in which process 0 must be reached, and all others have come to it
+_PURPOSE: Final = b"meeting"  # of the proofs of who connects
 
 
 @functools.cache
@@ -44,7 +44,7 @@ class Meeting:
     """Connections between all processes, made when all of them call this.
 
     Args: me, count: this process's number, and how many they are.
-    Raises: ProcessFailedError if process 0 cannot be reached.
+    Raises: ProcessFailedError if process 0 cannot be reached, or another process does not come there.
     """
 
     def __init__(self, me: int, count: int) -> None:
@@ -52,68 +52,47 @@ class Meeting:
         self._names: list[str] = ["" for _ in range(count)]
         self._lines: dict[int, Connection] = {}
         self._is_over: ProcessFailedError | None = None
-        listener = socket.create_server(("", 0), backlog=count) if me == 0 else None
-        said = b"" if listener is None else secrets.token_bytes(_SECRET_BYTES) + _addresses(listener.getsockname()[1])
+        listener = hosts.listener(hosts.own_host(), 0, backlog=max(128, count)) if me == 0 else None
+        said = b"" if listener is None else secrets.token_bytes(_SECRET_BYTES) + hosts.join(*listener.getsockname()[:2]).encode()
         said = np.asarray(_broadcast(np.frombuffer(said.ljust(_ADDRESS_BYTES), np.uint8))).tobytes()
-        self.secret, addresses = said[:_SECRET_BYTES], said[_SECRET_BYTES:].decode().split()
+        self.secret, address = said[:_SECRET_BYTES], said[_SECRET_BYTES:].decode().strip()
         if listener is not None:
-            with listener:
-                while len(self._lines) < count - 1:
-                    self._greet(listener)
+            self._take_all(listener)
         else:
-            self._lines[0] = self._connected(addresses)
+            self._lines[0] = self._connected(*hosts.split(address))
         self._names = self.all(f"pid {os.getpid()} on {socket.gethostname()}")
 
-    def _greet(self, listener: socket.socket) -> None:
-        """Takes the next process's connection, and nobody else's."""
-        connection, _ = listener.accept()
-        connection.settimeout(_GREETING_WALL_S)
-        nonce = secrets.token_bytes(_SECRET_BYTES)
-        try:
-            theirs = _received(connection, _SECRET_BYTES)
-            connection.sendall(self._proof(b"hub", theirs) + nonce)
-            proof, number = _received(connection, _SECRET_BYTES), int.from_bytes(_received(connection, 4))
-        except OSError:
-            connection.close()
-            return
-        if hmac.compare_digest(proof, self._proof(b"member", nonce)):
-            self._lines[number] = _line(connection)
-        else:
-            connection.close()
-
-    def _connected(self, addresses: Sequence[str]) -> Connection:
+    def _take_all(self, listener: socket.socket) -> None:
+        """Takes the connections of the other processes, and nobody else's."""
+        door = Door(listener, greeting(_PURPOSE, self.secret, self.count), expected=self.count)
         until = time.monotonic() + _CONNECT_WALL_S
-        while time.monotonic() < until:
-            for address in addresses:
-                with contextlib.suppress(OSError):
-                    return self._introduced(address)
-            time.sleep(0.1)
-        raise ProcessFailedError(process=0, name=" or ".join(addresses), text=f"cannot be reached within {_CONNECT_WALL_S:g} s")
-
-    def _introduced(self, address: str) -> Connection:
-        """A connection to process 0. Raises: OSError if nobody is there, or somebody else."""
-        host, port = address.rsplit(":", 1)
-        connection = socket.create_connection((host, int(port)), timeout=_GREETING_WALL_S)
         try:
-            nonce = secrets.token_bytes(_SECRET_BYTES)
-            connection.sendall(nonce)
-            proof, theirs = _received(connection, _SECRET_BYTES), _received(connection, _SECRET_BYTES)
-            if not hmac.compare_digest(proof, self._proof(b"hub", nonce)):
-                raise ConnectionRefusedError(f"{address} is somebody else")
-            connection.sendall(self._proof(b"member", theirs) + self.me.to_bytes(4))
-        except OSError:
-            connection.close()
+            while missing := sorted(set(range(1, self.count)) - self._lines.keys()):
+                if time.monotonic() > until:
+                    text = f"has not come to the meeting of {self.count} processes within {_CONNECT_WALL_S:g} s"
+                    more = f"; missing, too: {', '.join(map(str, missing[1:]))}" if missing[1:] else ""
+                    raise ProcessFailedError(process=missing[0], name="on an unknown machine", text=text + more)
+                for connection, process in door.guests(0.1):
+                    if process in self._lines:  # it has not heard that it was taken, and comes once more
+                        self._lines[process].close()
+                    self._lines[process] = _line(connection)
+        except BaseException:
+            self.close()
             raise
-        return _line(connection)
+        finally:
+            door.close()
 
-    def _proof(self, who: bytes, nonce: bytes) -> bytes:
-        return hmac.digest(self.secret, who + nonce, "sha256")
+    def _connected(self, host: str, port: int) -> Connection:
+        until = time.monotonic() + _CONNECT_WALL_S
+        while (left_s := until - time.monotonic()) > 0:
+            with contextlib.suppress(OSError):
+                return _line(introduced(host, port, _PURPOSE, self.secret, self.me, min(GREETING_WALL_S, left_s)))
+            time.sleep(0.1)
+        raise ProcessFailedError(process=0, name=hosts.join(host, port), text=f"cannot be reached within {_CONNECT_WALL_S:g} s")
 
     def host(self) -> str:
         """This machine's address, as the other processes reach it."""
-        line = socket.socket(fileno=os.dup(next(iter(self._lines.values())).fileno()))
-        with line:
-            return line.getsockname()[0]
+        return hosts.own_host()
 
     def name(self, process: int) -> str:
         """What a process is called: its number among others, and where it is."""
@@ -190,26 +169,6 @@ def _written(value: Any) -> bytes:
             f"what is told to the other processes cannot be written by pickle ({error}): define the classes of its trees at the top of a "
             "module that all processes import"
         ) from error
-
-
-def _addresses(port: int) -> bytes:
-    """Where the other processes may find this one, from the most to the least likely."""
-    hosts: list[str] = []
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((_UNROUTED, 9))  # says by which of its addresses this machine would reach others
-        hosts.append(probe.getsockname()[0])
-    hosts += [socket.gethostname(), "localhost"]
-    return " ".join(f"{host}:{port}" for host in dict.fromkeys(hosts)).encode()
-
-
-def _received(connection: socket.socket, count: int) -> bytes:
-    found = b""
-    while len(found) < count:
-        more = connection.recv(count - len(found))
-        if not more:
-            raise ConnectionResetError("the connection has ended")
-        found += more
-    return found
 
 
 def _line(connection: socket.socket) -> Connection:

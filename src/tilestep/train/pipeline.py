@@ -19,8 +19,19 @@ from tilestep.train.body import name_of
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
 from tilestep.train.optimizer_state import Offload, choice_for
+from tilestep.train.other_arguments import belongs_to, devices_of, refuse_misplaced, require_kind
 from tilestep.train.outfeed_queue import OutfeedQueue
-from tilestep.train.pipeline_arguments import StageFunction, entries_of, flat, levels_of, nested, schedule_of, ties_of
+from tilestep.train.pipeline_arguments import (
+    StageFunction,
+    entries_of,
+    flat,
+    levels_of,
+    mask_of,
+    nested,
+    offloaded_of,
+    schedule_of,
+    ties_of,
+)
 from tilestep.train.pipeline_batches import Batch, Stacked, Taken
 from tilestep.train.pipeline_engine import Engine
 from tilestep.train.pipeline_places import places_of
@@ -143,20 +154,24 @@ class Pipeline:
         strict: bool = True,
     ) -> None:
         self._levels = levels_of(stages)
+        must = "a transformation of optax, or a function that returns one"
+        refuse_misplaced("optimizer", optimizer, must, "gradient_accumulation_count", "devices", "mesh")
         self._training = optimizer is not None
         if self._training and len(self._levels[-1]) > 1:
             raise ValueError(
-                f"the last stage is {len(self._levels[-1])} concurrent ones: in training it must be one that returns the loss; add a stage"
+                f"the last stage is {len(self._levels[-1])} concurrent ones: in training it must be one that returns the loss; add "
+                "a stage, as in [embed, [left, right], loss]"
             )
-        count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1)
+        hint = belongs_to(gradient_accumulation_count, "pipeline_schedule", "devices", "optimizer")
+        count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1, hint=hint)
         if program not in PROGRAMS:
             raise ValueError(f"program is {program!r}: it must be one of {', '.join(PROGRAMS)}")
         if reduction not in _REDUCTIONS:
             raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(_REDUCTIONS)}")
         require_recompute(recompute)
         entries = entries_of(device_mapping, self._levels)
-        self._replicas = whole_number("replicas", replicas, least=1)
-        known = tuple(jax.devices() if devices is None else devices)
+        self._replicas = whole_number("replicas", replicas, least=1, hint=belongs_to(replicas, "devices", "mesh"))
+        known = tuple(jax.devices()) if devices is None else devices_of(devices)
         places = places_of(entries, known, self._replicas)
         several = not all(place.is_here for place in places)
         rank: dict[Any, int] = {device: index for index, device in enumerate(known)}
@@ -168,7 +183,7 @@ class Pipeline:
             [rank.get(place.devices[0], len(known) + int(place.devices[0].id)) for place in places],
             training=self._training,
             strict=strict,
-            offloaded=list(range(number)) if offload_activations is True else list(offload_activations or ()),
+            offloaded=list(range(number)) if offload_activations is True else offloaded_of(offload_activations),
         )
         ties = ties_of(tied, self._levels)
         optimizing = None
@@ -195,7 +210,7 @@ class Pipeline:
             schedule=self._schedule,
             training=self._training,
             loss=outfeed_loss,
-            mask=None if outfeed_mask is None else tuple(outfeed_mask),
+            mask=None if outfeed_mask is None else mask_of(outfeed_mask),
             summed=accumulate_outfeed,
             dtype=accumulate_outfeed_dtype,
         )
@@ -280,6 +295,7 @@ class Pipeline:
         """Raises: ValueError for arrays of another number of microbatches or replicas."""
         if self._processes is not None and not self._processes.feeds:
             return Unfed(inputs)
+        refuse_misplaced("microbatches", microbatches, "arrays; run() takes elements of a queue", "infeed")
         count = self._schedule.microbatches
         leaves = _jax.tree.leaves(microbatches)
         wrong = [leaf.shape for leaf in leaves if not getattr(leaf, "ndim", 0) or leaf.shape[0] != count]
@@ -368,6 +384,10 @@ class Pipeline:
         return here == {True}
 
     def _require_feeds(self, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None) -> None:
+        if infeed is not None:
+            require_kind("infeed", infeed, InfeedQueue, "an InfeedQueue, such as InfeedQueue(dataset)", "outfeed")
+        if outfeed is not None:
+            require_kind("outfeed", outfeed, OutfeedQueue, "an OutfeedQueue", "infeed", "repeat_count")
         if outfeed is not None and self._results.is_nothing:
             raise ValueError("outfeed_mask hides all that the last stage returns: leave the outfeed away")
         if infeed is None:
@@ -395,6 +415,7 @@ class Pipeline:
         return self._state(outcome.state), outputs
 
     def _stages(self, state: PipelineState) -> RunState:
+        require_kind("state", state, PipelineState, "a PipelineState, as init, step and run return it")
         params = flat(state.params, self._levels, "state.params")
         nothing: list[Any] = [None] * len(params)
         aux = nothing if state.aux is None else flat(state.aux, self._levels, "state.aux")

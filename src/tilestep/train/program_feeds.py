@@ -220,7 +220,7 @@ def _platform(device: Any) -> int:
 
 
 def _seconds(wall_s: float) -> float:
-    if not wall_s > 0 or not math.isfinite(wall_s):
+    if not isinstance(wall_s, int | float) or not wall_s > 0 or not math.isfinite(wall_s):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"a feed's time-out is {wall_s!r}: it must be a number of seconds above 0, or None")
     return float(wall_s)
 

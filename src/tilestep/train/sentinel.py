@@ -1,16 +1,16 @@
 """A sentinel: a small process beside each process of a program, which tells the others' sentinels how its own one ends.
 
 It outlives what it watches, so it can say who died first where the processes themselves end each other. Process 0's sentinel is the hub
-to which the others keep a connection. Run by path, with the standard library alone; its standard input is the watched process's lifeline:
-a line of settings, then lines ".", "bye" and "error TIME TEXT". When another process has died it prints who, and ends its own one.
+to which the others keep a connection. Run by `run_sentinel.py`, with the standard library alone; its standard input is the watched
+process's lifeline: a line of settings, then lines ".", "bye" and "error TIME TEXT". To its standard output go signs of its own life. When
+another process has died it prints who, and ends its own one.
 
-The hub's port is open to the network. It heeds nobody who does not begin with the program's token, and nothing that is no message.
+The hub's port is open to others. Who connects says and hears nothing before it has proved that it knows the program's token.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hmac
 import json
 import os
 import selectors
@@ -18,34 +18,57 @@ import signal
 import socket
 import sys
 import time
-from typing import Any
+from typing import Any, Final
 
-STOPPED_WALL_S = 1.0  # a sentinel that runs no code for so long was stopped itself
-SETTLE_WALL_S = 0.3  # deaths that follow from the first one come within it: the first one is named
-FOLLOWS = "ProcessFailedError: "  # an error that says that another process has ended before, of which may be heard later
-GRACE_WALL_S = 1.0  # in which a process that is told to end may do it by itself
-BEATS = 8  # signs of life in the time-out
-SILENCE = 0.75  # of the time-out; what is left is for the others to end in
-LONGEST_BYTES = 1 << 14  # of a message
+from tilestep.train.challenge import greeting, introduced
+from tilestep.train.door import GREETING_WALL_S, Door, told
+
+PURPOSE: Final = b"sentinel"  # of the proofs of who connects to the hub
+STOPPED_WALL_S: Final = 1.0  # a sentinel that runs no code for so long was stopped itself
+SETTLE_WALL_S: Final = 0.3  # deaths that follow from the first one come within it: the first one is named
+FOLLOWS: Final = "ProcessFailedError: "  # an error that says that another process has ended before, of which may be heard later
+GRACE_WALL_S: Final = 1.0  # in which a process that is told to end may do it by itself
+BEATS: Final = 8  # signs of life in the time-out
+SILENCE: Final = 0.75  # of the time-out; what is left is for the others to end in
+LONGEST_BYTES: Final = 1 << 14  # of a message
+LATEST: Final = 1e12  # of a time in seconds
+SIGN, END = b".", b"x"  # to the watched process: the sentinel lives; the process is to end
 
 Message = dict[str, Any]
 
 
-class Line:
-    """One connection, of JSON lines."""
+def message_of(line: bytes) -> Message | None:
+    """The message that a line is, with all that its kind has; None: it is none, and is passed over."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    match message:
+        case {"kind": "hello", "name": str()} | {"kind": "beat" | "bye" | "over"} | {"kind": "verdict", "text": str(), "first": int()}:
+            return message
+        case {"kind": "end", "how": "error", "text": str(), "at": int() | float() as at} if 0 <= at < LATEST:
+            return message
+        case {"kind": "end", "how": "died" | "silent" | "left", "at": int() | float() as at} if 0 <= at < LATEST:
+            return message
+        case _:
+            return None
 
-    def __init__(self, connection: socket.socket) -> None:
+
+class Line:
+    """A connection to another process's sentinel, of JSON lines."""
+
+    def __init__(self, connection: socket.socket, process: int) -> None:
         connection.setblocking(False)
-        self.socket, self.process, self._rest = connection, -1, b""
+        self.socket, self.process, self._rest = connection, process, b""
+        self.is_known = False  # the process has said who it is
         self.heard = time.monotonic()
 
     def send(self, message: Message) -> None:
         """Sends, or not if nobody is there any more: reading tells that."""
-        with contextlib.suppress(OSError):
-            self.socket.send(json.dumps(message).encode() + b"\n")
+        told(self.socket, json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list[Message] | None:
-        """What has come; None: the connection has ended, or what came is no message."""
+        """What has come; None: the connection has ended."""
         try:
             data = self.socket.recv(1 << 16)
         except BlockingIOError:
@@ -55,14 +78,9 @@ class Line:
         if not data:
             return None
         self.heard = time.monotonic()
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        try:
-            messages = [json.loads(line) for line in lines]
-        except (ValueError, RecursionError):
-            return None
-        if len(self._rest) > LONGEST_BYTES or not all(isinstance(message, dict) for message in messages):
-            return None
-        return messages
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[-LONGEST_BYTES:]
+        return [message for line in lines if len(line) <= LONGEST_BYTES and (message := message_of(line)) is not None]
 
 
 class Sentinel:
@@ -77,80 +95,93 @@ class Sentinel:
         self.pid: int = settings["pid"]
         self.timeout_s: float = settings["timeout_s"]
         self.silence_s = self.timeout_s * SILENCE
-        self.token: str = settings["token"]
+        self.missing_s = self.timeout_s * 2  # a sentinel that cannot connect gives up, and ends its process, after the time-out
+        self.secret = settings["token"].encode()
         self.selector = selectors.DefaultSelector()
+        self.began = self.beat = time.monotonic()
         self.heard = time.monotonic()  # the watched process
         self.said_bye = self.ended = False
         self.rest = b""
         self.lines: list[Line] = []
         self.byes: dict[int, float] = {}  # when each process has said that it ends well
         self.names: dict[int, str] = {}
+        self.came: set[int] = {0}  # the processes whose sentinels the hub knows
         self.ends: list[Message] = []  # how processes ended, as the hub has heard it
         self.settled = 0.0  # when the first of them is judged
         self.over = False
         os.set_blocking(0, False)
         self.selector.register(0, selectors.EVENT_READ)
         self.hub: Line | None = None
-        self.listener: socket.socket | None = None
+        self.door: Door[int] | None = None
         if self.me == 0:
-            self.listener = socket.socket(fileno=settings["listener"])
-            self.listener.setblocking(False)
-            self.selector.register(self.listener, selectors.EVENT_READ, self.listener)
+            self.door = Door(socket.socket(fileno=settings["listener"]), greeting(PURPOSE, self.secret, self.count), expected=self.count)
+            self.selector.register(self.door, selectors.EVENT_READ, self.door)
         else:
-            self.hub = Line(self._connected(settings["addresses"]))
+            self.hub = Line(self._connected(settings["addresses"]), 0)
             self.selector.register(self.hub.socket, selectors.EVENT_READ, self.hub)
-        self.tell({"kind": "hello", "token": self.token, "name": f"pid {self.pid} on {socket.gethostname()}"})
+        self._live()
+        self.tell({"kind": "hello", "name": f"pid {self.pid} on {socket.gethostname()}"})
 
     def _connected(self, addresses: list[tuple[str, int]]) -> socket.socket:
-        until = time.monotonic() + self.timeout_s
+        until = self.began + self.timeout_s
         while True:
             for host, port in addresses:
+                self._live()
                 with contextlib.suppress(OSError):
-                    return socket.create_connection((host, port), timeout=max(0.1, min(5.0, self.timeout_s)))
+                    return introduced(host, port, PURPOSE, self.secret, self.me, min(GREETING_WALL_S, self.timeout_s / 2))
             if time.monotonic() > until:
                 self.judged(f"process 0 cannot be reached at {' or '.join(f'{host}:{port}' for host, port in addresses)}")
                 sys.exit(1)
             time.sleep(0.1)
 
+    def _live(self) -> None:
+        """Gives the watched process a sign of life."""
+        with contextlib.suppress(OSError):  # it has ended: its lifeline tells that
+            os.write(1, SIGN)
+
     def run(self) -> None:
         """Until the watched process has ended well, or another one has not."""
         pause = self.timeout_s / BEATS
-        beat = before = time.monotonic()
+        before = time.monotonic()
         while not self.over:
             for key, _ in self.selector.select(min(pause, 0.1)):
                 if key.data is None:
                     self._hear_own()
-                elif isinstance(key.data, socket.socket):
-                    connection, _ = key.data.accept()
-                    line = Line(connection)
-                    self.lines.append(line)
-                    self.selector.register(connection, selectors.EVENT_READ, line)
-                else:
+                elif isinstance(key.data, Line):
                     self._hear(key.data)
+            self._welcome()
             now = time.monotonic()
             if now - before > max(pause, STOPPED_WALL_S):  # perhaps with all the machine: who was silent then cannot be known
                 self._forget(now - before)
             before = now
-            if now - beat > pause:
-                beat = now
+            if now - self.beat > pause:
+                self.beat = now
+                self._live()
                 self.tell({"kind": "beat"})
                 for line in self.lines:
                     line.send({"kind": "beat"})
             self._check(now)
 
+    def _welcome(self) -> None:
+        """The hub takes the connections of the other processes' sentinels."""
+        for connection, process in () if self.door is None else self.door.guests():
+            line = Line(connection, process)
+            self.lines.append(line)
+            self.selector.register(connection, selectors.EVENT_READ, line)
+
     def _forget(self, wall_s: float) -> None:
         self.heard += wall_s
+        self.began += wall_s
         for line in (*self.lines, *([] if self.hub is None else [self.hub])):
             line.heard += wall_s
         self.byes = {process: when + wall_s for process, when in self.byes.items()}
 
     def tell(self, message: Message) -> None:
         """Tells the hub."""
-        message["process"] = self.me
         if self.hub is not None:
             self.hub.send(message)
         else:
-            self._note(message)
+            self._note(0, message)
 
     def _hear_own(self) -> None:
         data = os.read(0, 1 << 16)
@@ -173,9 +204,11 @@ class Sentinel:
         messages = line.receive()
         for message in messages or ():
             if line is not self.hub:
-                if not self._hear_process(line, message):
-                    messages = None
-                    break
+                if message["kind"] == "hello" and line.process not in self.came:
+                    self.came.add(line.process)
+                    line.is_known = True
+                if line.is_known:
+                    self._note(line.process, message)
             elif message["kind"] == "verdict":
                 self.judged(message["text"], first=message["first"])
             elif message["kind"] == "over":
@@ -188,30 +221,19 @@ class Sentinel:
         line.socket.close()
         if line is not self.hub:
             self.lines.remove(line)
-            if line.process >= 0:
-                self._note({"kind": "end", "process": line.process, "how": "died", "at": time.time()})
+            if line.is_known:  # else it connects once more
+                self._note(line.process, {"kind": "end", "how": "died", "at": time.time()})
         elif not self.over:
             self.judged("process 0's machine is gone, or its sentinel has been killed", first=0)
 
-    def _hear_process(self, line: Line, message: Message) -> bool:
-        """The hub hears a process's sentinel; False: it is somebody else."""
-        if line.process < 0:
-            known = message.get("kind") == "hello" and hmac.compare_digest(str(message.get("token")).encode(), self.token.encode())
-            if not known:
-                return False
-            line.process = message["process"]
-        self._note(message)
-        return True
-
-    def _note(self, message: Message) -> None:
+    def _note(self, process: int, message: Message) -> None:
         """The hub hears of a process."""
-        process = message["process"]
         if message["kind"] == "hello":
             self.names[process] = message["name"]
         elif message["kind"] == "bye":
             self.byes[process] = time.monotonic()
         elif message["kind"] == "end" and not any(end["process"] == process for end in self.ends):
-            self.ends.append(message)
+            self.ends.append(message | {"process": process})
             self.settled = self.settled or time.monotonic() + min(SETTLE_WALL_S, self.timeout_s / 2)
 
     def _check(self, now: float) -> None:
@@ -223,14 +245,17 @@ class Sentinel:
                 self.judged(f"process 0's machine has not answered for {self.silence_s:g} s", first=0)
             return
         for line in [line for line in self.lines if now - line.heard > self.silence_s]:
-            if line.process < 0:
+            if not line.is_known:
                 self._drop(line)
-            else:
-                line.heard = now
-                self._note({"kind": "end", "process": line.process, "how": "silent", "at": time.time() - self.silence_s})
+                continue
+            line.heard = now
+            self._note(line.process, {"kind": "end", "how": "silent", "at": time.time() - self.silence_s})
+        if now - self.began > self.missing_s:
+            for process in set(range(self.count)) - self.came:
+                self._note(process, {"kind": "end", "how": "missing", "at": time.time()})
         first = min(self.byes, key=self.byes.__getitem__, default=self.me)
         if 0 < len(self.byes) < self.count and now - self.byes[first] > self.silence_s:  # JAX waits at its own end for the others
-            self._note({"kind": "end", "process": first, "how": "left", "at": time.time() - self.silence_s})
+            self._note(first, {"kind": "end", "how": "left", "at": time.time() - self.silence_s})
         if self.settled and now > self.settled:
             self._judge()
 
@@ -245,6 +270,7 @@ class Sentinel:
                 "error": f"ended with an error: {first.get('text')}",
                 "silent": f"has not answered for {self.silence_s:g} s",
                 "left": "ended before the others",
+                "missing": f"has not told process 0 within {self.missing_s:g} s that it is there",
             }[first["how"]]
             text = f"process {process} of {self.count} ({self.names.get(process, 'unknown')}) {how}"
             for line in self.lines:
@@ -261,7 +287,7 @@ class Sentinel:
         if first != self.me:
             print(f"tilestep: {text}; process {self.me} ends, too", file=sys.stderr, flush=True)
         with contextlib.suppress(OSError):
-            os.write(1, b"x")
+            os.write(1, END)
         until = time.monotonic() + GRACE_WALL_S
         while not self.ended and time.monotonic() < until:
             with contextlib.suppress(BlockingIOError):
@@ -283,7 +309,8 @@ def _settings() -> Message:
     return json.loads(line)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Runs the sentinel that standard input describes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Sentinel(_settings()).run()

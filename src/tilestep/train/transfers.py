@@ -19,6 +19,7 @@ import jax
 from jax.experimental import transfer
 from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
 
+from tilestep.train import hosts
 from tilestep.train.meeting import Meeting
 from tilestep.train.pipeline_places import elsewhere
 
@@ -39,7 +40,7 @@ def process_of(sharding: Sharding) -> int:
 @functools.cache
 def _server(client: Any, host: str) -> Any:
     """What offers this process's arrays. It stays: others may pull what they got from a pipeline that is gone here."""
-    return _transfer.start_transfer_server(client, f"{host}:0", [f"{host}:0"])
+    return _transfer.start_transfer_server(client, hosts.join(host, 0), [hosts.join(host, 0)])
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tilestep.errors import ProcessFailedError
+from tilestep.train import challenge, door, hosts
 from tilestep.train import meeting as module
 from tilestep.train.meeting import Meeting
 
@@ -35,14 +36,14 @@ class Broadcast:
     @property
     def address(self) -> tuple[str, int]:
         """Of process 0, as it is told to the others."""
-        host, port = self.said.tobytes()[module._SECRET_BYTES :].decode().split()[-1].rsplit(":", 1)
-        return host, int(port)
+        return hosts.split(self.said.tobytes()[module._SECRET_BYTES :].decode().strip())
 
 
 @pytest.fixture
 def broadcast(monkeypatch: pytest.MonkeyPatch) -> Broadcast:
     found = Broadcast()
     monkeypatch.setattr(module, "_broadcast", found)
+    monkeypatch.setattr(hosts, "_chosen", [hosts.LOOPBACK])
     return found
 
 
@@ -123,31 +124,62 @@ def test_who_is_interrupted_meets_no_more_and_the_others_hear_of_it(
 def test_who_does_not_know_the_secret_is_not_heard(threads: ThreadPoolExecutor, broadcast: Broadcast) -> None:
     hub = threads.submit(Meeting, 0, 2)
     broadcast(np.frombuffer(b" ", np.uint8))  # waits until process 0 is there
-    with socket.create_connection(broadcast.address, timeout=LIMIT_WALL_S) as stranger:
-        stranger.sendall(bytes(32))
-        assert len(module._received(stranger, 64)) == 64  # process 0's proof, and what is to be answered
-        stranger.sendall(bytes(32) + (1).to_bytes(4))
-        with pytest.raises(OSError, match=r"ended|reset"):
-            module._received(stranger, 1)
+    with pytest.raises(OSError, match=r"ended|reset"):
+        challenge.introduced(*broadcast.address, module._PURPOSE, bytes(32), 1)
     member = threads.submit(Meeting, 1, 2)
     made = [hub.result(LIMIT_WALL_S), member.result(LIMIT_WALL_S)]
     assert outcomes(threads, [lambda one=one: one.all(one.me) for one in made]) == [[0, 1]] * 2
+
+
+def test_strangers_keep_nobody_waiting(threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some say nothing, some begin to greet, some end; none of them is waited for."""
+    monkeypatch.setattr(door, "GREETING_WALL_S", 10 * LIMIT_WALL_S)
+    hub = threads.submit(Meeting, 0, 3)
+    broadcast(np.frombuffer(b" ", np.uint8))
+    strangers = [socket.create_connection(broadcast.address, timeout=LIMIT_WALL_S) for _ in range(100)]
+    for number, stranger in enumerate(strangers):
+        stranger.sendall((challenge._TITLE + bytes(32))[: number % 48])
+        if number % 5 == 0:
+            stranger.close()
+    members = [threads.submit(Meeting, me, 3) for me in (1, 2)]
+    made = [future.result(LIMIT_WALL_S) for future in (hub, *members)]
+    for stranger in strangers:
+        stranger.close()
+    assert outcomes(threads, [lambda one=one: one.all(one.me) for one in made]) == [[0, 1, 2]] * 3
+
+
+def test_who_does_not_come_is_named(threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CONNECT_WALL_S", 0.5)
+    hub = threads.submit(Meeting, 0, 4)
+    broadcast(np.frombuffer(b" ", np.uint8))
+    came = threads.submit(Meeting, 2, 4)
+    error, other = hub.exception(LIMIT_WALL_S), came.exception(LIMIT_WALL_S)
+    assert isinstance(error, ProcessFailedError)
+    assert str(error) == "process 1 (on an unknown machine) has not come to the meeting of 4 processes within 0.5 s; missing, too: 3"
+    assert error.process == 1
+    assert isinstance(other, ProcessFailedError)
+    assert str(other).endswith("is gone: it has ended, or was killed")
+
+
+def test_a_meeting_is_where_this_process_listens_and_nowhere_else(threads: ThreadPoolExecutor, broadcast: Broadcast) -> None:
+    made = meetings(threads, 2)
+    assert broadcast.address[0] == made[0].host() == made[1].host() == hosts.LOOPBACK
+    with pytest.raises(ConnectionRefusedError):  # all have come
+        socket.create_connection(broadcast.address)
 
 
 def test_nobody_is_taken_for_process_0_who_does_not_know_the_secret(
     threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_CONNECT_WALL_S", 0.2)
-    monkeypatch.setattr(module, "_GREETING_WALL_S", 0.2)
-    with socket.create_server(("localhost", 0)) as server:
-        said = bytes(range(1, 33)) + f"localhost:{server.getsockname()[1]}".encode()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        said = bytes(range(1, 33)) + hosts.join(*server.getsockname()).encode()
         broadcast(np.frombuffer(said.ljust(module._ADDRESS_BYTES), np.uint8))
         member = threads.submit(Meeting, 1, 2)
         connection, _ = server.accept()
         with connection:
-            module._received(connection, 32)
             connection.sendall(bytes(64))
             error = member.exception(LIMIT_WALL_S)
     assert isinstance(error, ProcessFailedError)
-    assert str(error).startswith("process 0 (localhost:")
+    assert str(error).startswith("process 0 (127.0.0.1:")
     assert str(error).endswith("cannot be reached within 0.2 s")

@@ -1,53 +1,125 @@
-"""The sentinel's port, which is open to the network: strangers are not heeded."""
+"""The sentinel's port, to which anybody can connect: strangers are not heeded, and hear nothing."""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tilestep.train
+from tilestep.train import challenge, sentinel
+from tilestep.train.challenge import introduced
 
-SENTINEL = Path(tilestep.train.__file__).with_name("sentinel.py")
+RUN_SENTINEL = Path(tilestep.train.__file__).with_name("run_sentinel.py")
 TOKEN = "the program's"
+MOST_FILES = 40  # that a sentinel under a flood may have open
+LIMIT_WALL_S = 30.0
 STRANGERS = (
+    b'{"kind": "hello", "token": "\\ud800"}\n',
     b'{"kind": "verdict", "text": "process 1 died", "first": 1}\n',
     b'{"kind": "over"}\n',
     b'{"kind": "hello", "token": "another", "process": 1}\n{"kind": "end", "process": 1, "how": "died", "at": 0}\n',
-    b'{"kind": "hello", "process": 1}\n',
+    b'{"kind": "hello", "token": "the program\'s", "process": 1, "name": "x"}\n',
     b'{"kind": "end", "process": 1, "how": "died", "at": 0}\n',
-    b"no JSON\n",
-    b"[1, 2]\n",
+    b"no JSON, and no greeting\n",
     b"[" * 5000 + b"\n",
-    b"\xff\xfe\n",
+    b"\xff\xfe" * 16 + b"\n",
     b"x" * (1 << 15),
+    challenge._TITLE[:-1] + b"!" + bytes(100),
+)
+ODD = (
+    b"no JSON\n",
+    b"[" * 100_000 + b"\n",
+    b"{" * 5000 + b"\n",
+    b"\xff\xfe\n",
+    b"[1, 2]\n",
+    b"null\n",
+    b"{}\n",
+    b'{"kind": ["end"]}\n',
+    b'{"kind": "hello"}\n',
+    b'{"kind": "hello", "name": 1}\n',
+    b'{"kind": "end"}\n',
+    b'{"kind": "end", "how": "died"}\n',
+    b'{"kind": "end", "how": "died", "at": null}\n',
+    b'{"kind": "end", "how": "died", "at": NaN}\n',
+    b'{"kind": "end", "how": "died", "at": 1e999}\n',
+    b'{"kind": "end", "how": "died", "at": ' + b"9" * 5000 + b"}\n",
+    b'{"kind": "end", "how": "died", "at": ' + b"9" * 4000 + b"}\n",
+    b'{"kind": "end", "how": "eaten", "at": 0}\n',
+    b'{"kind": "end", "how": "error", "at": 0}\n',
+    b'{"kind": "end", "how": "error", "text": 5, "at": 0}\n',
+    b'{"kind": "verdict", "text": "all died", "first": 1}\n',
+    b'{"kind": "over"}\n',
+    b'{"kind": "' + b"x" * (1 << 20) + b'"}\n',
+    b'{"kind": "\\ud800"}\n',
 )
 
 
-@pytest.fixture
-def hub() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+@dataclass(kw_only=True)
+class Hub:
     """A sentinel of process 0 of 2, and its port."""
-    with socket.create_server(("localhost", 0)) as listener:
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def knock(self, data: bytes = b"") -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_WALL_S)
+        connection.sendall(data)
+        return connection
+
+    def join(self, process: int = 1) -> socket.socket:
+        """As the other process's sentinel does."""
+        connection = introduced("127.0.0.1", self.port, sentinel.PURPOSE, TOKEN.encode(), process)
+        connection.settimeout(LIMIT_WALL_S)
+        send(connection, kind="hello", name="of a test")
+        return connection
+
+    def say(self, text: str) -> None:
+        """As the watched process does."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(text.encode())
+        self.process.stdin.flush()
+
+    def leave(self) -> None:
+        """The watched process ends well."""
+        self.say("bye\n")
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def require_ends_well(self, other: socket.socket) -> None:
+        """Both processes do, and the hub has nothing to say of that."""
+        send(other, kind="bye")
+        self.leave()
+        send(other, kind="end", how="left", at=time.time())
+        assert self.process.wait(timeout=LIMIT_WALL_S) == 0
+        assert self.process.stderr is not None
+        assert self.process.stderr.read() == b""
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         settings = {"process": 0, "count": 2, "pid": os.getpid(), "timeout_s": 60.0, "token": TOKEN, "listener": listener.fileno()}
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(SENTINEL)],
+            [sys.executable, "-I", "-S", str(RUN_SENTINEL)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=(listener.fileno(),),
         )
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(settings).encode() + b"\n")
-        process.stdin.flush()
-        yield process, listener.getsockname()[1]
+        found = Hub(process=process, port=listener.getsockname()[1])
+        found.say(json.dumps(settings) + "\n")
+        yield found
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout, process.stderr):
@@ -59,24 +131,57 @@ def send(connection: socket.socket, **message: Any) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def test_a_stranger_is_not_heeded_and_a_process_is(hub: tuple[subprocess.Popen[bytes], int]) -> None:
-    process, port = hub
+def heard(connection: socket.socket) -> bytes:
+    """All that somebody hears until it is sent away."""
+    found = b""
+    try:
+        while data := connection.recv(1 << 10):
+            found += data
+    except ConnectionResetError:
+        pass  # it had said more than was read
+    return found
+
+
+def test_a_stranger_is_not_heeded_and_hears_nothing_and_a_process_is(hub: Hub) -> None:
     for stranger in STRANGERS:
-        with socket.create_connection(("localhost", port), timeout=30) as connection:
-            connection.sendall(stranger)
-            assert connection.recv(1) in (b"", b"{"), stranger  # closed, or a sign of life before that
-    with socket.create_connection(("localhost", port), timeout=30) as own:
-        send(own, kind="hello", token=TOKEN, process=1, name="process 1")
-        time.sleep(0.2)
-        assert process.poll() is None
-        send(own, kind="bye", process=1)
-        assert process.stdin is not None
-        process.stdin.write(b"bye\n")
-        process.stdin.close()
-        send(own, kind="end", process=1, how="left", at=time.time())
-        assert process.wait(timeout=30) == 0
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
+        with hub.knock(stranger) as connection:
+            assert heard(connection) == b"", stranger
+    with hub.join() as other:
+        hub.require_ends_well(other)
+
+
+def test_what_a_process_says_that_is_no_message_is_passed_over(hub: Hub) -> None:
+    with hub.join() as other:
+        for odd in ODD:
+            other.sendall(odd)
+        hub.require_ends_well(other)
+
+
+@pytest.mark.parametrize("process", [0, 2, 2**32 - 1])
+def test_a_process_that_there_is_not_is_refused(hub: Hub, process: int) -> None:
+    with pytest.raises(OSError, match=r"ended|reset"):
+        hub.join(process)
+    with hub.join() as other:
+        hub.require_ends_well(other)
+
+
+def test_who_comes_by_the_same_number_later_is_passed_over(hub: Hub) -> None:
+    with hub.join() as other:
+        with hub.join() as second:
+            send(second, kind="end", how="died", at=0.0)
+        with introduced("127.0.0.1", hub.port, sentinel.PURPOSE, TOKEN.encode(), 1):
+            pass  # one that has said nothing
+        hub.require_ends_well(other)
+
+
+def test_a_process_comes_in_under_a_flood_of_connections_and_leaves_in_one(hub: Hub) -> None:
+    resource.prlimit(hub.process.pid, resource.RLIMIT_NOFILE, (MOST_FILES, MOST_FILES))
+    flood = [hub.knock(b"t" * (n % 3)) for n in range(200)]
+    with hub.join() as other:
+        flood += [hub.knock(b"t") for _ in range(200)]
+        hub.require_ends_well(other)
+    for connection in flood:
+        connection.close()
 
 
 @pytest.mark.parametrize(
@@ -88,21 +193,23 @@ def test_a_stranger_is_not_heeded_and_a_process_is(hub: tuple[subprocess.Popen[b
     ],
     ids=["told late", "follows", "in order"],
 )
-def test_who_ended_first_is_named_whoever_is_heard_first(
-    hub: tuple[subprocess.Popen[bytes], int], own: str, ago_s: float, other: dict[str, str], first: int
-) -> None:
-    process, port = hub
-    with socket.create_connection(("localhost", port), timeout=30) as connection:
-        send(connection, kind="hello", token=TOKEN, process=1, name="process 1")
-        send(connection, kind="end", process=1, at=time.time() - 0.5, **other)
-        assert process.stdin is not None
-        process.stdin.write(f"error {time.time() - ago_s:.6f} {own}\n".encode())
-        process.stdin.close()  # so that it has nobody to end
+def test_who_ended_first_is_named_whoever_is_heard_first(hub: Hub, own: str, ago_s: float, other: dict[str, str], first: int) -> None:
+    with hub.join() as connection:
+        send(connection, kind="end", at=time.time() - 0.5, **other)
+        hub.say(f"error {time.time() - ago_s:.6f} {own}\n")
+        assert hub.process.stdin is not None
+        hub.process.stdin.close()  # so that it has nobody to end
         messages = [json.loads(line) for line in connection.makefile("rb")]
     (verdict,) = [message for message in messages if message["kind"] == "verdict"]
     assert verdict["first"] == first
 
 
-def test_nobody_sees_the_token(hub: tuple[subprocess.Popen[bytes], int]) -> None:
-    process, _ = hub
-    assert TOKEN.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+def test_nobody_sees_the_token(hub: Hub) -> None:
+    assert TOKEN.encode() not in Path(f"/proc/{hub.process.pid}/cmdline").read_bytes()
+
+
+def test_a_sentinel_imports_nothing_but_the_standard_library() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-I", "-S", str(RUN_SENTINEL)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (1, "")  # it has been told nothing, and ends; an import of another package would have failed

@@ -1,12 +1,12 @@
-/* What XLA shows of a program that it compiles. In C, so that no signal's handler runs inside XLA, which would make an error of its own of
- * what the handler raises. */
-#include "native.h"
+/* The HLO of a program that XLA compiles. This is C so that no signal's handler runs inside XLA, which would turn the handler's exception
+ * into an error of its own. */
+#include "hlo.h"
 
 #include <string.h>
 
 enum { NAME = 2 }; /* where a module's name begins: it is field 1, and its length takes one byte where it is shorter than 128 */
 
-/* Keeps a module whose name begins with the tag, and ends its compilation; leaves others alone. self: (tag, what is kept by name). */
+/* Keeps a module whose name begins with the tag, and ends its compilation. self: (tag, dict of modules by name). */
 static PyObject* take(PyObject* self, PyObject* module) {
   PyObject *tag = PyTuple_GetItem(self, 0), *kept = PyTuple_GetItem(self, 1), *name = NULL, *copy = NULL;
   Py_buffer view;
