@@ -131,8 +131,12 @@ def _exit_code(code: object) -> int:
 
 
 def _print_to_stderr(text: object) -> None:
-    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
-        print(text, file=sys.stderr)
+    """Prints a line to the program's stderr or, if it has taken that away, to the process's, if it has one."""
+    streams: tuple[Any, ...] = (sys.stderr, sys.__stderr__)
+    for stream in streams:
+        if stream is not None:
+            print(text, file=stream)
+            return
 
 
 def _print_exception(error: BaseException) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from tilestep.cli.program import CodeProgram, ModuleProgram, Program, ScriptProgram, end_threads, run_program
-from tilestep.cli.usage import INTERRUPTED, Parser, UsageError, tell, whole_number, working_directory
+from tilestep.cli.usage import INTERRUPTED, Parser, UsageError, discard, tell, whole_number, working_directory
 from tilestep.errors import SettingsError, SpecError
 from tilestep.files import require_writable, writable_directory, write_file
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
@@ -250,5 +250,7 @@ def _show(found: Profile, stderr: TextIO | None) -> None:
         return
     terminal = stderr.isatty()
     width = max(shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns, 60) if terminal else _PIPE_WIDTH
-    with contextlib.suppress(OSError):  # nobody reads it any more
+    try:
         print(f"\n{found.summary(width=width, color=terminal and 'NO_COLOR' not in os.environ)}", file=stderr, flush=True)
+    except OSError:  # nobody reads it any more
+        discard(stderr)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import IO, Any, Final, NoReturn
 
 from rich.console import Console
 from rich.table import Table
@@ -81,7 +81,14 @@ def stdout_errors_told() -> Iterator[None]:
             stdout.flush()
     except OSError as error:
         if stdout is not None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # else Python tries again when it ends
+            discard(stdout)
         if not isinstance(error, BrokenPipeError):
             tell("tilestep", f"stdout cannot be written: {error.strerror}")
         raise SystemExit(_NO_READER) from error
+
+
+def discard(stream: IO[str]) -> None:
+    """Sends what a stream could not write, and all that follows, to nobody: Python tries again when it ends, and fails by that."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib
 import os
@@ -109,8 +110,7 @@ def _write_report() -> None:
     try:
         write_report(profile, writable_directory(client.settings.report_directory))
     except OSError as error:
+        told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {plain(error.filename)} cannot be written: {error.strerror}"
         if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
-            print(
-                f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {plain(error.filename)} cannot be written: {error.strerror}",
-                file=sys.stderr,
-            )
+            with contextlib.suppress(OSError):  # nobody reads it
+                print(told, file=sys.stderr)
