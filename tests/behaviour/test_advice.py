@@ -145,12 +145,11 @@ def shuffling(dtype: Any) -> Callable[[], Any]:
 
 def summing(dtype: Any) -> Callable[[], Any]:
     """Gradients that all IPUs add up."""
-    mesh = Mesh(np.array(jax.devices("ipu")), ("data",))
-
     def body(x: Any) -> Any:
         return jax.lax.fori_loop(0, 1000, lambda _, x: jax.lax.pmean(x, "data") * 0.5, x)
 
     def program() -> Any:
+        mesh = Mesh(np.array(jax.devices("ipu")), ("data",))
         added = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False))
         return added(jax.device_put(np.ones((512, 512), dtype), NamedSharding(mesh, P())))
 
@@ -159,12 +158,11 @@ def summing(dtype: Any) -> Callable[[], Any]:
 
 def summing_parts(count: int) -> Callable[[], Any]:
     """The same bytes between IPUs, in so many exchanges."""
-    mesh = Mesh(np.array(jax.devices("ipu")), ("data",))
-
     def body(x: Any) -> Any:
         return jax.lax.fori_loop(0, 3000, lambda _, x: jax.lax.map(lambda part: jax.lax.pmean(part, "data"), x), x)
 
     def program() -> Any:
+        mesh = Mesh(np.array(jax.devices("ipu")), ("data",))
         added = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False))
         return added(jax.device_put(np.ones((count, 64 // count), np.float32), NamedSharding(mesh, P())))
 
