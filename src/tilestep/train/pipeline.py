@@ -31,6 +31,7 @@ from tilestep.train.pipeline_arguments import (
     nested,
     offloaded_of,
     require_optimizer,
+    require_replicas,
     schedule_of,
     ties_of,
     typed_key,
@@ -407,13 +408,7 @@ class Pipeline:
             if self._processes is None or self._processes.feeds:
                 raise ValueError("infeed is None, but this process has the first stage: give it an InfeedQueue")
             return
-        if self._replicas > 1 and infeed.elements_per_step != self._replicas:
-            raise ValueError(
-                f"the pipeline has {self._replicas} replicas, but a step of the InfeedQueue is of {infeed.elements_per_step}: make it "
-                f"InfeedQueue(dataset, replicas={self._replicas}), which gives each replica its own element"
-            )
-        if self._replicas == 1 and infeed.replicas is not None:
-            raise ValueError("the InfeedQueue is made for replicas, but the pipeline has one: leave replicas away from the InfeedQueue")
+        require_replicas(infeed, self._replicas)
 
     def _one_program(self, group: str | None = None) -> AbstractContextManager[None]:
         """All that a run starts is one program per device to an emulated machine, unless the caller says what is. Args: group: another."""

@@ -11,6 +11,7 @@ import jax
 from jax.sharding import Mesh
 
 from tilestep.train.accumulation import AccumulationState
+from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
 from tilestep.train.optimizer_state import Offload, choice_for
 from tilestep.train.other_arguments import belongs_to
@@ -248,6 +249,17 @@ def require_optimizer(optimizer: Any, offload: Offload, *, shard: bool, replicas
         raise ValueError("shard_optimizer_state is True, but the pipeline has one replica: there is nobody to divide the state with")
     if shard and choice is False:
         raise ValueError("shard_optimizer_state is True, and offload_optimizer_state False: leave the latter None, or True")
+
+
+def require_replicas(infeed: InfeedQueue, replicas: int) -> None:
+    """Raises: ValueError for a queue whose steps are of another number of elements than a pipeline's replicas."""
+    if replicas > 1 and infeed.elements_per_step != replicas:
+        raise ValueError(
+            f"the pipeline has {replicas} replicas, but a step of the InfeedQueue is of {infeed.elements_per_step}: make it "
+            f"InfeedQueue(dataset, replicas={replicas}), which gives each replica its own element"
+        )
+    if replicas == 1 and infeed.replicas is not None:
+        raise ValueError("the InfeedQueue is made for replicas, but the pipeline has one: leave replicas away from the InfeedQueue")
 
 
 def accumulates(tree: Any) -> bool:
