@@ -16,7 +16,7 @@ unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE PYTHONWARNINGS VIRTU
 unexport PIP_PREFIX PIP_REQUIREMENT PIP_ROOT PIP_TARGET PIP_USER
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test test-all format wheel clean
+.PHONY: help demo test test-all check format wheel clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,6 +29,9 @@ test: $(VENV)/.ready-test ## format, lint, types and tests: all that CI runs
 
 test-all: $(VENV)/.ready-test-all ## the same, long tests included
 	VENV=$(VENV) scripts/check --all
+
+check: $(VENV)/.ready-test ## format, lint, types and the unit tests of what differs from branch main, in two minutes at most
+	$(VENV)/bin/python scripts/check_change.py
 
 format: $(VENV)/.ready-test ## rewrite the sources as `make test` wants them
 	$(VENV)/bin/ruff format .

@@ -30,8 +30,8 @@ from jax._src import compiler
 from benchmarks.commit import commit
 from benchmarks.models import resnet50, transformer
 from tilestep.machine import load_machine
-from tilestep.pjrt import compat
-from tilestep.pjrt.analysis import partitioned_hlo
+from tilestep.pjrt.jax_private import compat
+from tilestep.pjrt.programs.analysis import partitioned_hlo
 from tilestep.plan import PlanCache
 
 REPETITIONS = 5

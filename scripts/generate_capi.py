@@ -1,6 +1,6 @@
 """Makes the ctypes and the C side of PJRT's layout from one description.
 
-python scripts/generate_capi.py            writes src/tilestep/pjrt/capi.py and src/tilestep/pjrt/native/pjrt_layout.h
+python scripts/generate_capi.py            writes src/tilestep/pjrt/table/capi.py and src/tilestep/pjrt/native/pjrt_layout.h
 python scripts/generate_capi.py --check    exits 1 if they are not what the description gives
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PJRT = Path(__file__).resolve().parent.parent / "src" / "tilestep" / "pjrt"
-SOURCE = PJRT / "pjrt_layout.txt"
+SOURCE = PJRT / "native" / "pjrt_layout.txt"
 CTYPES = {"ptr": "c_void_p", "size": "c_size_t", "i32": "c_int32", "i64": "c_int64", "u64": "c_uint64", "f32": "c_float", "bool": "c_bool"}
 PYTHON = {"ptr": "int | None", "size": "int", "i32": "int", "i64": "int", "u64": "int", "f32": "float", "bool": "bool"}
 C = {"ptr": "void*", "size": "size_t", "i32": "int32_t", "i64": "int64_t", "u64": "uint64_t", "f32": "float", "bool": "bool"}
@@ -144,7 +144,7 @@ def main() -> int:
     """Writes or checks both files; returns the exit code."""
     layout = read(SOURCE.read_text())
     stale = []
-    for path, text in ((PJRT / "capi.py", ctypes_text(layout)), (PJRT / "native" / "pjrt_layout.h", c_text(layout))):
+    for path, text in ((PJRT / "table" / "capi.py", ctypes_text(layout)), (PJRT / "native" / "pjrt_layout.h", c_text(layout))):
         if "--check" in sys.argv[1:]:
             if not path.exists() or path.read_text() != text:
                 stale.append(path.name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,32 @@ import pytest
 SRC = Path(__file__).resolve().parent.parent / "src" / "tilestep"
 
 LAYERS = ("machine", "program", "cost", "plan", "sim", "report", "pjrt")  # an import may point up this list, never down
-SHARED = ("errors", "units", "hints", "options", "settings")  # any layer may import these
+SHARED = ("errors", "units", "hints", "messages", "files", "options", "settings")  # any layer may import these
 RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
 DOORS = ("__init__", "__main__", "cli", "profiling")  # these may import anything
-SETTINGS_IMPORTS = ("errors", "options", "machine")
+SETTINGS_IMPORTS = ("errors", "messages", "options", "machine")
 UNITS = (*LAYERS, *SHARED, *RUNTIME, *DOORS)
+PICKLERS = ("pickle", "_pickle", "pickletools", "cloudpickle", "dill", "marshal", "shelve", "joblib", "jsonpickle")
+PICKLE_NOTHING = (
+    "multiprocessing.connection.Connection",
+    "multiprocessing.connection.wait",
+    "concurrent.futures.ThreadPoolExecutor",
+    "concurrent.futures.as_completed",
+)
 USES_JAX = ("pjrt", "settings", *RUNTIME, *DOORS)
+
+PJRT_ROOMS = ("jax_private", "running", "table", "programs")  # an import may point up this list, never down
+PJRT_SHARED = ("_native", "platform")  # any room may import these; `plugin` may import anything, and no file imports it
+PRIVATE = ("jax._src", "jaxlib")  # private parts of JAX
+PRIVATE_ROOM = "jax_private"
+PRIVATE_FILES = (
+    "train/feed_primitives.py",
+    "train/device_copies.py",
+    "train/direct_calls.py",
+    "train/jax_processes.py",
+)  # until the runtime has a private room
+CYCLES_LEFT = ("tilestep.report", "tilestep.train")  # their modules still import each other in circles; to be emptied
+NATIVE = ("pjrt/native", "train/native")
 
 
 def unit_of(path: Path, root: Path) -> str:
@@ -53,7 +74,7 @@ def allowed_units(unit: str, layers: tuple[str, ...]) -> tuple[str, ...] | None:
     if unit == "settings":
         return SETTINGS_IMPORTS
     if unit == "options":
-        return ("errors",)
+        return ("errors", "messages")
     if unit in SHARED:
         return ()
     if unit in RUNTIME:
@@ -71,6 +92,70 @@ def upward_imports(root: Path, layers: tuple[str, ...]) -> list[str]:
     return found
 
 
+def imports_between_rooms(root: Path, package: str, *, rooms: tuple[str, ...], shared: tuple[str, ...]) -> list[str]:
+    """Every import that points down the list of rooms, or from a shared module to a room, as 'file:line imports room'.
+
+    Args: root: the folder of `package`. shared: modules beside the rooms. Any other module beside them may import anything.
+    """
+    errors: list[str] = []
+    for path in sorted(root.rglob("*.py")):
+        room = unit_of(path, root)
+        if room not in (*rooms, *shared):
+            continue
+        allowed = (*shared, *rooms[: rooms.index(room) + 1]) if room in rooms else shared
+        for line, name in imports(path):
+            if name.startswith(f"{package}.") and (unit := name.removeprefix(f"{package}.").split(".")[0]) not in allowed:
+                errors.append(f"{path.relative_to(root)}:{line} imports {unit}")
+    return errors
+
+
+def module_imports(root: Path, package: str) -> dict[str, set[str]]:
+    """The modules of a package that each of its modules imports, wherever in the file. Args: root: the folder of `package`."""
+    names = {path: ".".join((package, *path.relative_to(root).with_suffix("").parts)) for path in root.rglob("*.py")}
+    paths = {name.removesuffix(".__init__"): path for path, name in names.items()}
+    return {
+        module: {name if name in paths else name.rpartition(".")[0] for _, name in imports(path)} & paths.keys() - {module}
+        for module, path in paths.items()
+    }
+
+
+def cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """Groups of nodes that reach each other, each sorted."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        ahead = [start]
+        while ahead:
+            new = set(graph.get(ahead.pop(), ())) - seen
+            seen |= new
+            ahead += new
+        return seen
+
+    reach = {node: reached(node) for node in graph}
+    groups = {frozenset(other for other in reach[node] if node in reach.get(other, ())) for node in graph if node in reach[node]}
+    return sorted(sorted(group) for group in groups)
+
+
+def c_includes(folder: Path) -> dict[str, set[str]]:
+    """The C files of a folder that each of its C files includes, by their names without suffix: a header belongs to its source."""
+    files: dict[str, set[str]] = {}
+    for path in [*folder.glob("*.c"), *folder.glob("*.h")]:
+        included = {name.removesuffix(".h") for name in re.findall(r'#include "(.+?)"', path.read_text(encoding="utf-8"))}
+        files[path.stem] = files.get(path.stem, set()) | included - {path.stem}
+    return files
+
+
+def private_imports(root: Path, *, room: str, files: tuple[str, ...]) -> list[str]:
+    """Every import of a private part of JAX outside of folders named `room` and of `files`."""
+    return [
+        f"{path.relative_to(root)}:{line} imports {name}"
+        for path in sorted(root.rglob("*.py"))
+        if room not in path.relative_to(root).parts[:-1] and str(path.relative_to(root)) not in files
+        for line, name in imports(path)
+        if name.startswith(tuple(f"{private}." for private in PRIVATE)) or name in PRIVATE
+    ]
+
+
 def foreign_imports(root: Path, *, packages: tuple[str, ...], only: tuple[str, ...]) -> list[str]:
     """Every import of one of `packages` outside the units `only`."""
     return [
@@ -80,6 +165,30 @@ def foreign_imports(root: Path, *, packages: tuple[str, ...], only: tuple[str, .
         for line, name in imports(path)
         if name.split(".")[0] in packages
     ]
+
+
+def unpicklings(root: Path) -> list[str]:
+    """Every place that could make more than data of bytes, as pickle does: 'file:line what'."""
+    found: list[str] = []
+    for path in sorted(root.rglob("*.py")):
+        names = list(imports(path))
+        found += [
+            f"{path.relative_to(root)}:{line} imports {name}"
+            for line, name in names
+            if name.split(".")[0] in PICKLERS or (name.split(".")[0] in ("multiprocessing", "concurrent") and name not in PICKLE_NOTHING)
+        ]
+        has_connections = any(name.startswith("multiprocessing") for _, name in names)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.keyword(arg="allow_pickle", value=value) if not (isinstance(value, ast.Constant) and value.value is False):
+                    found.append(f"{path.relative_to(root)}:{node.lineno} allows pickle")
+                case ast.Call(func=ast.Attribute(attr="recv"), args=[], keywords=[]):  # a socket's takes a size
+                    found.append(f"{path.relative_to(root)}:{node.lineno} calls Connection.recv")
+                case ast.Call(func=ast.Attribute(attr="send")) if has_connections:
+                    found.append(f"{path.relative_to(root)}:{node.lineno} calls Connection.send")
+                case _:
+                    pass
+    return found
 
 
 def test_every_folder_and_module_has_its_place() -> None:
@@ -99,8 +208,63 @@ def test_what_computes_values_does_not_import_what_computes_costs() -> None:
     assert [(path.name, line) for path in (SRC / "pjrt").rglob("*.py") for line, unit in imported_units(path) if unit == "cost"] == []
 
 
+def test_the_rooms_of_the_platform_import_only_earlier_rooms() -> None:
+    assert imports_between_rooms(SRC / "pjrt", "tilestep.pjrt", rooms=PJRT_ROOMS, shared=PJRT_SHARED) == []
+    assert {unit_of(path, SRC / "pjrt") for path in (SRC / "pjrt").rglob("*.py")} == {*PJRT_ROOMS, "__init__", "platform", "plugin"}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    left = [cycle for cycle in cycles(module_imports(SRC, "tilestep")) if not any(all_in(cycle, package) for package in CYCLES_LEFT)]
+    assert left == []
+
+
+def all_in(modules: Collection[str], package: str) -> bool:
+    """Whether all modules are the package or lie in it."""
+    return all(module == package or module.startswith(f"{package}.") for module in modules)
+
+
+@pytest.mark.parametrize("folder", NATIVE)
+def test_no_c_file_includes_itself_through_others(folder: str) -> None:
+    graph = c_includes(SRC / folder)
+    assert len(graph) > 3
+    assert cycles(graph) == []
+
+
+def test_private_parts_of_jax_are_imported_in_the_private_rooms_only() -> None:
+    assert private_imports(SRC, room=PRIVATE_ROOM, files=PRIVATE_FILES) == []
+
+
 def test_no_import_is_relative() -> None:
     assert [f"{path}:{line}" for path in SRC.rglob("*.py") for line, name in imports(path) if name == "relative"] == []
+
+
+def test_nothing_unpickles() -> None:
+    assert unpicklings(SRC) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        ("import pickle", ["1 imports pickle"]),
+        ("def f():\n    from pickle import loads", ["2 imports pickle.loads"]),
+        ("import os, shelve", ["1 imports shelve"]),
+        ("from cloudpickle import load", ["1 imports cloudpickle.load"]),
+        ("import numpy as np\nnp.load('file', allow_pickle=True)", ["2 allows pickle"]),
+        ("np.load('file', allow_pickle=option)", ["1 allows pickle"]),
+        ("np.load('file', allow_pickle=False)\nnp.load('file')", []),
+        ("line.recv()", ["1 calls Connection.recv"]),
+        ("socket.recv(3)\nsocket.send(b'')", []),
+        ("from multiprocessing.connection import Connection\nline.send(3)", ["2 calls Connection.send"]),
+        ("from multiprocessing.connection import Connection, wait\nline.send_bytes(b'')\nline.recv_bytes(9)", []),
+        ("import multiprocessing", ["1 imports multiprocessing"]),
+        ("from multiprocessing import Queue", ["1 imports multiprocessing.Queue"]),
+        ("from concurrent.futures import ProcessPoolExecutor", ["1 imports concurrent.futures.ProcessPoolExecutor"]),
+        ("from concurrent.futures import ThreadPoolExecutor", []),
+    ],
+)
+def test_what_unpickles_is_found(tmp_path: Path, program: str, found: list[str]) -> None:
+    (tmp_path / "feed.py").write_text(program)
+    assert unpicklings(tmp_path) == [f"feed.py:{each}" for each in found]
 
 
 @pytest.mark.parametrize(
@@ -124,3 +288,67 @@ def test_an_import_of_jax_is_found(tmp_path: Path) -> None:
     (tmp_path / "sim").mkdir()
     (tmp_path / "sim" / "engine.py").write_text("from jax import numpy")
     assert foreign_imports(tmp_path, packages=("jax",), only=USES_JAX) == ["sim/engine.py:1 imports jax.numpy"]
+
+
+@pytest.mark.parametrize(
+    ("file", "statement", "found"),
+    [
+        ("running/journal.py", "from tilestep.pjrt.table import capi", ["running/journal.py:1 imports table"]),
+        ("table/device.py", "from tilestep.pjrt import programs", ["table/device.py:1 imports programs"]),
+        ("table/device.py", "def f():\n    import tilestep.pjrt.plugin", ["table/device.py:2 imports plugin"]),
+        ("platform.py", "from tilestep.pjrt.running.journal import Journal", ["platform.py:1 imports running"]),
+        ("programs/feeds.py", "from tilestep.pjrt.running.journal import Journal", []),
+        ("running/journal.py", "from tilestep.pjrt import _native", []),
+        ("plugin.py", "from tilestep.pjrt.programs import executable", []),
+    ],
+)
+def test_an_import_of_a_later_room_is_found(tmp_path: Path, file: str, statement: str, found: list[str]) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(statement)
+    assert imports_between_rooms(tmp_path, "tilestep.pjrt", rooms=PJRT_ROOMS, shared=PJRT_SHARED) == found
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"a": "from p import b", "b": "from p.c import x", "c": "def f():\n    import p.a"}, [["p.a", "p.b", "p.c"]]),
+        ({"a": "from p import b", "b": "from p import c", "c": "import jax"}, []),
+        ({"__init__": "from p.a import x", "a": "from p.b import y", "b": "from p import x"}, [["p", "p.a", "p.b"]]),
+        ({"a": "from p import b", "b": "from p.a import x", "d": "import p.e", "e": "import p.d"}, [["p.a", "p.b"], ["p.d", "p.e"]]),
+    ],
+)
+def test_a_cycle_of_imports_is_found(tmp_path: Path, files: dict[str, str], found: list[list[str]]) -> None:
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    assert cycles(module_imports(tmp_path, "p")) == found
+
+
+def test_only_cycles_within_an_excepted_package_are_excepted() -> None:
+    assert all_in(["tilestep.train", "tilestep.train.loop"], "tilestep.train")
+    assert not all_in(["tilestep.train.loop", "tilestep.hints"], "tilestep.train")
+    assert not all_in(["tilestep.trainer"], "tilestep.train")
+
+
+def test_a_cycle_of_c_files_is_found(tmp_path: Path) -> None:
+    (tmp_path / "buffer.h").write_text('#include "event.h"\n')
+    (tmp_path / "event.h").write_text("#include <stdio.h>\n")
+    (tmp_path / "event.c").write_text('#include "event.h"\n#include "buffer.h"\n')
+    assert cycles(c_includes(tmp_path)) == [["buffer", "event"]]
+
+
+@pytest.mark.parametrize(
+    ("file", "statement", "found"),
+    [
+        ("pjrt/programs.py", "from jax._src.lib.mlir import ir", ["pjrt/programs.py:1 imports jax._src.lib.mlir.ir"]),
+        ("pjrt/programs.py", "import jaxlib", ["pjrt/programs.py:1 imports jaxlib"]),
+        ("pjrt/programs.py", "def f():\n    from jax import _src", ["pjrt/programs.py:2 imports jax._src"]),
+        ("train/jax_private.py", "from jax._src import core", ["train/jax_private.py:1 imports jax._src.core"]),
+        ("pjrt/jax_private/compat.py", "from jax._src import core", []),
+        ("train/direct_calls.py", "from jax._src import core", []),
+        ("pjrt/programs.py", "import jax", []),
+    ],
+)
+def test_an_import_of_a_private_part_is_found(tmp_path: Path, file: str, statement: str, found: list[str]) -> None:
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(statement)
+    assert private_imports(tmp_path, room=PRIVATE_ROOM, files=PRIVATE_FILES) == found

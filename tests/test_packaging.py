@@ -17,7 +17,7 @@ import pytest
 
 import tilestep
 from tests.processes import ROOT, run_python
-from tilestep.pjrt import versions
+from tilestep.pjrt.jax_private import versions
 
 NOT_SOURCES = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.egg-info", "*.so", "__pycache__", ".*_cache", ".hypothesis")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from tilestep.cli import main as main
+
+def main() -> int:
+    """Carries out the process's command line and returns its exit status. Raises: SystemExit as `tilestep.cli.main` does."""
+    try:
+        from tilestep.cli import main as command_line  # takes long enough that Ctrl-C may come meanwhile
+    except KeyboardInterrupt:
+        return 130  # as cli/usage.py has it, which may not have been imported yet
+    return command_line()
+
 
 if __name__ == "__main__":
     sys.exit(main())

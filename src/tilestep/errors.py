@@ -93,12 +93,14 @@ class ProcessFailedError(TilestepError, RuntimeError):
 
     Attributes:
         process: its number.
+        text: how it has failed.
         interrupted: whether it failed by a Ctrl-C.
         state: of the pipeline, after the last finished update.
     """
 
     def __init__(self, *, process: int, name: str, text: str, interrupted: bool = False) -> None:
         self.process = process
+        self.text = text
         self.interrupted = interrupted
         self.state: Any = None
         super().__init__(f"process {process} ({name}) {text}")
@@ -188,9 +190,11 @@ class LoopInterrupt(KeyboardInterrupt):
     Attributes:
         carry: what the last step done has returned. Of a pipeline, its state, also as `state`.
         steps: how many steps of the loop, or updates of the pipeline, are done.
+        outputs: of a pipeline, what the last update done has given out: `step` would have returned it beside the state, `run` has sent
+            it to its outfeed. None if none is done.
     """
 
-    def __init__(self, *, carry: Any, steps: int, what: str = "steps of the loop") -> None:
+    def __init__(self, *, carry: Any, steps: int, what: str = "steps of the loop", outputs: Any = None) -> None:
         self.carry = self.state = carry
-        self.steps = steps
+        self.steps, self.outputs = steps, outputs
         super().__init__(f"interrupted after {steps:,} {what}; the exception's carry is what they have made")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from tilestep.errors import SettingsError
+from tilestep.messages import nearest, shown
 
 PartialsType = Literal["float", "half"]
+MAX_TILES = 100_000  # of an IPU, as machine/fields.py has it
 PREFIX = "ipu_"  # of an option's name in compiler_options
 
 
@@ -25,15 +26,20 @@ class PlanOptions:
 
     def __post_init__(self) -> None:
         if self.partials_type not in ("float", "half"):
-            raise SettingsError(f"ipu_partials_type is {self.partials_type!r}: it must be 'float' or 'half'")
+            raise SettingsError(f"ipu_partials_type is {shown(self.partials_type)}: it must be 'float' or 'half'")
         if not 0 < self.available_memory_proportion <= 1:
             raise SettingsError(
-                f"ipu_available_memory_proportion is {self.available_memory_proportion!r}: it must be more than 0 and at most 1"
+                f"ipu_available_memory_proportion is {shown(self.available_memory_proportion)}: it must be more than 0 and at most 1"
             )
-        if self.num_io_tiles < 0:
-            raise SettingsError(f"ipu_num_io_tiles is {self.num_io_tiles!r}: it must be 0 or more")
+        if not 0 <= self.num_io_tiles < MAX_TILES:
+            raise SettingsError(f"ipu_num_io_tiles is {shown(self.num_io_tiles)}: it must be 0 to {MAX_TILES - 1:,}")
         if int(self.weight_load_bits) not in (64, 128):
-            raise SettingsError(f"ipu_weight_load_bits is {self.weight_load_bits!r}: it must be 64 or 128")
+            raise SettingsError(f"ipu_weight_load_bits is {shown(self.weight_load_bits)}: it must be 64 or 128")
+
+    def require_tiles_left(self, num_tiles: int) -> None:
+        """Raises: SettingsError if the I/O tiles leave none of an IPU's `num_tiles` to compute on."""
+        if self.num_io_tiles >= num_tiles:
+            raise SettingsError(f"ipu_num_io_tiles is {self.num_io_tiles:,}: it must be less than the {num_tiles:,} tiles of an IPU")
 
     def changed(self, given: Mapping[str, object]) -> PlanOptions:
         """These options with those of `given` in their place.
@@ -44,10 +50,9 @@ class PlanOptions:
         known = {PREFIX + field.name for field in fields(self)}
         for name in given:
             if name not in known:
-                nearest = difflib.get_close_matches(name, known, 1, 0.0)[0]
-                raise SettingsError(
-                    f"option {name!r} does not exist; the nearest that does is {nearest!r} (all: {', '.join(sorted(known))})"
-                )
+                near = nearest(name, known)
+                hint = f"; the nearest that does is {near!r}" if near else ""
+                raise SettingsError(f"option {shown(name)} does not exist{hint} (all: {', '.join(sorted(known))})")
         values = {name.removeprefix(PREFIX): _value(name, value) for name, value in given.items()}
         return replace(self, **values)  # type: ignore[arg-type]  # __post_init__ checks what the fields allow
 
@@ -58,13 +63,13 @@ def _value(name: str, value: object) -> object:
     kind = {"ipu_partials_type": str, "ipu_available_memory_proportion": float}.get(name, int)
     what = {str: "'float' or 'half'", float: "a number", int: "a whole number"}[kind]
     if isinstance(value, bool):
-        raise SettingsError(f"{name} is {value!r}: it must be {what}")
+        raise SettingsError(f"{name} is {shown(value)}: it must be {what}")
     try:
         if kind is int and isinstance(value, float) and not value.is_integer():
             raise ValueError
         return kind(value)  # type: ignore[call-overload]  # a value of another type is what the except is for
-    except (TypeError, ValueError):
-        raise SettingsError(f"{name} is {value!r}: it must be {what}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise SettingsError(f"{name} is {shown(value)}: it must be {what}") from None
 
 
 def _flag(name: str, value: object) -> bool:
@@ -73,4 +78,4 @@ def _flag(name: str, value: object) -> bool:
         return True
     if text in (False, "false", "0"):
         return False
-    raise SettingsError(f"{name} is {value!r}: it must be true or false")
+    raise SettingsError(f"{name} is {shown(value)}: it must be true or false")

@@ -51,10 +51,11 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
     when it begins. A block that ends by an exception has its profile, too.
 
     Args: directory: where to write `profile.json` and `summary.txt` as well; made if it is missing.
-    Raises: OSError before the block runs if `directory` cannot be made or written to.
+    Raises: OSError before the block runs if `directory` cannot be made or written to, and after it if its files cannot (a full disk).
     """
-    from tilestep.pjrt.journal import recording  # brings the emulator with it: only who profiles pays
-    from tilestep.report.files import writable_directory, write_report
+    from tilestep.files import writable_directory
+    from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
+    from tilestep.report.files import write_report
 
     target = None if directory is None else writable_directory(directory)
     result = Recording()
@@ -83,7 +84,7 @@ def dry_run(values: Literal["error", "zeros"] = "error", *, trip_count: int | No
         a read where `values` is "error", such a loop without `trip_count`, and a program that mixes dry values with ones made
         before the block.
     """
-    from tilestep.pjrt.dry import DryMode, dry_mode
+    from tilestep.pjrt.running.dry import DryMode, dry_mode
 
     if values not in ("error", "zeros"):
         raise ValueError(f"values is {values!r}: it must be 'error' or 'zeros'")

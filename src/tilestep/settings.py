@@ -8,13 +8,16 @@
 | jax_ipu_visible_devices      | which IPUs ("0,2,3"); goes before the count       | all                   |
 | TILESTEP_MACHINE             | name of a machine or path of a TOML file          | bow-2000              |
 | TILESTEP_SYNC_PATTERN        | full, singlePipeline or replicaAndLadder          | the machine's own     |
-| JAX_IPU_PARTIALS_TYPE        | 'float' or 'half'; these four are variables only, | float                 |
-| JAX_IPU_AVAILABLE_MEMORY_PROPORTION | and per program compiler_options (in small | 0.6                   |
-| JAX_IPU_NUM_IO_TILES         | letters, without JAX_), as plan/options.py has    | 0                     |
-| JAX_IPU_WEIGHT_LOAD_BITS     | them: 64 or 128                                   | 64                    |
+| JAX_IPU_PARTIALS_TYPE        | 'float' or 'half' (*)                             | float                 |
+| JAX_IPU_AVAILABLE_MEMORY_PROPORTION | 0 to 1, of a tile's memory (*)             | 0.6                   |
+| JAX_IPU_NUM_IO_TILES         | tiles set aside for transfers (*)                 | 0                     |
+| JAX_IPU_WEIGHT_LOAD_BITS     | 64 or 128 a cycle (*)                             | 64                    |
 | POPLAR_ENGINE_OPTIONS        | JSON object of engine options (docs/machines.md)  | {}                    |
 | TILESTEP_TINY_STEPS          | whether loops of small steps on CPU are compiled  | true                  |
 |                              | in one piece (train/tiny_steps.py)                |                       |
+
+(*) A variable only. One program's compiler_options may say otherwise: there the name is in small letters, without JAX_.
+options.py has what these four mean.
 
 A value given to `jax.config.update` is checked at once and goes before the environment. A variable is read when the
 platform starts, so a bad one never disturbs a program that leaves `ipu` alone; the last one, when a loop is first called
@@ -23,7 +26,6 @@ with arrays of such shapes. An empty variable is an unset one.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import os
@@ -34,6 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tilestep.errors import SettingsError, SpecError
+from tilestep.messages import nearest, plain, shown
 
 if TYPE_CHECKING:  # `import tilestep` imports this file and must cost next to nothing, so what needs a machine imports it when called
     from tilestep.machine.spec import MachineSpec
@@ -46,6 +49,7 @@ _FALSE = ("no", "false", "f", "0", "off")
 _MACHINE = "TILESTEP_MACHINE"
 _SYNC_PATTERN = "TILESTEP_SYNC_PATTERN"
 _ENGINE = "POPLAR_ENGINE_OPTIONS"
+_DIRECTORY = f"{_ENGINE}: autoReport.directory"
 _TINY_STEPS = "TILESTEP_TINY_STEPS"
 _PLAN_VARIABLES = ("JAX_IPU_PARTIALS_TYPE", "JAX_IPU_AVAILABLE_MEMORY_PROPORTION", "JAX_IPU_NUM_IO_TILES", "JAX_IPU_WEIGHT_LOAD_BITS")
 _MAX_IPUS = 256
@@ -64,7 +68,7 @@ class Settings:
 
 
 def _bad(name: str, value: object, allowed: str) -> SettingsError:
-    return SettingsError(f"{name} is {value!r}: it must be {allowed}")
+    return SettingsError(f"{name} is {shown(value)}: it must be {allowed}")
 
 
 def _bool(name: str, value: object) -> bool:
@@ -180,7 +184,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         machine=machine,
         hardware_ids=hardware_ids,
         allow_out_of_memory=allow_out_of_memory or num_tiles is not None,
-        plan_options=_plan_options(environ),
+        plan_options=_plan_options(environ, machine),
         report_directory=report_directory,
     )
 
@@ -207,8 +211,9 @@ def warn_of_unknown_variables(environ: Mapping[str, str] | None = None) -> None:
     known = [*(option.variable for option in _OPTIONS), *_PLAN_VARIABLES]
     for variable in sorted(os.environ if environ is None else environ):
         if variable.startswith("JAX_IPU_") and variable not in known:
-            nearest = difflib.get_close_matches(variable, known, n=1, cutoff=0)[0]
-            warnings.warn(f"environment variable {variable} does nothing; the nearest that exists is {nearest}", UserWarning, stacklevel=2)
+            near = nearest(variable, known)
+            hint = f"; the nearest that exists is {near}" if near else ""
+            warnings.warn(f"environment variable {plain(variable)} does nothing{hint}", UserWarning, stacklevel=2)
 
 
 def _machine(environ: Mapping[str, str], num_tiles: int | None) -> tuple[MachineSpec, tuple[int, ...]]:
@@ -232,7 +237,7 @@ def _machine(environ: Mapping[str, str], num_tiles: int | None) -> tuple[Machine
         raise SettingsError(f"{_MACHINE}: {error}") from error
 
 
-def _plan_options(environ: Mapping[str, str]) -> PlanOptions:
+def _plan_options(environ: Mapping[str, str], machine: MachineSpec) -> PlanOptions:
     from tilestep.options import PlanOptions
 
     options = PlanOptions()
@@ -240,6 +245,7 @@ def _plan_options(environ: Mapping[str, str]) -> PlanOptions:
         if text := environ.get(variable, "").strip():
             try:
                 options = options.changed({variable.removeprefix("JAX_").lower(): text})
+                options.require_tiles_left(machine.ipu.num_tiles)
             except SettingsError as error:
                 raise SettingsError(f"{variable}: {error}") from None
     return options
@@ -251,8 +257,9 @@ def _engine_options(text: str) -> tuple[bool, Path | None]:
     known = ("autoReport.all", "autoReport.directory", "debug.allowOutOfMemory")
     for key in options:
         if key not in known:
-            nearest = difflib.get_close_matches(key, known, n=1, cutoff=0)[0]
-            raise SettingsError(f"{_ENGINE} has '{key}': it may have {', '.join(known)}; the nearest is {nearest}")
+            near = nearest(key, known)
+            hint = f"; the nearest is {near}" if near else ""
+            raise SettingsError(f"{_ENGINE} has {shown(key)}: it may have {', '.join(known)}{hint}")
 
     def flag(key: str) -> bool:
         value = options.get(key, False)
@@ -260,12 +267,29 @@ def _engine_options(text: str) -> tuple[bool, Path | None]:
             return value in ("true", True)
         raise _bad(f"{_ENGINE}: {key}", value, '"true" or "false"')
 
-    directory = options.get("autoReport.directory", ".")
-    if not isinstance(directory, str) or not directory:
-        raise _bad(f"{_ENGINE}: autoReport.directory", directory, "the path of a directory")
+    directory = _directory(options.get("autoReport.directory", "."))
     # To name a directory is to want a report in it, unless the reports are turned off beside it.
     wanted = flag("autoReport.all") if "autoReport.all" in options else "autoReport.directory" in options
-    return flag("debug.allowOutOfMemory"), Path(directory).absolute() if wanted else None  # wherever the program goes later
+    return flag("debug.allowOutOfMemory"), _absolute(directory) if wanted else None
+
+
+def _directory(value: object) -> Path:
+    allowed = "the path of a directory"
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise _bad(_DIRECTORY, value, allowed)
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError as error:
+        raise _bad(_DIRECTORY, value, allowed) from error
+    return Path(value)
+
+
+def _absolute(directory: Path) -> Path:
+    """Where it is wherever the program goes later."""
+    try:
+        return directory.absolute()
+    except OSError as error:
+        raise _bad(_DIRECTORY, str(directory), f"an absolute path: the working directory is gone ({error.strerror})") from error
 
 
 def _engine_object(text: str) -> dict[str, object]:
@@ -273,8 +297,10 @@ def _engine_object(text: str) -> dict[str, object]:
         return {}
     try:
         found: object = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SettingsError(f'{_ENGINE} is {text!r}: it must be a JSON object such as {{"autoReport.all": "true"}} ({error})') from error
+    except RecursionError:  # without its thousand frames
+        raise _bad(_ENGINE, text, 'a JSON object such as {"autoReport.all": "true"} (this is nested too deep)') from None
+    except ValueError as error:  # JSONDecodeError is one
+        raise _bad(_ENGINE, text, f'a JSON object such as {{"autoReport.all": "true"}} ({plain(error)})') from error
     if not isinstance(found, dict):
         raise _bad(_ENGINE, text, 'a JSON object such as {"autoReport.all": "true"}')
     return found  # pyright: ignore[reportUnknownVariableType]  # JSON's objects have string keys

@@ -79,13 +79,13 @@ def concurrent(schedule: str) -> Traced:
     return steps(pipeline, [weights(rng, 1), [weights(rng, 1), weights(rng, 1)], weights(rng, 1)], count)
 
 
-def steps(pipeline: Pipeline, params: Any, count: int) -> Traced:
-    """The second of two updates, when everything is loaded."""
+def steps(pipeline: Pipeline, params: Any, count: int, elements: np.ndarray | None = None) -> Traced:
+    """The second of two updates, when everything is loaded. Args: elements: of each; None: normal numbers."""
     state = pipeline.init(params)
     rng = np.random.default_rng(1)
     profile: Any = None
     for _ in range(2):
-        x = rng.normal(size=(count, ROWS, WIDTH)).astype(np.float32)
+        x = rng.normal(size=(count, ROWS, WIDTH)).astype(np.float32) if elements is None else elements
         with tilestep.profile() as recording:
             state, losses = pipeline.step(state, x)
             jax.block_until_ready((state, losses))
@@ -177,6 +177,35 @@ def test_what_backward_does_not_read_is_not_kept() -> None:
     rng = np.random.default_rng(0)
     done = steps(pipeline, [weights(rng, 1), weights(rng, 1)], 4)
     assert {program.name for program in done.profile.programs if program.host_bytes_out} == {"jit__stacked"}
+
+
+def test_a_parameter_of_two_stages_on_one_ipu_is_there_once() -> None:
+    """All that comes from the host is the elements, each once: the parameter stays where its update has made it."""
+    table, count, words = np.float32(np.random.default_rng(0).normal(0, 0.1, (256, WIDTH))), 4, np.zeros((4, ROWS), np.int32)
+
+    def embed(params: Any, tokens: Any) -> Any:
+        return params["table"][tokens]
+
+    def head(params: Any, x: Any) -> Any:
+        return jax.nn.log_softmax(x @ params["table"].T).mean()
+
+    def brought_in(mapping: list[int]) -> dict[str, int]:
+        pipeline = Pipeline(
+            [embed, lambda params, x: jnp.tanh(x @ params), head],
+            optax.adam(0.1),
+            count,
+            tied=[[(0, "table"), (2, "table")]],
+            devices=jax.devices("ipu"),
+            device_mapping=mapping,
+            strict=False,
+        )
+        done = steps(pipeline, [{"table": table}, np.eye(WIDTH, dtype=np.float32), {"table": table}], count, words)
+        return {program.name: program.runs * program.host_bytes_in for program in done.profile.programs if program.host_bytes_in}
+
+    elements = {"jit_stage_0_forward": words.nbytes}
+    assert brought_in([0, 1, 0]) == elements
+    # A copy on another IPU is an argument that is not donated, which streams in at each call.
+    assert brought_in([0, 1, 2]) == {**elements, "jit_stage_2_forward_and_backward": count * table.nbytes}
 
 
 def test_stages_overlap() -> None:

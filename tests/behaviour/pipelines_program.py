@@ -5,16 +5,18 @@ It has eight devices, however many processes there are, and prints what it finds
 
 from __future__ import annotations
 
+import dataclasses
 import faulthandler
 import hashlib
 import itertools
 import os
+import random
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +28,7 @@ from tests.behaviour.several import end
 from tests.unit.train.pipelines import CLASSES, WIDTH, batches, dense, embed, head, joined, left, matrix, right
 from tests.unit.train.pipelines_random import centred, noisy, output
 from tilestep.errors import DatasetError, NotFiniteError, ProcessFailedError
-from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, start_processes
+from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, loop_state, start_processes
 
 PROCESS, COUNT = int(sys.argv[1]), int(sys.argv[2])
 STAGES = [embed, [left, right], joined, dense, head]
@@ -85,6 +87,59 @@ def brief() -> None:
     state = error.state
     state, losses = pipeline.step(state, x + 0.25)
     tell("after", (state, losses))
+
+
+class Scaled(NamedTuple):
+    x: Any
+    scale: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Sample:
+    scaled: Scaled
+    power: int = dataclasses.field(metadata={"static": True})
+
+
+if PROCESS == 0:
+
+    class Foreign(NamedTuple):
+        """Which the other processes don't have."""
+
+        x: Any
+
+
+def classes() -> None:
+    """Elements of classes; then of some that the other processes cannot be told of, and what comes after."""
+    x = np.arange(6, dtype=np.float32)
+    pipeline = Pipeline([power, lambda p, x: (x * p).sum()], optax.sgd(0.01), 6, device_mapping=[0, 7], strict=False, program="stages")
+    state = pipeline.init([np.float32(1)] * 2)
+    for exponent in (1, 2):
+        sample = Sample(Scaled(x, {"by": x + 1}), exponent)
+        state, losses = pipeline.step(state, sample if PROCESS == 0 else None)
+        tell(f"classes{exponent}", (state, losses))
+    local = type("Local", (Scaled,), {})
+    for own, other, samples in (
+        (
+            "TypeError: class __main__:Local of an element is not known by this name: define",
+            "ProcessFailedError: process 0",
+            (local(x, x),),
+        ),
+        (
+            "ProcessFailedError: process ",
+            "TypeError: class __main__:Foreign of an element is not known",
+            (Foreign(x),) if PROCESS == 0 else None,
+        ),
+        ("TypeError: class builtins:dict of an element cannot be told", "ProcessFailedError: process 0", ({np.str_("x"): x},)),
+    ):
+        if COUNT > 1:
+            error = raised_by(lambda samples=samples: pipeline.step(state, samples if PROCESS == 0 else None))
+            assert f"{type(error).__name__}: {error}".startswith(own if PROCESS == 0 else other), error
+    tell("classes", pipeline.step(state, sample if PROCESS == 0 else None))
+
+
+def power(p: Any, sample: Any) -> Any:
+    return sample.scaled.x**sample.power * sample.scaled.scale["by"] * p if isinstance(sample, Sample) else p
 
 
 def raised_by(call: Callable[[], Any]) -> Any:
@@ -370,7 +425,42 @@ def interrupted() -> None:
         print(f"raised {type(error).__name__} {carry.state is not None}", flush=True)
 
 
-PARTS = {part.__name__: part for part in (brief, schedules, across, replicated, queues, in_turns, failures, interrupted)}
+def resumed() -> None:
+    """Interrupts that come to all processes at once, at random moments of runs that go on afterwards."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    pipeline = Pipeline(
+        [lambda p, x: jnp.tanh(x * p), lambda p, x: (((x - p) ** 2).sum(), x)], optax.adam(0.1), 2, device_mapping=[0, 7], strict=False
+    )
+
+    def elements() -> Any:
+        for k in range(60):
+            time.sleep(0.01)
+            yield np.full(2, k / 60, np.float32)
+
+    def results(delays: list[float]) -> list[Any]:
+        infeed, outfeed, done, ends = InfeedQueue(elements), OutfeedQueue(), 0, 0
+        state = pipeline.init([np.float32(0.5), np.float32(0.1)])
+        for delay in delays:
+            threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT)).start()
+        while done < 30:
+            try:
+                state = pipeline.run(state, infeed, outfeed, repeat_count=30 - done)
+                done = 30
+            except (KeyboardInterrupt, ProcessFailedError) as error:
+                if (reached := loop_state(error)) is not None:
+                    state, done, ends = reached.carry, done + reached.steps, ends + 1
+                    assert infeed.consumed == (2 * done if PROCESS == 0 else 0)
+        assert infeed.consumed == (60 if PROCESS == 0 else 0)
+        assert bool(ends) == bool(delays)
+        return [*jax.tree.leaves(outfeed.dequeue()), *[np.asarray(leaf) for leaf in jax.tree.leaves(state) if leaf.is_fully_addressable]]
+
+    results([])  # compiles
+    rng = random.Random(4)
+    broken, whole = results([rng.uniform(0, 0.5) for _ in range(3)]), results([])
+    print(f"equal {all(np.array_equal(one, other) for one, other in zip(broken, whole, strict=True))}", flush=True)
+
+
+PARTS = {part.__name__: part for part in (brief, classes, schedules, across, replicated, queues, in_turns, failures, interrupted, resumed)}
 
 
 def main() -> None:

@@ -97,7 +97,8 @@ def test_choosing_ipu_prints_nothing() -> None:
 
 def test_a_jax_newer_than_tested_is_said_at_first_use_of_ipu_and_not_before() -> None:
     newest = (
-        "import tilestep.pjrt.versions as versions; versions.NEWEST_TESTED = versions.OLDEST = (0, 10, 0); import jax, jax.numpy as jnp"
+        "from tilestep.pjrt.jax_private import versions; versions.NEWEST_TESTED = versions.OLDEST = (0, 10, 0); "
+        "import jax, jax.numpy as jnp"
     )
     quiet = python(f"{newest}; jnp.ones(3); jax.devices('ipu')")
     assert quiet.stderr == ""
@@ -106,7 +107,7 @@ def test_a_jax_newer_than_tested_is_said_at_first_use_of_ipu_and_not_before() ->
 
 
 def test_a_jax_too_old_leaves_the_cpu_alone_and_says_why_there_is_no_ipu() -> None:
-    oldest = "import tilestep.pjrt.versions as versions; versions.OLDEST = (99, 0, 0); import jax, jax.numpy as jnp"
+    oldest = "from tilestep.pjrt.jax_private import versions; versions.OLDEST = (99, 0, 0); import jax, jax.numpy as jnp"
     result = python(f"{oldest}; print(jnp.ones(3).sum())")
     assert (result.stdout, result.stderr) == ("3.0\n", "")
     result = attempt(f"{oldest}; print(jnp.ones(3).sum()); jax.devices('ipu')")

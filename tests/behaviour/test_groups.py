@@ -45,7 +45,11 @@ def test_members_are_loaded_once_and_leave_each_other_s_values_in_sram(ipu: jax.
     apart, values_apart = train(two_programs, ipu, None)
     together, values = train(two_programs, ipu, "loaded once")
     np.testing.assert_array_equal(values, values_apart)
-    assert [(p.runs, p.loads, p.host_bytes_in) for p in apart.programs] == [(5, 5, STATE_BYTES + BATCH_BYTES)] * 2
+    assert [(p.runs, p.loads, p.host_bytes_in) for p in apart.programs] == [(5, 5, BATCH_BYTES)] * 2
+    assert [(p.host_bytes_saved, p.host_bytes_restored) for p in apart.programs] == [
+        (4 * STATE_BYTES, 4 * STATE_BYTES),
+        (5 * STATE_BYTES,) * 2,
+    ]
     assert sum(p.loads for p in together.programs) == 1
     assert [(p.runs, p.host_bytes_in) for p in together.programs] == [(5, BATCH_BYTES)] * 2
     assert together.emulated_s < apart.emulated_s / 4

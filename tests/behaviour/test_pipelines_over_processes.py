@@ -84,7 +84,7 @@ def test_the_program_of_the_document_prints_what_is_shown(tmp_path: Path) -> Non
 
 
 def test_two_processes_give_the_values_of_one() -> None:
-    require_values_of_one_process(2, "brief", "in_turns")
+    require_values_of_one_process(2, "brief", "classes", "in_turns")
 
 
 def test_a_killed_process_ends_the_other_which_names_it() -> None:
@@ -130,6 +130,12 @@ def test_who_ends_is_named_by_the_others(count: int, how: str, words: str) -> No
 def test_ctrl_c_in_all_processes_is_ctrl_c_in_each() -> None:
     for end in run(2, "interrupted"):
         assert (end.status, end.lines) == (0, ["raised LoopInterrupt True", "end"]), end
+
+
+@pytest.mark.slow
+def test_runs_that_ctrl_c_has_ended_in_all_processes_go_on_with_each_element_once() -> None:
+    for end in run(2, "resumed"):
+        assert (end.status, end.lines) == (0, ["equal True", "end"]), end
 
 
 @pytest.mark.slow

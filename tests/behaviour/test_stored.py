@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 import tilestep
 from tilestep.errors import StoredError
-from tilestep.pjrt.stored import unpack
+from tilestep.pjrt.programs.serialized import unpack
 
 from .process import python
 
@@ -86,7 +86,7 @@ def test_a_damaged_program_is_refused(ipu: jax.Device, change: Any, message: str
 CACHED = """
     import sys
     import jax, numpy as np
-    import tilestep.plan.cache as cache, tilestep.pjrt.executable as executable
+    import tilestep.plan.cache as cache, tilestep.pjrt.programs.executable as executable
 
     hits = []
     jax.monitoring.register_event_listener(lambda name, **_: hits.append(name) if name.endswith(("cache_hits", "cache_misses")) else None)

@@ -35,6 +35,7 @@ PROGRAMS = {
     "optax_schedules": Expected("jit_step", 60, frozenset({"matmul", "elementwise"}), "losses"),
     "diffrax_neural_ode": Expected("jit_train_step", 8, frozenset({"matmul", "elementwise"}), "losses"),
     "numpyro_nuts": Expected("jit__fori_collect_loop", 1, frozenset({"elementwise"}), None),
+    "orbax_async_save": Expected("jit_train_step", 12, frozenset({"matmul", "elementwise"}), "losses"),
     "haiku_images": Expected("jit_train_step", 12, frozenset({"convolution", "elementwise"}), "losses"),
 }
 

@@ -16,6 +16,7 @@ from tilestep import settings
 from tilestep.errors import SettingsError
 from tilestep.machine import load_machine
 from tilestep.machine.fields import QUANTITIES
+from tilestep.options import MAX_TILES
 from tilestep.settings import define_jax_options, read_settings, stated_settings, tiny_steps_wanted, warn_of_unknown_variables
 
 OPTIONS = ("jax_ipu_use_model", "jax_ipu_model_num_tiles", "jax_ipu_device_count", "jax_ipu_visible_devices")
@@ -271,7 +272,7 @@ def test_options_are_defined_once() -> None:
 
 def test_bounds_are_those_of_machines() -> None:
     assert QUANTITIES["num_ipus"].highest == settings._MAX_IPUS
-    assert QUANTITIES["ipu.num_tiles"].highest == settings._MAX_TILES
+    assert QUANTITIES["ipu.num_tiles"].highest == settings._MAX_TILES == MAX_TILES
 
 
 BAD_ENVIRONMENT = {

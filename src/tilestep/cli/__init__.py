@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from tilestep import __version__
 from tilestep.cli import bench_data, machines, run
+from tilestep.cli.usage import INTERRUPTED, Parser
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands; what it parses has `.run`, the function that carries the command out."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tilestep",
         description="Run any JAX program on an emulated IPU: real values, and the time and memory it would have taken.",
     )
@@ -25,7 +26,12 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Carries out one command line (without the program's name; that of the process if None) and returns the exit code.
 
+    Ctrl-C ends a command quietly.
+
     Raises: SystemExit with code 2 if the arguments are wrong, with 0 after --help and --version.
     """
-    args = make_parser().parse_args(arguments)
-    return args.run(args)
+    try:
+        args = make_parser().parse_args(arguments)
+        return args.run(args)
+    except KeyboardInterrupt:
+        return INTERRUPTED

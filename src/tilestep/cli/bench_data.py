@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from tilestep.cli.usage import UsageError, print_table, stdout_errors_told, tell, whole_number, working_directory
 from tilestep.errors import DatasetError
+from tilestep.messages import plain, shown
 
 _PIPE_WIDTH: Final = 140  # columns where stdout is no terminal
-_MAX_NUMBER: Final = 10**9
+_count: Final = whole_number(10**9)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -34,8 +35,8 @@ def add_parser(subparsers: Any) -> None:
         metavar="MODULE:NAME|FILE.py:NAME",
         help="an iterable of pytrees of arrays, or a callable without arguments that returns one",
     )
-    parser.add_argument("--epochs", type=_whole_number, default=3, metavar="N", help="how often to measure (default: %(default)s)")
-    parser.add_argument("--elements", type=_whole_number, default=100, metavar="N", help="elements of an epoch (default: %(default)s)")
+    parser.add_argument("--epochs", type=_count, default=3, metavar="N", help="how often to measure (default: %(default)s)")
+    parser.add_argument("--elements", type=_count, default=100, metavar="N", help="elements of an epoch (default: %(default)s)")
     parser.add_argument("--no-copy", action="store_true", help="leave out the copy of each element that a feed to a device makes")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.set_defaults(run=run)
@@ -52,52 +53,43 @@ def run(args: argparse.Namespace) -> int:
     try:
         dataset: Any = _load(args.dataset)
         iterator_maker(dataset)
-    except (_UsageError, TypeError) as error:
-        print(f"tilestep bench-data: {args.dataset}: {error}", file=sys.stderr)
+    except (UsageError, TypeError) as error:
+        tell("tilestep bench-data", f"{plain(args.dataset)}: {error}")
         return 2
     try:
         text = dataset_benchmark(dataset, args.epochs, args.elements, copy=not args.no_copy)
     except DatasetError as error:
-        print(f"tilestep bench-data: {args.dataset}: {error}", file=sys.stderr)
+        tell("tilestep bench-data", f"{plain(args.dataset)}: {error}")
         return 1
     found = json.loads(text)
     if args.json:
-        print(json.dumps(found, indent=2))
+        with stdout_errors_told():
+            print(json.dumps(found, indent=2))
     else:
-        Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False).print(_table(found, args.dataset))
+        print_table(_table(found, plain(args.dataset)), width_of_pipe=_PIPE_WIDTH)
     return 0
 
 
-class _UsageError(Exception):
-    """The dataset was not found; the message says why."""
-
-
-def _whole_number(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MAX_NUMBER:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, 1 to {_MAX_NUMBER:,}")
-    return int(text)
-
-
 def _load(target: str) -> object:
-    """The object that MODULE:NAME or FILE.py:NAME names. Raises: _UsageError if there is none; what the module's own code raises."""
+    """The object that MODULE:NAME or FILE.py:NAME names. Raises: UsageError if there is none; what the module's own code raises."""
     place, colon, name = target.rpartition(":")
     if not (place and colon and all(part.isidentifier() for part in name.split("."))):
-        raise _UsageError("name a dataset as MODULE:NAME or FILE.py:NAME, like my_data:train_batches")
+        raise UsageError("name a dataset as MODULE:NAME or FILE.py:NAME, like my_data:train_batches")
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     try:
         return operator.attrgetter(name)(module)
     except AttributeError as error:
-        raise _UsageError(f"{error}; name what is defined there") from error
+        raise UsageError(f"{error}; name what is defined there") from error
 
 
 def _load_file(path: Path) -> object:
     """Runs a Python file as a module of its own, with its folder first on Python's path, as `python FILE.py` has it."""
     if not path.is_file():
-        raise _UsageError(f"there is no file {str(path)!r} in {Path.cwd()}")
+        raise UsageError(f"there is no file {shown(str(path))} in {plain(working_directory())}")
     _put_first_on_path(path.resolve().parent)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise _UsageError(f"{str(path)!r} is no Python file")
+        raise UsageError(f"{shown(str(path))} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module  # dataclasses and worker processes look their module up by its name
     spec.loader.exec_module(module)
@@ -105,13 +97,14 @@ def _load_file(path: Path) -> object:
 
 
 def _load_module(name: str) -> object:
-    _put_first_on_path(Path.cwd())
+    folder = working_directory()
+    _put_first_on_path(folder)
     try:
         found = importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):  # a package above it that is missing or broken; a name with an empty part
         found = False
     if not found:
-        raise _UsageError(f"there is no module {name!r} in {Path.cwd()} or on Python's path; to load a file, name it with .py")
+        raise UsageError(f"there is no module {shown(name)} in {plain(folder)} or on Python's path; to load a file, name it with .py")
     return importlib.import_module(name)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from tilestep.cli.usage import print_table, stdout_errors_told, tell
 from tilestep.errors import SpecError
 from tilestep.machine.assemble import describe
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
@@ -43,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         machine = load_machine(args.machine)
     except SpecError as error:
-        print(f"tilestep machines: {error}", file=sys.stderr)
+        tell("tilestep machines", str(error))
         return 2
     _print(json_object=_full(machine) if args.json else None, table=_full_table(machine))
     return 0
@@ -51,9 +50,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(*, json_object: object, table: Table) -> None:
     if json_object is not None:
-        print(json.dumps(json_object, indent=2))
+        with stdout_errors_told():
+            print(json.dumps(json_object, indent=2))
     else:
-        Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False).print(table)
+        print_table(table, width_of_pipe=_PIPE_WIDTH)
 
 
 def _figures(machine: MachineSpec) -> dict[str, Value]:

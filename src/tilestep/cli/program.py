@@ -9,6 +9,7 @@ import importlib.util
 import io
 import os
 import sys
+import threading
 import types
 import zipfile
 from collections.abc import Generator
@@ -18,7 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-INTERRUPTED: Final = 130  # exit code of a program that Ctrl-C has ended
+from tilestep.cli.usage import INTERRUPTED
+
+_UNDECODABLE: Final = "Unable to decode the command from the command line:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,7 @@ class ScriptProgram:
     def execute(self) -> None:
         """Runs it; raises what it raises."""
         sys.argv[:] = [self.name, *self.arguments]
-        filename = os.path.join(Path.cwd(), self.name)  # as python has it: absolute, but '.' and links stay
+        filename = self.name if os.path.isabs(self.name) else os.path.join(Path.cwd(), self.name)  # as python has it: '.' and links stay
         if os.path.isdir(filename) or _is_archive(filename):
             _replace_path_start(filename)
             _execute_spec(importlib.machinery.PathFinder.find_spec("__main__", [filename]), self.name)
@@ -53,7 +56,7 @@ class ModuleProgram:
     def execute(self) -> None:
         """Runs it; raises what it raises."""
         sys.argv[:] = ["-m", *self.arguments]
-        _replace_path_start(str(Path.cwd()))
+        _replace_path_start(_working_directory())
         spec = importlib.util.find_spec(self.name)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{self.name}.__main__")
@@ -65,7 +68,7 @@ class ModuleProgram:
     def on_path(self) -> Generator[None]:
         """Inside, Python's path is the one that the module will see."""
         before = list(sys.path)
-        _replace_path_start(str(Path.cwd()))
+        _replace_path_start(_working_directory())
         try:
             yield
         finally:
@@ -83,6 +86,11 @@ class CodeProgram:
         """Runs it; raises what it raises."""
         sys.argv[:] = ["-c", *self.arguments]
         _replace_path_start("")
+        try:
+            self.code.encode()
+        except UnicodeEncodeError:
+            _print_to_stderr(_UNDECODABLE)
+            raise
         exec(compile(self.code, "<string>", "exec", dont_inherit=True), _main_module(__loader__=importlib.machinery.BuiltinImporter))
 
 
@@ -90,16 +98,26 @@ Program = ScriptProgram | ModuleProgram | CodeProgram
 
 
 def run_program(program: Program) -> int:
-    """Runs a program to its end, prints the traceback if it has one, and returns its exit code."""
+    """Runs a program to the end of its main thread, prints the traceback if it has one, and returns its exit code."""
     try:
         program.execute()
+        return 0
     except SystemExit as end:
         return _exit_code(end.code)
     except BaseException as error:
-        trace = _without_own_frames(error.__traceback__)
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
-        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-    return 0
+        ended = error
+    return _print_exception(ended)  # outside of the handler: what a hook raises was not raised during the handling of this error
+
+
+def end_threads() -> None:
+    """Does what Python itself does first when it ends: stops pools of threads, and waits for all threads that are no daemons.
+
+    Python does it again, then without anything to do. What it does next, the callbacks of `atexit`, is left to it.
+
+    Raises: KeyboardInterrupt if Ctrl-C comes meanwhile; then Python, too, waits for no thread any more.
+    """
+    python_threads: Any = threading  # its types leave out what it keeps for Python's end and for processes that multiprocessing starts
+    python_threads._shutdown()
 
 
 def _exit_code(code: object) -> int:
@@ -108,8 +126,36 @@ def _exit_code(code: object) -> int:
         return 0
     if isinstance(code, int):
         return code
-    print(code, file=sys.stderr)
+    _print_to_stderr(code)
     return 1
+
+
+def _print_to_stderr(text: object) -> None:
+    """Prints a line to the program's stderr or, if it has taken that away, to the process's, if it has one."""
+    streams: tuple[Any, ...] = (sys.stderr, sys.__stderr__)
+    for stream in streams:
+        if stream is not None:
+            print(text, file=stream)
+            return
+
+
+def _print_exception(error: BaseException) -> int:
+    """Has the program's `sys.excepthook` print what ended it, and returns the exit code."""
+    error = error.with_traceback(_without_own_frames(error.__traceback__))
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except SystemExit as end:
+        return _exit_code(end.code)
+    except BaseException as second:
+        _print_to_stderr("Error in sys.excepthook:")
+        second = second.with_traceback(_without_own_frames(second.__traceback__))
+        sys.__excepthook__(type(second), second, second.__traceback__)
+        _print_to_stderr("\nOriginal exception was:")
+        sys.__excepthook__(type(error), error, error.__traceback__)
+    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
 
 def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
@@ -139,10 +185,18 @@ def _execute_spec(spec: ModuleSpec | None, name: str) -> None:
     exec(code, _main_module(__file__=spec.origin, __cached__=spec.cached, __loader__=loader, __package__=spec.parent, __spec__=spec))
 
 
-def _replace_path_start(entry: str) -> None:
-    """Puts the program's directory where python put that of this command."""
+def _replace_path_start(entry: str | None) -> None:
+    """Puts the program's directory, if it has one, where python put that of this command."""
     if not sys.flags.safe_path:
-        sys.path[:1] = [entry]
+        sys.path[:1] = [] if entry is None else [entry]
+
+
+def _working_directory() -> str | None:
+    """None if it has been deleted: then python -m leaves it out."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None
 
 
 def _is_archive(filename: str) -> bool:

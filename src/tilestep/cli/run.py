@@ -8,23 +8,26 @@ import importlib.util
 import os
 import shutil
 import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from tilestep.cli.program import INTERRUPTED, CodeProgram, ModuleProgram, Program, ScriptProgram, run_program
+from tilestep.cli.program import CodeProgram, ModuleProgram, Program, ScriptProgram, end_threads, run_program
+from tilestep.cli.usage import INTERRUPTED, Parser, UsageError, discard, tell, whole_number, working_directory
 from tilestep.errors import SettingsError, SpecError
+from tilestep.files import require_writable, writable_directory, write_file
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
 from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.machine.toml import load_machine
+from tilestep.messages import plain, shown
 from tilestep.profiling import dry_run, profile
-from tilestep.report.files import require_report_directory, writable_directory, write_report
+from tilestep.report.files import require_report_directory, write_report
 from tilestep.settings import read_settings
 
 if TYPE_CHECKING:
     from tilestep.report import Profile
 
+_COMMAND: Final = "tilestep run"
 _PLATFORMS: Final = "ipu,cpu"
 _MAX_IPUS: Final = 256
 _MAX_TILES: Final = 100_000
@@ -51,7 +54,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _option_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tilestep run",
         usage=_USAGE,
         description="Runs a Python program, unchanged, with 'ipu' as JAX's default platform ('cpu' stays there). The program's own "
@@ -63,9 +66,9 @@ def _option_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--machine", metavar="NAME|FILE.toml", help=f"what to emulate (`tilestep machines` lists them; default {DEFAULT_MACHINE})"
     )
-    parser.add_argument("--ipus", type=_whole_number(_MAX_IPUS), metavar="N", help="IPUs, 1 to 256 (default: the machine's)")
+    parser.add_argument("--ipus", type=whole_number(_MAX_IPUS), metavar="N", help="IPUs, 1 to 256 (default: the machine's)")
     parser.add_argument(
-        "--tiles", type=_whole_number(_MAX_TILES), metavar="N", help="tiles per IPU; what does not fit is then only reported"
+        "--tiles", type=whole_number(_MAX_TILES), metavar="N", help="tiles per IPU; what does not fit is then only reported"
     )
     parser.add_argument(
         "--sync-pattern",
@@ -75,7 +78,7 @@ def _option_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--dry-run", action="store_true", help="compute no values and take no memory for them; reading one is an error")
     parser.add_argument(
-        "--trip-count", type=_whole_number(_MAX_TRIPS), metavar="N", help="of loops whose end depends on data; with --dry-run only"
+        "--trip-count", type=whole_number(_MAX_TRIPS), metavar="N", help="of loops whose end depends on data; with --dry-run only"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the profile to FILE as JSON")
     parser.add_argument(
@@ -92,14 +95,14 @@ def run(args: argparse.Namespace) -> int:
     own, rest = split_words(args.words)
     options = _option_parser().parse_args(own)
     if options.trip_count is not None and not options.dry_run:
-        print("tilestep run: --trip-count says what a dry run cannot know; it goes with --dry-run", file=sys.stderr)
+        tell(_COMMAND, "--trip-count says what a dry run cannot know; it goes with --dry-run")
         return 2
     try:
         program = _program(rest)
         environ = _environ(options)
         json_path, report_path = _outputs(options)
-    except _UsageError as error:
-        print(f"tilestep run: {error}", file=sys.stderr)
+    except UsageError as error:
+        tell(_COMMAND, str(error))
         return 2
     os.environ.update(environ)
     _choose_platform()
@@ -108,38 +111,23 @@ def run(args: argparse.Namespace) -> int:
     with profile() as recording, mode:
         code = run_program(program)
         try:
-            _join_threads()
+            end_threads()
         except KeyboardInterrupt:
             code = INTERRUPTED
     if os.getpid() != process:  # a fork of the program has come here, too
         return code
-    with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it any more: the program's affair
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # none, closed, or read by nobody: the program's affair
         sys.stdout.flush()
     try:
         _show(recording.profile, stderr)
         if json_path is not None:
-            json_path.write_text(recording.profile.to_json() + "\n", encoding="utf-8")
+            write_file(json_path, recording.profile.to_json() + "\n")
         if report_path is not None:
             write_report(recording.profile, report_path)
     except OSError as error:
-        print(f"tilestep run: the profile could not be written: {error}", file=stderr)
+        tell(_COMMAND, f"the profile could not be written: {plain(error.filename)}: {error.strerror}")
         return code or 1
-    except KeyboardInterrupt:  # whoever presses Ctrl-C now has seen enough
-        return INTERRUPTED
     return code
-
-
-class _UsageError(Exception):
-    """Something is wrong with the command line; the message says what, and the way out."""
-
-
-def _whole_number(highest: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not text.isdecimal() or not 1 <= int(text) <= highest:
-            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, 1 to {highest:,}")
-        return int(text)
-
-    return parse
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -165,7 +153,7 @@ def _program(words: list[str]) -> Program:
             words = [words[0][2:], *words[1:]] if words[0] != kind else words[1:]
     if not words:
         missing = "SCRIPT, -m MODULE or -c CODE must say what to run" if kind == "SCRIPT" else f"{kind} must be followed by what to run"
-        raise _UsageError(f"{missing}\nusage: {_USAGE}")
+        raise UsageError(f"{missing}\nusage: {_USAGE}")
     first, rest = words[0], tuple(words[1:])
     match kind:
         case "-m":
@@ -185,18 +173,23 @@ def _module(name: str, arguments: tuple[str, ...]) -> ModuleProgram:
         except (ImportError, ValueError):
             found = False
     if not found:
-        raise _UsageError(f"there is no module {top!r} in {Path.cwd()} or on Python's path; to run a file, give it without -m")
+        raise UsageError(
+            f"there is no module {shown(top)} in {plain(working_directory())} or on Python's path; to run a file, give it without -m"
+        )
     return program
 
 
 def _script(name: str, arguments: tuple[str, ...]) -> ScriptProgram:
     path = Path(name)
-    if path.is_dir() and not (path / "__main__.py").is_file():
-        raise _UsageError(f"directory {name!r} has no __main__.py; name the file to run")
-    if not path.exists():
-        raise _UsageError(f"there is no file {name!r} in {Path.cwd()}")
-    if path.is_file() and not os.access(path, os.R_OK):
-        raise _UsageError(f"file {name!r} cannot be read")
+    try:
+        if path.is_dir() and not (path / "__main__.py").is_file():
+            raise UsageError(f"directory {shown(name)} has no __main__.py; name the file to run")
+        if not path.exists():
+            raise UsageError(f"there is no file {shown(name)} in {plain(working_directory())}")
+        if path.is_file() and not os.access(path, os.R_OK):
+            raise UsageError(f"file {shown(name)} cannot be read")
+    except OSError as error:
+        raise UsageError(f"file {shown(name)} cannot be read: {error.strerror}") from error
     return ScriptProgram(name=name, arguments=arguments)
 
 
@@ -207,7 +200,7 @@ def _environ(args: argparse.Namespace) -> dict[str, str]:
         try:
             load_machine(args.machine, num_ipus=args.ipus, num_tiles=args.tiles, sync_pattern=args.sync_pattern)
         except SpecError as error:
-            raise _UsageError(f"--machine: {error}") from error
+            raise UsageError(f"--machine: {error}") from error
         environ["TILESTEP_MACHINE"] = args.machine if args.machine in machine_names() else str(Path(args.machine).resolve())
     if args.ipus is not None:
         environ["JAX_IPU_DEVICE_COUNT"] = str(args.ipus)
@@ -218,30 +211,30 @@ def _environ(args: argparse.Namespace) -> dict[str, str]:
     try:
         require_report_directory(read_settings({**os.environ, **environ}).report_directory)
     except SettingsError as error:
-        raise _UsageError(str(error)) from error
+        raise UsageError(str(error)) from error
     return environ
 
 
 def _outputs(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
     """Where to write, as absolute paths that can be written to."""
-    json_path: Path | None = None if args.json is None else args.json.absolute()
-    report_path: Path | None = None if args.report is None else args.report.absolute()
+    json_path, report_path = (None if path is None else _absolute(path) for path in (args.json, args.report))
     if json_path is not None:
-        existed = json_path.exists()
         try:
-            json_path.open("a").close()
+            require_writable(json_path)
         except OSError as error:
-            raise _UsageError(
-                f"--json {args.json}: {error.strerror}; name a file in a directory that exists and can be written to"
+            raise UsageError(
+                f"--json {plain(args.json)}: {error.strerror}; name a file in a directory that exists and can be written to"
             ) from error
-        if not existed:
-            json_path.unlink()
     if report_path is not None:
         try:
             writable_directory(report_path)
         except OSError as error:
-            raise _UsageError(f"--report {args.report}: {error.strerror}; name a directory that can be written to") from error
+            raise UsageError(f"--report {plain(args.report)}: {error.strerror}; name a directory that can be written to") from error
     return json_path, report_path
+
+
+def _absolute(path: Path) -> Path:
+    return path if path.is_absolute() else working_directory() / path
 
 
 def _choose_platform() -> None:
@@ -252,17 +245,12 @@ def _choose_platform() -> None:
     config.update("jax_platforms", _PLATFORMS)
 
 
-def _join_threads() -> None:
-    """Waits for the program's threads, as Python does before it ends: what they run counts, too."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
-
-
 def _show(found: Profile, stderr: TextIO | None) -> None:
     if stderr is None or stderr.closed:
         return
     terminal = stderr.isatty()
     width = max(shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns, 60) if terminal else _PIPE_WIDTH
-    with contextlib.suppress(OSError):  # nobody reads it any more
+    try:
         print(f"\n{found.summary(width=width, color=terminal and 'NO_COLOR' not in os.environ)}", file=stderr, flush=True)
+    except OSError:  # nobody reads it any more
+        discard(stderr)

@@ -72,6 +72,16 @@ def elementwise_pass(
     )
 
 
+def dearest(ops: Sequence[tuple[str, str]]) -> int:
+    """Which operation of a pass takes most bundles for an element: the one to name the pass by. Of equals the last, whose result it stores.
+
+    Args: ops: as of `elementwise_pass`, at least one.
+    Raises: KeyError for an opcode that is not in ELEMENTWISE.
+    """
+    rates = [rate(opcode, dtype) for opcode, dtype in ops]
+    return max(range(len(ops)), key=lambda index: (rates[index].bundles / rates[index].elements, index))
+
+
 def memory_bundles(
     elements: int,
     inputs: Sequence[ArrayShape],

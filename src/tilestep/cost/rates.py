@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from tilestep.cost.dtypes import ARITHMETIC, Arithmetic
+from tilestep.cost.doubles import F64_FUNCTIONS, F64_FUNCTIONS_TEXT, f64_function_bundles
+from tilestep.cost.dtypes import ARITHMETIC, F64_EMULATION, Arithmetic
 
 # Bundles per element of a function that has no instruction and no vector routine: a scalar one in f32. Assumed; poplibs'
 # own entry for sine, 2,300, is a placeholder.
@@ -122,8 +123,11 @@ def rate(opcode: str, dtype: str) -> Rate:
         bundles, elements = _FLOAT8_CASTS[opcode]
         return Rate(bundles=bundles, elements=elements, flops_per_element=0)
     how = ARITHMETIC[dtype]
-    column = ("float", "half", "integer").index(how.unit)
-    bundles = _PRICED[opcode][column] * how.emulation
+    if _is_f64_function(opcode, how):
+        bundles = f64_function_bundles(opcode) * (how.emulation // F64_EMULATION)  # of both components of a complex number
+    else:
+        column = ("float", "half", "integer").index(how.unit)
+        bundles = _PRICED[opcode][column] * how.emulation
     if how.is_complex and opcode not in _MOVES:
         bundles *= _COMPLEX.get(opcode, _COMPLEX_FUNCTION)
     counts = how.unit != "integer" and opcode not in _MOVES
@@ -142,6 +146,10 @@ def float8_cast(source: str, target: str) -> str | None:
     return name if name in _FLOAT8_CASTS else None
 
 
+def _is_f64_function(opcode: str, how: Arithmetic) -> bool:
+    return how.unit == "float" and how.emulation > 1 and opcode in F64_FUNCTIONS
+
+
 def _complex_flops(opcode: str) -> int:
     """Real operations of one complex one: 2 for a sum, 6 for a product."""
     return 2 * _COMPLEX.get(opcode, _COMPLEX_FUNCTION)
@@ -153,7 +161,9 @@ def _assumptions(opcode: str, how: Arithmetic) -> tuple[str, ...]:
         found.append(how.assumption)
     if how.is_complex and opcode not in _MOVES:
         found.append(_COMPLEX_TEXT)
-    if _PRICED[opcode] == _SOFTWARE:
+    if _is_f64_function(opcode, how):
+        found.append(F64_FUNCTIONS_TEXT)
+    elif _PRICED[opcode] == _SOFTWARE:
         found.append(_SOFTWARE_TEXT)
     elif opcode not in PUBLISHED and opcode not in WITH_SCALAR.values() and _PRICED[opcode] != (0, 0, 0):
         found.append(_ASSUMED_RATES)

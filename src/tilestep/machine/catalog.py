@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from tilestep.machine.assemble import assemble
 from tilestep.machine.fields import Basis
 from tilestep.machine.sources import BOW, C600, GC2, GC200, Figures, figures
 from tilestep.machine.spec import MachineSpec
+from tilestep.messages import nearest, shown
 
 DEFAULT_MACHINE = "bow-2000"
 
@@ -104,8 +104,10 @@ def named_machine(name: str) -> MachineSpec:
     """
     entry = _CATALOG.get(name)
     if entry is None:
-        nearest = difflib.get_close_matches(name.lower(), _CATALOG, n=1, cutoff=0.5)
-        hint = f" (did you mean '{nearest[0]}'?)" if nearest else ""
-        raise SpecError(f"no machine is called '{name}'{hint}; there are {', '.join(_CATALOG)}; or name a TOML file that describes one")
+        near = nearest(name.lower(), _CATALOG, cutoff=0.5)
+        hint = f" (did you mean '{near}'?)" if near else ""
+        raise SpecError(
+            f"no machine is called {shown(name)}{hint}; there are {', '.join(_CATALOG)}; or name a TOML file that describes one"
+        )
     count = figures(("num_ipus", entry.num_ipus, entry.basis, entry.source))
     return assemble(name=name, description=entry.description, sources={**entry.figures, **count})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 
 from tilestep.errors import SpecError
 from tilestep.machine.fields import QUANTITIES, FieldSource, SyncPattern, Topology
+from tilestep.messages import shown
 from tilestep.units import ceil_div
 
 
@@ -16,16 +17,16 @@ def _require_positive(owner: object, *, zero_allowed: tuple[str, ...] = ()) -> N
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         lowest = 0 if spec_field.name in zero_allowed else None
-        bad = not math.isfinite(value) or value < 0 or (value == 0 and lowest is None)
+        bad = not 0 <= value < math.inf or (value == 0 and lowest is None)
         if bad:
             bound = "0 or more" if lowest == 0 else "more than 0"
-            raise SpecError(f"{type(owner).__name__}.{spec_field.name} is {value!r}: it must be {bound}")
+            raise SpecError(f"{type(owner).__name__}.{spec_field.name} is {shown(value)}: it must be {bound}")
 
 
 def _require_choice(what: str, value: str, path: str) -> None:
     choices = QUANTITIES[path].choices
     if value not in choices:
-        raise SpecError(f"{what} is {value!r}: it must be one of {', '.join(choices)}")
+        raise SpecError(f"{what} is {shown(value)}: it must be one of {', '.join(choices)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +128,7 @@ class MachineSpec:
         _require_positive(self)
         _require_choice("MachineSpec.sync_pattern", self.sync_pattern, "sync_pattern")
         if self.num_ipus > 256:
-            raise SpecError(f"MachineSpec.num_ipus is {self.num_ipus}: it must be 1 to 256")
+            raise SpecError(f"MachineSpec.num_ipus is {shown(self.num_ipus)}: it must be 1 to 256")
         if self.link.ipus_per_rack % self.ipus_per_machine:
             raise SpecError(
                 f"LinkSpec.ipus_per_rack is {self.link.ipus_per_rack}: it must be a multiple of ipus_per_machine ({self.ipus_per_machine})"

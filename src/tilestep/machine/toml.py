@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
-import math
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tilestep.errors import SpecError
 from tilestep.machine.assemble import FIELD_KINDS, assemble, describe
 from tilestep.machine.catalog import machine_names, named_machine
-from tilestep.machine.fields import QUANTITIES, FieldSource, Value
+from tilestep.machine.fields import QUANTITIES, FieldSource
 from tilestep.machine.spec import MachineSpec
+from tilestep.machine.toml_file import read_toml
+from tilestep.messages import nearest, plain, shown
 
-_WORDS = ("inherits", "name", "description")  # keys of the file that are no fields
+_WORDS: Final = ("inherits", "name", "description")  # keys of the file that are no fields
+_LONGEST_TEXT: Final = 1000  # characters of a name or description, which every summary and message repeats
 _KIND_NAMES = {int: "a whole number", float: "a number", str: "a string"}
 
 
@@ -44,7 +44,7 @@ def changed_machine(
     """The machine with what is given in place of its own, as `load_machine` has it. Raises: SpecError for a value that cannot be."""
     wanted = {"num_ipus": ("num_ipus", num_ipus), "num_tiles": ("ipu.num_tiles", num_tiles), "sync_pattern": ("sync_pattern", sync_pattern)}
     asked = [
-        _changed(field_path, value, where=f"{machine.name}, asked for with", source=f"asked for: {argument}={value}")
+        _changed(field_path, value, where=f"{machine.name}, asked for with", source=f"asked for: {argument}={plain(value)}")
         for argument, (field_path, value) in wanted.items()
         if value is not None
     ]
@@ -57,60 +57,56 @@ def _with(machine: MachineSpec, changes: list[FieldSource], *, name: str = "", d
 
 
 def _from_file(path: Path) -> MachineSpec:
-    tables = _read(path)
+    file = plain(path)
+    tables = read_toml(path)
     for key in _WORDS:
-        if not isinstance(tables.get(key, "-"), str):
-            raise SpecError(f"{path}: {key} is {tables[key]!r}: it must be a string")
-        if not tables.get(key, "-").strip():
-            raise SpecError(f"{path}: {key} is empty: leave it out, or say something")
+        _require_text(file, key, tables.get(key, "-"))
     inherits = tables.get("inherits")
     if inherits is None:
         raise SpecError(
-            f'{path}: it must say which named machine it starts from, as inherits = "bow-2000" (one of {", ".join(machine_names())})'
+            f'{file}: it must say which named machine it starts from, as inherits = "bow-2000" (one of {", ".join(machine_names())})'
         )
     changes = [
-        _changed(field_path, value, where=f"{path}:", source=str(path))
-        for field_path, value in _flat(path, {key: value for key, value in tables.items() if key not in _WORDS})
+        _changed(field_path, value, where=f"{file}:", source=file)
+        for field_path, value in _flat(file, {key: value for key, value in tables.items() if key not in _WORDS})
     ]
     try:
         base = named_machine(inherits)
-        return _with(
-            base, changes, name=tables.get("name", path.stem), description=tables.get("description", f"{inherits}, changed by {path}")
-        )
+        name, description = tables.get("name", plain(path.stem)), tables.get("description", f"{inherits}, changed by {file}")
+        return _with(base, changes, name=name, description=description)
     except SpecError as error:
-        raise SpecError(f"{path}: {error}") from error
+        raise SpecError(f"{file}: {error}") from error
+
+
+def _require_text(file: str, key: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise SpecError(f"{file}: {key} is {shown(value)}: it must be a string")
+    if not value.strip():
+        raise SpecError(f"{file}: {key} is empty: leave it out, or say something")
+    if not value.isprintable() or len(value) > _LONGEST_TEXT:
+        raise SpecError(f"{file}: {key} is {shown(value)}: it must be one line of at most {_LONGEST_TEXT:,} characters that can be printed")
 
 
 def _is_there(path: Path) -> bool:
     try:
-        return path.is_file()
-    except OSError:  # no file can have such a name
+        return path.exists()
+    except (OSError, ValueError):  # no file can have such a name
         return False
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError(f"{path}: the machine's description cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: this is no TOML: {error}") from error
-
-
-def _flat(path: Path, table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(file: str, table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """(field path, value) of every key; what is no field raises."""
     for key, value in table.items():
         field_path = prefix + key
         is_table = any(known.startswith(field_path + ".") for known in FIELD_KINDS)
         if is_table and isinstance(value, dict):
-            yield from _flat(path, value, field_path + ".")  # pyright: ignore[reportUnknownArgumentType]  # TOML's tables have string keys
+            yield from _flat(file, value, field_path + ".")  # pyright: ignore[reportUnknownArgumentType]  # TOML's tables have string keys
         elif is_table:
-            raise SpecError(f"{path}: {field_path} is {value!r}: it must be a table, [{field_path}]")
+            raise SpecError(f"{file}: {field_path} is {shown(value)}: it must be a table, [{field_path}]")
         elif field_path not in FIELD_KINDS:
-            words = _WORDS if not prefix else ()
-            nearest = difflib.get_close_matches(field_path, (*FIELD_KINDS, *words), n=1, cutoff=0.5)
-            hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
-            raise SpecError(f"{path}: '{field_path}' is no field of a machine{hint} (`tilestep machines bow-2000` shows them all)")
+            near = nearest(field_path, (*FIELD_KINDS, *(_WORDS if not prefix else ())), cutoff=0.5)
+            hint = f"; did you mean '{near}'?" if near else ""
+            raise SpecError(f"{file}: {shown(field_path)} is no field of a machine{hint} (`tilestep machines bow-2000` shows them all)")
         else:
             yield field_path, value
 
@@ -121,31 +117,34 @@ def _changed(field_path: str, value: object, *, where: str, source: str) -> Fiel
     Raises: SpecError if it is of another type, or so far out that it must be in another unit.
     """
     kind, quantity = FIELD_KINDS[field_path], QUANTITIES[field_path]
-    found: Value
     match value:
         case bool():
             raise _type_error(where, field_path, value, kind)
-        case int() if kind is float:
-            found = float(value)
+        case int() | float() if kind is float:
+            pass
         case int() | float() | str() if isinstance(value, kind):
-            found = value
+            pass
         case _:
             raise _type_error(where, field_path, value, kind)
-    if isinstance(found, str):
-        if quantity.choices and found not in quantity.choices:
-            raise SpecError(f"{where} {field_path} is {value!r}: it must be one of {', '.join(quantity.choices)}")
-        if not found:
+    if isinstance(value, str):
+        if quantity.choices and value not in quantity.choices:
+            raise SpecError(f"{where} {field_path} is {shown(value)}: it must be one of {', '.join(quantity.choices)}")
+        if not value.strip():
             raise SpecError(f"{where} {field_path} is empty: it must be a name")
-    elif not (math.isfinite(found) and quantity.lowest <= found <= quantity.highest):
+        if not value.isprintable() or len(value) > _LONGEST_TEXT:
+            raise SpecError(
+                f"{where} {field_path} is {shown(value)}: it must be a name of at most {_LONGEST_TEXT:,} characters that can be printed"
+            )
+    elif not quantity.lowest <= value <= quantity.highest:  # nor is a NaN
         raise SpecError(
-            f"{where} {field_path} is {value!r}: it must be {_number(quantity.lowest)} to {_number(quantity.highest)} {quantity.unit}"
+            f"{where} {field_path} is {shown(value)}: it must be {_number(quantity.lowest)} to {_number(quantity.highest)} {quantity.unit}"
         )
-    return FieldSource(path=field_path, value=found, unit=quantity.unit, source=source, basis="assumed")
+    return FieldSource(path=field_path, value=kind(value), unit=quantity.unit, source=source, basis="assumed")
 
 
 def _type_error(where: str, field_path: str, value: object, kind: type) -> SpecError:
     unit = QUANTITIES[field_path].unit
-    return SpecError(f"{where} {field_path} is {value!r}: it must be {_KIND_NAMES[kind]}{f' in {unit}' if unit else ''}")
+    return SpecError(f"{where} {field_path} is {shown(value)}: it must be {_KIND_NAMES[kind]}{f' in {unit}' if unit else ''}")
 
 
 def _number(value: float) -> str:

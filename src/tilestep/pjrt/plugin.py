@@ -3,43 +3,46 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib
 import os
+import sys
 from typing import NoReturn
 
 import jax
 
 from tilestep.errors import UnsupportedError
 from tilestep.pjrt import _native
-from tilestep.pjrt.versions import require_not_too_old
+from tilestep.pjrt.jax_private.versions import require_not_too_old
+from tilestep.pjrt.platform import PLATFORM
 
-PLATFORM = "ipu"
-_PRIORITY = -1  # below CPU's 0: who names no platform gets what they had before
+_ENTRY_POINTS = ("table.buffer", "table.client", "table.device", "table.layouts", "programs.executable_entries")  # they fill the table
+_PRIORITY = -1  # below CPU's 0, so that CPU stays the default platform
 _LAST_WAIT_WALL_S = 60.0
 _STANDSTILL_WALL_S = 30.0
 
 
 @functools.cache
 def initialize() -> None:
-    """Registers the platform; called by JAX, once or again. Starts nothing.
+    """Registers the platform. JAX calls this, perhaps more than once. It starts nothing.
 
-    With a jax that is too old, what it registers says so to whoever asks for the platform, and to nobody else.
+    With a jax that is too old it registers an error, which JAX raises only if a program asks for the platform.
     """
     try:
         require_not_too_old(jax.__version__)
     except UnsupportedError as error:
         _register_refusal(error)
         return
-    from tilestep.pjrt import compat  # leans on what this version has
+    from tilestep.pjrt.jax_private import compat  # needs names that an older jax lacks
 
-    for module in ("buffer", "client", "device", "executable_entries", "layouts"):  # each fills in its entries of the table
+    for module in _ENTRY_POINTS:
         importlib.import_module(f"tilestep.pjrt.{module}")
-    from tilestep.pjrt import callbacks
-    from tilestep.pjrt.buffer import on_host
-    from tilestep.pjrt.client import the_client
-    from tilestep.pjrt.failure import describe
-    from tilestep.pjrt.journal import FORGOTTEN
+    from tilestep.pjrt.programs import callbacks
+    from tilestep.pjrt.running.journal import FORGOTTEN
+    from tilestep.pjrt.table.buffer import on_host
+    from tilestep.pjrt.table.client import the_client
+    from tilestep.pjrt.table.status import describe
 
     _native.configure(describe, FORGOTTEN)
     compat.lower_like_cpu(PLATFORM)
@@ -54,15 +57,15 @@ def initialize() -> None:
 
     process = os.getpid()
 
-    def leave() -> None:
+    def shut_down() -> None:
         try:
-            if os.getpid() == process:  # a fork has neither the threads to wait for nor a report of its own
+            if os.getpid() == process:  # a fork has no threads to wait for and writes no report
                 _finish()
                 _write_report()
         finally:
             _native.close()
 
-    atexit.register(leave)
+    atexit.register(shut_down)
 
 
 def _register_refusal(error: UnsupportedError) -> None:
@@ -75,26 +78,39 @@ def _register_refusal(error: UnsupportedError) -> None:
 
 
 def _finish() -> None:
-    """Waits for what is under way; daemon threads begin nothing more."""
-    from tilestep.pjrt.leaving import hold_back_daemons, stand_still
-    from tilestep.pjrt.waiting import WAITERS
+    """Waits for the work under way. Daemon threads begin no more of it."""
+    from tilestep.pjrt.running.shutdown import hold_back_daemons, stand_still
+    from tilestep.pjrt.running.wait_pool import WAIT_POOL
 
-    if not WAITERS.started:
+    if not WAIT_POOL.started:
         return
     hold_back_daemons()
-    WAITERS.finish(_LAST_WAIT_WALL_S)
-    stand_still(WAITERS.is_idle, _STANDSTILL_WALL_S)
-    WAITERS.finish(_LAST_WAIT_WALL_S)
+    WAIT_POOL.finish(_LAST_WAIT_WALL_S)
+    stand_still(WAIT_POOL.is_idle, _STANDSTILL_WALL_S)
+    WAIT_POOL.finish(_LAST_WAIT_WALL_S)
 
 
 def _write_report() -> None:
-    """What POPLAR_ENGINE_OPTIONS' autoReport.all asks for: the profile of the whole process."""
-    from tilestep.pjrt.client import started_client
+    """Writes the profile of the whole process if POPLAR_ENGINE_OPTIONS sets autoReport.all.
+
+    The program has ended as it did: a report that cannot be written is told on stderr, and the exit status stays.
+    """
+    from tilestep.files import writable_directory
+    from tilestep.messages import plain
+    from tilestep.pjrt.running.jax_programs import is_jax_program
+    from tilestep.pjrt.table.client import started_client
     from tilestep.report import profile_between
-    from tilestep.report.files import writable_directory, write_report
+    from tilestep.report.files import write_report
 
     client = started_client()
     if client is None or not client.in_use or client.settings.report_directory is None:
         return
     end = client.journal.mark()
-    write_report(profile_between(client.journal.system, client.journal.origin, end), writable_directory(client.settings.report_directory))
+    profile = profile_between(client.journal.system, client.journal.origin, end, of_jax=is_jax_program)
+    try:
+        write_report(profile, writable_directory(client.settings.report_directory))
+    except OSError as error:
+        told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {plain(error.filename)} cannot be written: {error.strerror}"
+        if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
+            with contextlib.suppress(OSError):  # nobody reads it
+                print(told, file=sys.stderr)

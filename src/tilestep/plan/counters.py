@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from tilestep.program.cleanup import rebuilt, users_of
-from tilestep.program.hlo import Computation, Instruction
+from tilestep.program.cleanup import rebuilt
+from tilestep.program.hlo import Computation, Instruction, users_of
 
 
 def without_counters(body: Computation, elementwise: AbstractSet[str]) -> Computation:

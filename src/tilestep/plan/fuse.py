@@ -23,8 +23,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from tilestep.program.cleanup import users_of
-from tilestep.program.hlo import Computation, Instruction
+from tilestep.program.hlo import Computation, Instruction, users_of
 
 VIEWS = frozenset({"bitcast", "reshape"})
 SMALL_COPY = 1024  # elements; copies up to this size at one depth go together

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as AbstractSequence
 from dataclasses import replace
 
-from tilestep.errors import HloError, SettingsError
+from tilestep.errors import HloError
 from tilestep.machine.spec import IpuSpec, MachineSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.block import Block
@@ -86,10 +86,8 @@ def compute_tiles(ipu: IpuSpec, options: PlanOptions) -> IpuSpec:
 
     Raises: SettingsError if none is left.
     """
-    left = ipu.num_tiles - options.num_io_tiles
-    if left < 1:
-        raise SettingsError(f"ipu_num_io_tiles is {options.num_io_tiles:,}: it must be less than the {ipu.num_tiles:,} tiles of an IPU")
-    return replace(ipu, num_tiles=left)
+    options.require_tiles_left(ipu.num_tiles)
+    return replace(ipu, num_tiles=ipu.num_tiles - options.num_io_tiles)
 
 
 def _places(results: AbstractSequence[Result], block: Block, arguments: AbstractSequence[Value], walk: Walk) -> list[int | None]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilestep.program.cleanup import users_of
-from tilestep.program.hlo import Computation, Instruction
+from tilestep.program.hlo import Computation, Instruction, users_of
 
 _SAME = ("bitcast", "reshape", "copy")  # as far as it matters here where a value lies
 Users = Mapping[str, Sequence[Instruction]]

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tilestep import cost
 from tilestep.cost import StepCost
+from tilestep.cost.elementwise import dearest
 from tilestep.errors import HloError
 from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET
 from tilestep.machine.spec import IpuSpec
@@ -27,8 +28,7 @@ from tilestep.plan.parking import parking
 from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop
-from tilestep.program.cleanup import users_of
-from tilestep.program.hlo import Computation, HloModule, Instruction
+from tilestep.program.hlo import Computation, HloModule, Instruction, users_of
 from tilestep.program.work import DTYPE_BITS, Work
 
 _UPDATES = frozenset({"dynamic-update-slice", "scatter"})  # write into their first operands
@@ -231,7 +231,8 @@ class Walk:
         )
         self.assumptions.update(step.assumptions)
         written = tuple(leaf for member in outputs for leaf in scope.values[member.name])
-        node = superstep(last.name, scope_of(last), step, code_of_pass(named, step))
+        named_by = operations[dearest(named)]
+        node = superstep(named_by.name, scope_of(named_by), step, code_of_pass(named, step))
         self.pinned.emit(
             node, [tuple(leaf for leaf, _ in reads)], written, scope, temporary_tile_bytes=step.temporary_tile_bytes, in_place=True
         )

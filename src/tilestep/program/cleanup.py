@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tilestep.program.copies import Origin, body_origins, entry_origins, needless_copies, reader_origins
-from tilestep.program.hlo import Computation, HloModule, Instruction
+from tilestep.program.hlo import Computation, HloModule, Instruction, users_of
 from tilestep.program.hoisted import sink_converts
 from tilestep.program.inline import inline_calls
 from tilestep.program.shapes import Shape
@@ -79,15 +79,6 @@ def _clean(computation: Computation) -> Computation:
         for wide in _WIDER:
             computation = _restore_float8(computation, wide)
     return computation
-
-
-def users_of(instructions: Iterable[Instruction]) -> dict[str, list[Instruction]]:
-    """Who uses what, by name; an instruction that uses a value twice stands there twice."""
-    users: dict[str, list[Instruction]] = defaultdict(list)
-    for instruction in instructions:
-        for operand in instruction.operands:
-            users[operand].append(instruction)
-    return users
 
 
 def rebuilt(computation: Computation, changed: Mapping[str, Instruction], renamed: Mapping[str, str]) -> Computation:

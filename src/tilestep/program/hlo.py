@@ -7,7 +7,8 @@ and the metadata that leads back to the user's operation. Source locations are s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -115,6 +116,15 @@ class HloModule:
     result_spaces: tuple[int, ...] = ()
     num_partitions: int = 1  # as printed; 1 where the text does not say
     num_replicas: int = 1
+
+
+def users_of(instructions: Iterable[Instruction]) -> dict[str, list[Instruction]]:
+    """The users of each value by its name. An instruction that uses a value twice is listed twice."""
+    users: dict[str, list[Instruction]] = defaultdict(list)
+    for instruction in instructions:
+        for operand in instruction.operands:
+            users[operand].append(instruction)
+    return users
 
 
 def parse_hlo(text: str) -> HloModule:

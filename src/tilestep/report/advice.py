@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
-from tilestep.report.profile import FamilyCycles, Profile, ProgramProfile, StreamedArgument
+from tilestep.plan.steps import CollectiveKind
+from tilestep.report.profile import PINNED_HOST, FamilyCycles, Profile, ProgramProfile, StreamedArgument
 from tilestep.report.quantities import bytes_text, count_text, names_text, share_text
 
 LOADS_DOMINATE: Final = 0.1  # of emulated time
+LEAST_SHARE: Final = 0.01  # of emulated time, that something takes which is worth a sentence
 NEARLY_FULL: Final = 0.85  # of a tile's memory
 _STREAMING_NAMED: Final = 3  # programs; a script of short functions has hundreds that stream some bytes
 
@@ -38,20 +40,25 @@ def findings(profile: Profile) -> tuple[Finding, ...]:
 
 def _memory(profile: Profile) -> Iterator[Finding]:
     tile_bytes = profile.machine.tile_sram_bytes
-    users: list[tuple[str, int, tuple[tuple[str, int], ...], str]] = []
+    allowed = "ran only because running out of memory was allowed"
+    unknown = "nothing refused it, because which programs are in a group is known only when they run"
+    users: list[tuple[str, int, tuple[tuple[str, int], ...], str, str]] = []
     for p in profile.programs:
         if p.runs:
             where = f", on tile {p.peak_tile:,} in superstep '{p.peak_step}'"
-            users.append((f"program {profile.label(p.key)}", p.peak_tile_bytes, p.largest_tile_bytes, where))
-    users += [(f"program group '{group.name}' on IPU {group.ipu}", group.peak_tile_bytes, (), "") for group in profile.groups]
-    for what, peak, largest, where in sorted(users, key=lambda user: -user[1]):
+            users.append((f"program {profile.label(p.key)}", p.peak_tile_bytes, p.largest_tile_bytes, where, allowed))
+    for group in profile.groups:
+        members = [p for p in profile.programs if p.runs and p.origin == "group" and p.name in group.programs]
+        reason = allowed if any(p.out_of_memory for p in members) else unknown
+        users.append((f"program group '{group.name}' on IPU {group.ipu}", group.peak_tile_bytes, (), "", reason))
+    for what, peak, largest, where, reason in sorted(users, key=lambda user: -user[1]):
         if peak <= NEARLY_FULL * tile_bytes:
             continue
         parts = f" Largest: {', '.join(f'{name} {bytes_text(size)}' for name, size in largest[:3])}." if largest else ""
         amount = f"{share_text(peak, tile_bytes)} of a tile ({bytes_text(peak)} of {bytes_text(tile_bytes)}{where})"
         if peak > tile_bytes:
             text = (
-                f"{what} does not fit: it needs {amount}, and ran only because running out of memory was allowed.{parts} "
+                f"{what} does not fit: it needs {amount}, and {reason}.{parts} "
                 "Try more IPUs, a smaller batch, donated arguments, jax.checkpoint or a smaller dtype."
             )
         else:
@@ -87,34 +94,49 @@ def _streaming_memory(profile: Profile) -> Iterator[Finding]:
 
 
 def _loads(profile: Profile) -> Iterator[Finding]:
-    spent = profile.cycles_by_kind.get("load", 0) + profile.cycles_by_kind.get("save", 0)
+    saving = profile.cycles_by_kind.get("save", 0)
+    spent = profile.cycles_by_kind.get("load", 0) + saving
     if spent <= LOADS_DOMINATE * profile.emulated_cycles:
         return
-    loaded = sorted((p for p in profile.programs if p.loads), key=lambda p: (-p.loads, -p.cycles.load))
-    if not loaded:
-        joined = sorted((p for p in profile.programs if p.cycles.load), key=lambda p: -p.cycles.load)
+    brought = [program for program in profile.programs if program.key in profile.loaded_on_busiest]
+    loaded = sorted((p for p in brought if p.loads), key=lambda p: (-p.loads, -p.cycles.load))
+    if loaded:
+        yield Finding(kind="loads", text=_loaded(profile, loaded, spent, "and the values saved for them " if saving else ""))
+    elif brought:
+        joined = sorted(brought, key=lambda p: -p.cycles.load)
         names = names_text([profile.label(program.key) for program in joined], most=3)
         text = f"loading code took {share_text(spent, profile.emulated_cycles)} of emulated time: {names} joined a group that was "
         text += "loaded. A program is loaded once and pays for it by running often."
         yield Finding(kind="loads", text=text)
-        return
+
+
+def _loaded(profile: Profile, loaded: list[ProgramProfile], spent: int, saved: str) -> str:
+    """Args: loaded: programs that the busiest IPU loaded, at least one. saved: what of `spent` was not loading."""
     loads = sum(program.loads for program in loaded)
-    took = f"{count_text(loads, 'program load')} took {share_text(spent, profile.emulated_cycles)} of emulated time"
-    most = names_text([f"{profile.label(program.key)} ({program.loads:,})" for program in loaded], most=3)
+    took = f"{count_text(loads, 'program load')} {saved}took {share_text(spent, profile.emulated_cycles)} of emulated time"
+    alone = [program for program in loaded if program.origin != "group"]  # members of a group are one program already
+    most = names_text([f"{profile.label(program.key)} ({program.loads:,})" for program in alone or loaded], most=3)
     if any(program.loads > 1 for program in loaded):
-        text = f"{took}: an IPU keeps one program and switching reloads. Most loads: {most}. Run short functions on cpu (jax.jit(..., "
-        text += "backend='cpu')) or put them into the same jitted function."
-    elif len(loaded) > 1:
+        text = f"{took}: an IPU keeps one program and switching reloads. Most loads: {most}. "
+        if alone:
+            return text + "Run short functions on cpu (jax.jit(..., backend='cpu')) or put them into the same jitted function."
+        return text + "Run more steps between two switches."
+    if len(alone) > 1:
         text = f"{took}: {most}. Each function is a program of its own: run short functions on cpu (jax.jit(..., backend='cpu')) "
-        text += "or put them into one jitted function."
-    else:
-        ran = f"{profile.label(loaded[0].key)} ran {_times(loaded[0].runs)}"
-        text = f"{took}: a program is loaded once and pays for it by running often; {ran}."
-    yield Finding(kind="loads", text=text)
+        return text + "or put them into one jitted function."
+    ran = f"; {profile.label(loaded[0].key)} ran {_times(loaded[0].runs)}" if len(loaded) == 1 else ""
+    return f"{took}: a program is loaded once and pays for it by running often{ran}."
 
 
 def _donation(profile: Profile) -> Iterator[Finding]:
-    streaming = sorted((p for p in profile.programs if p.streamed_again), key=lambda program: -_streamed_bytes(program))
+    """Only of programs whose arguments their caller can donate, where that takes something off what is emulated.
+
+    What the host takes to dispatch all runs stays, so where that is all of the time nothing is to be had.
+    """
+    at_stake = profile.emulated_cycles - profile.dispatch_cycles
+    worth_it = LEAST_SHARE * profile.emulated_cycles
+    streaming = [p for p in profile.programs if p.origin == "user" and at_stake >= worth_it and _streamed_cycles(p) >= worth_it]
+    streaming.sort(key=lambda program: -_streamed_bytes(program))
     for program in streaming[:_STREAMING_NAMED]:
         own = [argument for argument in program.streamed_again if argument.reason == "own result"]
         same = [argument for argument in program.streamed_again if argument.reason == "same value"]
@@ -142,7 +164,14 @@ def _arguments(profile: Profile, program: ProgramProfile, arguments: list[Stream
     largest = sorted(arguments, key=lambda argument: -argument.size_bytes)
     names = names_text([f"{argument.name} {argument.shape}" for argument in largest])
     size = bytes_text(sum(argument.size_bytes for argument in arguments))
-    return f"{profile.label(program.key)} streams {names} in at every call ({size} each time)"
+    calls = min(argument.calls for argument in arguments) // program.num_ipus
+    first = max(program.loads, 1)  # the first call after a load has to bring them
+    often = "at every call" if calls >= program.runs - first else f"at {calls:,} of {program.runs:,} calls"
+    return f"{profile.label(program.key)} streams {names} in {often} ({size} each time)"
+
+
+def _streamed_cycles(program: ProgramProfile) -> int:
+    return sum(argument.cycles for argument in program.streamed_again)
 
 
 def _streamed_bytes(program: ProgramProfile) -> int:
@@ -150,14 +179,18 @@ def _streamed_bytes(program: ProgramProfile) -> int:
 
 
 def _limit(profile: Profile) -> Iterator[Finding]:
-    slowest = max(profile.programs, key=_superstep_cycles, default=None)
-    if slowest is None or not slowest.families or not slowest.families[0].total:
+    longest = max(profile.programs, key=_superstep_cycles, default=None)
+    if longest is None or not longest.families or not longest.families[0].total:
         return
-    family = slowest.families[0]
-    whole = sum(other.total for other in slowest.families)
-    steps = [step for step in profile.supersteps if step.key == slowest.key and step.family == family.family]
+    whole = _superstep_cycles(longest)
+    if whole < LEAST_SHARE * profile.emulated_cycles:
+        return
+    family = longest.families[0]
+    steps = [step for step in profile.supersteps if step.key == longest.key and step.family == family.family]
+    is_slowest = longest.cycles.total == max(program.cycles.total for program in profile.programs)
+    which = "the slowest program" if is_slowest else "the longest of any program"
     text = (
-        f"The supersteps of {profile.label(slowest.key)}, the slowest program, take {share_text(whole, profile.emulated_cycles)} of "
+        f"The supersteps of {profile.label(longest.key)}, {which}, take {share_text(whole, profile.emulated_cycles)} of "
         f"emulated time; {share_text(family.total, whole)} of that is {family.family}, limited by {_limited_by(family)}."
     )
     if steps:
@@ -171,23 +204,31 @@ def _superstep_cycles(program: ProgramProfile) -> int:
 
 
 def _limited_by(family: FamilyCycles) -> str:
-    kinds = {"compute": family.compute, "exchange": family.exchange, "sync": family.sync}
-    kinds["the host link"] = family.host
-    kind = max(kinds, key=lambda name: kinds[name])
-    ways_out = {
-        "compute": "",
-        "exchange": ": move less between tiles (larger operands per operation, smaller dtypes)",
-        "sync": ": its operations are too small (a larger batch, fewer and larger operations)",
-        "the host link": ": it stops for the host",
-    }
-    return f"{kind} ({share_text(kinds[kind], family.total)}){ways_out[kind]}"
+    kind, cycles = max(
+        (("compute", family.compute), ("exchange", family.exchange), ("sync", family.sync), ("host", family.host)), key=lambda part: part[1]
+    )
+    between_ipus = family.family in get_args(CollectiveKind)
+    if kind == "exchange":
+        name = "exchange between IPUs" if between_ipus else "exchange"
+        way_out = "send less between IPUs (smaller dtypes, an exchange after more steps)"
+        way_out = way_out if between_ipus else "move less between tiles (larger operands per operation, smaller dtypes)"
+    elif kind == "sync":
+        name, way_out = "sync", "its operations are too small (a larger batch, fewer and larger operations)"
+        way_out = "its exchanges are too small (fewer and larger ones)" if between_ipus else way_out
+    elif kind == "host" and family.family == PINNED_HOST:
+        name, way_out = "values in pinned_host", "it stops for them (keep fewer values there, or use them less often)"
+    elif kind == "host":
+        name, way_out = "the host link", "it stops for the host"
+    else:
+        name, way_out = "compute", ""
+    return f"{name} ({share_text(cycles, family.total)}){': ' if way_out else ''}{way_out}"
 
 
 def _idle(profile: Profile) -> Iterator[Finding]:
     if profile.idle_cycles * 2 <= profile.emulated_cycles or not profile.programs:
         return
     waits = f"IPU {profile.busiest_ipu}, the busiest, waits {share_text(profile.idle_cycles, profile.emulated_cycles)}"
-    if profile.dispatch_cycles * 2 > profile.idle_cycles:
+    if profile.dispatch_cycles * 2 > profile.emulated_cycles:  # no work of the IPUs hides that
         text = (
             f"The host spends {share_text(profile.dispatch_cycles, profile.emulated_cycles)} of emulated time dispatching "
             f"{count_text(profile.dispatches, 'run')}, and {waits}: do more in each run (lax.scan, lax.fori_loop), and read results "
@@ -195,8 +236,8 @@ def _idle(profile: Profile) -> Iterator[Finding]:
         )
     else:
         text = (
-            f"{waits} of emulated time for the host or other IPUs: dispatch more before reading, or do more per call (lax.scan, "
-            "lax.fori_loop)."
+            f"{waits} of emulated time for the host or other IPUs: dispatch more before reading, do more per call (lax.scan, "
+            "lax.fori_loop), or give the IPUs work that does not wait for each other's (microbatches)."
         )
     yield Finding(kind="idle", text=text)
 

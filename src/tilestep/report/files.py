@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from pathlib import Path
 
 from tilestep.errors import SettingsError
+from tilestep.files import writable_directory, write_file
+from tilestep.messages import plain
 from tilestep.report.profile import Profile
 
 REPORT_FILES = ("profile.json", "summary.txt")
-
-
-def writable_directory(directory: str | PathLike[str]) -> Path:
-    """Makes a directory if it is missing. Raises: OSError if it cannot be made, or no file can be made in it."""
-    path = Path(directory)
-    path.mkdir(parents=True, exist_ok=True)
-    probe = path / ".tilestep-probe"
-    probe.touch()
-    probe.unlink()
-    return path
 
 
 def require_report_directory(directory: Path | None) -> None:
@@ -32,13 +23,12 @@ def require_report_directory(directory: Path | None) -> None:
         writable_directory(directory)
     except OSError as error:
         raise SettingsError(
-            f"POPLAR_ENGINE_OPTIONS: autoReport.directory is '{directory}': it must be a directory that can be written to "
+            f"POPLAR_ENGINE_OPTIONS: autoReport.directory is '{plain(directory)}': it must be a directory that can be written to "
             f"({error.strerror})"
         ) from error
 
 
 def write_report(profile: Profile, directory: Path) -> None:
-    """Writes a profile as JSON, and its summary as text."""
-    document, summary = (directory / name for name in REPORT_FILES)
-    document.write_text(profile.to_json() + "\n", encoding="utf-8")
-    summary.write_text(profile.summary() + "\n", encoding="utf-8")
+    """Writes a profile as JSON, and its summary as text. Raises: OSError naming the file that cannot be written."""
+    for name, text in zip(REPORT_FILES, (profile.to_json(), profile.summary()), strict=True):
+        write_file(directory / name, text + "\n")

@@ -12,10 +12,12 @@ from tilestep.plan.liveness import LARGEST, fits
 from tilestep.plan.steps import Collective, HostCall, Program, Superstep
 from tilestep.plan.streaming import streaming_memory_bytes
 from tilestep.report.profile import (
+    PINNED_HOST,
     BatchProfile,
     FamilyCycles,
     GroupProfile,
     MachineProfile,
+    Origin,
     Profile,
     ProgramCycles,
     ProgramProfile,
@@ -27,15 +29,16 @@ from tilestep.sim.body import LeafUse
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.system import Mark, System
 from tilestep.sim.trace import BESIDE, KINDS, EventKind
-from tilestep.units import cycles_from_seconds
+from tilestep.units import cycles_from_bytes, cycles_from_seconds
 
 NUM_LARGEST_STEPS = 100  # that a profile keeps
 NUM_ALIVE = 100  # values at the peak of a program's memory that a profile names
 
 
-def profile_between(system: System, start: Mark, end: Mark) -> Profile:
+def profile_between(system: System, start: Mark, end: Mark, *, of_jax: Callable[[str], bool] = lambda _: False) -> Profile:
     """What happened in `system` between two marks. What was resident before `start` counts as resident.
 
+    Args: of_jax: says of a program's name whether it is an operation outside of jit, or a function that JAX has jitted itself.
     Raises: ValueError if `end` was not made after `start`.
     """
     if end.number <= start.number:
@@ -50,6 +53,12 @@ def profile_between(system: System, start: Mark, end: Mark) -> Profile:
     spec = system.machine
     grouped = {key for group in end.groups.values() for key in group.members}
     dispatches = sum(totals.runs for totals in ran if totals.key not in grouped)
+
+    def origin(totals: ProgramTotals) -> Origin:
+        if totals.key in grouped:
+            return "group"
+        return "jax" if of_jax(totals.program.name) else "user"
+
     return Profile(
         machine=MachineProfile(
             name=spec.name,
@@ -62,11 +71,12 @@ def profile_between(system: System, start: Mark, end: Mark) -> Profile:
             streaming_memory_bytes=spec.host.streaming_memory_bytes,
         ),
         emulated_cycles=end.cycle - start.cycle,
-        programs=tuple(_program(totals, steps[totals.key], start, end, spec) for totals in ran),
+        programs=tuple(_program(totals, origin(totals), steps[totals.key], start, end, spec) for totals in ran),
         groups=_groups(end, {totals.key for totals in ran}),
         batches=_batches(start, end),
         supersteps=tuple(largest[:NUM_LARGEST_STEPS]),
         busiest_ipu=busiest,
+        loaded_on_busiest=tuple(totals.key for totals in ran if totals.cycles.get(busiest, {}).get("load")),
         cycles_by_kind=by_kind,
         io_tiles_cycles=sum(beside.values()),
         dispatches=dispatches,
@@ -78,7 +88,7 @@ def profile_between(system: System, start: Mark, end: Mark) -> Profile:
 
 def could_be_donated(program: Program) -> tuple[str, ...]:
     """Arguments that stream in at each call although a result of the same shape could take their memory."""
-    free = Counter(result.shape for result in program.results if result.argument is None and not result.on_host)
+    free = _free_results(program)
     names: list[str] = []
     for argument in program.arguments:
         if argument.result is None and not argument.on_host and free[argument.shape] > 0:
@@ -87,18 +97,23 @@ def could_be_donated(program: Program) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _program(totals: ProgramTotals, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec) -> ProgramProfile:
+def _program(
+    totals: ProgramTotals, origin: Origin, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec
+) -> ProgramProfile:
     program = totals.program
     first = next(((b_in, b_out) for mark, b_in, b_out in totals.first_runs if start.number <= mark < end.number), (0, 0))
     return ProgramProfile(
         name=program.name,
         key=totals.key,
+        origin=origin,
         num_ipus=program.num_ipus,
         runs=totals.runs,
         loads=totals.loads,
         host_bytes_in=_usual(totals.runs_by_bytes_in, first[0]),
         host_bytes_out=_usual(totals.runs_by_bytes_out, first[1]),
         first_run_host_bytes_in=first[0],
+        host_bytes_saved=totals.bytes_saved,
+        host_bytes_restored=totals.bytes_restored,
         host_bytes_read=totals.bytes_read,
         call_bytes_in=_called(totals, lambda call: call.bytes_from_host),
         call_bytes_out=_called(totals, lambda call: call.bytes_to_host),
@@ -113,7 +128,7 @@ def _program(totals: ProgramTotals, steps: Sequence[StepProfile], start: Mark, e
         streaming_memory_bytes=streaming_memory_bytes(program, machine, tuple(totals.cycles)),
         donated=tuple(argument.name for argument in program.arguments if argument.result is not None and not argument.on_host),
         not_donated=could_be_donated(program),
-        streamed_again=tuple(_streamed_again(totals)),
+        streamed_again=tuple(_streamed_again(totals, machine)),
         fallback_ops=program.fallback_ops,
         flops=program.flops,
         cycles=_cycles(totals.cycles[_slowest(totals)]) if totals.cycles else _cycles({}),
@@ -159,35 +174,53 @@ def _cycles(kinds: Mapping[EventKind, int]) -> ProgramCycles:
     )
 
 
-def _streamed_again(totals: ProgramTotals) -> list[StreamedArgument]:
+def _free_results(program: Program) -> Counter[str]:
+    """Shape to the number of results that take over no argument's memory, and so could."""
+    return Counter(result.shape for result in program.results if result.argument is None and not result.on_host)
+
+
+def _streamed_again(totals: ProgramTotals, machine: MachineSpec) -> list[StreamedArgument]:
+    """What donation would keep in SRAM: an own result, if one of its shape is free to take its place; a value that is returned as it is."""
     found: list[StreamedArgument] = []
+    free = _free_results(totals.program)
     for argument, refed, repeated in zip(totals.program.arguments, totals.refed, totals.repeated, strict=True):
-        if argument.result is None and (refed or repeated):
-            found.append(
-                StreamedArgument(
-                    name=argument.name,
-                    shape=argument.shape,
-                    size_bytes=argument.size_bytes,
-                    calls=refed + repeated,
-                    reason="own result" if refed >= repeated else "same value",
-                )
+        own = refed >= repeated
+        calls = refed if own else repeated
+        if argument.result is not None or calls <= 0 or (own and not free[argument.shape]):
+            continue
+        if own:
+            free[argument.shape] -= 1
+        each = cycles_from_bytes(argument.size_bytes, machine.host.link_bytes_per_second, machine.ipu.clock_hz)
+        found.append(
+            StreamedArgument(
+                name=argument.name,
+                shape=argument.shape,
+                size_bytes=argument.size_bytes,
+                calls=calls,
+                cycles=calls * each // totals.program.num_ipus,
+                reason="own result" if own else "same value",
             )
+        )
     return found
 
 
 def _steps(totals: ProgramTotals) -> list[StepProfile]:
     if not totals.cycles:
         return []
-    counted = totals.counted.get(_slowest(totals), {})
-    steps: list[StepProfile] = []
-    for use in totals.body.uses:
-        executions = use.times * (totals.runs if use.site is None else counted.get(use.site, 0))
-        if executions:
-            steps.append(_step(totals, use, executions))
-    return steps
+    slowest = _slowest(totals)
+    counted = totals.counted.get(slowest, {})
+    uses = [(use, use.times * (totals.runs if use.site is None else counted.get(use.site, 0))) for use in totals.body.uses]
+    alone = sum(executions * use.cycles.host_call for use, executions in uses)
+    stopped = min(alone, totals.cycles[slowest].get("host-call", 0))  # less than alone: feeds went over I/O tiles beside compute
+    return [
+        _step(totals, use, executions, executions * use.cycles.host_call * stopped // alone if alone else 0)
+        for use, executions in uses
+        if executions
+    ]
 
 
-def _step(totals: ProgramTotals, use: LeafUse, executions: int) -> StepProfile:
+def _step(totals: ProgramTotals, use: LeafUse, executions: int, host: int) -> StepProfile:
+    """Args: host: cycles for which the program stopped for it."""
     leaf, cycles = use.leaf, use.cycles
     match leaf:
         case Superstep():
@@ -195,7 +228,7 @@ def _step(totals: ProgramTotals, use: LeafUse, executions: int) -> StepProfile:
         case Collective():
             family = leaf.kind
         case HostCall():
-            family = "host call"
+            family = PINNED_HOST if leaf.in_memory else "host call"
     return StepProfile(
         program=totals.program.name,
         key=totals.key,
@@ -206,7 +239,7 @@ def _step(totals: ProgramTotals, use: LeafUse, executions: int) -> StepProfile:
         compute=executions * cycles.compute,
         exchange=executions * (cycles.exchange + cycles.collective),
         sync=executions * cycles.sync,
-        host=executions * cycles.host_call,
+        host=host,
         fallback=isinstance(leaf, Superstep) and leaf.fallback,
     )
 

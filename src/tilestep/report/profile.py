@@ -11,6 +11,12 @@ from tilestep.sim.trace import Event, EventKind
 from tilestep.units import seconds_from_cycles
 
 SCHEMA_VERSION: Final = 1
+PINNED_HOST: Final = "pinned_host"  # the family of a program's stops for values in that memory
+Origin = Literal[
+    "user",  # a jitted function of the user's, or of a library's
+    "jax",  # an operation outside of jit, or a function that JAX has jitted itself: nobody can donate its arguments
+    "group",  # a member of a program group: what streams is the choice of whoever made the group
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +26,7 @@ class ProgramCycles:
     compute: int
     exchange: int  # between tiles, and between IPUs
     sync: int
-    host: int  # arguments and results over the host link, host calls, values saved for an evicted program
+    host: int  # arguments and results over the host link, host calls, values of an evicted program that are saved
     load: int  # the program itself over the host link
     read: int  # results in SRAM that the host asked for
     beside: int = 0  # arguments and results over I/O tiles, while the other tiles did something else
@@ -35,7 +41,7 @@ class ProgramCycles:
 class FamilyCycles:
     """Cycles of all supersteps of one kind of operation, over all runs, on the slowest IPU."""
 
-    family: str  # 'matmul', 'elementwise', 'all-reduce', 'host call', ...
+    family: str  # 'matmul', 'elementwise', 'all-reduce', 'host call', 'pinned_host', ...
     compute: int
     exchange: int
     sync: int
@@ -49,12 +55,13 @@ class FamilyCycles:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedArgument:
-    """An argument that came over the host link again and again although it need not."""
+    """An argument that came over the host link again although it need not: donated, it would have stayed in SRAM since."""
 
     name: str
     shape: str
     size_bytes: int  # of one call, on one IPU
     calls: int  # in which it streamed in needlessly, counted on every IPU
+    cycles: int  # of the host link for its bytes in all of them, on one IPU
     reason: Literal["own result", "same value"]  # the program had made it itself; it had streamed in before
 
 
@@ -64,12 +71,15 @@ class ProgramProfile:
 
     name: str
     key: int
+    origin: Origin
     num_ipus: int
     runs: int
     loads: int  # runs that had to load it first
-    host_bytes_in: int  # of one run in steady state, all its IPUs together
-    host_bytes_out: int
+    host_bytes_in: int  # arguments of one run in steady state, all its IPUs together; not what is restored
+    host_bytes_out: int  # results of one, likewise; not what is saved
     first_run_host_bytes_in: int  # of the first run that this profile covers
+    host_bytes_saved: int  # values in the SRAM of evicted programs, which it uses, so they went to the host first; all together
+    host_bytes_restored: int  # values that lay in the SRAM of an evicted program and came back, because it keeps them there; all together
     host_bytes_read: int  # results in SRAM that the host asked for, all together
     call_bytes_in: int  # that callbacks and infeeds brought in all its runs, all its IPUs together
     call_bytes_out: int  # that callbacks and outfeeds sent
@@ -161,6 +171,7 @@ class Profile:
     batches: tuple[BatchProfile, ...]  # of loops that accumulate gradients
     supersteps: tuple[StepProfile, ...]  # the largest, largest first
     busiest_ipu: int
+    loaded_on_busiest: tuple[int, ...]  # keys of the programs that it loaded, or whose code it brought
     cycles_by_kind: Mapping[EventKind, int]  # of the busiest IPU
     io_tiles_cycles: int  # of its I/O tiles, beside all that
     dispatches: int  # by the host, of programs outside of groups

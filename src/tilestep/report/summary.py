@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console, RenderableType
@@ -22,7 +23,7 @@ MOST_STEPS: Final = 8
 MOST_ALIVE: Final = 8  # values at the peak of a program's memory
 LEAST_WIDTH: Final = 90  # columns that the tables need; a narrower terminal wraps
 
-_KIND_TEXTS: Final[dict[EventKind | str, str]] = {
+KIND_TEXTS: Final[dict[EventKind | str, str]] = {
     "load": "loading programs",
     "save": "saving values at a switch",
     "stream-in": "arguments in",
@@ -37,6 +38,35 @@ _KIND_TEXTS: Final[dict[EventKind | str, str]] = {
     "io-out": "results out over I/O tiles",
     "idle": "idle",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The headings of one table; docs/profile.md says under its title what each of them means."""
+
+    title: str
+    words: tuple[str, ...]  # give way where space is short
+    figures: tuple[str, ...]
+
+
+_KINDS: Final = Columns(title="Time", words=("what",), figures=("time", "share"))
+_PROGRAMS: Final = Columns(
+    title="Programs",
+    words=("program",),
+    figures=("runs", "loads", "time", "share", "compute", "exchange", "sync", "host", "in/run", "out/run", "tile"),
+)
+_EVICTED: Final = Columns(title="Values of evicted programs", words=("program",), figures=("loads", "saved", "restored"))
+_BATCHES: Final = Columns(
+    title="Effective batch of an update", words=("loop",), figures=("steps", "microbatch", "accumulated", "replicas", "an update")
+)
+_MEMORY: Final = Columns(title="Memory", words=("what",), figures=("bytes", "share"))
+_STEPS: Final = Columns(
+    title="Largest supersteps",
+    words=("superstep", "operation", "program"),
+    figures=("times", "time", "share", "compute", "exchange", "sync"),
+)
+TABLES: Final = (_KINDS, _PROGRAMS, _EVICTED, _BATCHES, _MEMORY, _STEPS)
+"""All that a summary can print."""
 
 
 def render(profile: Profile, *, width: int, color: bool) -> str:
@@ -70,18 +100,20 @@ def _parts(profile: Profile) -> list[RenderableType]:
         parts.append(Text("What to do", style="bold"))
         parts += [Padding(_bullet(f"{number}.", finding.text), (0, 0, 0, 2)) for number, finding in enumerate(advice, 1)]
         parts.append(Text())
-    parts += _section(f"Time of IPU {profile.busiest_ipu}, the busiest", _kinds_table(profile))
-    parts += _section("Programs", _programs_table(profile))
+    parts += _section(f"{_KINDS.title} of IPU {profile.busiest_ipu}, the busiest", _kinds_table(profile))
+    parts += _section(_PROGRAMS.title, _programs_table(profile))
     if len(profile.programs) > MOST_PROGRAMS:
         parts.append(Text(f"  and {len(profile.programs) - MOST_PROGRAMS:,} more programs; the JSON profile has all\n"))
+    if any(program.host_bytes_saved or program.host_bytes_restored for program in profile.programs):
+        parts += _section(_EVICTED.title, _evicted_table(profile))
     if profile.batches:
-        parts += _section("Effective batch of an update", _batches_table(profile))
+        parts += _section(_BATCHES.title, _batches_table(profile))
     fullest = max((program for program in profile.programs if program.runs), key=lambda program: program.peak_tile_bytes, default=None)
     if fullest is not None and fullest.peak_tile_bytes > NEARLY_FULL * machine.tile_sram_bytes:
         where = f"tile {fullest.peak_tile:,} in superstep '{fullest.peak_step}'"
-        parts += _section(f"Memory of {profile.label(fullest.key)}, the fullest: {where}", _memory_table(fullest))
+        parts += _section(f"{_MEMORY.title} of {profile.label(fullest.key)}, the fullest: {where}", _memory_table(fullest))
     if profile.supersteps:
-        parts += _section("Largest supersteps", _steps_table(profile, profile.supersteps[:MOST_STEPS]))
+        parts += _section(_STEPS.title, _steps_table(profile, profile.supersteps[:MOST_STEPS]))
     sentences = [*profile.assumptions]
     sentences += [
         f"Priced roughly, without an estimator of its own (~): {op}."
@@ -105,12 +137,12 @@ def _bullet(mark: str, text: str) -> Table:
     return grid
 
 
-def _table(left: Sequence[str], right: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def _table(columns: Columns, rows: Sequence[Sequence[str]]) -> Table:
     """A table whose first columns hold words and give way where space is short, and whose others hold figures."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
-    for name in left:
+    for name in columns.words:
         table.add_column(name, overflow="ellipsis", min_width=8)  # may shrink: rich leaves columns with no_wrap as they are
-    for index, name in enumerate(right, len(left)):
+    for index, name in enumerate(columns.figures, len(columns.words)):
         table.add_column(name, justify="right", no_wrap=True, min_width=max(len(name), *(len(row[index]) for row in rows)))
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
@@ -122,17 +154,16 @@ def _kinds_table(profile: Profile) -> Table:
     if profile.idle_cycles:
         spent["idle"] = profile.idle_cycles
     kinds = sorted(spent, key=lambda kind: -spent[kind])
-    rows = [(_KIND_TEXTS[kind], _time(profile, spent[kind]), share_text(spent[kind], profile.emulated_cycles)) for kind in kinds]
+    rows = [(KIND_TEXTS[kind], _time(profile, spent[kind]), share_text(spent[kind], profile.emulated_cycles)) for kind in kinds]
     if profile.io_tiles_cycles:
         share = share_text(profile.io_tiles_cycles, profile.emulated_cycles)
         rows.append(("beside it, over I/O tiles", _time(profile, profile.io_tiles_cycles), share))
-    return _table(["what"], ["time", "share"], rows)
+    return _table(_KINDS, rows)
 
 
 def _programs_table(profile: Profile) -> Table:
-    columns = ["runs", "loads", "time", "share", "compute", "exchange", "sync", "host", "in/run", "out/run", "tile"]
     shown = sorted(profile.programs, key=lambda program: -program.cycles.total)[:MOST_PROGRAMS]
-    return _table(["program"], columns, [_program_row(profile, program) for program in shown])
+    return _table(_PROGRAMS, [_program_row(profile, program) for program in shown])
 
 
 def _program_row(profile: Profile, program: ProgramProfile) -> list[str]:
@@ -157,20 +188,29 @@ def _bytes_of_a_run(program: ProgramProfile) -> tuple[int, int]:
     return program.host_bytes_in + program.call_bytes_in // runs, program.host_bytes_out + program.call_bytes_out // runs
 
 
+def _evicted_table(profile: Profile) -> Table:
+    """What its own runs have saved and restored, of the programs that have most of both."""
+
+    def moved(program: ProgramProfile) -> int:
+        return program.host_bytes_saved + program.host_bytes_restored
+
+    shown = sorted((program for program in profile.programs if moved(program)), key=lambda program: -moved(program))[:MOST_PROGRAMS]
+    rows = [(profile.label(p.key), f"{p.loads:,}", bytes_text(p.host_bytes_saved), bytes_text(p.host_bytes_restored)) for p in shown]
+    return _table(_EVICTED, rows)
+
+
 def _batches_table(profile: Profile) -> Table:
     def row(batch: BatchProfile) -> list[str]:
         microbatch = "?" if batch.microbatch is None else count_text(batch.microbatch, "sample")
         update = f"{batch.microbatches:,} microbatches" if batch.samples is None else count_text(batch.samples, "sample")
         return [batch.loop, f"{batch.steps:,}", microbatch, f"x {batch.count:,}", f"x {batch.replicas:,}", f"= {update}"]
 
-    return _table(["loop"], ["steps", "microbatch", "accumulated", "replicas", "an update"], [row(batch) for batch in profile.batches])
+    return _table(_BATCHES, [row(batch) for batch in profile.batches])
 
 
 def _memory_table(program: ProgramProfile) -> Table:
     parts = [*program.tile_bytes_by_kind, *((f"  {name}", size) for name, size in program.alive_tile_bytes[:MOST_ALIVE])]
-    return _table(
-        ["what"], ["bytes", "share"], [(what, bytes_text(size), share_text(size, program.peak_tile_bytes)) for what, size in parts]
-    )
+    return _table(_MEMORY, [(what, bytes_text(size), share_text(size, program.peak_tile_bytes)) for what, size in parts])
 
 
 def _steps_table(profile: Profile, steps: Sequence[StepProfile]) -> Table:
@@ -185,8 +225,7 @@ def _steps_table(profile: Profile, steps: Sequence[StepProfile]) -> Table:
             *(share_text(part, step.total) for part in (step.compute, step.exchange, step.sync)),
         ]
 
-    figures = ["times", "time", "share", "compute", "exchange", "sync"]
-    return _table(["superstep", "operation", "program"], figures, [row(step) for step in steps])
+    return _table(_STEPS, [row(step) for step in steps])
 
 
 def _tail(scope: str) -> str:

@@ -82,11 +82,12 @@ class Part:
 class Run:
     """One dispatch of a program."""
 
-    __slots__ = ("bytes_in", "bytes_saved", "host", "loads", "parts", "prepared", "reloads")
+    __slots__ = ("bytes_in", "bytes_restored", "bytes_saved", "host", "loads", "parts", "prepared", "reloads")
 
     def __init__(self, prepared: Prepared, host: int, loads: tuple[Load, ...]) -> None:
         self.prepared = prepared
         self.bytes_in = 0  # all that its parts bring in
+        self.bytes_restored = 0  # the part of it that lay in the SRAM of an evicted program, and is to lie there again
         self.bytes_saved = 0
         self.reloads = False  # some part does
         self.host = host  # cycle at which the host has dispatched it
@@ -95,10 +96,17 @@ class Run:
 
     def note(self, mark: int) -> None:
         """Adds it to the sums of its program; `mark` is the number of the latest mark before it."""
-        bytes_out = self.bytes_saved
+        bytes_out = 0
         for part in self.parts:
             bytes_out += part.bytes_to_host
-        self.prepared.ledger.ran(mark=mark, bytes_in=self.bytes_in, bytes_out=bytes_out, bytes_saved=self.bytes_saved, loaded=self.reloads)
+        self.prepared.ledger.ran(
+            mark=mark,
+            bytes_in=self.bytes_in - self.bytes_restored,
+            bytes_out=bytes_out,
+            bytes_saved=self.bytes_saved,
+            bytes_restored=self.bytes_restored,
+            loaded=self.reloads,
+        )
 
 
 class Share(NamedTuple):

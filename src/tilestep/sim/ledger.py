@@ -25,15 +25,16 @@ class ProgramTotals:
     loads: int  # dispatches that had to load it, on whichever IPUs
     cycles: Mapping[int, Mapping[EventKind, int]]  # ipu -> kind -> cycles
     counted: Mapping[int, Mapping[Site, int]]  # ipu -> (site, arm) -> times
-    runs_by_bytes_in: Mapping[int, int]  # host bytes in of one run, all its IPUs -> runs; without its very first run
+    runs_by_bytes_in: Mapping[int, int]  # bytes of arguments of one run, all its IPUs -> runs; without its very first run
     runs_by_bytes_out: Mapping[int, int]
     first_runs: tuple[tuple[int, int, int], ...]  # (mark, bytes in, bytes out) of the first run after each mark that had one
-    bytes_in: int
-    bytes_out: int
-    bytes_saved: int  # part of bytes_out: values of an evicted program, saved because this one uses them
+    bytes_in: int  # of arguments that came over the host link, but for those that are restored
+    bytes_out: int  # of results
+    bytes_saved: int  # of values in the SRAM of an evicted program, saved because this one uses them
+    bytes_restored: int  # of values that lay in the SRAM of an evicted program, and come back because this one keeps them there
     bytes_read: int  # results in SRAM that the host asked for
-    refed: tuple[int, ...]  # per argument: runs in which it streamed in although this same program had made it
-    repeated: tuple[int, ...]  # per argument: runs in which it streamed in although it had before
+    refed: tuple[int, ...]  # per argument: runs in which it streamed in although this same program had made it and had stayed loaded
+    repeated: tuple[int, ...]  # per argument: runs in which it streamed in although it had before, and the program had stayed loaded
 
     def since(self, earlier: ProgramTotals | None) -> ProgramTotals:
         """What was added after `earlier`."""
@@ -53,6 +54,7 @@ class ProgramTotals:
             bytes_in=self.bytes_in - earlier.bytes_in,
             bytes_out=self.bytes_out - earlier.bytes_out,
             bytes_saved=self.bytes_saved - earlier.bytes_saved,
+            bytes_restored=self.bytes_restored - earlier.bytes_restored,
             bytes_read=self.bytes_read - earlier.bytes_read,
             refed=tuple(a - b for a, b in zip(self.refed, earlier.refed, strict=True)),
             repeated=tuple(a - b for a, b in zip(self.repeated, earlier.repeated, strict=True)),
@@ -68,6 +70,7 @@ class ProgramLedger:
         "bytes_in",
         "bytes_out",
         "bytes_read",
+        "bytes_restored",
         "bytes_saved",
         "counted",
         "cycles",
@@ -96,6 +99,7 @@ class ProgramLedger:
         self.bytes_in = 0
         self.bytes_out = 0
         self.bytes_saved = 0
+        self.bytes_restored = 0
         self.bytes_read = 0
         self.refed = [0] * len(program.arguments)
         self.repeated = [0] * len(program.arguments)
@@ -113,7 +117,7 @@ class ProgramLedger:
         for site in self.body.counted:
             total[site] += counts.times[site]
 
-    def ran(self, *, mark: int, bytes_in: int, bytes_out: int, bytes_saved: int, loaded: bool) -> None:
+    def ran(self, *, mark: int, bytes_in: int, bytes_out: int, bytes_saved: int, bytes_restored: int, loaded: bool) -> None:
         """Add one run on all its IPUs; `mark` is the number of the latest mark before it."""
         if self.runs:
             self.runs_by_bytes_in[bytes_in] += 1
@@ -125,6 +129,7 @@ class ProgramLedger:
         self.bytes_in += bytes_in
         self.bytes_out += bytes_out
         self.bytes_saved += bytes_saved
+        self.bytes_restored += bytes_restored
 
     def totals(self) -> ProgramTotals:
         """A frozen copy."""
@@ -142,6 +147,7 @@ class ProgramLedger:
             bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,
             bytes_saved=self.bytes_saved,
+            bytes_restored=self.bytes_restored,
             bytes_read=self.bytes_read,
             refed=tuple(self.refed),
             repeated=tuple(self.repeated),

@@ -50,7 +50,10 @@ class Prepared:
         self.is_special = body.collective or self.calls_host or self.num_io_tiles > 0
         self.loads: tuple[Load, ...] | None = None  # of links and gateways in one run, once known
         self.partition = Partition()  # outside of groups
-        self.inputs = tuple((argument.size_bytes, argument.on_host) for argument in program.arguments)
+        # (bytes, whether it lies in the host's memory, whether a result takes over its SRAM)
+        self.inputs = tuple(
+            (argument.size_bytes, argument.on_host, argument.result is not None and not argument.on_host) for argument in program.arguments
+        )
         self.donated = tuple(
             position for position, argument in enumerate(program.arguments) if argument.result is not None and not argument.on_host
         )

@@ -18,15 +18,19 @@ class Value:
     """One device array as it lies on one IPU. Mutable: System moves it."""
 
     __slots__ = (
+        "_noted",
         "epoch",
         "host_ready",
         "ipu",
         "layout",
         "made_by",
+        "made_in",
         "memory_ready",
         "pending",
         "ready",
         "size_bytes",
+        "streamed_at",
+        "streamed_in",
         "streamed_to",
         "written",
     )
@@ -40,7 +44,11 @@ class Value:
         self.memory_ready = NOWHERE  # cycle from which streaming memory has it, or NOWHERE
         self.made_by = made_by  # the program whose result it is
         self.layout = ""  # over the tiles, as that program's plan wants it; '' if it lies as any reader wants it
+        self.made_in = 0  # the load of that program which has made it, 0 if none has made it on this IPU
         self.streamed_to: ProgramLedger | None = None  # the latest program that it streamed in to
+        self.streamed_in = 0  # the load of that program
+        self.streamed_at = 0  # the dispatch
+        self._noted = 0  # of a needless transfer the argument, from 1: of an own result, or (negative) of the same value; 0: of none
         self.written = False  # to pinned_host, by the program whose result it is
         self.pending = False  # it will be had outside of SRAM from a cycle that is not known yet
 
@@ -48,6 +56,41 @@ class Value:
     def off_chip_ready(self) -> int:
         """Cycle from which it can be had outside of SRAM, or NOWHERE."""
         return self.host_ready if self.host_ready >= 0 else self.memory_ready
+
+    def streams_to(self, ledger: ProgramLedger, index: int, epoch: int, dispatch: int) -> None:
+        """It streams in as an argument. Counts that as needless if it would lie in SRAM had it been donated.
+
+        It would if the program has been loaded since it made the value, or since the value streamed in to it before: a program that has
+        been evicted in between finds nothing there. Nobody can donate what goes to two arguments of one call.
+        """
+        if self.streamed_at == dispatch:
+            self._withdraw()
+            return
+        if self._noted > 0:
+            self._withdraw()
+        self.streamed_at = dispatch
+        if self.streamed_to is ledger and self.streamed_in == epoch:
+            ledger.repeated[index] += 1
+            self._noted = -1 - index
+            return
+        self.streamed_to, self.streamed_in = ledger, epoch
+        if self.made_in == epoch and self.made_by is ledger:
+            ledger.refed[index] += 1
+            self._noted = 1 + index
+        else:
+            self._noted = 0
+
+    def use(self) -> None:
+        """The host program uses it: so it could not have been donated to a run before."""
+        if self._noted > 0:
+            self._withdraw()
+
+    def _withdraw(self) -> None:
+        ledger = self.streamed_to
+        if self._noted and ledger is not None:
+            counts = ledger.refed if self._noted > 0 else ledger.repeated
+            counts[abs(self._noted) - 1] -= 1
+            self._noted = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -177,6 +177,7 @@ class System:
         to_memory = on_host and self._in_memory
         giver = self._ipus[value.ipu]
         self._require_not_donated(source, value)
+        value.use()
         made = Value(state.index, value.size_bytes, ready=0, epoch=0, host_ready=0, made_by=value.made_by)
         if group is not None and giver.partition is not None and giver.partition is self._partitions.get(group[0]):
             self._lockstep.open(giver.partition, group[1])
@@ -198,6 +199,7 @@ class System:
         Raises: ValueError for an unknown value.
         """
         found = self._value(value)
+        found.use()
         self._lockstep.settle()
         self._host = max(self._host, found.ready)
 
@@ -207,6 +209,7 @@ class System:
         Raises: ValueError for an unknown or donated value.
         """
         found = self._value(value)
+        found.use()
         self._lockstep.settle()
         self._download(value, found)
         self._host = max(self._host, found.host_ready)
@@ -276,7 +279,7 @@ class System:
             if state.partition is not partition:
                 state.join(partition)
             part = Part(state, bodies[position], NO_CALLS if calls is None else calls[position])
-            self._bring_in(part, prepared, key, identity, values)
+            run.bytes_restored += self._bring_in(part, prepared, key, identity, values)
             run.bytes_in += part.bytes_in
             if part.saved:
                 run.bytes_saved += sum(value.size_bytes for value in part.saved)
@@ -297,14 +300,18 @@ class System:
 
     # What a dispatch changes, whenever it happens
 
-    def _bring_in(self, part: Part, prepared: Prepared, key: int, identity: int | str, values: Seq[Value]) -> None:
-        """What one IPU has to load, save and stream in for a run."""
+    def _bring_in(self, part: Part, prepared: Prepared, key: int, identity: int | str, values: Seq[Value]) -> int:
+        """What one IPU has to load, save and stream in for a run.
+
+        Returns: bytes of what streams in that lay in the SRAM of an evicted program, and is to lie there again.
+        """
         state, ledger = part.state, prepared.ledger
+        restored = 0
         part.code_bytes, part.reloads = self._code_to_load(part, prepared, key, identity)
         if part.reloads:
             self._epochs += 1
             state.epoch = self._epochs
-        epoch = state.epoch
+        epoch, dispatch = state.epoch, self._dispatches + 1
         for index, value in enumerate(values):
             if value.epoch == epoch:  # lies in the SRAM of the loaded program
                 wanted = prepared.layouts[index]
@@ -320,15 +327,14 @@ class System:
                 value.host_ready = 0  # when, is known when it has been saved
             elif value.off_chip_ready > part.ready:
                 part.ready = value.off_chip_ready
-            size_bytes, stays_on_host = prepared.inputs[index]
+            size_bytes, stays_on_host, is_kept = prepared.inputs[index]
             if stays_on_host:
                 continue
             part.bytes_in += size_bytes
-            if value.made_by is ledger:
-                ledger.refed[index] += 1
-            elif value.streamed_to is ledger:
-                ledger.repeated[index] += 1
-            value.streamed_to = ledger
+            if is_kept and value.epoch:
+                restored += size_bytes
+            value.streams_to(ledger, index, epoch, dispatch)
+        return restored
 
     def _code_to_load(self, part: Part, prepared: Prepared, key: int, identity: int | str) -> tuple[int, bool]:
         """Bytes of code that must come to one IPU, and whether that replaces what was loaded."""
@@ -368,6 +374,7 @@ class System:
             else:  # at which cycle, is known when the run is over
                 in_memory = is_written and self._in_memory
                 part.leaving.append(value := Value(state.index, size_bytes, 0, 0, NOWHERE if in_memory else 0, prepared.ledger))
+                value.made_in = state.epoch
                 value.memory_ready = 0 if in_memory else NOWHERE
                 value.written = is_written
             known[name] = value

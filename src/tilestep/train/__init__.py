@@ -22,9 +22,9 @@ from tilestep.train.devices import select_devices as select_devices
 from tilestep.train.divergence import ReplicaDifference as ReplicaDifference
 from tilestep.train.divergence import replica_differences as replica_differences
 from tilestep.train.divergence import require_equal_replicas as require_equal_replicas
+from tilestep.train.ending import LoopState as LoopState
+from tilestep.train.ending import loop_state as loop_state
 from tilestep.train.infeed_queue import InfeedQueue as InfeedQueue
-from tilestep.train.loop import LoopState as LoopState
-from tilestep.train.loop import loop_state as loop_state
 from tilestep.train.loop import repeat as repeat
 from tilestep.train.loop import while_loop as while_loop
 from tilestep.train.microbatches import microbatches_of as microbatches_of

@@ -1,4 +1,4 @@
-"""Queues of infeeds and outfeeds, and what XLA:CPU calls for them (native/feeds.c); the gathering of elements (native/gather.c)."""
+"""Queues of infeeds and outfeeds (native/queue.c), XLA:CPU's calls for them (ffi.c), and the gathering of elements (gather.c)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -13,8 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tilestep.train.body import arguments_of
+from tilestep.train.initial_state import in_one_program
 from tilestep.train.numbers import whole_number
-from tilestep.train.optimizer_state import Offload, choice_for, offloaded, on_device, placed, placed_like, platform_of
+from tilestep.train.optimizer_state import Offload, choice_for, offloaded, on_device, placed, placed_like, platform_of, transformation
+from tilestep.train.other_arguments import belongs_to, require_function
 from tilestep.train.recompute import Recompute, in_loop, require_recompute
 from tilestep.train.sharded_state import sharded
 
@@ -87,7 +89,8 @@ def gradient_accumulation(
     """
     from optax import GradientTransformationExtraArgs  # which takes a while to import
 
-    number = whole_number("count", count, least=1, most=_MOST)
+    transformation(optimizer)
+    number = whole_number("count", count, least=1, most=_MOST, hint=belongs_to(count, "reduction"))
     _require_reduction(reduction)
     if not isinstance(shard_optimizer_state, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"shard_optimizer_state is {shard_optimizer_state!r}: it must be True or False")
@@ -100,8 +103,12 @@ def gradient_accumulation(
     away = offload_optimizer_state if isinstance(offload_optimizer_state, Mapping) else {}
 
     def init(params: Any) -> AccumulationState:
+        platform = platform_of(params)
+        return in_one_program(functools.partial(state_of, platform), params, platform)
+
+    def state_of(platform: str, params: Any) -> AccumulationState:
         params = on_device(params)
-        accumulators = placed(zeros_for(params, dtype), away, kind="accumulators", platform=platform_of(params))
+        accumulators = placed(zeros_for(params, dtype), away, kind="accumulators", platform=platform)
         microbatch = _jnp.zeros((), np.int32)
         return AccumulationState(
             microbatch=microbatch, accumulators=accumulators, inner=wrapped.init(promoted(params, accumulators)), count=number
@@ -170,6 +177,7 @@ def accumulate_gradients(
     """
     _require_reduction(reduction)
     require_recompute(recompute)
+    require_function("loss_fn", loss_fn, "(params, ...) -> loss")
     number = _leading(microbatches)
     gradient_of = in_loop(_jax.value_and_grad(loss_fn, has_aux=has_aux), recompute)
     params = on_device(params)

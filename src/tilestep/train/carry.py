@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, Sharding
 
-_NO_NUMBERS: Final = "OSUMm"  # dtype kinds of objects, strings and dates
+from tilestep.train import narrow
 
 _array_types: set[type] = set()  # of leaves that were JAX's arrays: `isinstance` takes longer
 
@@ -39,8 +39,8 @@ def prepared(carry: Any, *, donate: bool, loop: str) -> Carry:
     Numbers become arrays of JAX's default types. What is there twice is copied once, and with `donate` False everything is.
 
     Args: loop: the function's name, for messages.
-    Raises: TypeError for what is no array or number, or inside of a function that JAX traces. OverflowError for a Python int that the
-        default type does not hold, as JAX has it.
+    Raises: TypeError for what is no array or number, or inside of a function that JAX traces. OverflowError for a whole number of Python's
+        or NumPy's that would become another one.
     """
     leaves, structure = _jax.tree.flatten(carry)
     seen: set[int] = set()  # addresses of (first) buffers, which two arrays may share
@@ -94,13 +94,12 @@ def _number(carry: Any, index: int) -> np.ndarray[Any, Any]:
     path, leaf = _jax.tree_util.tree_flatten_with_path(carry)[0][index]
     try:
         array = np.asarray(leaf)
-        if array.dtype.kind in _NO_NUMBERS:
+        if not narrow.is_of_numbers(array.dtype):
             raise TypeError(f"its dtype is {array.dtype}")
         dtype = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
     except (TypeError, ValueError) as error:
         where = _jax.tree_util.keystr(path)
         raise TypeError(f"carry{where} is a {type(leaf).__name__}, no array or number: {error}") from error
-    if type(leaf) is int and not np.iinfo(dtype).min <= leaf <= np.iinfo(dtype).max:
-        where = _jax.tree_util.keystr(path)
-        raise OverflowError(f"carry{where} is {leaf}, which {dtype} does not hold: give an array of another dtype, or set jax_enable_x64")
+    if (place := narrow.lost(array, dtype)) is not None:
+        raise OverflowError(f"carry{_jax.tree_util.keystr(path)} {narrow.loss(array, place, dtype)}")
     return array.astype(dtype, copy=False)

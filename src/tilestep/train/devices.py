@@ -11,6 +11,7 @@ from typing import Any, overload
 import jax
 
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import belongs_to
 
 Device = Any  # jax.Device, which JAX's types call a variable
 Devices = tuple[Device, ...]
@@ -48,8 +49,8 @@ def select_devices(
     if count is None:
         return there
     if not isinstance(count, Iterable) or isinstance(count, str):
-        return _first(there, [whole_number("count", count, least=1)])[0]
-    sizes = [whole_number(f"count[{index}]", size, least=1) for index, size in enumerate(count)]
+        return _first(there, [whole_number("count", count, least=1, hint=belongs_to(count, "platform"))])[0]
+    sizes = [whole_number(f"count[{index}]", size, least=1, hint=_ready(size)) for index, size in enumerate(count)]
     if not sizes:
         raise ValueError("count is an empty list: name the size of one group at least")
     return _first(there, sizes)
@@ -81,7 +82,7 @@ def _by_id(there: Devices, ids: Any) -> Devices | tuple[Devices, ...]:
 
 
 def _numbered(there: Devices, ids: Iterable[Any]) -> Devices:
-    numbers = [whole_number("ids", number, least=0) for number in ids]
+    numbers = [whole_number("ids", number, least=0, hint=_ready(number)) for number in ids]
     by_id = {device.id: device for device in there}
     twice = sorted({number for number in numbers if numbers.count(number) > 1})
     if twice:
@@ -91,6 +92,10 @@ def _numbered(there: Devices, ids: Iterable[Any]) -> Devices:
         known = ", ".join(map(str, sorted(by_id)))
         raise ValueError(f"ids names device {unknown[0]}, but platform {there[0].platform} has those with ids {known}{more_devices(there)}")
     return tuple(by_id[number] for number in numbers)
+
+
+def _ready(value: object) -> str:
+    return "; what has devices needs no select_devices, which finds them by numbers" if isinstance(value, jax.Device) else ""
 
 
 def _is_list(value: object) -> bool:

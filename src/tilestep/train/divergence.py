@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec
 
 from tilestep.errors import ReplicasDifferError
 from tilestep.train.optimizer_state import on_device
+from tilestep.train.other_arguments import require_kind
 from tilestep.train.replicas import Replicas
 
 _UNSIGNED: Final = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
@@ -52,6 +53,7 @@ def replica_differences(tree: Any, replicas: Replicas) -> tuple[ReplicaDifferenc
     What a loop of `repeat` with `replicas` returns is replicated as JAX sees it: it shows replica 0's values, whatever the others have.
     Arrays that are not on the replicas' devices are left out.
     """
+    require_kind("replicas", replicas, Replicas, "the Replicas that the loop had")
     found, _ = _jax.tree_util.tree_flatten_with_path(tree)
     there = [(_jax.tree_util.keystr(path), leaf) for path, leaf in found if _is_on(leaf, replicas) and leaf.size]
     if not there or replicas.count == 1:

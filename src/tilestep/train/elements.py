@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError
-from tilestep.train import _feeds
+from tilestep.train import _feeds, narrow
 from tilestep.train.staging import SHARED_BYTES
 
-_NO_NUMBERS: Final = "OSUMm"  # dtype kinds of objects, strings and dates: nothing that a device can hold
 _CURE: Final = "all elements must be alike: drop the remainder of the data (drop_remainder=True, drop_last=True), or pad it"
 
 
@@ -66,10 +65,10 @@ class ElementSpec:
         gathers: whether `gather` is of use: it hands elements back that it cannot take apart, and copies large ones by itself alone.
 
     Args: element: the first. index: its number, for messages. x64: whether 64-bit numbers stay so.
-    Raises: DatasetError if it has no arrays, one of no numbers, or a whole number of Python's that its dtype does not have.
+    Raises: DatasetError if it has no arrays, one of no numbers, or a whole number that its dtype on the device does not have.
     """
 
-    __slots__ = ("_formats", "_given", "_skeleton", "dtypes", "gathers", "shapes", "structure")
+    __slots__ = ("_formats", "_given", "_narrow", "_skeleton", "dtypes", "gathers", "shapes", "structure")
 
     def __init__(self, element: Any, index: int, *, x64: bool) -> None:
         leaves, self.structure = _tree.tree_flatten(element)
@@ -82,12 +81,13 @@ class ElementSpec:
             self.dtypes: tuple[np.dtype[Any], ...] = tuple(
                 np.dtype(jax.dtypes.canonicalize_dtype(array.dtype.newbyteorder("="))) for array in arrays
             )
-        for position, (leaf, dtype) in enumerate(zip(leaves, self.dtypes, strict=True)):
-            _require_fits(leaf, dtype, element, position, index)
+        self._narrow = tuple(position for position, pair in enumerate(zip(self._given, self.dtypes, strict=True)) if narrow.narrows(*pair))
+        self._require_held(arrays, element, index)
         self._skeleton = _skeleton(self.structure, itertools.count())
         self._formats = _formats(self._given)
         is_large = any(array.nbytes >= SHARED_BYTES for array in arrays)
-        self.gathers = self._skeleton is not None and self._formats is not None and not is_large
+        is_looked_at = all(self._given[position].isnative for position in self._narrow)  # `_feeds.gather` knows no other byte order
+        self.gathers = self._skeleton is not None and self._formats is not None and not is_large and is_looked_at
 
     def arrays(self, element: Any, index: int) -> list[NDArray[Any]]:
         """The arrays of an element, in the order of the tree.
@@ -101,14 +101,21 @@ class ElementSpec:
             if type(leaf) is not np.ndarray or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
                 break
         else:  # all are as they should be: the common case, quickly
+            self._require_held(leaves, element, index)
             return leaves
         for position, (leaf, shape, dtype) in enumerate(zip(leaves, self.shapes, self._given, strict=True)):
             array = leaves[position] = _array(leaf, element, position, index)
             if (array.shape, array.dtype) != (shape, dtype):
-                found, where = _kind(array.shape, array.dtype), _path(element, position)
+                found, where = _kind(array.shape, array.dtype), narrow.path_of(element, position)
                 raise DatasetError(f"element {index}{where} is {found}, in the first one it was {_kind(shape, dtype)}; {_CURE}")
-            _require_fits(leaf, self.dtypes[position], element, position, index)
+        self._require_held(leaves, element, index)
         return leaves
+
+    def _require_held(self, arrays: list[NDArray[Any]], element: Any, index: int) -> None:
+        for position in self._narrow:
+            array, dtype = arrays[position], self.dtypes[position]
+            if (place := narrow.lost(array, dtype)) is not None:
+                raise DatasetError(f"element {index}{narrow.path_of(element, position)} {narrow.loss(array, place, dtype)}")
 
     def _unlike(self, structure: Any) -> str:
         """Where another structure differs, as far as its arrays' paths tell."""
@@ -155,29 +162,19 @@ def _array(leaf: Any, element: Any, position: int, index: int) -> NDArray[Any]:
     try:
         array = np.asarray(leaf)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DatasetError(f"element {index}{_path(element, position)} is a {type(leaf).__name__}, no array of numbers: {error}") from error
-    if array.dtype.kind in _NO_NUMBERS:
-        raise DatasetError(f"element {index}{_path(element, position)} is {array.dtype} ({type(leaf).__name__}), no array of numbers")
-    return array
-
-
-def _require_fits(leaf: Any, dtype: np.dtype[Any], element: Any, position: int, index: int) -> None:
-    """Raises: DatasetError for a whole number of Python's that the device's dtype does not have. (NumPy's lose bits, as JAX has it.)"""
-    if type(leaf) is int and dtype.kind == "i" and not -(high := int(np.iinfo(dtype).max)) - 1 <= leaf <= high:
         raise DatasetError(
-            f"element {index}{_path(element, position)} is {leaf}, which {dtype} does not have ({-high - 1} to {high}): "
-            "set jax_enable_x64, or give a number that it has"
+            f"element {index}{narrow.path_of(element, position)} is a {type(leaf).__name__}, no array of numbers: {error}"
+        ) from error
+    if not narrow.is_of_numbers(array.dtype):
+        raise DatasetError(
+            f"element {index}{narrow.path_of(element, position)} is {array.dtype} ({type(leaf).__name__}), no array of numbers"
         )
+    return array
 
 
 def _leaves_of(structure: Any) -> list[tuple[Any, Any]]:
     """(path, number) of each leaf."""
     return _tree.tree_flatten_with_path(_tree.tree_unflatten(structure, range(structure.num_leaves)))[0]
-
-
-def _path(element: Any, position: int) -> str:
-    """Where in an element its array number `position` is, like "['image'][0]"."""
-    return _tree.keystr(_tree.tree_flatten_with_path(element)[0][position][0])
 
 
 def _kind(shape: tuple[int, ...], dtype: Any) -> str:

@@ -28,7 +28,7 @@ _mlir: Any = mlir
 _ffi: Any = jax.ffi
 
 _DIFFERENTIATES: Final = (ad.JVPTrace, ad.LinearizeTrace)
-PLATFORMS: Final = ("cpu", "ipu")  # by their numbers in native/feeds.c
+PLATFORMS: Final = ("cpu", "ipu")  # by their numbers in native/queue.c
 
 
 class _FeedEffect(effects.Effect):

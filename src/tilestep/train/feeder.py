@@ -11,16 +11,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Protocol, cast, final
+from typing import Any, Final, cast, final
 
 import jax
 
 from tilestep import hints
-from tilestep.errors import DatasetError, QueueError
+from tilestep.errors import QueueError
 from tilestep.train.chunks import Arrays, Chunk, Filling, Plan, on_devices
 from tilestep.train.elements import ElementSpec, Outcome
+from tilestep.train.passes import Pass, SavesState, Start
 from tilestep.train.runs import Run
 from tilestep.train.staging import Copier, Staging, is_settled
 
@@ -28,27 +29,6 @@ _GATHER_WALL_S: Final = 0.5e-3  # how long others may wait for what has come fro
 _END_WALL_S: Final = 1.0  # how long `close` waits for a dataset that is in the midst of making an element
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
-
-
-class SavesState(Protocol):
-    """An iterator that knows its place, such as grain's."""
-
-    def get_state(self) -> Any:
-        """Where it is."""
-        ...
-
-    def set_state(self, state: Any) -> None:
-        """Goes there."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """Where a pass over a dataset begins: at what `dataset_state` says (None: at its beginning), then `skip` elements on."""
-
-    elements: int = 0
-    skip: int = 0
-    dataset_state: Any = None
 
 
 @final
@@ -76,9 +56,9 @@ class Feeder:
         staging: Staging,
         copy: bool,
     ) -> None:
-        self._make_iterator, self._start, self._copy = make_iterator, start, copy
+        self._pass, self._copy = Pass(make_iterator, start), copy
         self._depth, self._replicas, self._replica_axis, self._staging = depth, replicas, replica_axis, staging
-        self._copier = Copier()
+        self._copier = Copier()  # each thread has its own
         self._adjoins = True  # whether a chunk's first element may be where the others follow
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None  # while there may be something to do for it
@@ -86,6 +66,7 @@ class Feeder:
         self._plan: Plan | None = None
         self._made = self._taken = 0  # chunks since the plan began
         self._ready: deque[Chunk] = deque()
+        self._held: list[Chunk] = []  # taken, but not used yet; in the host's memory alone
         self._freed: deque[Any] = deque()  # the moments at which there was room for the next chunks to be taken
         self._filling: Filling | None = None
         self._store: deque[Arrays] = deque()  # what comes before the dataset's next element
@@ -95,6 +76,8 @@ class Feeder:
         self._settled = start.elements  # of these, those that cannot be given back
         self._end: BaseException | None = None  # what ended the pass; StopIteration if it was just over
         self._end_trace: TracebackType | None = None
+        self._is_told = False  # whether a loop has had it
+        self._raised: tuple[int, str] | None = None  # (elements pulled, what the dataset raised then), of what a loop has had last
         self._put_error: BaseException | None = None  # why a chunk of the plan could not be put on its devices
         self._closed = False
         self._spec: ElementSpec | None = None
@@ -106,6 +89,9 @@ class Feeder:
         """A loop begins: what was gathered for another plan is gathered again."""
         with self._condition:
             changed = (plan is not self._plan and plan != self._plan) or self._taken % plan.period or self._put_error is not None
+            if self._is_told:  # then the dataset is asked again
+                self._end, self._end_trace, self._is_told = None, None, False
+                changed = True
             if changed:
                 self._take_back()
                 self._plan = plan
@@ -121,10 +107,14 @@ class Feeder:
             if changed:  # else the thread has nothing new to do, and woken would only be in the way of the loop
                 self._condition.notify_all()
 
-    def take(self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True) -> Chunk:
+    def take(
+        self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True, hold: bool = False
+    ) -> Chunk:
         """The next chunk of the plan; waits for it, inside of `waiting()`. Its elements count as consumed.
 
-        Args: wake: whether the thread hears of it now, and makes another one; else `wake` is due.
+        Args:
+            wake: whether the thread hears of it now, and makes another one; else `wake` is due.
+            hold: whether they count only when `use_held` says so, and `give_back_held` makes them the next ones again.
         Raises: what the dataset raised, if it gives too few elements for it (StopIteration if it was over), or JAX when it put them on
             their devices; then none is consumed. QueueError if the feeder is or gets closed.
         """
@@ -151,7 +141,10 @@ class Feeder:
             chunk = self._ready.popleft()
             self._taken += 1
             self._settled = self._consumed
-            self._consumed += chunk.elements
+            if hold:
+                self._held.append(replace(chunk, on_device=None, uploads=None))
+            else:
+                self._consumed += chunk.elements
             if chunk.uploads is not None:
                 hints.upload(chunk.uploads, self._freed.popleft())
                 self._freed.append(hints.moment())
@@ -176,13 +169,33 @@ class Feeder:
             self._made = self._taken = 0  # the plan begins anew
             self._condition.notify_all()
 
+    def use_held(self) -> None:
+        """All that is held has been used."""
+        with self._condition:
+            self._consumed += sum(chunk.elements for chunk in self._held)
+            self._settled = self._consumed
+            self._held = []
+
+    def give_back_held(self) -> None:
+        """Nothing of what is held was used: it comes next again."""
+        with self._condition:
+            if self._held:
+                held, self._held = self._held, []
+                self._take_back()
+                self._store.extendleft([array[: chunk.elements] for array in chunk.on_host] for chunk in reversed(held))
+                self._stored += sum(chunk.elements for chunk in held)
+                self._made = self._taken = 0  # the plan begins anew
+                self._condition.notify_all()
+
     def close(self) -> None:
         """Ends the thread. What has not been taken is lost."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
             thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is None:
+            self._pass.close()
+        elif thread is not threading.current_thread():
             thread.join(_END_WALL_S)
 
     @property
@@ -209,9 +222,15 @@ class Feeder:
                 return Start(elements=self._consumed, skip=self._consumed - pulled, dataset_state=state)
             return Start(
                 elements=self._consumed,
-                skip=self._consumed - self._start.elements + self._start.skip,
-                dataset_state=self._start.dataset_state,
+                skip=self._consumed - self._pass.start.elements + self._pass.start.skip,
+                dataset_state=self._pass.start.dataset_state,
             )
+
+    @property
+    def raised(self) -> str | None:
+        """What the dataset had raised when it was asked before, if it is over and has given nothing since."""
+        is_over = isinstance(self._end, StopIteration)
+        return self._raised[1] if is_over and self._raised is not None and self._raised[0] == self._pulled else None
 
     def _forget_states(self, used: int) -> None:
         """Of the states only those are needed from which an element after the first `used` ones can be reached."""
@@ -228,7 +247,10 @@ class Feeder:
             error, self._put_error, self._plan = self._put_error, None, None  # a loop that begins tries again
             return error
         assert self._end is not None  # else nothing is starved
-        return StopIteration() if isinstance(self._end, StopIteration) else self._end.with_traceback(self._end_trace)
+        if isinstance(self._end, StopIteration):
+            return StopIteration()
+        self._is_told, self._raised = True, (self._pulled, f"{type(self._end).__name__}: {self._end}")
+        return self._end.with_traceback(self._end_trace)
 
     def _starved(self) -> bool:
         """Whether the chunk that is wanted, and is not ready, will never be."""
@@ -253,12 +275,10 @@ class Feeder:
     # ---------------------------------------------------------------------------------------------- the thread's side
 
     def _work(self) -> None:
-        iterator: Iterator[Any] | None = None
+        copier = self._copier = Copier()
         while (filling := self._next_filling()) is not None:
             try:
-                if iterator is None and self._end is None:
-                    iterator = self._begin_pass()
-                self._fill(filling, iterator)
+                self._fill(filling)
                 if self._is_current(filling) and filling.count:
                     self._put(filling)
             except BaseException as error:  # whoever wants the next element is told
@@ -267,26 +287,9 @@ class Feeder:
                     self._take_back_filling(filling)
                     self._condition.notify_all()
             del filling
-        self._copier.close()
-        close: Any = getattr(iterator, "close", None)
-        if callable(close):
-            with contextlib.suppress(Exception):  # nobody is left to be told
-                close()
-
-    def _begin_pass(self) -> Iterator[Any]:
-        iterator = self._make_iterator()
-        start = self._start
-        if start.dataset_state is not None:
-            cast(SavesState, iterator).set_state(start.dataset_state)
-        for number in range(start.skip):
-            try:
-                next(iterator)
-            except StopIteration:
-                raise DatasetError(
-                    f"the dataset ended after {start.elements - start.skip + number:,} elements, before the position to which restore() "
-                    f"goes: after {start.elements:,}. Restore the state of an equal dataset"
-                ) from None
-        return iterator
+        copier.close()
+        if self._closed or isinstance(self._end, StopIteration):
+            self._pass.close()
 
     def _next_filling(self) -> Filling | None:
         """Waits until another chunk is to be gathered; None: the thread ends, as nothing will be before another loop begins, or ever."""
@@ -330,14 +333,18 @@ class Feeder:
     def _is_current(self, filling: Filling) -> bool:
         return self._filling is filling and not self._closed
 
-    def _fill(self, filling: Filling, iterator: Iterator[Any] | None) -> None:
+    def _fill(self, filling: Filling) -> None:
         """Gathers elements until the chunk is full, the dataset is over, or the filling is taken back."""
         with self._condition:
             if self._is_current(filling):
                 self._fill_from_store(filling)
         if filling.count == filling.capacity or self._end is not None:
             return
-        assert iterator is not None
+        iterator = self._pass.iterator()
+        if self._pass.in_hand:
+            if not self._is_current(filling):
+                return
+            self._fill_with(self._pass.in_hand[0], filling)
         if hasattr(iterator, "get_state"):
             state = cast(SavesState, iterator).get_state()
             with self._condition:
@@ -363,6 +370,7 @@ class Feeder:
 
         Not if it is a chunk by itself, in memory that nobody writes to and the device can take over.
         """
+        self._pass.in_hand = [element]
         spec = self._spec
         if spec is None:
             spec = self._spec = ElementSpec(element, self._pulled, x64=filling.plan.x64)
@@ -380,12 +388,14 @@ class Feeder:
         run = filling.run = Run(spec, filling.capacity, self._staging.empty, trusted=not self._copy)
         try:
             while run.count < filling.capacity and self._is_current(filling):
-                arrays = spec.arrays(next(iterator), self._pulled)
+                self._pass.in_hand = [next(iterator)]
+                arrays = spec.arrays(self._pass.in_hand[0], self._pulled)
                 with self._condition:
                     is_current = filling.run is run  # it was not taken back meanwhile
                     if is_current and run.add(arrays):
                         self._pulled += 1
                         filling.count += 1
+                        self._pass.in_hand = []
                         continue
                     filling.settle()
                 if is_current and not run.count:
@@ -420,6 +430,7 @@ class Feeder:
         """The dataset's next `count` elements have been copied to the rows after those that are there."""
         with self._condition:
             self._pulled += count
+            self._pass.in_hand = []
             if self._filling is filling:
                 filling.count += count
             elif count:  # the filling was taken back meanwhile: these elements come after what was in it

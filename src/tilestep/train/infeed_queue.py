@@ -16,8 +16,9 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSha
 from tilestep.errors import DatasetError, QueueError
 from tilestep.train.chunks import Chunk, Plan
 from tilestep.train.elements import Dataset, iterator_maker
-from tilestep.train.feeder import Feeder, Start
+from tilestep.train.feeder import Feeder
 from tilestep.train.numbers import whole_number
+from tilestep.train.passes import Start
 from tilestep.train.replicas import Replicas
 from tilestep.train.staging import Staging
 
@@ -36,7 +37,8 @@ class InfeedQueue:
     Args:
         dataset: an iterable of pytrees of arrays (anything that `np.asarray` takes), or a callable without arguments that returns one.
             Every element has the first one's structure, shapes and dtypes.
-            64-bit numbers become 32-bit ones unless `jax_enable_x64` is set where the queue's first loop begins.
+            64-bit numbers become 32-bit ones unless `jax_enable_x64` is set where the queue's first loop begins; a whole number that 32
+            bits do not hold is a DatasetError.
         prefetch_depth: chunks that are made ahead, 1 to 255.
         sharding: where elements go: a device, a sharding of one element (of one step, if `replicas` is given), or a tree of such that is a
             prefix of an element's. None: to where the loop's carry is, replicated over its mesh if it is on several devices.
@@ -153,7 +155,8 @@ class InfeedQueue:
             self._user = user
 
     def release(self) -> None:
-        """The loop has ended."""
+        """The loop has ended. What it holds and has not used comes next again."""
+        self._feeder.give_back_held()
         with self._lock:
             self._user = None
 
@@ -193,18 +196,28 @@ class InfeedQueue:
             partial=steps is None,
         )
 
-    def take(self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True) -> Chunk:
+    def take(
+        self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True, hold: bool = False
+    ) -> Chunk:
         """The next chunk of a loop that has begun; waits for it, inside of `waiting()`.
 
-        Args: wake: whether the thread goes on right now; else at `wake`, which a loop calls when it has started the chunk's program: before
-            that the thread would only be in its way.
+        Args:
+            wake: whether the thread goes on right now; else at `wake`, which a loop calls when it has started the chunk's program: before
+                that the thread would only be in its way.
+            hold: whether its elements count as consumed only when `use_held` says that all that were taken have been used.
         Raises: what the dataset raised; DatasetError if it is over.
         """
         try:
-            return self._feeder.take(waiting, wake=wake)
+            return self._feeder.take(waiting, wake=wake, hold=hold)
         except StopIteration:
             used, left = self._feeder.consumed, self._feeder.available
             rest = f", {left:,} after them are left for a loop that needs no more" if left else ""
+            if self._feeder.raised is not None:
+                raise DatasetError(
+                    f"the dataset's iterator had raised {self._feeder.raised}, and was over when it was asked again, after {used + left:,} "
+                    f"elements, as a generator is that has raised: the loop needs more; {used:,} are used{rest}. "
+                    "infeed.restore(infeed.state()) begins a dataset anew and goes there; an iterator with a __next__ of its own can go on"
+                ) from None
             raise DatasetError(
                 f"the dataset ended after {used + left:,} elements: the loop needs more; {used:,} are used{rest}. Let the dataset repeat, "
                 "or run fewer steps"
@@ -213,6 +226,10 @@ class InfeedQueue:
     def wake(self) -> None:
         """The thread goes on."""
         self._feeder.wake()
+
+    def use_held(self) -> None:
+        """All that the loop holds has been used."""
+        self._feeder.use_held()
 
     def give_back(self, chunk: Chunk, used: int) -> None:
         """Of the chunk taken last only `used` elements were used."""

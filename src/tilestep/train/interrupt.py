@@ -22,10 +22,12 @@ class CtrlC:
     """Between `begin` and `end` a Ctrl-C waits for `check`. It comes at once within `waiting`, and at the second time.
 
     Where a program handles the signal itself, and in threads that Python gives no signals, nothing is changed.
+
+    Attributes: is_noting: True while what has been done is noted, all of it or nothing, which takes no time: then a second one waits too.
     """
 
     def __init__(self) -> None:
-        self._pending = self._waits = False
+        self._pending = self._waits = self.is_noting = False
         self._mine = False
 
     def begin(self) -> None:
@@ -34,13 +36,21 @@ class CtrlC:
             _signal.signal(_SIGINT, self._come)
             self._mine = True
 
-    def end(self) -> None:
-        """The block ends."""
-        if self._mine:
-            _signal.signal(_SIGINT, signal.default_int_handler)
+    def end(self) -> bool:
+        """The block ends. Returns: whether a Ctrl-C has come.
+
+        Python runs signals' handlers where a function is called or has returned from C, and where a loop begins again. After this a Ctrl-C
+        is raised at the next such place: who has something to return has it in a variable already.
+        """
+        try:
+            if self._mine:
+                _signal.signal(_SIGINT, signal.default_int_handler)
+        except KeyboardInterrupt:  # it came at this very moment
+            return True
+        return self._pending
 
     def _come(self, number: int, frame: FrameType | None) -> None:
-        if self._waits or self._pending:
+        if self._waits or (self._pending and not self.is_noting):
             raise KeyboardInterrupt
         self._pending = True
 

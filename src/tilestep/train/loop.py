@@ -23,9 +23,11 @@ from tilestep.train.cadence import Cadence, Counter, cadence_of, counters, remem
 from tilestep.train.carry import Carry, prepared
 from tilestep.train.chunks import Chunk
 from tilestep.train.effective_batch import UpdateSize, update_size
+from tilestep.train.ending import tell_loop_state
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.interrupt import CtrlC
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import belongs_to, require_function
 from tilestep.train.outfeed_queue import OutfeedQueue
 from tilestep.train.programs import FIRST_IN_FLIGHT, Loop, Span, repeat_loop, while_loop_loop
 from tilestep.train.recompute import Recompute, require_recompute
@@ -38,28 +40,10 @@ DEFAULT_CHUNK: Final = 64  # steps
 _MOST_IN_FLIGHT, _LEAST_IN_FLIGHT = 16, 2  # chunks
 _IN_FLIGHT_WALL_S: Final = 0.05  # of work
 _IN_FLIGHT_BYTES: Final = 2**28  # of elements, as far as that is not less than FIRST_IN_FLIGHT chunks
+_ORDER: Final = ": repeat(n, body, carry, ...)"
 _MOST_STEPS: Final = 2**31 - 1  # of one program, which counts them in 32 bits
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopState:
-    """What a loop had done when an exception ended it.
-
-    Attributes: carry: what the last step done has returned. steps: how many steps of the loop were done.
-    """
-
-    carry: Any
-    steps: int
-
-
-def loop_state(error: BaseException) -> LoopState | None:
-    """What the loop had done that `error` has ended; None if it did not end one.
-
-    The exceptions are those of the dataset, of the feeds, and Ctrl-C (LoopInterrupt). The loop can go on with the state's carry.
-    """
-    return cast("LoopState | None", getattr(error, "tilestep_loop_state", None))
 
 
 def repeat(
@@ -124,11 +108,11 @@ def repeat(
                     run.will_enqueue(lambda program=program, args=args: program.trace(*args).out_info[-1])
                 carry, values = program(*args)
                 run.did(now, carry, values)
-    if paced is not None and not kept.unsteady:
-        remember(run.carry, plan.counting, 0)
-    if plan.holds_again and type(n) is int:
-        again.remember(run.carry, call, plan, sure=sure, before=recent)
-    return run.carry
+        if paced is not None and not kept.unsteady:
+            remember(run.carry, plan.counting, 0)
+        if plan.holds_again and type(n) is int:
+            again.remember(run.carry, call, plan, sure=sure, before=recent)
+    return run.reached[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +145,8 @@ class _Plan:
 def _planned(call: Call, carry: Any, *, donate: bool) -> tuple[_Plan, Any]:
     """The plan, and the carry made ready. Raises: TypeError, ValueError for arguments that cannot be."""
     n, chunk, replicas, recompute = call.rest
-    total = whole_number("n", n, least=0)
+    total = whole_number("n", n, least=0, hint=_ORDER)
+    require_function("body", call.body, f"(carry, ...) -> carry{_ORDER}")
     _require_queues(call.infeed, call.outfeed)
     require_recompute(recompute)
     spread = spread_over(replicas, call.infeed, call.outfeed)
@@ -216,6 +201,8 @@ def while_loop(
     Raises: TypeError if the condition returns anything but one scalar of dtype bool.
     """
     most = None if maximum_iterations is None else whole_number("maximum_iterations", maximum_iterations, least=0)
+    require_function("condition", condition, "(carry) -> bool; a number of steps is for repeat")
+    require_function("body", body, "(carry, ...) -> carry: while_loop(condition, body, carry, ...)")
     _require_queues(infeed, outfeed)
     require_recompute(recompute)
     divided = infeed is not None or outfeed is not None or chunk is not None
@@ -267,12 +254,16 @@ def while_loop(
                     infeed.give_back(elements, done * infeed.elements_per_step)
                 run.did(done, carry, values)
                 going = going and (most is None or run.steps < most)
-    return run.carry
+    return run.reached[0]
 
 
 @final
 class _Run:
-    """One call of a loop: it has reserved its feeds, knows what is done, and says so when something ends it."""
+    """One call of a loop: it has reserved its feeds, knows what is done, and says so when something ends it.
+
+    Attributes: reached: what the last step has returned that is known to be done, and how many steps were done for it. It is read without a
+        call after the end, where a Ctrl-C finds nobody who keeps it (`CtrlC.end`).
+    """
 
     def __init__(
         self,
@@ -285,7 +276,7 @@ class _Run:
         total: int | None,
         progress: bool,
     ) -> None:
-        self._reached: tuple[Any, int] = carry, 0  # set at once: no Ctrl-C comes between a carry and its number of steps
+        self.reached: tuple[Any, int] = carry, 0  # set at once: no Ctrl-C comes between a carry and its number of steps
         self._name, self._loop, self._infeed, self._outfeed = name, loop, infeed, outfeed
         self._total, self._progress = total, progress
         self._started = 0  # chunks
@@ -301,15 +292,29 @@ class _Run:
 
     @property
     def carry(self) -> Any:
-        """What the last step has returned that is known to be done."""
-        return self._reached[0]
+        """The carry that is reached."""
+        return self.reached[0]
 
     @property
     def steps(self) -> int:
         """How many steps were done for the carry."""
-        return self._reached[1]
+        return self.reached[1]
 
     def __enter__(self) -> _Run:
+        self._ctrl_c.begin()
+        try:
+            self._reserve()
+            if self._progress:
+                from tilestep.train.progress import shown  # rich takes a while to import
+
+                self._bar = shown(self._name, self._total)
+                self._advance, self._describe = self._bar.__enter__()
+        except BaseException:
+            self._ctrl_c.end()
+            raise
+        return self
+
+    def _reserve(self) -> None:
         if self._infeed is not None:
             self._infeed.reserve(self._name)
         if self._outfeed is not None:
@@ -319,39 +324,31 @@ class _Run:
                 if self._infeed is not None:
                     self._infeed.release()
                 raise
-        self._ctrl_c.begin()
-        if self._progress:
-            from tilestep.train.progress import shown  # rich takes a while to import
-
-            self._bar = shown(self._name, self._total)
-            self._advance, self._describe = self._bar.__enter__()
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._bar is not None:
-            self._bar.__exit__(kind, error, trace)
-        if self._infeed is not None:
-            if self._taken is not None and isinstance(error, Exception):  # the program did not start: its elements are there still
-                self._infeed.give_back(self._taken, 0)
-            self._infeed.release()
-        if self._outfeed is not None:
-            self._outfeed.release()
-        self._ctrl_c.end()
-        if self._update is not None and self.steps:
-            self._update.ended(self.carry, self.steps)
-        if error is None:
-            try:
-                self._ctrl_c.check()
-            except KeyboardInterrupt as late:
-                self._interrupted(late)
-        elif isinstance(error, KeyboardInterrupt):
-            self._interrupted(error)
-        elif self._feeding:
+        has_come = False
+        try:
+            if self._bar is not None:
+                self._bar.__exit__(kind, error, trace)
+            if self._infeed is not None:
+                if self._taken is not None and (isinstance(error, Exception) or not self._is_lost()):  # the program did not start
+                    self._infeed.give_back(self._taken, 0)
+                self._infeed.release()
+            if self._outfeed is not None:
+                self._outfeed.release()
+            if self._update is not None and self.steps:
+                self._update.ended(self.carry, self.steps)
+        finally:
+            has_come = self._ctrl_c.end()
+        if error is None and not has_come:
+            return
+        if has_come or isinstance(error, KeyboardInterrupt):
+            self._interrupted(error or KeyboardInterrupt())
+        if error is not None and self._feeding and not isinstance(error, KeyboardInterrupt):
             note = f"{self._name} had done {self.steps:,} steps; tilestep.train.loop_state(error) has the carry after them" + (
                 f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else ""
             )
-            with contextlib.suppress(Exception):  # as in _noted
-                self._noted(error).add_note(note)
+            tell_loop_state(error, carry=self.carry, steps=self.steps, note=note)
 
     def tell(self, update: UpdateSize | None) -> None:
         """Says what an update is of."""
@@ -379,17 +376,21 @@ class _Run:
 
     def did(self, steps: int, carry: Any, values: Any) -> None:
         """A chunk of so many steps has been started, and `carry` is what it returns."""
-        self._reached = carry, self.steps + steps
-        if self._update is not None and self._taken is not None and not self._started:
-            self._update.began(self._taken)
-            self.tell(self._update)
-        taken, self._taken = self._taken, None
+        self._ctrl_c.is_noting = True
+        try:
+            self.reached = carry, self.steps + steps
+            taken, self._taken = self._taken, None
+            if self._outfeed is not None:
+                self._feeding = True
+                self._outfeed.deliver(values, steps)
+                self._feeding = False
+        finally:
+            self._ctrl_c.is_noting = False
         if self._infeed is not None:
             self._infeed.wake()
-        if self._outfeed is not None:
-            self._feeding = True
-            self._outfeed.deliver(values, steps)
-            self._feeding = False
+        if self._update is not None and taken is not None and not self._started:
+            self._update.began(taken)
+            self.tell(self._update)
         self._started += 1
         self._ahead += 1
         if self._advance is not None or self._ahead >= self._loop.in_flight:
@@ -411,22 +412,24 @@ class _Run:
             self._loop.in_flight = min(most, max(_LEAST_IN_FLIGHT, int(_IN_FLIGHT_WALL_S / lasting)))
         self._since, self._ahead = now, 0
 
-    def _interrupted(self, error: KeyboardInterrupt) -> None:
-        """Raises: LoopInterrupt, when what was started is done. Not if the Ctrl-C came, out of our hands, while the carry was donated."""
-        if not any(leaf.is_deleted() for leaf in _jax.tree.leaves(self.carry) if isinstance(leaf, jax.Array)):
-            _jax.block_until_ready(self.carry)
-            raise self._noted(LoopInterrupt(carry=self.carry, steps=self.steps)) from error
+    def _is_lost(self) -> bool:
+        """Whether a program that has been started has the carry, and nobody knows what it returns."""
+        return any(leaf.is_deleted() for leaf in _jax.tree.leaves(self.carry) if isinstance(leaf, jax.Array))
 
-    def _noted(self, error: BaseException) -> BaseException:
-        with contextlib.suppress(Exception):  # of an exception that has no place for it, or lets nobody write to it
-            error.tilestep_loop_state = LoopState(carry=self.carry, steps=self.steps)  # pyright: ignore[reportAttributeAccessIssue]
-        return error
+    def _interrupted(self, error: BaseException) -> None:
+        """Raises: LoopInterrupt, when what was started is done. Not if the Ctrl-C came, out of our hands, while the carry was donated."""
+        if not self._is_lost():
+            _jax.block_until_ready(self.carry)
+            interrupt = LoopInterrupt(carry=self.carry, steps=self.steps)
+            tell_loop_state(interrupt, carry=self.carry, steps=self.steps)
+            raise interrupt from error
 
 
 def _require_queues(infeed: object, outfeed: object) -> None:
     for name, value, kind in (("infeed", infeed, InfeedQueue), ("outfeed", outfeed, OutfeedQueue)):
         if value is not None and not isinstance(value, kind):
-            raise TypeError(f"{name} is a {type(value).__name__}: it must be an {kind.__name__}, or None")
+            hint = belongs_to(value, "infeed", "outfeed") or "; InfeedQueue(dataset) makes one of a dataset" * (name == "infeed")
+            raise TypeError(f"{name} is a {type(value).__name__}: it must be an {kind.__name__}, or None{hint}")
 
 
 def _holds(condition: Callable[[Any], Any], carry: Any, spread: Spread | None) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import pickle
 import secrets
 import socket
 import time
@@ -20,7 +19,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from tilestep.errors import ProcessFailedError
-from tilestep.train import hosts
+from tilestep.train import hosts, messages
 from tilestep.train.challenge import greeting, introduced
 from tilestep.train.door import GREETING_WALL_S, Door
 
@@ -30,6 +29,7 @@ _SECRET_BYTES: Final = 32
 _ADDRESS_BYTES: Final = 512  # of process 0, with the secret
 _CONNECT_WALL_S: Final = 60.0  # in which process 0 must be reached, and all others have come to it
 _PURPOSE: Final = b"meeting"  # of the proofs of who connects
+_ANSWER_BYTES: Final = messages.LONGEST_BYTES + 16  # of what process 0 tells all, for each process
 
 
 @functools.cache
@@ -101,22 +101,30 @@ class Meeting:
     def all(self, value: Any) -> list[Any]:
         """What each process has said, in the order of their numbers. All processes call this the same number of times.
 
-        Args: value: of types that pickle can write here and read there.
-        Raises: TypeError for another one: nothing has been said then, and something else may be. ProcessFailedError, now and whenever it
-            is called again, if a process is gone, or an exception such as a Ctrl-C has come here while others spoke: who does not know
-            what they have heard cannot go on with them.
+        Args: value: of types that `messages.encode` writes.
+        Raises: TypeError or ValueError for another one: nothing has been said then, and something else may be. ValueError if a process
+            has said something that is no message. ProcessFailedError, now and whenever it is called again, if a process is gone, or an
+            exception such as a Ctrl-C has come here while others spoke: who does not know what they have heard cannot go on with them.
         """
         if self._is_over is not None:
             raise self._is_over
-        said = _written(value)
+        said = messages.encode(value)
         try:
             heard = self._heard_by_all(said) if self.me == 0 else self._heard_from_all(said)
         except BaseException as error:
-            process, text = (error.process, _GONE) if isinstance(error, ProcessFailedError) else (self.me, _INTERRUPTED)
+            process, text = (error.process, error.text) if isinstance(error, ProcessFailedError) else (self.me, _INTERRUPTED)
             self._is_over = ProcessFailedError(process=process, name=self.name(process), text=text)
             self.close()
             raise
-        return [pickle.loads(each) for each in heard]  # who may write it has proved what it knows
+        return [self._understood(process, each) for process, each in enumerate(heard)]
+
+    def _understood(self, process: int, message: bytes) -> Any:
+        try:
+            return messages.decode(message)
+        except ValueError as error:
+            raise ValueError(
+                f"process {process} ({self.name(process)}) has said {error}; all processes must run the same tilestep"
+            ) from error
 
     def _heard_by_all(self, said: bytes) -> list[bytes]:
         values = [said] * self.count
@@ -126,30 +134,43 @@ class Meeting:
                 assert isinstance(ready, Connection)
                 process = missing.pop(ready)
                 try:
-                    values[process] = ready.recv()
+                    values[process] = ready.recv_bytes(messages.LONGEST_BYTES)
                 except (EOFError, OSError) as error:
                     self._tell(process, but=process)
-                    raise ProcessFailedError(process=process, name=self.name(process), text=_GONE) from error
+                    raise self._lost(process, ready) from error
         self._tell(values)
         return values
 
-    def _tell(self, what: Any, but: int = -1) -> None:
+    def _tell(self, what: list[bytes] | int, but: int = -1) -> None:
+        """Args: what: all have said; or the number of a process that is gone."""
+        message = messages.encode(what, longest_bytes=self.count * _ANSWER_BYTES)
         for process, line in self._lines.items():
             if process != but:
                 with contextlib.suppress(OSError):  # who is gone is missing at the next meeting
-                    line.send(what)
+                    line.send_bytes(message)
 
     def _heard_from_all(self, said: bytes) -> list[bytes]:
         line = self._lines[0]
         try:
             with contextlib.suppress(OSError):  # process 0 may have left, and said before who is gone
-                line.send(said)
-            found = line.recv()
+                line.send_bytes(said)
+            message = line.recv_bytes(self.count * _ANSWER_BYTES)
         except (EOFError, OSError) as error:
-            raise ProcessFailedError(process=0, name=self.name(0), text=_GONE) from error
-        if isinstance(found, int):
+            raise self._lost(0, line) from error
+        try:
+            found = messages.decode(message)
+        except ValueError as error:
+            raise ProcessFailedError(process=0, name=self.name(0), text=f"has said {error}") from error
+        if type(found) is int and 0 <= found < self.count:
             raise ProcessFailedError(process=found, name=self.name(found), text=_GONE)
+        if type(found) is not list or [type(each) for each in found] != [bytes] * self.count:
+            raise ProcessFailedError(process=0, name=self.name(0), text=f"has said {found!r:.200} instead of what all have said")
         return found
+
+    def _lost(self, process: int, line: Connection) -> ProcessFailedError:
+        """Why nothing can be read from a line."""
+        text = _TOO_LONG if not line.closed and not line.readable else _GONE  # as Connection remembers that it has refused a length
+        return ProcessFailedError(process=process, name=self.name(process), text=text)
 
     def close(self) -> None:
         """Leaves: at their next meeting the others hear that this process is gone."""
@@ -158,17 +179,8 @@ class Meeting:
 
 
 _GONE: Final = "is gone: it has ended, or was killed"
+_TOO_LONG: Final = "has said more than a message may have: all processes must run the same tilestep"
 _INTERRUPTED: Final = "was interrupted while it met the others, and cannot go on with them: end all processes and start them again"
-
-
-def _written(value: Any) -> bytes:
-    try:
-        return pickle.dumps(value)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise TypeError(
-            f"what is told to the other processes cannot be written by pickle ({error}): define the classes of its trees at the top of a "
-            "module that all processes import"
-        ) from error
 
 
 def _line(connection: socket.socket) -> Connection:

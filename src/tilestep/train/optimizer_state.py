@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 import jax
 import numpy as np
+
+from tilestep.train.initial_state import in_one_program, is_tracing, platform_traced
 
 if TYPE_CHECKING:
     import optax
@@ -22,9 +26,12 @@ LEAST_ELEMENTS: Final = 2  # what is smaller costs more to move than it frees. P
 _KINDS: Final = get_args(Kind)
 _ONE_MEMORY: Final = frozenset({"cpu"})  # platforms whose devices compute in the host's memory
 
+_INNER: Final = tuple(os.path.dirname(path) + os.sep for path in (__file__, jax.__file__))
+
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _HOST: Final = _jax.memory.Space.Host
 _DEVICE: Final = _jax.memory.Space.Device
+_KIND_OF: Final = {_HOST: HOST_KIND, _DEVICE: "device"}
 
 
 def offloaded(
@@ -54,7 +61,12 @@ def offloaded(
     inner = transformation(optimizer)
 
     def init(params: Any) -> Any:
-        return _placed(inner.init(on_device(params)), choice, "optimizer_state", platform=platform or platform_of(params))
+        here = platform_of(params)
+
+        def state(params: Any) -> Any:
+            return _placed(inner.init(on_device(params)), choice, "optimizer_state", platform=platform or here)
+
+        return in_one_program(state, params, here)
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         result, new = inner.update(on_device(updates), on_device(state), on_device(params), **extra)
@@ -83,7 +95,8 @@ def transformation(optimizer: Any) -> optax.GradientTransformationExtraArgs:
 
 def on_device(tree: Any) -> Any:
     """`tree` with the leaves that are in the host's memory on the device. Inside of a traced function they come where they are used."""
-    return _jax.tree.map(lambda leaf: _jax.device_put(leaf, _DEVICE) if is_on_host(leaf) else leaf, tree)
+    leaves, structure = _jax.tree.flatten(tree)
+    return _jax.tree.unflatten(structure, _moved(leaves, [_DEVICE if is_on_host(leaf) else None for leaf in leaves]))
 
 
 def placed_like(tree: Any, like: Any) -> Any:
@@ -91,7 +104,12 @@ def placed_like(tree: Any, like: Any) -> Any:
 
     Raises: ValueError if the trees have other structures.
     """
-    return _jax.tree.map(_leaf_like, tree, like)
+    leaves, structure = _jax.tree.flatten(tree)
+    spaces = [
+        None if is_on_host(own) == is_on_host(leaf) else _HOST if is_on_host(own) else _DEVICE
+        for leaf, own in zip(leaves, structure.flatten_up_to(like), strict=True)
+    ]
+    return _jax.tree.unflatten(structure, _moved(leaves, spaces))
 
 
 def apply_updates(params: Any, updates: Any) -> Any:
@@ -140,6 +158,8 @@ def platform_of(tree: Any) -> str:
                 return str(device.platform)
         elif isinstance(leaf, jax.Array):
             return str(next(iter(cast(Any, leaf).sharding.device_set)).platform)
+    if (traced := platform_traced()) is not None:
+        return traced
     default = _jax.config.jax_default_device
     return default if isinstance(default, str) else str((default or _jax.devices()[0]).platform)
 
@@ -160,10 +180,9 @@ def _placed(tree: Any, choice: Choice, kind: Kind, *, platform: str) -> Any:
     if any(chosen) and (reason := why_not(platform, [memory.kind for memory in _jax.devices(platform)[0].addressable_memories()])):
         if choice is not None:
             raise ValueError(f"offload wants {kind} in the host's memory, but {reason}: leave offload None or False there")
-        warnings.warn(f"{kind} stay on the device: {reason}", stacklevel=3)
+        warnings.warn(f"{kind} stay on the device: {reason}", stacklevel=_level_of_caller())
         return tree
-    leaves = [_jax.device_put(leaf, _HOST) if is_chosen else leaf for (_, leaf), is_chosen in zip(found, chosen, strict=True)]
-    return _jax.tree.unflatten(structure, leaves)
+    return _jax.tree.unflatten(structure, _moved([leaf for _, leaf in found], [_HOST if is_chosen else None for is_chosen in chosen]))
 
 
 def _is_chosen(choice: Choice, path: Any, leaf: Any) -> bool:
@@ -178,6 +197,34 @@ def _is_chosen(choice: Choice, path: Any, leaf: Any) -> bool:
     return bool(answer)
 
 
-def _leaf_like(leaf: Any, like: Any) -> Any:
-    wanted, found = is_on_host(like), is_on_host(leaf)
-    return leaf if wanted == found else _jax.device_put(leaf, _HOST if wanted else _DEVICE)
+def _moved(leaves: Sequence[Any], spaces: Sequence[Any]) -> list[Any]:
+    """Arrays in other memories of their devices. Outside of a function that JAX traces they are transfers, and start no program.
+
+    Args: spaces: where each goes; None: it stays.
+    """
+    moved = list(leaves)
+    places = [place for place, space in enumerate(spaces) if space is not None]
+    if not places:
+        return moved
+    if is_tracing([leaves[place] for place in places]):
+        for place in places:
+            moved[place] = _jax.device_put(leaves[place], spaces[place])
+        return moved
+    shardings = [_sharding_in(leaves[place], _KIND_OF[spaces[place]]) for place in places]
+    for place, leaf in zip(places, _jax.device_put([leaves[place] for place in places], shardings), strict=True):
+        moved[place] = leaf
+    return moved
+
+
+def _sharding_in(leaf: Any, kind: str) -> Any:
+    """Where an array is, in the memory of that kind. One of NumPy's comes to the default device."""
+    sharding: Any = (leaf if isinstance(leaf, jax.Array) else _jax.device_put(np.False_)).sharding
+    return sharding.with_memory_kind(kind)
+
+
+def _level_of_caller() -> int:
+    """Of how many calls up a warning tells: the first one that neither this package nor JAX makes."""
+    level, frame = 1, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -19,6 +19,7 @@ from jax.extend.core import get_opaque_trace_state
 from tilestep import hints
 from tilestep.errors import QueueError
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import belongs_to
 
 Mode = Literal["all", "last"]
 WhenFull = Literal["block", "drop", "error"]
@@ -75,7 +76,8 @@ class OutfeedQueue:
     ) -> None:
         for name, value, known in (("mode", mode, MODES), ("when_full", when_full, WHEN_FULL)):
             if value not in known:
-                raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(map(repr, known))}")
+                hint = belongs_to(value, "buffer_depth")
+                raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(map(repr, known))}{hint}")
         self.mode: Final = mode
         self.buffer_depth: Final = None if buffer_depth is None else whole_number("buffer_depth", buffer_depth, least=1)
         self.when_full: Final = when_full

@@ -13,6 +13,7 @@ import jax
 
 from tilestep import hints
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import devices_of, require_kind
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -110,6 +111,8 @@ def best_partition(costs: Sequence[LayerCost], stages: int, *, unit: str = "") -
     Raises: ValueError if there are no layers, or no stages.
     """
     most = whole_number("stages", stages, least=1)
+    for index, cost in enumerate(costs):
+        require_kind(f"costs[{index}]", cost, LayerCost, 'a LayerCost, such as LayerCost(name="embed", work=3.0, passing=0.1)')
     if not costs:
         raise ValueError("there are no layers: a partition has at least one")
     count = len(costs)
@@ -174,26 +177,27 @@ def pipeline_partition(
     """
     if not layers or len(params) != len(layers):
         raise ValueError(f"there are {len(layers)} layers and {len(params)} entries of params: give one for each layer, and at least one")
-    if not devices:
+    places = list(devices_of(devices))
+    if not places:
         raise ValueError("devices is empty: a pipeline has at least one")
     clock = _emulated if profile is not None else _measured
     costs: list[LayerCost] = []
-    here: Any = _jax.device_put(tuple(args), devices[0])
+    here: Any = _jax.device_put(tuple(args), places[0])
     for number, (layer, own) in enumerate(zip(layers, params, strict=True)):
         name = getattr(layer, "__name__", type(layer).__name__)
         try:
-            work, outputs = _work(layer, _jax.device_put(own, devices[0]), here, clock, profile, training=training)
+            work, outputs = _work(layer, _jax.device_put(own, places[0]), here, clock, profile, training=training)
         except Exception as error:
             error.add_note(
                 f"raised by layer {number} ({name}), with arguments {[str(jax.typeof(leaf)) for leaf in _jax.tree.leaves(here)]}"
             )
             raise
         passing = 0.0
-        if number < len(layers) - 1 and len(devices) > 1:
-            passing = _passing(outputs, devices[0], devices[1], clock, profile) * (2 if training else 1)
+        if number < len(layers) - 1 and len(places) > 1:
+            passing = _passing(outputs, places[0], places[1], clock, profile) * (2 if training else 1)
         costs.append(LayerCost(name=name, work=work, passing=passing))
         here = outputs
-    return best_partition(costs, len(devices), unit="s" if profile is None else "cycles")
+    return best_partition(costs, len(places), unit="s" if profile is None else "cycles")
 
 
 def _ends(costs: Sequence[LayerCost], first: int, after: int) -> float:

@@ -14,13 +14,27 @@ import jax
 from jax.sharding import Mesh
 
 from tilestep import hints
-from tilestep.train.accumulation import AccumulationState, Choice, Reduction
+from tilestep.train.accumulation import Choice, Reduction
 from tilestep.train.body import name_of
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
-from tilestep.train.optimizer_state import Offload, choice_for
+from tilestep.train.optimizer_state import Offload
+from tilestep.train.other_arguments import belongs_to, devices_of, refuse_misplaced, require_kind
 from tilestep.train.outfeed_queue import OutfeedQueue
-from tilestep.train.pipeline_arguments import StageFunction, entries_of, flat, levels_of, nested, schedule_of, ties_of
+from tilestep.train.pipeline_arguments import (
+    StageFunction,
+    accumulates,
+    entries_of,
+    flat,
+    levels_of,
+    mask_of,
+    nested,
+    offloaded_of,
+    require_optimizer,
+    schedule_of,
+    ties_of,
+    typed_key,
+)
 from tilestep.train.pipeline_batches import Batch, Stacked, Taken
 from tilestep.train.pipeline_engine import Engine
 from tilestep.train.pipeline_places import places_of
@@ -104,7 +118,7 @@ class Pipeline:
             by their numbers from 0 on.
         shard_optimizer_state: whether each replica keeps its part of the optimiser's state only, see `sharded`.
         tied: parameters that are one: a list of lists of paths (stage, key, ...), or ((stage, member), key, ...) among concurrent ones.
-            Gradients are summed, the first of them is updated, and the others are copies of it.
+            Gradients are summed, the first of them is updated, and the others are copies of it: on the same devices the same array.
         outfeed_loss: whether `step` and the outfeed get the loss alone.
         outfeed_mask: of each item that the last stage returns, whether it is hidden from them.
         accumulate_outfeed: whether they get the sums over an update's microbatches, whatever `reduction` is.
@@ -143,20 +157,24 @@ class Pipeline:
         strict: bool = True,
     ) -> None:
         self._levels = levels_of(stages)
+        must = "a transformation of optax, or a function that returns one"
+        refuse_misplaced("optimizer", optimizer, must, "gradient_accumulation_count", "devices", "mesh")
         self._training = optimizer is not None
         if self._training and len(self._levels[-1]) > 1:
             raise ValueError(
-                f"the last stage is {len(self._levels[-1])} concurrent ones: in training it must be one that returns the loss; add a stage"
+                f"the last stage is {len(self._levels[-1])} concurrent ones: in training it must be one that returns the loss; add "
+                "a stage, as in [embed, [left, right], loss]"
             )
-        count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1)
+        hint = belongs_to(gradient_accumulation_count, "pipeline_schedule", "devices", "optimizer")
+        count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1, hint=hint)
         if program not in PROGRAMS:
             raise ValueError(f"program is {program!r}: it must be one of {', '.join(PROGRAMS)}")
         if reduction not in _REDUCTIONS:
             raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(_REDUCTIONS)}")
         require_recompute(recompute)
         entries = entries_of(device_mapping, self._levels)
-        self._replicas = whole_number("replicas", replicas, least=1)
-        known = tuple(jax.devices() if devices is None else devices)
+        self._replicas = whole_number("replicas", replicas, least=1, hint=belongs_to(replicas, "devices", "mesh"))
+        known = tuple(jax.devices()) if devices is None else devices_of(devices)
         places = places_of(entries, known, self._replicas)
         several = not all(place.is_here for place in places)
         rank: dict[Any, int] = {device: index for index, device in enumerate(known)}
@@ -168,12 +186,12 @@ class Pipeline:
             [rank.get(place.devices[0], len(known) + int(place.devices[0].id)) for place in places],
             training=self._training,
             strict=strict,
-            offloaded=list(range(number)) if offload_activations is True else list(offload_activations or ()),
+            offloaded=list(range(number)) if offload_activations is True else offloaded_of(offload_activations),
         )
         ties = ties_of(tied, self._levels)
         optimizing = None
         if optimizer is not None:
-            _require_optimizer(optimizer, offload_optimizer_state, shard=shard_optimizer_state, replicas=self._replicas)
+            require_optimizer(optimizer, offload_optimizer_state, shard=shard_optimizer_state, replicas=self._replicas)
             # Where each microbatch has an update of its own, its gradient is all there is to reduce.
             same = self._schedule.weights == "same"
             if ties and not same:
@@ -195,7 +213,7 @@ class Pipeline:
             schedule=self._schedule,
             training=self._training,
             loss=outfeed_loss,
-            mask=None if outfeed_mask is None else tuple(outfeed_mask),
+            mask=None if outfeed_mask is None else mask_of(outfeed_mask),
             summed=accumulate_outfeed,
             dtype=accumulate_outfeed_dtype,
         )
@@ -243,11 +261,11 @@ class Pipeline:
                 have nothing. With several replicas each begins with a copy, and goes on with its own.
         Raises: ValueError if there are more or fewer than stages, tied parameters are unlike, or the optimiser accumulates by itself.
         """
-        with self._together():
+        with self._together(), self._one_program(f"{self._group}'s first state"):
             number = sum(map(len, self._levels))
             own_aux = [None] * number if aux is None else flat(aux, self._levels, "aux")
             state = self._state(self._engine.init(flat(params, self._levels, "params"), own_aux))
-            if _accumulates(state.optimizer_state):
+            if accumulates(state.optimizer_state):
                 raise ValueError(
                     "the optimizer is wrapped in gradient_accumulation(), but a pipeline accumulates by itself: give it the bare "
                     "optimizer, and the count as gradient_accumulation_count"
@@ -266,20 +284,23 @@ class Pipeline:
             inputs: further arguments of the first stage, before the element: the same for all microbatches.
             key: a random key from which the stages' are made (`jax.random.key`); another one for each step.
         Returns: (the new state, what the last stage returned, along a new first axis; with several replicas the second is theirs).
-        Raises: ValueError for another number of microbatches. What a stage raises, with a note that names stage and
+        Raises: ValueError, TypeError or OverflowError for what does not fit. What a stage raises, with a note that names stage and
             microbatch; NotFiniteError if asked for; LoopInterrupt at Ctrl-C, when the update is done; ProcessFailedError if another
             process has failed. Each has as `state` the state after the last finished update, or None if its arrays are lost.
         """
-        with self._together():
-            with Progress(state, bar=None) as progress, self._one_program():
-                progress.state, outputs = self._run(state, self._batch(microbatches, tuple(inputs)), key, progress)
-                progress.updates += 1
-            return progress.state, outputs
+        progress = Progress(state, name=self._name, count=self._schedule.microbatches, updates=1, bar=False)
+        with progress, self._together(), self._one_program():
+            found = self._run(state, self._batch(microbatches, tuple(inputs)), key, progress)
+            with progress.noting():
+                progress.did(*found)
+            progress.check()
+        return progress.state, progress.outputs
 
     def _batch(self, microbatches: Any, inputs: tuple[Any, ...]) -> Batch:
         """Raises: ValueError for arrays of another number of microbatches or replicas."""
         if self._processes is not None and not self._processes.feeds:
             return Unfed(inputs)
+        refuse_misplaced("microbatches", microbatches, "arrays; run() takes elements of a queue", "infeed")
         count = self._schedule.microbatches
         leaves = _jax.tree.leaves(microbatches)
         wrong = [leaf.shape for leaf in leaves if not getattr(leaf, "ndim", 0) or leaf.shape[0] != count]
@@ -306,6 +327,7 @@ class Pipeline:
         inputs: Sequence[Any] = (),
         repeat_count: int = 1,
         key: Any = None,
+        first_update: int = 0,
         progress: bool = False,
     ) -> PipelineState:
         """`repeat_count` updates with elements of a queue, one for each microbatch and replica.
@@ -317,16 +339,19 @@ class Pipeline:
             outfeed: gets what the last stage returns, one element for each microbatch; with accumulate_outfeed one for each update. Of
                 several processes that of the last stage gives to its one.
             inputs: as `step` has.
-            key: update number n has `jax.random.fold_in(key, n)` for its key, from 0 on.
+            key: update number n has `jax.random.fold_in(key, n)` for its key.
+            first_update: the first one's number. A run that goes on after another one that was interrupted has the same keys with
+                `loop_state(error).steps`.
             progress: whether to show a bar with the microbatches done, and what is being compiled.
         Returns: the new state. Its arrays may still be being computed.
         Raises: as `step` does, and what the dataset raises. QueueError for a feed that is closed or in use. ValueError for a feed that does
             not go with the pipeline.
         """
         updates = whole_number("repeat_count", repeat_count, least=0)
-        count = self._schedule.microbatches
-        user = f"a pipeline of {self._schedule.stages} stages"
-        with self._together(), contextlib.ExitStack() as ends:
+        first = whole_number("first_update", first_update, least=0)
+        count, user = self._schedule.microbatches, self._name
+        done = Progress(state, name=user, count=count, updates=updates, bar=progress)
+        with done, self._together(), contextlib.ExitStack() as ends, self._one_program():
             if self._processes is not None:
                 infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._gives_out() else None
             self._require_feeds(infeed, outfeed)
@@ -338,21 +363,25 @@ class Pipeline:
                 ends.callback(outfeed.release)
             if updates and infeed is not None:
                 infeed.begin(chunk_steps=1, steps=updates * count, carry_place=self._first.whole, over=self._first.replicas)
-            with Progress(state, bar=(user, updates, count) if progress else None) as done, self._one_program():
-                for update in range(updates):
-                    done.check()
-                    if outfeed is not None:
-                        outfeed.make_room(self._results.elements, done.waiting)
-                    batch = Unfed(tuple(inputs))
+            for update in range(first, first + updates):
+                done.check()
+                if outfeed is not None:
+                    outfeed.make_room(self._results.elements, done.waiting)
+                batch = Unfed(tuple(inputs))
+                if infeed is not None:
+                    batch = Taken(functools.partial(infeed.take, done.waiting, hold=True), count, tuple(inputs))
+                own = None if key is None else _jax.random.fold_in(key, update)
+                found, outputs = self._run(done.state, batch, own, done, outfeed if update == first else None)
+                given = None if outfeed is None else self._results.for_queue(outputs)
+                with done.noting():
                     if infeed is not None:
-                        batch = Taken(functools.partial(infeed.take, done.waiting), count, tuple(inputs))
-                    own = None if key is None else _jax.random.fold_in(key, update)
-                    done.state, outputs = self._run(done.state, batch, own, done)
-                    done.updates += 1
-                    done.did(outputs)
+                        infeed.use_held()
+                    done.did(found, outputs)
                     if outfeed is not None:
-                        outfeed.deliver(self._results.for_queue(outputs), self._results.elements)
-            return done.state
+                        outfeed.deliver(given, self._results.elements)
+                done.show()
+            done.check()
+        return done.state
 
     def _gives_out(self) -> bool:
         """Whether what the last stages return is on devices of this process.
@@ -368,6 +397,10 @@ class Pipeline:
         return here == {True}
 
     def _require_feeds(self, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None) -> None:
+        if infeed is not None:
+            require_kind("infeed", infeed, InfeedQueue, "an InfeedQueue, such as InfeedQueue(dataset)", "outfeed")
+        if outfeed is not None:
+            require_kind("outfeed", outfeed, OutfeedQueue, "an OutfeedQueue", "infeed", "repeat_count")
         if outfeed is not None and self._results.is_nothing:
             raise ValueError("outfeed_mask hides all that the last stage returns: leave the outfeed away")
         if infeed is None:
@@ -382,12 +415,25 @@ class Pipeline:
         if self._replicas == 1 and infeed.replicas is not None:
             raise ValueError("the InfeedQueue is made for replicas, but the pipeline has one: leave replicas away from the InfeedQueue")
 
-    def _one_program(self) -> AbstractContextManager[None]:
-        """All that a run starts is one program per device to an emulated machine, unless the caller says what is."""
-        return contextlib.nullcontext() if hints.current_group() else hints.program_group(self._group)
+    def _one_program(self, group: str | None = None) -> AbstractContextManager[None]:
+        """All that a run starts is one program per device to an emulated machine, unless the caller says what is. Args: group: another."""
+        return contextlib.nullcontext() if hints.current_group() else hints.program_group(group or self._group)
 
-    def _run(self, state: PipelineState, batch: Batch, key: Any, progress: Progress) -> tuple[PipelineState, Any]:
-        outcome = self._engine.run(self._stages(state), progress.counting(batch), _typed(key), progress.compiled)
+    @property
+    def _name(self) -> str:
+        return f"a pipeline of {self._schedule.stages} stages"
+
+    def _run(
+        self, state: PipelineState, batch: Batch, key: Any, progress: Progress, outfeed: OutfeedQueue | None = None
+    ) -> tuple[PipelineState, Any]:
+        """Args: outfeed: whether it takes what will come out is found out before the run, which could not be undone."""
+
+        def accept(row: Callable[[], Sequence[Any]], kinds: Sequence[Any]) -> None:
+            self._results.require(kinds)
+            if outfeed is not None:
+                outfeed.require_alike(lambda: self._results.queued(row(), kinds))
+
+        outcome = self._engine.run(self._stages(state), progress.counting(batch), typed_key(key), progress.compiled, accept)
         give = self._results.of_stacked if outcome.is_stacked else self._results.of
         outputs = give(outcome.outputs, outcome.kinds)
         if self._processes is not None:
@@ -395,6 +441,7 @@ class Pipeline:
         return self._state(outcome.state), outputs
 
     def _stages(self, state: PipelineState) -> RunState:
+        require_kind("state", state, PipelineState, "a PipelineState, as init, step and run return it")
         params = flat(state.params, self._levels, "state.params")
         nothing: list[Any] = [None] * len(params)
         aux = nothing if state.aux is None else flat(state.aux, self._levels, "state.aux")
@@ -419,32 +466,3 @@ class Pipeline:
             optimizer_state=optimizer_state,
             aux=nest([stage.aux for stage in state.stages]) if has_aux else None,
         )
-
-
-def _typed(key: Any) -> Any:
-    """Raises: TypeError for what is no random key."""
-    if key is None:
-        return None
-    if hasattr(key, "dtype") and _jax.dtypes.issubdtype(key.dtype, _jax.dtypes.prng_key):
-        return key
-    try:
-        return _jax.random.wrap_key_data(key)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"key is {key!r}: it must be a random key, such as jax.random.key(0)") from error
-
-
-def _require_optimizer(optimizer: Any, offload: Offload, *, shard: bool, replicas: int) -> None:
-    """Raises: TypeError, ValueError."""
-    if not hasattr(optimizer, "update") and not callable(optimizer):
-        raise TypeError(f"optimizer is a {type(optimizer).__name__}: it must be a transformation of optax, or a function that returns one")
-    choice = choice_for(offload, "optimizer_state")
-    if shard and replicas == 1:
-        raise ValueError("shard_optimizer_state is True, but the pipeline has one replica: there is nobody to divide the state with")
-    if shard and choice is False:
-        raise ValueError("shard_optimizer_state is True, and offload_optimizer_state False: leave the latter None, or True")
-
-
-def _accumulates(tree: Any) -> bool:
-    """Whether an optimiser's state has an accumulation of its own."""
-    found = _jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, AccumulationState))
-    return any(isinstance(node, AccumulationState) for node in found)

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from typing import Any, Final, cast
 
+import jax
 from jax.sharding import Mesh
 
+from tilestep.train.accumulation import AccumulationState
 from tilestep.train.numbers import whole_number
+from tilestep.train.optimizer_state import Offload, choice_for
+from tilestep.train.other_arguments import belongs_to
 from tilestep.train.schedule import Schedule
+from tilestep.train.schedule_tasks import shortened
 from tilestep.train.schedules import SCHEDULES, offloading
+
+# Names in lower case without signs: of PyTorch's classes (torch.distributed.pipelining), and of the papers that `schedules` cites.
+_OTHER_NAMES: Final[dict[str, str]] = {
+    "1f1b": "interleaved",
+    "interleaved1f1b": "looped",
+    "zbh1": "zero_bubble",
+    "pipedream": "stashed",
+    "pipedreamflush": "interleaved",
+}
+_jax: Any = jax  # whose types say nothing of what is in a tree
 
 StageFunction = Callable[..., Any]
 Path = tuple[int, tuple[Any, ...]]  # a stage, and keys within its parameters
@@ -18,7 +35,10 @@ Path = tuple[int, tuple[Any, ...]]  # a stage, and keys within its parameters
 def levels_of(stages: Any) -> tuple[tuple[StageFunction, ...], ...]:
     """Raises: TypeError, ValueError if they are no stages."""
     if not isinstance(stages, list | tuple):
-        raise TypeError(f"stages is a {type(stages).__name__}: it must be a list of functions")
+        raise TypeError(
+            f"stages is a {type(stages).__name__}: it must be a list of functions, such as [embed, head], or [embed, [left, right], head] "
+            "with concurrent ones"
+        )
     levels: list[tuple[StageFunction, ...]] = []
     for index, entry in enumerate(cast("Sequence[Any]", stages)):
         members = tuple(cast("Sequence[Any]", entry)) if isinstance(entry, list | tuple) else (entry,)
@@ -26,9 +46,14 @@ def levels_of(stages: Any) -> tuple[tuple[StageFunction, ...], ...]:
             raise ValueError(f"stages[{index}] is empty: a list of concurrent stages has at least one")
         for member in members:
             if isinstance(member, list | tuple):
-                raise TypeError(f"stages[{index}] has a list within a list: concurrent stages are not nested")
+                raise TypeError(
+                    f"stages[{index}] has a list within a list: concurrent stages are not nested, as in [embed, [left, right], head]"
+                )
             if not callable(member):
-                raise TypeError(f"stages[{index}] is or has a {type(member).__name__}: stages are functions (params, *args) -> outputs")
+                raise TypeError(
+                    f"stages[{index}] is or has a {type(member).__name__}: stages are functions (params, *args) -> outputs"
+                    f"{belongs_to(member, 'devices', 'mesh', 'optimizer', 'pipeline_schedule')}"
+                )
         levels.append(members)
     if not levels:
         raise ValueError("stages is empty: a pipeline has at least one stage")
@@ -48,7 +73,8 @@ def _entry(entry: Any) -> Any:
     if isinstance(entry, Mesh):
         return entry
     if not isinstance(entry, list | tuple):
-        return whole_number("an entry of device_mapping", entry, least=0)
+        hint = ", an index of devices" + belongs_to(entry, "devices")
+        return whole_number("an entry of device_mapping", entry, least=0, hint=hint)
     indices = tuple(whole_number("an entry of device_mapping", index, least=0) for index in cast("Sequence[Any]", entry))
     if not indices or len(set(indices)) < len(indices):
         raise ValueError(f"an entry of device_mapping is {list(indices)}: a stage on a mesh has one or more devices, each once")
@@ -85,7 +111,9 @@ def ties_of(tied: Any, levels: Sequence[Sequence[Any]]) -> tuple[tuple[Path, ...
 
 
 def flat(nested: Sequence[Any], levels: Sequence[Sequence[Any]], what: str) -> list[Any]:
-    """One entry for each stage. Raises: ValueError if there are more or fewer."""
+    """One entry for each stage. Raises: TypeError for what is no list, ValueError if there are more or fewer."""
+    if not isinstance(nested, Sized) or isinstance(nested, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{what} is a {type(nested).__name__}: it must be a list with an entry for each of the {len(levels)} stages")
     if len(nested) != len(levels):
         raise ValueError(f"{what} has {len(nested)} entries, but there are {len(levels)} stages: give one for each")
     found: list[Any] = []
@@ -94,7 +122,10 @@ def flat(nested: Sequence[Any], levels: Sequence[Sequence[Any]], what: str) -> l
             found.append(entry)
             continue
         if not isinstance(entry, list | tuple) or len(cast("Sequence[Any]", entry)) != len(members):
-            raise ValueError(f"{what}[{index}] must be a list with one entry for each of the {len(members)} concurrent stages")
+            raise ValueError(
+                f"{what}[{index}] must be a list with one entry for each of the {len(members)} concurrent stages, as stages[{index}] is a "
+                f"list of {len(members)}"
+            )
         found += cast("Sequence[Any]", entry)
     return found
 
@@ -122,6 +153,35 @@ def schedule_of(
     return offloading(found, offloaded) if offloaded else found
 
 
+def offloaded_of(offload_activations: Any) -> list[Any]:
+    """The stages' numbers. Raises: TypeError for what is neither a bool nor a list."""
+    if offload_activations is None or offload_activations is False:
+        return []
+    if not isinstance(offload_activations, Iterable) or isinstance(offload_activations, str):
+        raise TypeError(
+            f"offload_activations is {offload_activations!r}: it must be True, False or a list of stages' numbers, such as [0, 1]"
+        )
+    return list(cast("Iterable[Any]", offload_activations))
+
+
+def mask_of(outfeed_mask: Any) -> tuple[Any, ...]:
+    """Whether each item is hidden. Raises: TypeError for what is no list."""
+    if not isinstance(outfeed_mask, Iterable):
+        raise TypeError(f"outfeed_mask is {outfeed_mask!r}: it must be a list of bool, one for each item that the last stage returns")
+    return tuple(cast("Iterable[Any]", outfeed_mask))
+
+
+def _numbered(sizes: Sequence[int]) -> list[list[int]]:
+    """Levels as a schedule has them."""
+    return [list(range(end - size, end)) for size, end in zip(sizes, itertools.accumulate(sizes), strict=True)]
+
+
+def _named_otherwise(wanted: str) -> str | None:
+    """The name of a schedule that papers and other libraries call so, or that is written in another way."""
+    plain = re.sub("[^a-z0-9]", "", wanted.lower().rpartition(".")[2]).removeprefix("schedule").removeprefix("pipeline")
+    return _OTHER_NAMES.get(plain) or next((name for name in SCHEDULES if name.replace("_", "") == plain), None)
+
+
 def _schedule(
     wanted: Any, levels: Sequence[Sequence[Any]], count: int, mapping: Sequence[int], *, training: bool, strict: bool
 ) -> Schedule:
@@ -131,7 +191,9 @@ def _schedule(
     if isinstance(wanted, Schedule):
         if tuple(map(len, wanted.levels)) != tuple(sizes):
             raise ValueError(
-                f"the schedule {wanted.name} is for levels of {tuple(map(len, wanted.levels))} stages, these are {tuple(sizes)}"
+                f"the schedule {wanted.name} is for levels of {tuple(map(len, wanted.levels))} stages, these are {tuple(sizes)}: make it "
+                f"for these, such as schedules.grouped({shortened(str(sizes))}, {count}), or from_table(rows, "
+                f"levels={shortened(str(_numbered(sizes)))}); or change stages, where a level of several is a list within the list"
             )
         if wanted.microbatches != count:
             raise ValueError(
@@ -141,9 +203,15 @@ def _schedule(
             raise ValueError(f"the schedule {wanted.name} is for {'training' if wanted.training else 'inference'}: see optimizer")
         return wanted
     if not isinstance(wanted, str):
-        raise TypeError(f"pipeline_schedule is a {type(wanted).__name__}: it must be a Schedule or a name: {', '.join(SCHEDULES)}")
+        hint = f"; call it: schedules.grouped({shortened(str(sizes))}, {count})" if callable(wanted) else ""
+        hint = "; from_table makes a Schedule of a table" if isinstance(wanted, list | tuple) else hint
+        raise TypeError(f"pipeline_schedule is a {type(wanted).__name__}: it must be a Schedule or a name: {', '.join(SCHEDULES)}{hint}")
     if wanted not in SCHEDULES:
-        raise ValueError(f"pipeline_schedule is {wanted!r}: it must be a Schedule or one of {', '.join(SCHEDULES)}")
+        same = _named_otherwise(wanted)
+        raise ValueError(
+            f"pipeline_schedule is {wanted!r}: it must be a Schedule or one of {', '.join(SCHEDULES)}"
+            + (f"; the name here is {same!r}" if same else "")
+        )
     if wanted == "looped":
         devices = max(compact) + 1
         if compact != [stage % devices for stage in range(len(compact))] or max(sizes) > 1:
@@ -157,3 +225,32 @@ def _schedule(
             raise ValueError(f"the {wanted} schedule is for training: give an optimizer, or choose sequential, grouped or interleaved")
         options["training"] = False
     return SCHEDULES[wanted](sizes, count, **options)
+
+
+def typed_key(key: Any) -> Any:
+    """A random key as JAX has them now. Raises: TypeError for what is none."""
+    if key is None:
+        return None
+    if hasattr(key, "dtype") and _jax.dtypes.issubdtype(key.dtype, _jax.dtypes.prng_key):
+        return key
+    try:
+        return _jax.random.wrap_key_data(key)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"key is {key!r}: it must be a random key, such as jax.random.key(0)") from error
+
+
+def require_optimizer(optimizer: Any, offload: Offload, *, shard: bool, replicas: int) -> None:
+    """Raises: TypeError, ValueError."""
+    if not hasattr(optimizer, "update") and not callable(optimizer):
+        raise TypeError(f"optimizer is a {type(optimizer).__name__}: it must be a transformation of optax, or a function that returns one")
+    choice = choice_for(offload, "optimizer_state")
+    if shard and replicas == 1:
+        raise ValueError("shard_optimizer_state is True, but the pipeline has one replica: there is nobody to divide the state with")
+    if shard and choice is False:
+        raise ValueError("shard_optimizer_state is True, and offload_optimizer_state False: leave the latter None, or True")
+
+
+def accumulates(tree: Any) -> bool:
+    """Whether an optimiser's state has an accumulation of its own."""
+    found = _jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, AccumulationState))
+    return any(isinstance(node, AccumulationState) for node in found)

@@ -13,6 +13,7 @@ from tilestep.train import device_copies
 from tilestep.train.body import arguments_of
 from tilestep.train.chunks import Chunk
 from tilestep.train.direct_calls import become_plain
+from tilestep.train.narrow import require_held
 from tilestep.train.pipeline_tracing import Element
 
 _SMALL_BYTES: Final = 4 * 2**20  # of all elements of an update: they may wait on the device, and to start copies takes the host longer
@@ -47,7 +48,10 @@ class Batch(Protocol):
 
 @final
 class Stacked:
-    """Arrays whose first axis is that of the microbatches."""
+    """Arrays whose first axis is that of the microbatches.
+
+    Raises: TypeError for an array of no numbers, OverflowError for a whole number that would become another one on a device.
+    """
 
     @property
     def is_there(self) -> bool:
@@ -55,6 +59,8 @@ class Stacked:
         return True
 
     def __init__(self, microbatches: Any, count: int, inputs: tuple[Any, ...]) -> None:
+        require_held(microbatches, lambda index: f"microbatch {index[0]}" if index else "microbatches")
+        _require_inputs(inputs)
         self._microbatches, self._count, self._inputs = microbatches, count, inputs
 
     def elements(self) -> Iterator[Element]:
@@ -90,6 +96,7 @@ class Taken:
         return False
 
     def __init__(self, take: Callable[[], Chunk], count: int, inputs: tuple[Any, ...]) -> None:
+        _require_inputs(inputs)
         self._take, self._count, self._inputs = take, count, inputs
 
     def elements(self) -> Iterator[Element]:
@@ -106,6 +113,10 @@ class Taken:
     def are_plain(self, first: Element) -> bool:
         """If this one is: a queue puts all likewise."""
         return become_plain(_jax.tree.leaves(first))
+
+
+def _require_inputs(inputs: tuple[Any, ...]) -> None:
+    require_held(inputs, lambda _: "inputs")
 
 
 def _there(leaves: list[Any], where: Any) -> list[Any]:

@@ -20,6 +20,7 @@ import jax
 
 from tilestep.train.direct_calls import are_plain, may_start, options
 from tilestep.train.host_memory import Pieces, hold_pieces
+from tilestep.train.narrow import require_held
 from tilestep.train.optimizer_state import placed
 from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_failures import Watch
@@ -29,7 +30,7 @@ from tilestep.train.pipeline_processes import Processes, Settled
 from tilestep.train.pipeline_programs import Compiled, Told, compile_all, make_all, make_updates, started_directly
 from tilestep.train.pipeline_single import Chooser, OtherShapesError, Single, Which, brought, why_not_single
 from tilestep.train.pipeline_stages import Packings, Stage
-from tilestep.train.pipeline_ties import leaves_tied, require_equal
+from tilestep.train.pipeline_ties import leaves_tied, require_equal, with_one_array
 from tilestep.train.pipeline_tracing import Element, Function, kind_of, trace
 from tilestep.train.pipeline_updates import Optimizing
 from tilestep.train.pipeline_walk import Ready, RunState, StageState, Walk, next_elements
@@ -37,6 +38,9 @@ from tilestep.train.schedule import Kind, Schedule
 from tilestep.train.schedule_phases import Phases, phases, updates_last
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
+
+
+Accept = Callable[[Callable[[], list[Any]], list[Any]], None]  # (gives shapes and dtypes of a row of `Outcome.outputs`; `Outcome.kinds`)
 
 
 class Outcome(NamedTuple):
@@ -119,7 +123,9 @@ class Engine:
         self._pieces: list[Pieces | None] = []  # of memory, that compiling has left: for each entry of `_compiled`
         self._processes = processes
         self._phases = phases(schedule) if processes is None or processes.commits_last else updates_last(phases(schedule))
-        self._soon = next_elements(schedule, self._phases)
+        # Where what was made is looked at before an update, nothing is left to fail after the first one.
+        self._looked = updates_last(self._phases) if schedule.weights == "same" else self._phases
+        self._soon, self._looked_soon = next_elements(schedule, self._phases), next_elements(schedule, self._looked)
         # A copy for each microbatch is what an emulated machine is asked about. With what is stored, all elements would go each time.
         stores = any(task.kind is Kind.STORE for task in schedule.ordered())
         self._takes_whole = len(places[0].devices) == 1 and not self._is_emulated and not stores
@@ -152,7 +158,7 @@ class Engine:
         """
         ties = leaves_tied(self._ties, params)
         require_equal(ties, params)
-        state = self._placed(params, aux)
+        state = with_one_array(self._placed(params, aux), ties)
         how = self._optimizing
         if how is None or how.is_function:
             return state
@@ -189,19 +195,24 @@ class Engine:
     def _placed(self, params: Sequence[Any], aux: Sequence[Any]) -> RunState:
         offload = None if self._optimizing is None else self._optimizing.offload
         states: list[StageState] = []
-        for function, own, state in zip(self._functions, params, aux, strict=True):
+        for number, (function, own, state) in enumerate(zip(self._functions, params, aux, strict=True)):
             place = function.place
+            if place.is_here:
+                require_held((own, state), lambda _, number=number: f"stage {number}: (params, aux)")
             copied = _jax.tree.map(lambda leaf, place=place: _copied(leaf, place), own)
             if place.is_here:
                 away = offload if isinstance(offload, dict) else {}
                 copied = placed(copied, away, kind="parameters", platform=place.devices[0].platform)
-            states.append(StageState(params=copied, optimizer_state=None, aux=_jax.tree.map(lambda leaf, p=place: _own(leaf, p), state)))
+            states.append(StageState(params=copied, optimizer_state=None, aux=_own(state, place)))
         return RunState(stages=tuple(states))
 
-    def run(self, state: RunState, batch: Batch, key: Any, told: Told | None = None) -> Outcome:
+    def run(self, state: RunState, batch: Batch, key: Any, told: Told | None = None, accept: Accept | None = None) -> Outcome:
         """One run of the schedule.
 
-        Args: key: the run's random key, or None. told: is told how many programs are compiled, of how many.
+        Args:
+            key: the run's random key, or None.
+            told: is told how many programs are compiled, of how many.
+            accept: is told what a microbatch will give, before anything is done that cannot be undone; what it raises is raised.
         """
         chooser = self._chooser
         measures, which = chooser.measures, chooser.now
@@ -209,7 +220,7 @@ class Engine:
             _jax.block_until_ready(_jax.tree.leaves(state))
         start = time.perf_counter()
         by_single = which == "single" and not self._is_new(state)
-        outcome = self._by_single(state, batch, key, told) if by_single else self._by_stages(state, batch, key, told)
+        outcome = (self._by_single if by_single else self._by_stages)(state, batch, key, told, accept)
         host = time.perf_counter()
         if measures:
             _jax.block_until_ready(_jax.tree.leaves(outcome.state))
@@ -221,7 +232,7 @@ class Engine:
         how = self._optimizing
         return how is not None and how.is_function and state.joint is None and all(own.optimizer_state is None for own in state.stages)
 
-    def _by_stages(self, state: RunState, batch: Batch, key: Any, told: Told | None) -> Outcome:
+    def _by_stages(self, state: RunState, batch: Batch, key: Any, told: Told | None, accept: Accept | None) -> Outcome:
         if self._singles:
             state = self._home(state)
         processes, first = self._processes, self._functions[0].place
@@ -232,20 +243,36 @@ class Engine:
             waiting, is_there = processes.shared(waiting, is_there)
         element = next(waiting)
         compiled, direct = self._runnable(state, element, batch, key, told)
-        watch = Watch(self._functions, compiled.traced.stages, nans=self._check_nans, processes=processes)
-        soon = self._soon if is_there else [0] * len(self._phases)
+        training = self._optimizing is not None
+        watch = Watch(self._functions, compiled.traced.stages, nans=self._check_nans, training=training, processes=processes)
+        order, soon = (self._looked, self._looked_soon) if watch.is_needed else (self._phases, self._soon)
+        soon = soon if is_there else [0] * len(order)
         if processes is not None:
             processes.walks(functools.partial(self._settle, compiled, state, element, key, soon))
+        if accept is not None:
+            accept(functools.partial(self._row, compiled.traced.stages), self._kinds_given(compiled.traced.stages))
         left, self._ready = self._ready, None  # a run that fails takes it along
         ready = left[1] if left is not None and left[0] is compiled else [None] * len(self._functions)
-        walk = Walk(self._schedule, self._phases, compiled, state, element, waiting, key, watch, soon, ready, processes, direct=direct)
+        walk = Walk(self._schedule, order, compiled, state, element, waiting, key, watch, soon, ready, processes, direct=direct)
         new, outputs, ready = walk.done()
         self._ready = compiled, ready
         self._plain = [weakref.ref(leaf) for leaf in _jax.tree.leaves(new)] if direct else []
         if processes is not None:
             processes.commit()
             processes.walks(None)
-        return Outcome(new, outputs, False, [compiled.traced.stages[stage].outputs for stage in self._schedule.levels[-1]])
+        return Outcome(new, outputs, False, self._kinds_given(compiled.traced.stages))
+
+    def _kinds_given(self, stages: Sequence[Stage]) -> list[Any]:
+        return [stages[stage].outputs for stage in self._schedule.levels[-1]]
+
+    def _row(self, stages: Sequence[Stage]) -> list[Any]:
+        """What of `Outcome.outputs` is one microbatch's."""
+        row = [
+            [stages[stage].place.kind(leaf, 0) for leaf in _jax.tree.leaves(stages[stage].outputs)] for stage in self._schedule.levels[-1]
+        ]
+        if self._optimizing is not None:
+            row.append([stages[-1].place.kind(self._optimizing.loss_kind(stages[-1].outputs), 0)])
+        return row
 
     def _settle(self, compiled: Compiled, state: RunState, first: Element, key: Any, soon: Sequence[int]) -> None:
         """Goes through a run with arrays that are errors, up to where the other processes stop."""
@@ -257,7 +284,7 @@ class Engine:
         nothing = make_all(whole, functions, self._schedule, self._optimizing, ties, self._nest, {}, packed=self._packed)
         state = _jax.tree.map(lambda leaf: elsewhere(tuple(leaf.shape), leaf.dtype, leaf.sharding), state)
         element = like_elsewhere(_jax.tree.map(kind_of, first[1:]), functions[0].place.along(1))
-        watch = Watch(functions, stages, nans=False, processes=self._processes, settles=True)
+        watch = Watch(functions, stages, nans=False, training=False, processes=self._processes, settles=True)
         given = (first[0], *element)
         with contextlib.suppress(Settled):
             ready = [None] * len(functions)
@@ -265,7 +292,7 @@ class Engine:
                 self._schedule, self._phases, nothing, state, given, itertools.repeat(given), key, watch, soon, ready, self._processes
             ).done()
 
-    def _by_single(self, state: RunState, batch: Batch, key: Any, told: Told | None) -> Outcome:
+    def _by_single(self, state: RunState, batch: Batch, key: Any, told: Told | None, accept: Accept | None) -> Outcome:
         self._ready = None  # it would only take memory
         stacks = batch.stacks()
         impl = None if key is None else str(_jax.random.key_impl(key))
@@ -274,6 +301,8 @@ class Engine:
         if single is None or single.structure != structure or self._latest_impl != impl:
             single = self._single(state, structure, stacks, impl, told)
         columns, inputs = [stack[1:] for stack in stacks], stacks[0][0]
+        if accept is not None:
+            accept(functools.partial(self._row, single.stages), single.kinds)
         try:
             new, outputs = single.run(leaves, columns, inputs, key)
         except OtherShapesError:  # JAX has traced it again
@@ -361,7 +390,7 @@ class Engine:
             key_impl=key_impl,
         )
         if self._optimizing is not None:
-            _require_loss(self._functions[-1], traced.stages[-1].outputs, self._optimizing)
+            self._optimizing.require_loss(self._functions[-1].name, traced.stages[-1].outputs)
         ties = leaves_tied(self._ties, params)
         known = self._known.setdefault(options(), {})
         return make_all(traced, self._functions, self._schedule, self._optimizing, ties, self._nest, known, packed=self._packed)
@@ -383,30 +412,6 @@ def _no_call(*_: Any) -> Any:
     raise AssertionError("an optimiser's state needs no stage's function")
 
 
-def _require_loss(function: Function, outputs: tuple[Any, ...], how: Optimizing) -> None:
-    """Raises: ValueError, TypeError if the last stage, or the optimiser's function, gives no loss."""
-    if how.is_function:
-        where, found = (
-            "the optimizer's function must return (a transformation of optax, the loss)",
-            _jax.eval_shape(functools.partial(_loss, how), outputs),
-        )
-    else:
-        where, found = (
-            f"the last stage ({function.name}) must return the loss, a real scalar, or (loss, outputs)",
-            outputs[0] if outputs else None,
-        )
-    kind: Any = found
-    if not hasattr(kind, "dtype") or kind.shape != () or not _jax.numpy.issubdtype(kind.dtype, _jax.numpy.floating):
-        raise ValueError(f"{where}, a real scalar, but it returned {'nothing' if found is None else found}")
-
-
-def _loss(how: Optimizing, outputs: tuple[Any, ...]) -> Any:
-    result = how.optimizer(*outputs)
-    if not isinstance(result, tuple) or len(result) != 2 or not hasattr(result[0], "update"):  # pyright: ignore[reportUnknownArgumentType]
-        raise TypeError(f"the optimizer's function returned {result!r}: it must return (a transformation of optax, the loss)")
-    return result[1]  # pyright: ignore[reportUnknownVariableType]
-
-
 def _copied(leaf: Any, place: Place) -> Any:
     """A copy on a stage's devices. What is divided over its mesh stays so."""
     if not place.is_here:
@@ -417,15 +422,26 @@ def _copied(leaf: Any, place: Place) -> Any:
     return _jax.device_put(leaf, sharding if here else place.whole, may_alias=False)
 
 
-def _own(leaf: Any, place: Place) -> Any:
+def _own(tree: Any, place: Place) -> Any:
     """What each replica has its own of, from what all begin with."""
+    leaves, structure = _jax.tree.flatten(tree)
     if not place.is_here:
-        kind = place.kind(kind_of(leaf), 0)
-        return elsewhere(kind.shape, kind.dtype, kind.sharding)
+        kinds = [place.kind(kind_of(leaf), 0) for leaf in leaves]
+        return _jax.tree.unflatten(structure, [elsewhere(kind.shape, kind.dtype, kind.sharding) for kind in kinds])
     if place.replicas is None:
-        return _jax.device_put(leaf, place.whole, may_alias=False)
-    array = _jax.numpy.asarray(leaf)
-    return _jax.device_put(_jax.numpy.broadcast_to(array, (place.replicas.count, *array.shape)), place.along(0))
+        return _jax.tree.unflatten(structure, [_jax.device_put(leaf, place.whole, may_alias=False) for leaf in leaves])
+    own = _jax.tree.unflatten(structure, _jax.device_put(leaves, place.whole))
+    return _for_each(place.replicas.count, place.along(0))(own) if leaves else own
+
+
+@functools.lru_cache(maxsize=64)
+def _for_each(count: int, along: Any) -> Any:
+    """What gives arrays a first axis of replicas, by one program."""
+
+    def for_each_replica(tree: Any) -> Any:
+        return _jax.tree.map(lambda leaf: _jax.numpy.broadcast_to(leaf, (count, *leaf.shape)), tree)
+
+    return _jax.jit(for_each_replica, out_shardings=along)
 
 
 def _kinds(tree: Any) -> Any:

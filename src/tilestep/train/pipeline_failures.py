@@ -28,6 +28,7 @@ class Watch:
 
     Args:
         nans: whether all numbers must be finite.
+        training: whether there are gradients.
         processes: those in which the stages are, if they are several.
         settles: whether a run that has failed is gone through once more, for what it owes to other processes.
     """
@@ -38,13 +39,14 @@ class Watch:
         stages: Sequence[Stage],
         *,
         nans: bool,
+        training: bool,
         processes: Processes | None = None,
         settles: bool = False,
     ) -> None:
         self._settles = settles
         self._functions, self._stages, self._nans, self._processes = functions, stages, nans, processes
         # What a program calls in Python may raise when the host is far ahead.
-        self.is_needed = not settles and (nans or any(_calls_python(stage.text) for stage in stages))
+        self.is_needed = not settles and (nans or any(calls_python(stage, training=training) for stage in stages))
         self._made: list[tuple[int, Task, Any]] = []
         self._seen = 0  # tasks
         self._wrong = 0  # which of them it was
@@ -90,7 +92,9 @@ class Watch:
             if self._nans:
                 wrong = [place for place, is_finite in enumerate(values) if not is_finite.all()]
                 if wrong:
-                    raise self._error(task, wrong[0])
+                    error = self._error(task, wrong[0])
+                    error.add_note(self.note(task))
+                    raise error
 
     def _error(self, task: Task, place: int) -> NotFiniteError:
         stage = self._stages[task.stage]
@@ -107,8 +111,13 @@ def _finite(leaves: Sequence[Any]) -> list[Any]:
     return [_jax.numpy.isfinite(leaf) if not leaf.ndim else _jax.numpy.isfinite(leaf).all() for leaf in leaves]
 
 
+def calls_python(stage: Stage, *, training: bool) -> bool:
+    """Whether a stage calls Python, which may raise. Args: training: whether its gradient is computed, too."""
+    return _is_call_in(stage.text) or (training and _is_call_in(stage.gradient_text))
+
+
 @functools.lru_cache(maxsize=256)
-def _calls_python(text: str) -> bool:
+def _is_call_in(text: str) -> bool:
     return bool(_CALLS_PYTHON.search(text))
 
 

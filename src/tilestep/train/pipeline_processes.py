@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, final
 
 import jax
@@ -24,6 +24,7 @@ from tilestep.train.meeting import Meeting, meeting_of
 from tilestep.train.pipeline_places import Place, like_elsewhere
 from tilestep.train.pipeline_tracing import Element, kind_of
 from tilestep.train.transfers import Transfers
+from tilestep.train.tree_specs import described, tree_of
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -46,6 +47,18 @@ class _Failure:
     text: str
     order: float
     interrupted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    """What a process says when it meets the others.
+
+    Attributes: failure: what has gone wrong there, if something has.
+    """
+
+    point: str
+    value: Any
+    failure: _Failure | None
 
 
 @final
@@ -106,22 +119,23 @@ class Processes:
         """
         said = self._meet(point, value)
         self._require_well(said, _LAST)
-        points = [its for its, _ in said]
+        points = [its.point for its in said]
         if len(set(points)) > 1:
             where = ", ".join(f"process {process} {its}" for process, its in enumerate(points))
             raise RuntimeError(f"the processes do different things: {where}; all of them must call the same functions of the pipeline")
-        return [its for _, its in said]
+        return [its.value for its in said]
 
-    def _meet(self, point: str, value: Any) -> list[tuple[str, Any]]:
+    def _meet(self, point: str, value: Any = None, failure: _Failure | None = None) -> list[_Said]:
         try:
-            return self._links()[0].all((point, value))
+            heard = self._links()[0].all((point, value, None if failure is None else asdict(failure)))
         except ProcessFailedError as error:
             self._told = error
             raise
+        return [_Said(point=point, value=value, failure=failure and _Failure(**failure)) for point, value, failure in heard]
 
-    def _require_well(self, said: Sequence[tuple[str, Any]], order: float) -> None:
+    def _require_well(self, said: Sequence[_Said], order: float) -> None:
         """Raises: ProcessFailedError if another process was the first to fail. Args: order: of what went wrong here."""
-        failed = [(value.order, process, value) for process, (_, value) in enumerate(said) if isinstance(value, _Failure)]
+        failed = [(its.failure.order, process, its.failure) for process, its in enumerate(said) if its.failure is not None]
         first, process, failure = min(failed, key=lambda entry: entry[:2], default=(_LAST, self._me, None))
         if process == self._me or failure is None or first == order:
             return
@@ -140,12 +154,11 @@ class Processes:
         try:
             yield
         except BaseException as error:
-            if error is not self._told and (error.__cause__ is None or error.__cause__ is not self._told):
+            if error is not self._told:
                 try:
                     self._tell(error)
-                except ProcessFailedError as first:
+                except ProcessFailedError:
                     if isinstance(error, Exception):
-                        first.state = getattr(error, "state", None)
                         raise
             raise
         finally:
@@ -166,7 +179,7 @@ class Processes:
             except BaseException:
                 meeting.close()  # the others hear that this process is gone
                 raise
-        said = self._meet("has failed", _Failure(text=text, order=order, interrupted=isinstance(error, KeyboardInterrupt)))
+        said = self._meet("has failed", failure=_Failure(text=text, order=order, interrupted=isinstance(error, KeyboardInterrupt)))
         self._told = error
         self._require_well(said, order)
 
@@ -177,11 +190,11 @@ class Processes:
         self._is_committed = self._has_looked = False
         self._links()[1].begin()
         if not self.feeds:
-            kinds, is_there = self.agree("begins a run")[self._feeder]
+            description, is_there = self.agree("begins a run")[self._feeder]
             inputs = next(elements)[0]
-            return itertools.repeat((inputs, *like_elsewhere(kinds, self._first[0].along(1)))), is_there
+            return itertools.repeat((inputs, *like_elsewhere(tree_of(description), self._first[0].along(1)))), is_there
         first = next(elements)
-        self.agree("begins a run", (_jax.tree.map(kind_of, first[1:]), is_there))
+        self.agree("begins a run", (described(_jax.tree.map(kind_of, first[1:])), is_there))
         found = itertools.chain([first], elements)
         if all(place.is_here for place in self._first):
             return found, is_there

@@ -403,4 +403,4 @@ def _update_kinds(compiled: Compiled, number: int, params: Sequence[Any], accumu
     stage, update = compiled.traced.stages[number], compiled.updates[number]
     outputs = _jax.tree.leaves(compiled.traced.stages[-1].outputs)
     extras = [stage.place.kind(outputs[place], 0) for place in update.extras]
-    return [params[place] for place in update.trained], state, accumulators, extras
+    return accumulators, state, [params[place] for place in update.trained], extras

@@ -61,6 +61,15 @@ class Results:
         """With an axis of elements."""
         return _jax.tree.map(lambda leaf: leaf[None], outputs) if self.summed else outputs
 
+    def require(self, kinds: Sequence[Any]) -> None:
+        """Raises: ValueError if the mask is of another number of items than what the stages of the last level return."""
+        if self.mask is not None:
+            self._shown(kinds)
+
+    def queued(self, row: Sequence[Any], kinds: Sequence[Any]) -> Any:
+        """Shapes and dtypes of what a queue gets. Args: row: those of what one microbatch gives; and kinds: as in `of`."""
+        return _jax.eval_shape(lambda one: self.for_queue(self.of([one] * self.schedule.microbatches, kinds)), row)
+
     def of(self, rows: Sequence[Any], kinds: Sequence[Any]) -> Any:
         """One tree of what all microbatches gave.
 

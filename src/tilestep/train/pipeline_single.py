@@ -12,9 +12,10 @@ from typing import Any, Final, Literal, final, get_args
 import jax
 import numpy as np
 
+from tilestep.train.pipeline_failures import calls_python
 from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_programs import Compiled
-from tilestep.train.pipeline_stages import accumulated, is_real
+from tilestep.train.pipeline_stages import Stage, accumulated, is_real
 from tilestep.train.pipeline_updates import Optimizing
 from tilestep.train.pipeline_walk import RunState
 from tilestep.train.schedule import Kind, Schedule
@@ -114,7 +115,7 @@ class OtherShapesError(Exception):
 
 @final
 class Single:
-    """The program. Its trained parameters and the optimiser's state are donated.
+    """The program. Its trained parameters and the optimiser's state are donated, unless a stage calls Python: then it is waited for.
 
     Args: structure: of the state.
     """
@@ -123,6 +124,8 @@ class Single:
         self._compiled, self._schedule, self._how = compiled, schedule, how
         self._stages = compiled.traced.stages
         self._place = self._stages[0].place
+        # What it calls in Python may raise when the program has been started: then the state must be there still.
+        self._may_fail = any(calls_python(stage, training=how is not None) for stage in self._stages)
         self._structures = [stage.params_structure for stage in self._stages]
         self._trained = [update.trained for update in compiled.updates] or [() for _ in self._stages]
         self.structure = structure
@@ -130,18 +133,29 @@ class Single:
         where: RunState = _jax.tree.unflatten(structure, range(structure.num_leaves))
         params = [_jax.tree.leaves(stage.params) for stage in where.stages]
         trained = [[own[place] for place in places] for own, places in zip(params, self._trained, strict=True)]
-        rest = [[leaf for place, leaf in enumerate(own) if place not in places] for own, places in zip(params, self._trained, strict=True)]
+        # Tied parameters are the array of the first of them, whose memory is given up.
+        tied = {(stage, place): tie[0] for tie in compiled.ties for stage, place in tie[1:]} if how is not None else {}
+        self._copies = [(params[stage][place], params[owner][leaf]) for (stage, place), (owner, leaf) in tied.items()]
+        self._tied = [{place: owner for (stage, place), owner in tied.items() if stage == index} for index in range(len(params))]
+        rest = [
+            [leaf for place, leaf in enumerate(own) if place not in places and place not in copies]
+            for own, places, copies in zip(params, self._trained, self._tied, strict=True)
+        ]
         states, aux = (
             ([stage.optimizer_state for stage in where.stages], where.joint),
             [_jax.tree.leaves(stage.aux) for stage in where.stages],
         )
         self._donated_at, self._donated_structure = _jax.tree.flatten((trained, states))
         self._kept_at, self._kept_structure = _jax.tree.flatten((rest, aux))
-        copies = [params[stage][place] for stage, place in self._tied()]
-        self._made_at = [*self._donated_at, *copies, *_jax.tree.leaves(aux)]
+        self._made_at = [*self._donated_at, *_jax.tree.leaves(aux)]
         self._there: dict[int, Any] = {}  # shardings that are the device's, by their id
         self._kinds: list[Any] | None = None
-        self._program: Any = _jax.jit(self._whole, donate_argnums=(0,) if how is not None else ())
+        self._program: Any = _jax.jit(self._whole, donate_argnums=(0,) if how is not None and not self._may_fail else ())
+
+    @property
+    def stages(self) -> Sequence[Stage]:
+        """The stages."""
+        return self._stages
 
     @property
     def kinds(self) -> list[Any]:
@@ -153,19 +167,34 @@ class Single:
 
         Args: leaves: of the state. stacks: elements, each with an axis of microbatches; one after the other they are those of the run.
         Returns: (the new state, for each stage of the last level its outputs' leaves stacked; in training after it [the losses]).
-        Raises: OtherShapesError.
+        Raises: OtherShapesError. What a stage's Python raises, with a note.
         """
         donated, kept = [leaves[place] for place in self._donated_at], [leaves[place] for place in self._kept_at]
         data = None if key is None else _jax.random.key_data(key)
         given = self._here(donated), self._here(kept)
         columns = [self._here(_jax.tree.leaves(stack), of_host=bool(leaves)) for stack in stacks]
-        made, outputs = self._program(*given, columns, self._here(_jax.tree.leaves(inputs)), None if data is None else self._here([data]))
+        data = None if data is None else self._here([data])
+        made, outputs = self._started(*given, columns, self._here(_jax.tree.leaves(inputs)), data)
         new = list(leaves)
         for place, leaf in zip(self._kept_at, given[1], strict=True):
             new[place] = leaf
         for place, leaf in zip(self._made_at, made, strict=True):
             new[place] = leaf
+        for place, owner in self._copies:
+            new[place] = new[owner]
         return _jax.tree.unflatten(self.structure, new), outputs
+
+    def _started(self, *given: Any) -> tuple[list[Any], list[Any]]:
+        """What the program makes of this, and waited for if it may fail."""
+        if not self._may_fail:
+            return self._program(*given)
+        try:
+            return _jax.block_until_ready(self._program(*given))
+        except OtherShapesError:
+            raise
+        except Exception as error:
+            error.add_note('raised in the one program of all stages; with program="stages" a note names stage and microbatch')
+            raise
 
     def _here(self, leaves: list[Any], *, of_host: bool = False) -> list[Any]:
         """Arrays on the device. Args: of_host: whether NumPy's may stay what they are: the program takes them to where the others are."""
@@ -182,14 +211,16 @@ class Single:
             there[id(leaf.sharding)] = leaf.sharding
         return found
 
-    def _tied(self) -> list[tuple[int, int]]:
-        return [leaf for tie in self._compiled.ties for leaf in tie[1:]]
-
-    def _leaves(self, index: int, trained: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
-        """All leaves of a stage's parameters, from those that are trained and the others."""
-        places = self._trained[index]
-        mine, others = dict(zip(places, trained, strict=True)), iter(rest)
-        return [mine[place] if place in mine else next(others) for place in range(self._structures[index].num_leaves)]
+    def _params(self, trained: Sequence[Sequence[Any]], rest: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """All leaves of each stage's parameters, from those that are trained and the others."""
+        found: list[list[Any]] = []
+        for structure, places, copies, own, others in zip(self._structures, self._trained, self._tied, trained, rest, strict=True):
+            mine, left = dict(zip(places, own, strict=True)), iter(others)
+            found.append([None if at in copies else mine[at] if at in mine else next(left) for at in range(structure.num_leaves)])
+        for own, copies in zip(found, self._tied, strict=True):
+            for place, (owner, leaf) in copies.items():
+                own[place] = found[owner][leaf]
+        return found
 
     # --------------------------------------------------------------------------------------------------------- traced
 
@@ -235,12 +266,12 @@ class Single:
             return new, [_jax.tree.leaves(tree) for tree in trees]
 
         aux, outputs = self._scanned(step, aux, columns)
-        return trained, states, [], aux, outputs
+        return trained, states, aux, outputs
 
     def _update(self, trained: Any, states: Any, rest: Any, aux: Any, columns: Any, inputs: Any, key: Any) -> tuple[Any, ...]:
         how, compiled = self._how, self._compiled
         assert how is not None  # it trains
-        params = [self._leaves(index, own, others) for index, (own, others) in enumerate(zip(trained, rest, strict=True))]
+        params = self._params(trained, rest)
         real = [[leaf for leaf in own if is_real(leaf)] for own in params]
 
         def loss(real: Any, aux: Any, element: Any, m: Any) -> tuple[Any, Any]:
@@ -262,9 +293,7 @@ class Single:
         for tie in compiled.ties:
             self._add_up(accumulators, tie)
         trained, states = self._updated(trained, states, accumulators, [leaf[-1] for leaf in outputs])
-        full = [self._leaves(index, own, others) for index, (own, others) in enumerate(zip(trained, rest, strict=True))]
-        copies = [full[tie[0][0]][tie[0][1]] for tie in compiled.ties for _ in tie[1:]]
-        return trained, states, copies, aux, [outputs, values or outputs[:1]]
+        return trained, states, aux, [outputs, values or outputs[:1]]
 
     def _add_up(self, accumulators: list[list[Any]], tie: Sequence[tuple[int, int]]) -> None:
         (owner, leaf), *others = tie

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,8 @@ from tilestep.train.pipeline_residuals import residuals
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _jnp: Any = jnp
+
+_OWN_GRADIENT: Final = "custom_vjp_call"  # the primitive of `jax.custom_vjp`
 
 Program = Callable[..., Any]
 Call = Callable[
@@ -73,6 +75,24 @@ class Stage:
     def real_params(self) -> tuple[int, ...]:
         """Places of the parameters' leaves that have gradients."""
         return tuple(place for place, leaf in enumerate(_jax.tree.leaves(self.params)) if is_real(leaf))
+
+    @functools.cached_property
+    def gradient_text(self) -> str:
+        """What its gradient computes, as JAX writes it, if its author has written part of that: `text` does not say it."""
+        if _OWN_GRADIENT not in self.text:
+            return ""
+
+        def gradients(params: Sequence[Any], args: Sequence[Any]) -> Any:
+            def real_outputs(some_params: Sequence[Any], some_args: Sequence[Any]) -> list[Any]:
+                tree = _jax.tree.unflatten(self.params_structure, _replaced(params, self.real_params, some_params))
+                outputs, _ = self.call(tree, _replaced(args, self.needs_gradient, some_args))
+                return [leaf for leaf in _jax.tree.leaves(outputs) if is_real(leaf)]
+
+            wanted = [params[place] for place in self.real_params], [args[place] for place in self.needs_gradient]
+            outputs, pullback = _jax.vjp(real_outputs, *wanted)
+            return pullback([_jnp.ones_like(leaf) for leaf in outputs])
+
+        return str(self.place.traced(gradients, _jax.tree.leaves(self.params), list(self.args))[0])
 
     @property
     def accumulator_shardings(self) -> list[Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -58,6 +59,36 @@ class Optimizing:
         """The loss, of the last stage's outputs."""
         return self.optimizer(*outputs)[1] if self.is_function else outputs[0]
 
+    def loss_kind(self, outputs: tuple[Any, ...]) -> Any:
+        """Its shape and dtype. Args: outputs: those of what the last stage returns."""
+        return _jax.eval_shape(self.loss, *outputs)
+
+    def require_loss(self, name: str, outputs: tuple[Any, ...]) -> None:
+        """Args: name: of the last stage. outputs: shapes and dtypes of what it returns.
+
+        Raises: ValueError, TypeError if it, or the optimiser's function, gives no loss.
+        """
+        if self.is_function:
+            where, found = (
+                "the optimizer's function must return (a transformation of optax, the loss)",
+                _jax.eval_shape(functools.partial(_loss, self), outputs),
+            )
+        else:
+            where, found = (
+                f"the last stage ({name}) must return the loss, a real scalar, or (loss, outputs)",
+                outputs[0] if outputs else None,
+            )
+        kind: Any = found
+        if not hasattr(kind, "dtype") or kind.shape != () or not _jax.numpy.issubdtype(kind.dtype, _jax.numpy.floating):
+            raise ValueError(f"{where}, a real scalar, but it returned {'nothing' if found is None else found}")
+
+
+def _loss(how: Optimizing, outputs: tuple[Any, ...]) -> Any:
+    result = how.optimizer(*outputs)
+    if not isinstance(result, tuple) or len(result) != 2 or not hasattr(result[0], "update"):  # pyright: ignore[reportUnknownArgumentType]
+        raise TypeError(f"the optimizer's function returned {result!r}: it must return (a transformation of optax, the loss)")
+    return result[1]  # pyright: ignore[reportUnknownVariableType]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Update:
@@ -67,12 +98,12 @@ class Update:
         trained: places of the parameters' leaves that it updates.
         extras: of the last stage's outputs' leaves, the places of those on which the optimiser depends.
         init: (trained leaves, extras) -> the optimiser's state.
-        apply: (trained leaves, state, accumulators, extras) -> (new leaves, state, accumulators of zeros if there are more updates in the
-            run or it `readies`, then the new leaves that are together, too). Donates the first two, and accumulators for zeros.
+        apply: (accumulators, state, trained leaves, extras) -> (accumulators of zeros if there are more updates in the run or it `readies`,
+            the state, new leaves, the new leaves that are together, too). Donates state and leaves, and accumulators for zeros.
         readies: whether it makes what the next run begins with.
-        function: likewise as JAX traces it, of the trained leaves' accumulators, each by itself.
+        function: as JAX traces it: (trained leaves, state, their accumulators, each by itself, extras) -> (new leaves, state, zeros).
         zeros: () -> accumulators of all real leaves.
-        start: likewise as JAX traces it, each by itself.
+        start: `zeros` as JAX traces it, each by itself.
     """
 
     trained: tuple[int, ...]
@@ -109,15 +140,17 @@ class _Maker:
     def update(self) -> Update:
         stage, how = self._stage, self._how
         jit, name = stage.place.jit, f"stage_{stage.number}"
-        shardings = ([stage.param_shardings[place] for place in self._trained], None, None, None) if stage.place.is_mesh else None
-        more = (2,) if how.again or self._readies else ()  # zeros take the accumulators' place
-        axes = (None, STATE, 0, 0), (None, STATE, 0, None)
+        shardings = (None, None, [stage.param_shardings[place] for place in self._trained], None) if stage.place.is_mesh else None
+        zeros = (0,) if how.again or self._readies else ()  # they take the accumulators' place
+        # JAX gives the memory of the first argument of a shape to the first result of that shape, whichever memory either is in. So the
+        # results that take an argument's place come in the arguments' order, and what takes none's comes last.
+        axes = (0, STATE, None, 0), (0, STATE, None, None)
         return Update(
             trained=self._trained,
             extras=self._extras,
             init=self._init,
             apply=jit(
-                self._apply_packed, f"{name}_update", *axes, donate=(*((1,) if how.keep else (0, 1)), *more), out_shardings=shardings
+                self._apply_packed, f"{name}_update", *axes, donate=(*zeros, 1, *(() if how.keep else (2,))), out_shardings=shardings
             ),
             readies=self._readies,
             function=self._apply,
@@ -194,15 +227,15 @@ class _Maker:
         return placed_like(new, held), state, zeros
 
     def _apply_packed(
-        self, trained: Sequence[Any], state: Any, accumulators: Sequence[Any], extras: Sequence[Any]
+        self, accumulators: Sequence[Any], state: Any, trained: Sequence[Any], extras: Sequence[Any]
     ) -> tuple[list[Any], Any, list[Any], list[Any]]:
         real, leaves = self._stage.real_params, self._packing.leaves(accumulators)
         new, state, zeros = self._apply(trained, state, [leaves[real.index(place)] for place in self._trained], extras)
         if not self._readies:
-            return new, state, zeros, []
+            return zeros, state, new, []
         by_place = dict(zip(self._trained, new, strict=True))
         packs = self._params.only_packs([[by_place[place] for place in pack] for pack in self._together])
-        return new, state, [_jax.numpy.zeros_like(acc) for acc in accumulators], packs
+        return [_jax.numpy.zeros_like(acc) for acc in accumulators], state, new, packs
 
     def _used(self) -> tuple[int, ...]:
         """Which of the last stage's outputs the optimiser's work depends on."""

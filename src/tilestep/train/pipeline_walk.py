@@ -389,7 +389,8 @@ class Walk:
             for other, place in tie[1:]:
                 gradient = self._accumulators[other][self._accumulator_of(other, place)]
                 there = self._accumulators[owner][index].sharding
-                (gradient,) = self._put_copies([gradient], [there])
+                if gradient.sharding != there:
+                    (gradient,) = self._put_copies([gradient], [there])
                 if self._places[owner].is_here:
                     self._accumulators[owner][index] = _add(self._accumulators[owner][index], gradient)
 
@@ -399,12 +400,13 @@ class Walk:
         return compiled.packings[stage].accumulators.alone.index(compiled.traced.stages[stage].real_params.index(leaf))
 
     def _share(self, members: Sequence[int]) -> None:
-        """Tied parameters are as the first of them is."""
+        """Tied parameters are as the first of them is: the same array where they are on the same devices, elsewhere copies of it."""
         for tie in self._ties(members):
             owner, leaf = tie[0]
+            value = self._params[owner][leaf]
             for other, place in tie[1:]:
                 there = self._params[other][place].sharding
-                (self._params[other][place],) = self._put_copies([self._params[owner][leaf]], [there])
+                self._params[other][place] = value if value.sharding == there else self._put_copies([value], [there])[0]
 
     def _extras(self, stage: int, places: Sequence[int], microbatch: int) -> Sequence[Any]:
         """What the optimiser depends on, of the last stage's outputs."""
@@ -419,8 +421,8 @@ class Walk:
         extras = self._extras(stage, update.extras, microbatch)
         if self._optimizer_states[stage] is None:
             self._optimizer_states[stage] = update.init(trained, extras)
-        new, self._optimizer_states[stage], zeros, packs = update.apply(
-            trained, self._optimizer_states[stage], self._accumulators[stage], extras
+        zeros, self._optimizer_states[stage], new, packs = update.apply(
+            self._accumulators[stage], self._optimizer_states[stage], trained, extras
         )
         for place, leaf in zip(update.trained, new, strict=True):
             own[place] = leaf

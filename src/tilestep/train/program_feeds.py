@@ -28,7 +28,7 @@ import numpy as np
 
 from tilestep.errors import UnsupportedError
 from tilestep.hints import dry_platforms
-from tilestep.train import _feeds
+from tilestep.train import _feeds, narrow
 from tilestep.train.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed
 
 _CODES: Final = _feeds.dtype_codes()
@@ -97,7 +97,8 @@ def transfer_to_infeed(device: Device, value: Any) -> None:
         device: of platform cpu or ipu.
         value: the tree that the program asks for, or a flat tuple of its leaves in the order of `jax.tree.flatten`. NumPy and JAX
             arrays and numbers; 64 bits become 32 as in `jnp.asarray`.
-    Raises: UnsupportedError for a device of another platform; TypeError, which names the leaf, for what is no array.
+    Raises: UnsupportedError for a device of another platform; TypeError, which names the leaf, for what is no array, and OverflowError
+        for a whole number that 32 bits do not hold.
     """
     platform = _platform(device)
     leaves = tuple(_host_leaf(path, leaf) for path, leaf in _flatten(value)[0])
@@ -208,7 +209,10 @@ def _host_leaf(path: Path, leaf: Any) -> tuple[int, tuple[int, ...], Any]:
     if isinstance(given, np.ndarray) and given.dtype.kind in "OSUMm":
         raise TypeError(f"{_named(path)} is {type(leaf).__name__} of dtype {given.dtype}: a feed carries arrays of numbers")
     dtype, dims = _dtype(path, given.dtype), _dims(path, given.shape)
-    array = np.ascontiguousarray(np.asarray(given).astype(dtype, copy=False))
+    given = np.asarray(given)
+    if (place := narrow.lost(given, dtype)) is not None:
+        raise OverflowError(f"{_named(path)} {narrow.loss(given, place, dtype)}")
+    array = np.ascontiguousarray(given.astype(dtype, copy=False))
     return _CODE_OF[dtype], dims, array.reshape(-1).view(np.uint8)
 
 
@@ -220,7 +224,7 @@ def _platform(device: Any) -> int:
 
 
 def _seconds(wall_s: float) -> float:
-    if not wall_s > 0 or not math.isfinite(wall_s):
+    if not isinstance(wall_s, int | float) or not wall_s > 0 or not math.isfinite(wall_s):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"a feed's time-out is {wall_s!r}: it must be a number of seconds above 0, or None")
     return float(wall_s)
 

@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tilestep.train.devices import Device, more_devices, select_devices
 from tilestep.train.numbers import whole_number
 from tilestep.train.optimizer_state import is_on_host
+from tilestep.train.other_arguments import belongs_to, devices_of
 from tilestep.train.shards import Shard, is_shard, part_elements, readable
 
 AXIS: Final = "replica"  # the mesh axis of replicas, unless the caller has a mesh with another name for it
@@ -211,15 +212,15 @@ def current_axis() -> str:
     return _axis.get() or AXIS
 
 
+def _meant(count: object) -> str:
+    return f"; devices=jax.devices({count!r}) are those of a platform" if isinstance(count, str) else belongs_to(count, "devices", "mesh")
+
+
 def _mesh_of(count: int | None, devices: Iterable[Device] | None, shards: int, axis: str) -> Mesh:
     if axis == SHARD_AXIS:
         raise ValueError(f"axis is {axis!r}: that is the name of the axis within a replica; choose another one")
-    wanted = None if count is None else whole_number("count", count, least=1) * shards
-    if devices is not None and not isinstance(devices, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"devices is {devices!r}: it must be a list of devices, such as jax.devices()[:2]")
-    chosen = _first(count, wanted, shards) if devices is None else tuple(devices)
-    if others := [one for one in chosen if not isinstance(one, jax.Device)]:
-        raise TypeError(f"devices has {others[0]!r}: it must have jax.Devices; select_devices(ids=[...]) finds them by their numbers")
+    wanted = None if count is None else whole_number("count", count, least=1, hint=_meant(count)) * shards
+    chosen = _first(count, wanted, shards) if devices is None else devices_of(devices)
     if count is None:
         if not chosen or len(chosen) % shards:
             raise ValueError(
@@ -257,7 +258,7 @@ def _next(devices: int, shards: int) -> str:
 
 def _require_mesh(mesh: Mesh, axis: str, count: int | None, shards: int | None, devices: object) -> None:
     if not isinstance(mesh, Mesh):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"mesh is {mesh!r}: it must be a jax.sharding.Mesh")
+        raise TypeError(f"mesh is {mesh!r}: it must be a jax.sharding.Mesh{belongs_to(mesh, 'devices')}")
     if devices is not None:
         raise ValueError("mesh and devices are given: the mesh has its devices, leave the others away")
     if axis not in mesh.shape:

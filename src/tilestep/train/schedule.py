@@ -6,149 +6,23 @@ follows from how long tasks take. `schedules.py` makes the usual ones.
 
 from __future__ import annotations
 
-import csv
-import enum
-import io
-import re
-from collections import Counter
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, final
+from typing import Literal, cast, final
 
-_TASK: Final = re.compile(r"(\d+)([FBIWUSL])(\d*)")
-
-Weights = Literal["same", "stale", "stashed"]
-
-
-class Kind(enum.StrEnum):
-    """What a task does. The letters are those of PyTorch's schedules where it has them."""
-
-    FORWARD = "F"
-    BACKWARD = "B"  # gradients of the inputs and of the weights
-    INPUT_GRADIENT = "I"  # of the inputs alone
-    WEIGHT_GRADIENT = "W"  # of the weights alone, after that of the inputs
-    UPDATE = "U"  # the optimiser
-    STORE = "S"  # what the backward needs goes to another memory
-    LOAD = "L"  # and comes back
-
-    @property
-    def meaning(self) -> str:
-        """In words, such as "input gradient"."""
-        return self.name.lower().replace("_", " ")
-
-
-class Task(NamedTuple):
-    """One thing that one device does. Written as "2F3": stage 2, forward, microbatch 3; "2U": the update at the end of a run.
-
-    Attributes: microbatch: None for an update that is for all microbatches.
-    """
-
-    stage: int
-    kind: Kind
-    microbatch: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.stage}{self.kind.value}{'' if self.microbatch is None else self.microbatch}"
-
-    @classmethod
-    def parse(cls, text: str) -> Task:
-        """The task that `str` wrote. Raises: ValueError for any other text."""
-        found = _TASK.fullmatch(text.strip())
-        if found is None or (found[3] == "" and found[2] != Kind.UPDATE):
-            raise ValueError(f"{text!r} is no task: it must be a stage, one of F B I W U S L, and a microbatch, such as 2F3; 2U is allowed")
-        return cls(int(found[1]), Kind(found[2]), int(found[3]) if found[3] else None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Costs:
-    """How long tasks take, in one unit of time: a number for all stages, or a sequence with one for each.
-
-    Attributes:
-        backward: None: twice `forward`.
-        input_gradient: None: half of `backward`.
-        weight_gradient: None: what `backward` is more than `input_gradient`.
-        update: of a stage.
-        store, load: of what a microbatch leaves on a stage.
-        transfer: of a stage's outputs to another device.
-        gradient_transfer: of the gradients of a stage's outputs, from another device. None: as `transfer`.
-        element: of what comes from the host for each forward of a first stage, just before it. The device waits for it.
-        collect: of putting together what a last stage returned of all microbatches, after its last task.
-        results: of that to the host.
-    """
-
-    forward: float | Sequence[float] = 1.0
-    backward: float | Sequence[float] | None = None
-    input_gradient: float | Sequence[float] | None = None
-    weight_gradient: float | Sequence[float] | None = None
-    update: float | Sequence[float] = 0.0
-    store: float | Sequence[float] = 0.0
-    load: float | Sequence[float] = 0.0
-    transfer: float | Sequence[float] = 0.0
-    gradient_transfer: float | Sequence[float] | None = None
-    element: float = 0.0
-    collect: float = 0.0
-    results: float = 0.0
-
-    def of(self, kind: Kind, stage: int) -> float:
-        """How long a task takes. Raises: IndexError if a sequence has none for that stage."""
-
-        def at(value: float | Sequence[float]) -> float:
-            return value[stage] if isinstance(value, Sequence) else value
-
-        def backward() -> float:
-            return 2 * at(self.forward) if self.backward is None else at(self.backward)
-
-        def input_gradient() -> float:
-            return backward() / 2 if self.input_gradient is None else at(self.input_gradient)
-
-        match kind:
-            case Kind.FORWARD:
-                return at(self.forward)
-            case Kind.BACKWARD:
-                return backward()
-            case Kind.INPUT_GRADIENT:
-                return input_gradient()
-            case Kind.WEIGHT_GRADIENT:
-                return backward() - input_gradient() if self.weight_gradient is None else at(self.weight_gradient)
-            case Kind.UPDATE:
-                return at(self.update)
-            case Kind.STORE:
-                return at(self.store)
-            case Kind.LOAD:
-                return at(self.load)
-
-    def passing(self, giver: int, taker: int) -> float:
-        """How long it takes until one stage has what another one made for it: outputs of an earlier stage, gradients of a later one."""
-        back = self.gradient_transfer if giver > taker and self.gradient_transfer is not None else self.transfer
-        return back[min(giver, taker)] if isinstance(back, Sequence) else back
-
-
-SLOTS: Final = Costs(forward=1, backward=1, input_gradient=1, weight_gradient=1)  # every task that computes takes one slot
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Timeline:
-    """When the tasks of a schedule happen, if they take so long.
-
-    Attributes:
-        begin: of each task, from the first one's on.
-        end: of each task.
-        makespan: from the first task's begin to the last one's end.
-        busy: of each device, how long it does something.
-    """
-
-    begin: Mapping[Task, float]
-    end: Mapping[Task, float]
-    makespan: float
-    busy: tuple[float, ...]
-
-    @property
-    def bubble(self) -> float:
-        """The part of all devices' time in which they wait, from 0 to 1."""
-        return 1 - sum(self.busy) / (len(self.busy) * self.makespan) if self.makespan else 0.0
+from tilestep.train import schedule_csv
+from tilestep.train.other_arguments import require_kind
+from tilestep.train.schedule_checks import HOW_LEVELS, require_shape, require_tasks
+from tilestep.train.schedule_order import Dependencies
+from tilestep.train.schedule_tasks import ONE_EACH, shortened
+from tilestep.train.schedule_tasks import SLOTS as SLOTS
+from tilestep.train.schedule_tasks import Costs as Costs
+from tilestep.train.schedule_tasks import Kind as Kind
+from tilestep.train.schedule_tasks import Task as Task
+from tilestep.train.schedule_tasks import Timeline as Timeline
+from tilestep.train.schedule_tasks import Weights as Weights
 
 
 @final
@@ -166,7 +40,8 @@ class Schedule:
         weights: what backward computes with, where weights change within a run. "same": they don't. "stale": with the newest, whatever
             forward had. "stashed": with those that forward had.
         serial: whether a microbatch begins only when the one before has passed through all stages.
-    Raises: ValueError if a task is missing, there twice or on another device than its stage, or if the order can never be followed.
+    Raises: ValueError if a task is missing, there twice or on another device than its stage, if the order can never be followed, and for
+        levels, devices or weights that cannot be.
     """
 
     name: str
@@ -177,20 +52,18 @@ class Schedule:
     weights: Weights = "same"
     serial: bool = False
     _level_of: Mapping[int, int] = field(init=False, repr=False, compare=False)
-    _ordered: tuple[tuple[Task, tuple[Task, ...]], ...] = field(init=False, repr=False, compare=False)  # each task, and what it needs
+    _needs: Dependencies = field(init=False, repr=False, compare=False)
+    _ordered: tuple[Task, ...] = field(init=False, repr=False, compare=False)
+    _numbers: tuple[int, ...] = field(init=False, repr=False, compare=False)  # of the ordered tasks, as Dependencies has them
 
     def __post_init__(self) -> None:
+        require_shape(self.levels, self.device_mapping, self.microbatches, self.weights, devices=len(self.tasks))
+        require_tasks(self.device_mapping, self.microbatches, self.tasks)
         object.__setattr__(self, "_level_of", {stage: level for level, stages in enumerate(self.levels) for stage in stages})
-        if [stage for stages in self.levels for stage in stages] != list(range(len(self.device_mapping))):
-            raise ValueError(
-                f"levels {self.levels} must number the {len(self.device_mapping)} stages of device_mapping from 0 on, in order"
-            )
-        if any(not 0 <= device < len(self.tasks) for device in self.device_mapping):
-            raise ValueError(f"device_mapping {list(self.device_mapping)} names a device that has no tasks: there are {len(self.tasks)}")
-        if self.microbatches < 1:
-            raise ValueError(f"microbatches is {self.microbatches}: it must be 1 or more")
-        self._check_tasks()
-        object.__setattr__(self, "_ordered", tuple(self._in_order()))
+        object.__setattr__(self, "_needs", Dependencies(self.levels, self.microbatches, self.tasks, serial=self.serial))
+        ordered, numbers = self._needs.order()
+        object.__setattr__(self, "_ordered", ordered)
+        object.__setattr__(self, "_numbers", numbers)
 
     # -------------------------------------------------------------------------------------------------- what there is
 
@@ -199,14 +72,10 @@ class Schedule:
         """How many."""
         return len(self.device_mapping)
 
-    @cached_property
-    def _all(self) -> frozenset[Task]:
-        return frozenset(task for tasks in self.tasks for task in tasks)
-
     @property
     def training(self) -> bool:
         """Whether there is a backward pass."""
-        return any(task.kind in (Kind.BACKWARD, Kind.INPUT_GRADIENT) for task in self._all)
+        return self._needs.training
 
     def device(self, task: Task) -> int:
         """Which one does it."""
@@ -214,133 +83,28 @@ class Schedule:
 
     def needs(self, task: Task) -> Iterator[Task]:
         """What has to be done before a task, beside what its device does before."""
-        stage, kind, microbatch = task
-        match kind:
-            case Kind.FORWARD:
-                assert microbatch is not None  # only updates have none
-                level = self._level_of[stage]
-                if level:
-                    yield from (Task(before, kind, microbatch) for before in self.levels[level - 1])
-                elif self.serial and microbatch:
-                    yield from self._ends(microbatch - 1)
-            case Kind.BACKWARD | Kind.INPUT_GRADIENT:
-                yield Task(stage, Kind.FORWARD, microbatch)
-                for after in self._after(stage):
-                    yield self._backward(after, microbatch)
-                if (load := Task(stage, Kind.LOAD, microbatch)) in self._all:
-                    yield load
-            case Kind.WEIGHT_GRADIENT:
-                yield Task(stage, Kind.INPUT_GRADIENT, microbatch)
-            case Kind.UPDATE:
-                every = range(self.microbatches) if microbatch is None else (microbatch,)
-                yield from (self._gradients(stage, number) for number in every)
-            case Kind.STORE:
-                yield Task(stage, Kind.FORWARD, microbatch)
-            case Kind.LOAD:
-                yield Task(stage, Kind.STORE, microbatch)
+        return iter(self._needs.needs(task))
 
     def takers(self, task: Task) -> tuple[int, ...]:
         """The stages that get what a task makes: outputs, or gradients of its inputs."""
+        level = self._level_of[task.stage]
         match task.kind:
             case Kind.FORWARD:
-                return self._after(task.stage)
+                return self.levels[level + 1] if level + 1 < len(self.levels) else ()
             case Kind.BACKWARD | Kind.INPUT_GRADIENT:
-                level = self._level_of[task.stage]
                 return self.levels[level - 1] if level else ()
             case _:
                 return ()
 
-    def _after(self, stage: int) -> tuple[int, ...]:
-        level = self._level_of[stage] + 1
-        return self.levels[level] if level < len(self.levels) else ()
-
-    def _backward(self, stage: int, microbatch: int | None) -> Task:
-        """What gives a stage's input gradients."""
-        whole = Task(stage, Kind.BACKWARD, microbatch)
-        return whole if whole in self._all else Task(stage, Kind.INPUT_GRADIENT, microbatch)
-
-    def _gradients(self, stage: int, microbatch: int) -> Task:
-        """What gives a stage's weight gradients."""
-        whole = Task(stage, Kind.BACKWARD, microbatch)
-        return whole if whole in self._all else Task(stage, Kind.WEIGHT_GRADIENT, microbatch)
-
-    def _ends(self, microbatch: int) -> Iterator[Task]:
-        """The last tasks of a microbatch that others may wait for."""
-        if self.training:
-            return (self._backward(stage, microbatch) for stage in self.levels[0])
-        return (Task(stage, Kind.FORWARD, microbatch) for stage in self.levels[-1])
-
-    # ------------------------------------------------------------------------------------------------------- checks
-
-    def _check_tasks(self) -> None:
-        for device, tasks in enumerate(self.tasks):
-            for task in tasks:
-                if not 0 <= task.stage < self.stages:
-                    raise ValueError(f"device {device} has task {task}, but there are {self.stages} stages, from 0 on")
-                if self.device(task) != device:
-                    raise ValueError(f"device {device} has task {task}, but stage {task.stage} is on device {self.device(task)}")
-                if task.microbatch is not None and task.microbatch >= self.microbatches:
-                    raise ValueError(f"device {device} has task {task}, but there are {self.microbatches} microbatches, from 0 on")
-        twice = [str(task) for task, count in Counter(task for tasks in self.tasks for task in tasks).items() if count > 1]
-        if twice:
-            raise ValueError(f"there is more than one of {', '.join(twice[:5])}: each task is done once")
-        present = self._all
-        missing = [task for task in self._wanted(present) if task not in present]
-        if missing:
-            raise ValueError(f"task {missing[0]} is missing" + (f", and {len(missing) - 1} others" if len(missing) > 1 else ""))
-
-    def _wanted(self, present: frozenset[Task]) -> Iterator[Task]:
-        """What must be there, given what is."""
-        training, updates = self.training, any(task.kind is Kind.UPDATE for task in present)
-        for stage in range(self.stages):
-            split = any(Task(stage, Kind.INPUT_GRADIENT, number) in present for number in range(self.microbatches))
-            for number in range(self.microbatches):
-                yield Task(stage, Kind.FORWARD, number)
-                if training:
-                    parts = (Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT) if split else (Kind.BACKWARD,)
-                    yield from (Task(stage, part, number) for part in parts)
-                if Task(stage, Kind.STORE, number) in present or Task(stage, Kind.LOAD, number) in present:
-                    yield from (Task(stage, kind, number) for kind in (Kind.STORE, Kind.LOAD))
-            if updates and Task(stage, Kind.UPDATE) not in present:
-                yield from (Task(stage, Kind.UPDATE, number) for number in range(self.microbatches))
-
-    def _in_order(self) -> Iterator[tuple[Task, tuple[Task, ...]]]:
-        """All tasks with what they need, in one order that agrees with every device's, and in which each comes after that.
-
-        There is one exactly if no timing can make the devices wait for each other for ever.
-        Raises: ValueError if there is none.
-        """
-        done: set[Task] = set()
-        waiting: dict[Task, list[int]] = {}  # devices whose next task needs it
-        position = [0] * len(self.tasks)
-        ready = list(range(len(self.tasks)))
-        while ready:
-            device = ready.pop()
-            while position[device] < len(self.tasks[device]):
-                task = self.tasks[device][position[device]]
-                needs = tuple(self.needs(task))
-                if not done.issuperset(needs):
-                    waiting.setdefault(next(need for need in needs if need not in done), []).append(device)
-                    break
-                yield task, needs
-                done.add(task)
-                position[device] += 1
-                ready.extend(waiting.pop(task, ()))
-        if waiting:
-            stuck = [
-                f"device {device} at {self.tasks[device][position[device]]} for {task}" for task, ds in waiting.items() for device in ds
-            ]
-            raise ValueError(f"the devices would wait for each other for ever: {'; '.join(stuck)}")
-
     def ordered(self) -> tuple[Task, ...]:
         """All tasks in one order that agrees with every device's, and in which each comes after what it needs."""
-        return tuple(task for task, _ in self._ordered)
+        return self._ordered
 
     # ------------------------------------------------------------------------------------------------ what comes of it
 
     def simulate(
         self,
-        costs: Costs = Costs(),
+        costs: Costs = ONE_EACH,
         *,
         exchanges: Literal["apart", "together"] = "apart",
         host: Literal["apart", "together"] = "apart",
@@ -365,23 +129,28 @@ class Schedule:
             )
         begin: dict[Task, float] = {}
         end: dict[Task, float] = {}
+        ends: dict[int, float] = {}  # by the tasks' numbers
+        cost_of, passing = functools.cache(costs.of), functools.cache(costs.passing)
         free = [0.0] * len(self.tasks)
         busy = [0.0] * len(self.tasks)
-        for task, needs in self._ordered:
+        for task, number in zip(self._ordered, self._numbers, strict=True):
             device = self.device(task)
             start = free[device]
-            for need in needs:
-                start = max(start, end[need] + (costs.passing(need.stage, task.stage) if self.device(need) != device else 0.0))
+            for need in self._needs.needed(number):
+                giver = self._needs.stage(need)
+                start = max(start, ends[need] + (passing(giver, task.stage) if self.device_mapping[giver] != device else 0.0))
             if costs.element and task.kind is Kind.FORWARD and self._level_of[task.stage] == 0:
                 start += costs.element
-            cost = costs.of(task.kind, task.stage)
-            begin[task], end[task] = start, start + cost
+            cost = cost_of(task.kind, task.stage)
+            begin[task] = start
+            end[task] = ends[number] = start + cost
             free[device] = start + cost
             busy[device] += cost
         first = min(begin.values(), default=0.0)
         return Timeline(begin=begin, end=end, makespan=max(end.values(), default=0.0) - first, busy=tuple(busy))
 
     def _check_costs(self, costs: Costs) -> None:
+        require_kind("costs", costs, Costs, "Costs, such as Costs(forward=1, backward=2)")
         for kind in (each.name for each in fields(costs)):
             value = getattr(costs, kind)
             if isinstance(value, Sequence) and len(value) != self.stages:
@@ -396,9 +165,10 @@ class Schedule:
         held = [0] * self.stages
         if not self.training:
             return tuple(peaks)
+        whole = [self._needs.has(Task(stage, Kind.BACKWARD, 0)) for stage in range(self.stages)]
         for tasks in self.tasks:
             for task in tasks:
-                frees = Kind.WEIGHT_GRADIENT if self._gradients(task.stage, 0).kind is Kind.WEIGHT_GRADIENT else Kind.BACKWARD
+                frees = Kind.BACKWARD if whole[task.stage] else Kind.WEIGHT_GRADIENT
                 if task.kind in (Kind.FORWARD, Kind.LOAD):
                     held[task.stage] += 1
                     peaks[task.stage] = max(peaks[task.stage], held[task.stage])
@@ -426,11 +196,64 @@ class Schedule:
         """A row for each device, with its tasks as text."""
         return [[str(task) for task in tasks] for tasks in self.tasks]
 
-    def to_csv(self) -> str:
-        """The table as comma-separated values; the form is that of PyTorch's `_load_csv`."""
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(self.table())
-        return text.getvalue()
+    def to_csv(self, *, tasks_only: bool = False) -> str:
+        """All that the schedule is as comma-separated values, which `from_csv` reads: docs/pipelines.md says how.
+
+        Args: tasks_only: the table alone, in the form of `torch.distributed.pipelining`; it has no name.
+        Raises: ValueError if the table alone would be another schedule.
+        """
+        if tasks_only:
+            self._require_tasks_only()
+            return schedule_csv.written(None, self.table())
+        header = schedule_csv.Header(
+            name=self.name,
+            levels=tuple(tuple(map(int, stages)) for stages in self.levels),
+            device_mapping=tuple(map(int, self.device_mapping)),
+            devices=len(self.tasks),
+            microbatches=int(self.microbatches),
+            weights=self.weights,
+            serial=bool(self.serial),
+        )
+        return schedule_csv.written(header, self.table())
+
+    def _require_tasks_only(self) -> None:
+        lost = [f"weights {self.weights!r}"] if self.weights != "same" else []
+        lost += ["serial=True"] if self.serial else []
+        lost += [f"levels {shortened(str(self.levels))}"] if len(self.levels) < self.stages else []
+        if lost:
+            raise ValueError(
+                f"tasks_only is True, but rows of tasks cannot say what the schedule {self.name} has: {', '.join(lost)}. Leave tasks_only "
+                "away, because to_csv() writes all of it; or write another schedule, such as dataclasses.replace(schedule, serial=False)"
+            )
+
+    @classmethod
+    def from_csv(cls, text: str, *, name: str | None = None, device_mapping: Sequence[int] | None = None) -> Schedule:
+        """The schedule that `to_csv` has written, or rows of tasks, such as PyTorch's; empty cells are left out.
+
+        Rows without anything else are a schedule whose weights stay the same, which is not serial, with levels of one stage each:
+        `from_table` makes others of them.
+
+        Args:
+            text: a file's text.
+            name: None: what the text says; of rows "CSV".
+            device_mapping: None: what the text says; of rows where these have the stages.
+        Raises: TypeError for what is no text. ValueError for text that is no schedule, with the line, and as `Schedule` does.
+        """
+        header, tasks, line = schedule_csv.read(text)
+        try:
+            if header is None:
+                return _of_tasks(tasks, device_mapping=device_mapping, levels=None, name="CSV" if name is None else name)
+            return cls(
+                name=header.name if name is None else name,
+                levels=header.levels,
+                device_mapping=header.device_mapping if device_mapping is None else tuple(device_mapping),
+                microbatches=header.microbatches,
+                tasks=tasks,
+                weights=cast("Weights", header.weights),
+                serial=header.serial,
+            )
+        except ValueError as error:
+            raise ValueError(f"{error} (the tasks of device 0 are in line {line}, and each further device's in the next one)") from None
 
     def show(self, costs: Costs = SLOTS, *, timeline: Timeline | None = None, width: int = 120) -> str:
         """The schedule as text: a row for each device, time to the right, in units of the shortest task.
@@ -463,29 +286,59 @@ def from_table(
     levels: Sequence[Sequence[int]] | None = None,
     name: str = "table",
     weights: Weights = "same",
+    serial: bool = False,
 ) -> Schedule:
     """A schedule of one's own: a row of tasks for each device, such as ["0F0", "0F1", "0B0", "0B1", "0U"]; empty cells are left out.
 
-    Args: device_mapping: None: where the rows have the stages. levels: None: one stage each.
-    Raises: ValueError for what is no task, and as `Schedule` does.
+    Args: device_mapping: None: where the rows have the stages. levels: None: one stage each; [[0], [1, 2], [3]]: 1 and 2 are concurrent.
+        weights, serial: as `Schedule` has them.
+    Raises: TypeError for rows that are no lists. ValueError for what is no task, and as `Schedule` does.
     """
-    tasks = tuple(tuple(Task.parse(cell) for cell in row if cell.strip()) for row in rows)
+    tasks = tuple(_parsed(device, row) for device, row in enumerate(rows))
+    return _of_tasks(tasks, device_mapping=device_mapping, levels=levels, name=name, weights=weights, serial=serial)
+
+
+def _parsed(device: int, row: Iterable[str]) -> tuple[Task, ...]:
+    if isinstance(row, str):
+        raise TypeError(f'row {device} is {shortened(repr(row))}: it must be a list of tasks, such as ["0F0", "0B0"]; from_csv reads text')
+    try:
+        return tuple(Task.parse(cell) for cell in row if not isinstance(cell, str) or cell.strip())  # pyright: ignore[reportUnnecessaryIsInstance]
+    except ValueError as error:
+        raise ValueError(f"row {device}: {error}") from None
+
+
+def _of_tasks(
+    tasks: tuple[tuple[Task, ...], ...],
+    *,
+    device_mapping: Sequence[int] | None,
+    levels: Sequence[Sequence[int]] | None,
+    name: str,
+    weights: Weights = "same",
+    serial: bool = False,
+) -> Schedule:
     where = {task.stage: device for device, row in enumerate(tasks) for task in row}
+    if not where:
+        raise ValueError("the table has no tasks: it must have a row for each device, such as 0F0, 0B0, 0U")
     if device_mapping is None:
-        if sorted(where) != list(range(len(where))):
-            raise ValueError(f"the table has the stages {sorted(where)}: they must be numbered from 0 on without gaps")
+        if max(where) >= len(where):
+            raise ValueError(
+                f"the table has the stages {shortened(str(sorted(where)))}: they must be numbered from 0 on without gaps, and stage "
+                f"{next(stage for stage in range(len(where)) if stage not in where)} is missing"
+            )
         device_mapping = [where[stage] for stage in range(len(where))]
-    microbatches = 1 + max((task.microbatch for row in tasks for task in row if task.microbatch is not None), default=-1)
+    if levels is not None and any(not isinstance(stages, Sequence) or isinstance(stages, str) for stages in levels):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"levels is {shortened(str(levels))}: it must be a list of lists of stages; {HOW_LEVELS}")
     return Schedule(
         name=name,
         levels=tuple((stage,) for stage in range(len(device_mapping))) if levels is None else tuple(map(tuple, levels)),
         device_mapping=tuple(device_mapping),
-        microbatches=microbatches,
+        microbatches=1 + max((task.microbatch for row in tasks for task in row if task.microbatch is not None), default=0),
         tasks=tasks,
         weights=weights,
+        serial=serial,
     )
 
 
-def from_csv(text: str, *, name: str = "CSV", device_mapping: Sequence[int] | None = None) -> Schedule:
-    """The schedule that `Schedule.to_csv` or PyTorch wrote. Raises: as `from_table`."""
-    return from_table(csv.reader(io.StringIO(text)), device_mapping=device_mapping, name=name)
+def from_csv(text: str, *, name: str | None = None, device_mapping: Sequence[int] | None = None) -> Schedule:
+    """`Schedule.from_csv`."""
+    return Schedule.from_csv(text, name=name, device_mapping=device_mapping)

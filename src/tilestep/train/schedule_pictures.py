@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
+from tilestep.files import write_file
 from tilestep.train.schedule import Costs, Kind, Schedule, Task, Timeline
 
 _WIDEST: Final = 400  # columns of time that a text has at most
@@ -100,9 +102,12 @@ def plot(schedule: Schedule, path: str | Path, timeline: Timeline) -> None:
     kinds = [kind for kind in Kind if any(task.kind is kind and timeline.end[task] > timeline.begin[task] for task in timeline.begin)]
     handles = [panel.barh(0, 0, color=_COLORS[kind], label=kind.meaning) for kind in kinds]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(kinds), frameon=False)
+    target = Path(path) if Path(path).suffix else Path(f"{path}.png")
+    form, drawing = target.suffix[1:], BytesIO()
     same: Any = matplotlib  # the same file each time, whose text is text
     with same.rc_context({"svg.hashsalt": "tilestep", "svg.fonttype": "none"}):
-        figure.savefig(Path(path), dpi=120, metadata={"Date": None} if Path(path).suffix == ".svg" else None)
+        figure.savefig(drawing, format=form, dpi=120, metadata={"Date": None} if form == "svg" else None)
+    write_file(target, drawing.getvalue())
 
 
 def _draw(panel: Any, schedule: Schedule, timeline: Timeline) -> None:

@@ -8,16 +8,25 @@ schedule: the pipeline works with any count, but a count that is not a multiple 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
+from operator import itemgetter
 from typing import Final
 
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import require_kind
 from tilestep.train.schedule import Kind, Schedule, Task
+from tilestep.train.schedule_tasks import shortened
 
 _F, _B, _I, _W, _U = Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.UPDATE
 
+_SIZES: Final = ": how many stages there are, or of each level in a list, such as [1, 2, 1]; Pipeline takes their functions"
+
 Stages = int | Sequence[int]
+Levels = tuple[tuple[int, ...], ...]
+Rows = tuple[tuple[Task, ...], ...]
 
 
 def sequential(
@@ -28,8 +37,10 @@ def sequential(
     Raises: TypeError, ValueError for numbers and mappings that cannot be.
     """
     levels, mapping = _shape(stages, device_mapping)
+    microbatches = whole_number("microbatches", microbatches, least=1)
     steps = 2 * len(levels) if training else len(levels)
-    return _by_slots("sequential", levels, mapping, microbatches, training, lambda m, step: m * steps + step, serial=True)
+    tasks = _by_slots(levels, mapping, microbatches, lambda m, step: m * steps + step, training=training)
+    return Schedule(name="sequential", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks, serial=True)
 
 
 def grouped(
@@ -43,9 +54,11 @@ def grouped(
     Raises: TypeError, ValueError for numbers and mappings that cannot be.
     """
     levels, mapping = _shape(stages, device_mapping)
+    microbatches = whole_number("microbatches", microbatches, least=1)
     if strict:
         _require_multiple("grouped", microbatches, 2 * len(levels) if training else len(levels))
-    return _by_slots("grouped", levels, mapping, microbatches, training, lambda m, step: m + step)
+    tasks = _by_slots(levels, mapping, microbatches, lambda m, step: m + step, training=training)
+    return Schedule(name="grouped", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks)
 
 
 def interleaved(
@@ -59,24 +72,22 @@ def interleaved(
     Raises: TypeError, ValueError for numbers and mappings that cannot be.
     """
     levels, mapping = _shape(stages, device_mapping)
-    steps = [*range(len(levels)), *(reversed(range(len(levels))) if training else ())]
+    microbatches = whole_number("microbatches", microbatches, least=1)
     if strict and training:
-        for device in range(max(mapping) + 1):
-            shared = [level for level, members in enumerate(levels) if any(mapping[stage] == device for stage in members)]
+        levels_on: list[dict[int, None]] = [{} for _ in range(max(mapping) + 1)]  # of each device, in order
+        for level, members in enumerate(levels):
+            for stage in members:
+                levels_on[mapping[stage]][level] = None
+        for device, shared in enumerate(map(list, levels_on)):
             if len(shared) > 1:
                 raise ValueError(
                     f"interleaved: levels {shared} are on device {device}, where their tasks would meet in one slot: give each level "
-                    "devices of its own, choose the grouped or sequential schedule, or strict=False"
+                    "devices of its own by device_mapping, choose the grouped or sequential schedule, or strict=False"
                 )
-    offsets = _rotations([{mapping[stage] for stage in levels[level]} for level in steps])
     if strict:
-        _require_multiple("interleaved", microbatches, len(offsets))
-
-    def slot(m: int, step: int) -> int:
-        turn, place = divmod(m, len(offsets))
-        return turn * len(steps) + offsets[place] + step
-
-    return _by_slots("interleaved", levels, mapping, microbatches, training, slot)
+        _require_multiple("interleaved", microbatches, len(_offsets(levels, mapping, training=training)))
+    tasks = _interleaved_tasks(levels, mapping, microbatches, training=training)
+    return Schedule(name="interleaved", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks)
 
 
 def looped(devices: int, microbatches: int, *, rounds: int = 2, strict: bool = True) -> Schedule:
@@ -128,8 +139,10 @@ def zero_bubble(stages: Stages, microbatches: int, *, device_mapping: Sequence[i
 
     Raises: TypeError, ValueError for numbers and mappings that cannot be.
     """
-    order = interleaved(stages, microbatches, device_mapping=device_mapping, strict=False)
-    return replace(order, name="zero_bubble", tasks=tuple(_zero_bubble_tasks(order)))
+    levels, mapping = _shape(stages, device_mapping)
+    microbatches = whole_number("microbatches", microbatches, least=1)
+    tasks = tuple(_zero_bubble_tasks(levels, mapping, _interleaved_tasks(levels, mapping, microbatches, training=True)))
+    return Schedule(name="zero_bubble", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks)
 
 
 def stale(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] | None = None, strict: bool = True) -> Schedule:
@@ -163,9 +176,10 @@ def stashed(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] 
 
     Raises: TypeError, ValueError for numbers and mappings that cannot be.
     """
-    order = interleaved(stages, microbatches, device_mapping=device_mapping, strict=False)
-    tasks = tuple(tuple(_with_updates(own)) for own in order.tasks)
-    return replace(order, name="stashed", tasks=tasks, weights="stashed")
+    levels, mapping = _shape(stages, device_mapping)
+    microbatches = whole_number("microbatches", microbatches, least=1)
+    tasks = tuple(tuple(_with_updates(own)) for own in _interleaved_tasks(levels, mapping, microbatches, training=True))
+    return Schedule(name="stashed", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks, weights="stashed")
 
 
 def offloading(schedule: Schedule, stages: Sequence[int]) -> Schedule:
@@ -173,9 +187,13 @@ def offloading(schedule: Schedule, stages: Sequence[int]) -> Schedule:
 
     Raises: ValueError for a stage that there is not, or a schedule without a backward pass.
     """
+    require_kind("schedule", schedule, Schedule, "a Schedule, such as schedules.grouped(3, 6)")
+    if not isinstance(stages, Iterable) or isinstance(stages, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"stages is {stages!r}: it must be a list of stages' numbers, such as [0, 1]")
+    stages = [whole_number(f"stages[{index}]", stage, least=0) for index, stage in enumerate(stages)]
     if not schedule.training:
         raise ValueError(f"the schedule {schedule.name} has no backward pass: nothing is kept that could be stored")
-    wrong = [stage for stage in stages if not 0 <= stage < schedule.stages]
+    wrong = [stage for stage in stages if stage >= schedule.stages]
     if wrong:
         raise ValueError(f"there is no stage {wrong[0]} to offload: the schedule has {schedule.stages} stages, from 0 on")
 
@@ -202,27 +220,30 @@ SCHEDULES: Final[dict[str, Callable[..., Schedule]]] = {
 }
 
 
-def _shape(stages: Stages, device_mapping: Sequence[int] | None) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+def _shape(stages: Stages, device_mapping: Sequence[int] | None) -> tuple[Levels, tuple[int, ...]]:
     """(levels, mapping). Raises: TypeError, ValueError if they cannot be."""
-    sizes = [1] * whole_number("stages", stages, least=1) if isinstance(stages, int) else list(stages)
+    if isinstance(stages, Sequence) and not isinstance(stages, str):
+        sizes = [whole_number(f"stages[{level}]", size, least=1, hint=_SIZES) for level, size in enumerate(stages)]
+    else:
+        sizes = [1] * whole_number("stages", stages, least=1, hint=_SIZES)
     if not sizes:
         raise ValueError("stages is empty: a pipeline has at least one level")
-    sizes = [whole_number(f"stages[{level}]", size, least=1) for level, size in enumerate(sizes)]
-    starts = [sum(sizes[:level]) for level in range(len(sizes))]
-    levels = tuple(tuple(range(start, start + size)) for start, size in zip(starts, sizes, strict=True))
+    levels = tuple(tuple(range(end - size, end)) for size, end in zip(sizes, accumulate(sizes), strict=True))
     if device_mapping is None:
         return levels, tuple(range(sum(sizes)))
-    mapping = tuple(whole_number(f"device_mapping[{stage}]", device, least=0) for stage, device in enumerate(device_mapping))
+    mapping = tuple(
+        whole_number(f"device_mapping[{stage}]", device, least=0, hint=", a device's index") for stage, device in enumerate(device_mapping)
+    )
     if len(mapping) != sum(sizes):
         raise ValueError(f"device_mapping has {len(mapping)} devices, but there are {sum(sizes)} stages: each stage needs one")
-    missing = set(range(max(mapping) + 1)) - set(mapping)
-    if missing:
-        raise ValueError(f"device_mapping {list(mapping)} leaves out device {min(missing)}: number the devices from 0 on")
+    devices = set(mapping)
+    if max(devices) >= len(devices):
+        missing = next(device for device in range(len(devices)) if device not in devices)
+        raise ValueError(f"device_mapping {shortened(str(list(mapping)))} leaves out device {missing}: number the devices from 0 on")
     return levels, mapping
 
 
 def _require_multiple(name: str, microbatches: int, step: int) -> None:
-    microbatches = whole_number("microbatches", microbatches, least=1)
     if microbatches % step:
         below, above = microbatches // step * step, -(-microbatches // step) * step
         near = f"{below} or {above}" if below else f"{above}"
@@ -233,39 +254,49 @@ def _require_multiple(name: str, microbatches: int, step: int) -> None:
 
 def _rotations(ring: Sequence[set[int]]) -> list[int]:
     """How far apart microbatches may go round a ring of steps so that no two are ever on one device: the offsets, the first is 0."""
+    steps_of: dict[int, list[int]] = {}
+    for step, devices in enumerate(ring):
+        for device in devices:
+            steps_of.setdefault(device, []).append(step)
+    meeting = {(one - other) % len(ring) for steps in steps_of.values() for one in steps for other in steps}  # distances at which two meet
     chosen: list[int] = []
     for offset in range(len(ring)):
-        if all(ring[t - offset].isdisjoint(ring[t - other]) for other in chosen for t in range(len(ring))):
+        if all(offset - other not in meeting for other in chosen):
             chosen.append(offset)
     return chosen
 
 
-def _by_slots(
-    name: str,
-    levels: tuple[tuple[int, ...], ...],
-    mapping: tuple[int, ...],
-    microbatches: int,
-    training: bool,
-    slot: Callable[[int, int], int],
-    *,
-    serial: bool = False,
-) -> Schedule:
+def _offsets(levels: Levels, mapping: Sequence[int], *, training: bool) -> list[int]:
+    """Those of the microbatches that go round together in `interleaved`."""
+    there = [*levels, *(reversed(levels) if training else ())]
+    return _rotations([{mapping[stage] for stage in members} for members in there])
+
+
+def _interleaved_tasks(levels: Levels, mapping: Sequence[int], microbatches: int, *, training: bool) -> Rows:
+    offsets = _offsets(levels, mapping, training=training)
+    steps = 2 * len(levels) if training else len(levels)
+
+    def slot(m: int, step: int) -> int:
+        turn, place = divmod(m, len(offsets))
+        return turn * steps + offsets[place] + step
+
+    return _by_slots(levels, mapping, microbatches, slot, training=training)
+
+
+def _by_slots(levels: Levels, mapping: Sequence[int], microbatches: int, slot: Callable[[int, int], int], *, training: bool) -> Rows:
     """Each device's tasks by slot; in one slot backward first, whose values are free then, and of these the last levels."""
-    microbatches = whole_number("microbatches", microbatches, least=1)
-    own: list[list[tuple[int, int, Task]]] = [[] for _ in range(max(mapping) + 1)]
+    keyed: list[list[tuple[int, Task]]] = [[] for _ in range(max(mapping) + 1)]
     steps = 2 * len(levels) if training else len(levels)
     for m in range(microbatches):
-        for step in range(steps):
-            forward = step < len(levels)
-            for stage in levels[step if forward else steps - 1 - step]:
-                own[mapping[stage]].append((slot(m, step), -step, Task(stage, _F if forward else _B, m)))
-    tasks = [[task for *_, task in sorted(entries, key=lambda entry: entry[:2])] for entries in own]
+        for step, members in enumerate([*levels, *(reversed(levels) if training else ())]):
+            key, kind = (slot(m, step) + 1) * steps - step, _F if step < len(levels) else _B
+            for stage in members:
+                keyed[mapping[stage]].append((key, Task(stage, kind, m)))
+    tasks = [[task for _, task in sorted(row, key=itemgetter(0))] for row in keyed]
     if training:
         for stage, device in enumerate(mapping):
             tasks[device].append(Task(stage, _U))
-    return Schedule(
-        name=name, levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tuple(map(tuple, tasks)), serial=serial
-    )
+    return tuple(map(tuple, tasks))
 
 
 def _with_updates(tasks: Sequence[Task]) -> Iterator[Task]:
@@ -276,22 +307,23 @@ def _with_updates(tasks: Sequence[Task]) -> Iterator[Task]:
             yield Task(task.stage, _U, task.microbatch)
 
 
-def _zero_bubble_tasks(order: Schedule) -> Iterator[tuple[Task, ...]]:
+def _zero_bubble_tasks(levels: Levels, mapping: Sequence[int], order: Rows) -> Iterator[tuple[Task, ...]]:
     """The tasks of 1F1B with backward in two, if each takes one slot: weight gradients where a device would wait or keep too much."""
-    depth = len(order.levels)
-    main = [[Task(stage, _I if kind is _B else kind, m) for stage, kind, m in own if kind is not _U] for own in order.tasks]
+    depth = len(levels)
+    main = [[Task(stage, _I if kind is _B else kind, m) for stage, kind, m in row if kind is not _U] for row in order]
     position = [0] * len(main)
     found: list[list[Task]] = [[] for _ in main]
-    owed: list[list[Task]] = [[] for _ in main]  # weight gradients that may be made
-    kept = [0] * order.stages
+    owed: list[deque[Task]] = [deque() for _ in main]  # weight gradients that may be made
+    kept = [0] * len(mapping)
     done: set[Task] = set()
+    level_of = {stage: level for level, members in enumerate(levels) for stage in members}
 
     def ready(task: Task) -> bool:
-        level = next(level for level, members in enumerate(order.levels) if task.stage in members)
+        level = level_of[task.stage]
         if task.kind is _F:
-            needs = [Task(stage, _F, task.microbatch) for stage in (order.levels[level - 1] if level else ())]
+            needs = [Task(stage, _F, task.microbatch) for stage in (levels[level - 1] if level else ())]
             return kept[task.stage] < depth and done.issuperset(needs)
-        needs = [Task(stage, _I, task.microbatch) for stage in (order.levels[level + 1] if level + 1 < depth else ())]
+        needs = [Task(stage, _I, task.microbatch) for stage in (levels[level + 1] if level + 1 < depth else ())]
         return done.issuperset(needs)
 
     while any(position[device] < len(own) or owed[device] for device, own in enumerate(main)):
@@ -303,7 +335,7 @@ def _zero_bubble_tasks(order: Schedule) -> Iterator[tuple[Task, ...]]:
                 kept[task.stage] += task.kind is _F
                 owed[device] += [Task(task.stage, _W, task.microbatch)] if task.kind is _I else []
             elif owed[device]:
-                task = owed[device].pop(0)
+                task = owed[device].popleft()
                 kept[task.stage] -= 1
             else:
                 continue
@@ -311,4 +343,4 @@ def _zero_bubble_tasks(order: Schedule) -> Iterator[tuple[Task, ...]]:
             now.append(task)
         done.update(now)
     for device, tasks in enumerate(found):
-        yield (*tasks, *(Task(stage, _U) for stage, where in enumerate(order.device_mapping) if where == device))
+        yield (*tasks, *(Task(stage, _U) for stage, where in enumerate(mapping) if where == device))

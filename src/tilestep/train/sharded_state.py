@@ -10,8 +10,9 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from tilestep.train.cross_replica import replica_axis
+from tilestep.train.initial_state import in_one_program
 from tilestep.train.numbers import whole_number
-from tilestep.train.optimizer_state import is_on_host, on_device, transformation
+from tilestep.train.optimizer_state import is_on_host, on_device, platform_of, transformation
 from tilestep.train.shards import Shard, is_shard, on_parts, part_of, readable
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LE
     inner = transformation(optimizer)
 
     def init(params: Any) -> Any:
+        return in_one_program(state_of, params, platform_of(params))
+
+    def state_of(params: Any) -> Any:
         axis = replica_axis()
 
         def divided(leaf: Any) -> Any:

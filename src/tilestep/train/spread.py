@@ -95,7 +95,8 @@ def spread_over(replicas: Replicas | None, infeed: InfeedQueue | None, outfeed: 
     if replicas is None:
         return None
     if not isinstance(replicas, Replicas):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"replicas is {replicas!r}: it must be Replicas, such as Replicas({replicas!r})")
+        argument = f"devices={replicas!r}" if isinstance(replicas, list | tuple) else repr(replicas)
+        raise TypeError(f"replicas is {replicas!r}: it must be Replicas, such as Replicas({argument})")
     if outfeed is not None and outfeed.replicas is not None:
         raise ValueError(
             f"the OutfeedQueue is made for values with an axis of {outfeed.replicas} replicas, but each of the loop's {replicas.count} "

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.unit.cost.machines import BOW, C600, TOY, array, tiles, work
 from tilestep.cost import ELEMENTWISE, StepCost, elementwise_pass, estimate, fallback
+from tilestep.cost.doubles import F64_FUNCTIONS
+from tilestep.cost.elementwise import dearest
 from tilestep.cost.rates import BUNDLES, SOFTWARE_FUNCTION, rate
 from tilestep.program.work import DTYPE_BITS
+
+COST_MODEL = Path(__file__).parents[3] / "docs" / "cost-model.md"
 
 
 def one(opcode: str, dtype: str, size: int, *, inputs: int = 2) -> StepCost:
@@ -83,6 +89,46 @@ def test_no_elements_are_no_superstep() -> None:
 )
 def test_dtypes_without_instructions_take_longer(slow: str, quick: str) -> None:
     assert one("multiply", slow, 4800).compute_cycles > one("multiply", quick, 4800).compute_cycles
+
+
+def test_a_power_of_three_doubles_by_hand() -> None:
+    # One element a worker: 87 sums and products of 40 bundles, 2 quotients of 400; a sum; a load, a store, the end of the loop.
+    shape = array("f64[3]")
+    cost = elementwise_pass([("power", "f64"), ("add", "f64")], size=3, inputs=[shape], outputs=[shape], moved_bytes=0, ipu=BOW)
+    assert cost.compute_cycles == 11 + 6 * (20 + 87 * 40 + 2 * 400 + 40 + 3) == 26_069
+    assert any("functions of f64 are counted out" in sentence for sentence in cost.assumptions)
+    assert not any("vector routine" in sentence for sentence in one("sine", "f64", 8).assumptions)
+
+
+def test_functions_of_doubles_are_dearer_than_those_of_floats_and_than_a_quotient_of_doubles() -> None:
+    for opcode in F64_FUNCTIONS:
+        double, single = rate(opcode, "f64"), rate(opcode, "f32")
+        assert double.bundles / double.elements > single.bundles / single.elements, opcode
+        assert double.bundles > rate("divide", "f64").bundles, opcode
+        assert rate(opcode, "c128").bundles == 2 * 4 * double.bundles  # four times both components
+
+
+def test_what_has_no_instruction_in_f32_either_is_counted_out_in_f64() -> None:
+    arithmetic = {"add", "subtract", "multiply", "negate", "abs", "divide", "remainder", "sqrt", "rsqrt"}
+    dear = {opcode for opcode in BUNDLES if rate(opcode, "f64").bundles >= rate("divide", "f64").bundles}
+    assert dear - arithmetic == set(F64_FUNCTIONS)
+
+
+def test_the_cost_model_shows_each_count_of_a_function_of_doubles() -> None:
+    rows = [line.strip("| ").split(" | ") for line in COST_MODEL.read_text(encoding="utf-8").splitlines()]
+    shown = {name: (int(row[1]), int(row[2]), row[3]) for row in rows if len(row) == 5 and row[1].isdigit() for name in row[0].split(", ")}
+    assert shown == {
+        opcode: (arithmetic, divisions, f"{40 * arithmetic + 400 * divisions:,}")
+        for opcode, (arithmetic, divisions) in F64_FUNCTIONS.items()
+    }
+
+
+def test_the_dearest_operation_of_a_pass_is_that_with_most_bundles_an_element() -> None:
+    assert dearest([("power", "f32"), ("add", "f32")]) == 0
+    assert dearest([("multiply", "f16"), ("tanh", "f16"), ("divide", "f32"), ("add", "f32")]) == 2
+    assert dearest([("divide", "f16"), ("exponential", "f64"), ("divide", "f32")]) == 1
+    assert dearest([("add", "f32"), ("multiply", "f32"), ("subtract", "f32")]) == 2  # of equals the last
+    assert dearest([("copy", "f32")]) == 0
 
 
 def test_what_was_assumed_is_said() -> None:

@@ -56,6 +56,17 @@ def test_steps_are_named_after_the_operation_that_the_author_wrote() -> None:
     assert first.scope == "jit(mlp_step)/jvp()/dot_general"
 
 
+def test_a_fused_pass_is_named_by_its_dearest_operation() -> None:
+    lines = """
+  %x = f64[3]{0} parameter(0)
+  %a = f64[3]{0} constant({1, 2, 3})
+  %p = f64[3]{0} power(%x, %a), metadata={op_name="jit(f)/pow"}
+  ROOT %r = f64[3]{0} add(%p, %a), metadata={op_name="jit(f)/add"}"""
+    (step,) = lowered(module_text(lines)).body.nodes
+    assert isinstance(step, Superstep)
+    assert (step.name, step.scope) == ("p", "jit(f)/pow")
+
+
 def test_arguments_and_results_know_each_other() -> None:
     program = stored("mlp_train_step")
     assert [(a.name, a.shape, a.size_bytes, a.result) for a in program.arguments] == [

@@ -102,10 +102,10 @@ def test_marks_must_be_in_order() -> None:
 
 def test_two_programs_of_one_name_are_two() -> None:
     host = Host()
-    host.run(program(superstep(1)))
-    host.run(program(superstep(2)))
+    host.run(program(superstep(100)))
+    host.run(program(superstep(200)))
     profile = profile_of(host)
-    assert [(found.name, found.key, found.cycles.compute) for found in profile.programs] == [("f", 1, 1), ("f", 2, 2)]
+    assert [(found.name, found.key, found.cycles.compute) for found in profile.programs] == [("f", 1, 100), ("f", 2, 200)]
     text = profile.summary()
     assert "of emulated time: f #1 (1), f #2 (1)." in text
     assert text.count("f #2") == 4  # among the loads, as the slowest, in both tables
@@ -119,6 +119,28 @@ def test_bytes_of_a_run_are_those_of_most_runs() -> None:
     train(host, 4, state)  # the first of these saves the state and brings it back
     step = profile_of(host).programs[0]
     assert (step.host_bytes_in, step.host_bytes_out, step.loads) == (30, 4, 2)
+
+
+def test_state_that_is_saved_and_restored_is_neither_argument_nor_result() -> None:
+    """An evaluation between any two steps: each evicts the other, and the state goes to and fro."""
+    host = Host(2)
+    evaluate = program(superstep(1), name="evaluate", takes=(200,), gives=(4,), num_ipus=2)
+    other = program(superstep(1), name="other", takes=(8,), gives=(4,), num_ipus=2)
+    step = replace(STEP, num_ipus=2)
+    states = [host.put(200), host.put(200, ipu=1)]
+    for called in (evaluate, other) * 2:
+        found = host.run_on((0, 1), step, [(state, host.put(30, ipu=ipu)) for ipu, state in enumerate(states)])
+        states = [state for state, _ in found]
+        host.run_on((0, 1), called, [(state if called is evaluate else host.put(8, ipu=ipu),) for ipu, state in enumerate(states)])
+    trained, evaluated, others = profile_of(host).programs
+    assert (trained.host_bytes_in, trained.host_bytes_out) == (2 * 30, 2 * 4)
+    assert (evaluated.host_bytes_in, evaluated.host_bytes_out) == (2 * 200, 2 * 4)
+    assert (others.host_bytes_in, others.host_bytes_out) == (2 * 8, 2 * 4)
+    # Both evaluations save what they read. After `other` the next step does. The state comes back to three of four steps.
+    assert [found.host_bytes_saved for found in (trained, evaluated, others)] == [2 * 200, 2 * 2 * 200, 0]
+    assert [found.host_bytes_restored for found in (trained, evaluated, others)] == [3 * 2 * 200, 0, 0]
+    document = json.loads(profile_of(host).to_json())["programs"][0]
+    assert (document["host_bytes_saved"], document["host_bytes_restored"]) == (400, 1200)
 
 
 def test_bytes_are_of_all_ipus_and_cycles_of_the_slowest() -> None:
@@ -154,9 +176,9 @@ def test_an_argument_that_is_the_program_s_own_result_is_found() -> None:
     for _ in range(4):
         [state] = host.run(f, state, batch)
     [found] = profile_of(host).programs
-    assert [(argument.name, argument.calls, argument.reason) for argument in found.streamed_again] == [
-        ("a0", 3, "own result"),
-        ("a1", 3, "same value"),
+    assert [(argument.name, argument.calls, argument.cycles, argument.reason) for argument in found.streamed_again] == [
+        ("a0", 3, 300, "own result"),
+        ("a1", 3, 24, "same value"),
     ]
 
 

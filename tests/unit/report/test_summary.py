@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.table import Table
 
 from tests.unit.sim.toy import DISPATCH, Host, program, superstep
+from tilestep.hints import EffectiveBatch
 from tilestep.plan.steps import Program
 from tilestep.report import Profile, findings, profile_between
+from tilestep.report.summary import KIND_TEXTS, TABLES, Columns
+
+PROFILE_PAGE = Path(__file__).parents[3] / "docs" / "profile.md"
 
 
 def profile_of(host: Host) -> Profile:
@@ -85,14 +94,14 @@ def test_weights_that_stream_at_each_call_can_stay() -> None:
 
 def test_of_many_programs_that_stream_in_again_the_largest_are_named() -> None:
     host = Host()
-    values = {size: host.put(size) for size in (8, 16, 32, 64, 128)}
+    values = {size: host.put(size) for size in (80, 160, 320, 640, 1280)}
     programs = {size: program(superstep(5), name=f"read{size}", takes=(size,), gives=(4,)) for size in values}
-    for _ in range(3):
-        for size, value in values.items():
+    for size, value in values.items():
+        for _ in range(30):
             host.run(programs[size], value)
     texts = [finding.text for finding in findings(profile_of(host)) if finding.kind == "donation"]
-    assert [text.split()[0] for text in texts] == ["read128", "read64", "read32", "2"]
-    assert texts[-1] == "2 more programs stream arguments in again, 48 B all together; the JSON profile has all."
+    assert [text.split()[0] for text in texts] == ["read1280", "read640", "read320", "2"]
+    assert texts[-1] == "2 more programs stream arguments in again, 6.80 KiB all together; the JSON profile has all."
 
 
 def test_donated_and_fresh_arguments_are_left_alone() -> None:
@@ -175,8 +184,8 @@ def test_a_wait_that_is_not_for_dispatches_is_told_apart() -> None:
     for ipu in (0, 1, 2):  # one after the other: each waits for the two before it
         host.system.wait(host.run(called, ipu=ipu)[0])
     assert told(host)["idle"] == (
-        "IPU 0, the busiest, waits 67 % of emulated time for the host or other IPUs: dispatch more before reading, or do more per call "
-        "(lax.scan, lax.fori_loop)."
+        "IPU 0, the busiest, waits 67 % of emulated time for the host or other IPUs: dispatch more before reading, do more per call "
+        "(lax.scan, lax.fori_loop), or give the IPUs work that does not wait for each other's (microbatches)."
     )
 
 
@@ -192,6 +201,72 @@ def test_fallbacks_are_found_and_listed() -> None:
     host.run(replace(program(superstep(5)), fallback_ops=("cholesky",)))
     assert told(host)["fallback"] == "1 operation without an estimator of its own, priced roughly: cholesky."
     assert "- Priced roughly, without an estimator of its own (~): cholesky." in profile_of(host).summary()
+
+
+def defined(columns: Columns) -> list[str]:
+    """The columns of a table that docs/profile.md defines under its title."""
+    [section] = re.findall(rf"^### {columns.title}\n(.*?)(?=^##|\Z)", PROFILE_PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return re.findall(r"^\| `(.+?)` \| \S", section, re.MULTILINE)
+
+
+def test_every_column_of_every_table_is_defined() -> None:
+    assert {columns.title: defined(columns) for columns in TABLES} == {
+        columns.title: [*columns.words, *columns.figures] for columns in TABLES
+    }
+
+
+def test_what_a_summary_prints_are_those_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[str] = []
+
+    def add_column(self: Table, header: str = "", **options: Any) -> None:
+        printed.append(header)
+        original(self, header, **options)
+
+    original = Table.add_column
+    monkeypatch.setattr(Table, "add_column", add_column)
+    host = evicted_host()
+    full = sized(program(superstep(10**6), name="full"), 900)
+    host.run(full)
+    host.system.accumulated(EffectiveBatch(loop="loop", microbatch=2, count=2, replicas=1, microbatches=2, samples=4), 4)
+    text = profile_of(host).summary()
+    headings = [heading for columns in TABLES for heading in (*columns.words, *columns.figures)]
+    assert [heading for heading in printed if heading] == headings
+    assert all(re.search(rf"^{columns.title}", text, re.MULTILINE) for columns in TABLES)
+
+
+def test_every_row_of_the_time_table_is_defined() -> None:
+    [section] = re.findall(r"^### Time\n(.*?)^### ", PROFILE_PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    beside = {"io-in", "io-out"}  # one row for both
+    assert [text for kind, text in KIND_TEXTS.items() if kind not in beside and f"`{text}`" not in section] == []
+    assert "`beside it, over I/O tiles`" in section
+
+
+def evicted_host() -> Host:
+    """A state that an evaluation saves, which the next step brings back."""
+    host = Host()
+    step = program(superstep(10), name="jit_step", takes=(300_000,), gives=(300_000,), donates={0: 0})
+    evaluate = program(superstep(10), name="jit_evaluate", takes=(300_000,), gives=(4,))
+    state = host.put(300_000)
+    for _ in range(3):
+        [state] = host.run(step, state)
+        host.run(evaluate, state)
+    return host
+
+
+def test_values_of_evicted_programs_have_a_table_of_their_own() -> None:
+    lines = profile_of(evicted_host()).summary().splitlines()
+    start = lines.index("Values of evicted programs")
+    assert [line.split() for line in lines[start + 1 : start + 4]] == [
+        ["program", "loads", "saved", "restored"],
+        ["jit_evaluate", "3", "879", "KiB", "0", "B"],
+        ["jit_step", "3", "0", "B", "586", "KiB"],
+    ]
+    [step] = [line for line in lines[:start] if line.startswith("  jit_step")]
+    [evaluate] = [line for line in lines[:start] if line.startswith("  jit_evaluate")]
+    assert re.search(r" 0 B +0 B +\S+ %$", step)
+    assert re.search(r" 293 KiB +4 B +\S+ %$", evaluate)
+    assert all(len(line) <= 100 for line in lines)
+    assert "Values of evicted programs" not in profile_of(busy_host()).summary()
 
 
 def busy_host() -> Host:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from typing import Any
 
@@ -82,6 +83,31 @@ def test_what_the_dataset_raises_carries_the_state_after_the_last_update() -> No
         expected, _ = pipeline.step(expected, np.arange(first, first + 4, dtype=np.float32))
     stopped: Any = caught.value
     jax.tree.map(np.testing.assert_array_equal, stopped.state.params, expected.params)
+
+
+def test_a_whole_number_that_would_become_another_is_refused_before_anything_starts() -> None:
+    pipeline = Pipeline([lambda p, a, x, n: x * p + n + a, lambda p, x: (x * p).sum()], optax.sgd(0.1), 4)
+    state = pipeline.init([np.float32(1)] * 2)
+    x, n = np.zeros((4, 2), np.float32), np.arange(8).reshape(4, 2)
+    state, before = pipeline.step(state, {"x": x, "n": n}, inputs=(np.int64(3),))
+    wrong = n.copy()
+    wrong[2, 1] = 2**40
+    words = "has 1099511627776 at [2, 1], which int32 does not have (-2147483648 to 2147483647): set jax_enable_x64"
+    with pytest.raises(OverflowError, match=re.escape(f"microbatch 2['n'] {words}")):
+        pipeline.step(state, {"x": x, "n": wrong}, inputs=(np.int64(3),))
+    with pytest.raises(OverflowError, match=r"inputs\[0\] is 4294967296, which int32 does not have"):
+        pipeline.step(state, {"x": x, "n": n}, inputs=(2**32,))
+    with pytest.raises(TypeError, match=r"microbatches\['n'\] is float128 \(ndarray\), no array of numbers"):
+        pipeline.step(state, {"x": x, "n": n.astype(np.longdouble)}, inputs=(3,))
+    infeed = InfeedQueue([{"x": own, "n": number} for own, number in zip(x, wrong, strict=True)])
+    with pytest.raises(DatasetError, match=r"element 2\['n'\] has 1099511627776 at \[1\], which int32 does not have"):
+        pipeline.run(state, infeed, inputs=(np.int64(3),))
+    with pytest.raises(OverflowError, match=r"inputs\[0\] is 4294967296"):
+        pipeline.run(state, infeed, inputs=(2**32,))
+    with pytest.raises(OverflowError, match=r"stage 1: \(params, aux\)\[0\]\['w'\] has 4294967296 at \[0\], which int32"):
+        pipeline.init([np.float32(1), {"w": np.array([2**32])}])
+    _, after = pipeline.step(state, {"x": x, "n": n}, inputs=(np.int64(3),))  # nothing was donated
+    assert after.shape == before.shape
 
 
 def test_ctrl_c_waits_for_the_end_of_an_update() -> None:

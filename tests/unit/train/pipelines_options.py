@@ -68,6 +68,40 @@ def test_tied_parameters_stay_equal_where_they_begin_equal_and_are_alike() -> No
         pipeline.init([{"other": table}, {"out": {"w": table}}])
 
 
+@pytest.mark.parametrize("optimizer", [optax.adam(0.1), optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1))])
+@pytest.mark.parametrize("options", [{"program": "stages"}, {"program": "single"}, {"program": "stages", "replicas": 2}])
+def test_tied_parameters_on_one_device_are_one_array(options: Any, optimizer: Any) -> None:
+    stages = [lambda p, x: x @ p["w"], lambda p, x: jnp.tanh(x * p), lambda p, x: (x @ p["w"].T).sum() + p["b"]]
+    w, rng = np.float32(np.random.default_rng(0).normal(0, 0.3, (80, 80))), np.random.default_rng(1)  # 25 KiB: by itself
+    params = [{"w": w}, np.float32(1), {"w": w, "b": np.float32(0)}]
+    rows = rng.normal(size=(4, 2, 3, 80) if options.get("replicas") else (4, 3, 80)).astype(np.float32)
+    own = Pipeline(stages, optimizer, 4, strict=False, tied=[[(0, "w"), (2, "w")]], device_mapping=[0, 1, 0], **options)
+    apart = Pipeline(stages, optimizer, 4, strict=False, tied=[[(0, "w"), (2, "w")]], device_mapping=[0, 1, 2], **options)
+    state, other = own.init(params), apart.init(params)
+    assert other.params[2]["w"] is not other.params[0]["w"]
+    for _ in range(3):
+        assert state.params[2]["w"] is state.params[0]["w"]
+        (state, losses), (other, others) = own.step(state, rows), apart.step(other, rows)
+        jax.tree.map(np.testing.assert_array_equal, (state.params, losses), (other.params, others))
+    saved = jax.tree.map(np.array, state)
+    kept = jax.tree.map(np.array, own.step(state, rows)[0])
+    state = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), saved, own.init(params))  # each an array of its own
+    state, _ = own.step(state, rows)
+    jax.tree.map(np.testing.assert_array_equal, state, kept)
+    assert state.params[2]["w"] is state.params[0]["w"]
+
+
+@pytest.mark.parametrize("program", ["stages", "single"])
+def test_tied_parameters_without_an_optimizer(program: Any) -> None:
+    stages = [lambda p, x: x @ p["w"], lambda p, x: (x @ p["w"].T).sum()]
+    w = np.arange(16, dtype=np.float32).reshape(4, 4)
+    pipeline = Pipeline(stages, None, 4, strict=False, tied=[[(0, "w"), (1, "w")]], device_mapping=[0, 0], program=program)
+    rows = np.ones((4, 2, 4), np.float32)
+    state, sums = pipeline.step(pipeline.init([{"w": w}, {"w": w}]), rows)
+    np.testing.assert_array_equal(sums, [(row @ w @ w.T).sum() for row in rows])
+    assert state.params[1]["w"] is state.params[0]["w"]
+
+
 def test_a_stage_without_auxiliary_state_beside_one_that_has_it() -> None:
     def counting(params: Any, aux: Any, x: Any) -> Any:
         return x * params, aux + 1
@@ -440,6 +474,18 @@ def test_what_is_in_the_hosts_memory_changes_no_value() -> None:
     assert_near(jax.tree.map(np.asarray, state.params), jax.tree.map(np.asarray, expected.params))
     state = trained(Pipeline(STAGES, optimizer, 6, offload_activations=[0], pipeline_schedule="zero_bubble"), batches(3, 6))
     assert_near(state.params, expected.params)
+
+
+@pytest.mark.parametrize("schedule", ["stashed", pytest.param("stale", marks=pytest.mark.slow)])
+def test_what_updates_within_a_run_find_in_the_hosts_memory_changes_no_value(schedule: Any) -> None:
+    """Old weights stay for microbatches under way, so that the state's memory is not that of the new ones, which have its shapes."""
+    options: Any = {"pipeline_schedule": schedule, "device_mapping": [0, 1, 2], "strict": False}
+    rows = batches(0, 4)
+    whole = trained(Pipeline(STAGES, optax.sgd(0.1, momentum=0.9), 4, **options), rows)
+    away = trained(Pipeline(STAGES, optax.sgd(0.1, momentum=0.9), 4, offload_optimizer_state=True, **options), rows)
+    kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(away.optimizer_state)}
+    assert kinds == {"pinned_host"}
+    jax.tree.map(np.testing.assert_array_equal, away, whole)
 
 
 @pytest.mark.parametrize("away", [pytest.param(None, marks=pytest.mark.slow), True])

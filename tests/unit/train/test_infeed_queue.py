@@ -18,7 +18,7 @@ import pytest
 
 from tests.processes import run_python
 from tilestep.errors import DatasetError, QueueError
-from tilestep.train import InfeedQueue, OutfeedQueue, frozen, repeat, while_loop
+from tilestep.train import InfeedQueue, OutfeedQueue, frozen, loop_state, repeat, while_loop
 
 
 def numbers(first: int = 0) -> Iterator[Any]:
@@ -386,15 +386,121 @@ def test_elements_must_be_arrays_of_numbers(element: Any) -> None:
         repeat(1, lambda c, *_: c, 0, InfeedQueue([element]))
 
 
-@pytest.mark.parametrize(("elements", "number"), [([{"n": 2**31}], 0), ([{"n": 1}, {"n": -(2**31) - 1}], 1)])
+@pytest.mark.parametrize(("elements", "number"), [([{"n": 2**31}], 0), ([{"n": 1}, {"n": -(2**31) - 1}], 1), ([{"n": 2**63}], 0)])
 def test_whole_numbers_that_do_not_fit_are_no_other_numbers(elements: list[Any], number: int) -> None:
     def body(c: Any, n: Any) -> Any:
-        return c + n
+        return n
 
-    with InfeedQueue(elements) as queue, pytest.raises(DatasetError, match=rf"element {number}\['n'\] is -?\d+, which int32 does not have"):
-        repeat(len(elements), body, 0, queue)
+    with (
+        InfeedQueue(elements) as queue,
+        pytest.raises(DatasetError, match=rf"element {number}\['n'\] is -?\d+, which u?int32 does not have"),
+    ):
+        repeat(len(elements), body, jnp.uint32(0) if elements[0]["n"] == 2**63 else 0, queue)
     with jax.enable_x64(True), InfeedQueue(elements) as queue:
-        assert int(repeat(len(elements), body, 0, queue)) == sum(element["n"] for element in elements)
+        carry = jnp.uint64(0) if elements[0]["n"] == 2**63 else 0
+        assert int(repeat(len(elements), body, carry, queue)) == elements[-1]["n"]
+
+
+def strided(array: Any) -> Any:
+    return np.stack([array, array], axis=-1)[..., 0]
+
+
+def shifted(array: Any) -> Any:
+    """Not aligned."""
+    return np.frombuffer(b"x" + array.tobytes(), np.uint8)[1:].view(array.dtype).reshape(array.shape)
+
+
+ARRAYS: dict[str, Any] = {
+    "scalar": lambda value, dtype: np.dtype(dtype).type(value),
+    "array": lambda value, dtype: np.array([[3, 1], [2, value]], dtype),
+    "of none": lambda value, dtype: np.array(value, dtype),
+    "shared": lambda value, dtype: np.append(np.zeros(20_000, dtype), np.array([value], dtype)),
+    "large": lambda value, dtype: np.append(np.zeros(300_000, dtype), np.array([value], dtype)),
+    "strided": lambda value, dtype: strided(np.array([[3, 1], [2, value]], dtype)),
+    "shifted": lambda value, dtype: shifted(np.array([[3, 1], [2, value]], dtype)),
+    "frozen": lambda value, dtype: frozen(np.array([[3, 1], [2, value]], dtype)),
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+@pytest.mark.parametrize(
+    ("dtype", "held", "value"),
+    [
+        ("int64", 2**31 - 1, 2**31),
+        ("int64", -(2**31), -(2**31) - 1),
+        ("int64", -1, 2**40),
+        ("int64", 0, -(2**63)),
+        ("uint64", 2**32 - 1, 2**32),
+        ("uint64", 0, 2**63),
+        (">i8", -7, 2**40),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_an_element_of_64_bits_that_would_become_another_is_refused(kind: str, dtype: str, held: int, value: int, chunk: int) -> None:
+    """In each of the ways that elements take into a chunk. Those before it arrive as they are."""
+    make = ARRAYS[kind]
+    narrow = "uint32" if dtype == "uint64" else "int32"
+    good = [{"x": np.float32(k), "n": [make(held, dtype)]} for k in range(6)]
+    with InfeedQueue([*good, {"x": np.float32(6), "n": [make(value, dtype)]}]) as infeed:
+        outfeed = OutfeedQueue()
+
+        def body(c: Any, x: Any, n: Any) -> Any:
+            outfeed.enqueue(n[0])
+            return c
+
+        repeat(4, body, 0, infeed, outfeed, chunk=chunk)
+        (last,) = {row.reshape(-1)[-1].item() for row in outfeed.dequeue()}
+        assert last == held
+        with pytest.raises(
+            DatasetError, match=rf"element 6\['n'\]\[0\] (is|has) {value}( at \[.*\])?, which {narrow} does not have .*enable_x64"
+        ):
+            repeat(4, body, 0, infeed, outfeed, chunk=chunk)
+        assert infeed.consumed == (4 if chunk == 4 else 6)
+    with InfeedQueue([{"n": make(value, dtype)}]) as infeed, pytest.raises(DatasetError, match=r"element 0\['n'\] (is|has) "):
+        repeat(1, lambda c, n: c, 0, infeed)
+
+
+def test_an_element_beside_a_contiguous_run_is_looked_at() -> None:
+    data = frozen(np.zeros((8, 40_000), np.float32))
+    elements = [{"x": row, "n": np.array([k if k < 5 else 2**40])} for k, row in enumerate(data)]
+    with InfeedQueue(elements) as infeed:
+        repeat(4, lambda c, x, n: c + n[0], 0, infeed, chunk=4)
+        with pytest.raises(DatasetError, match=r"element 5\['n'\] has 1099511627776 at \[0\], which int32 does not have"):
+            repeat(4, lambda c, x, n: c + n[0], 0, infeed, chunk=4)
+
+
+def test_elements_of_64_bits_keep_what_they_are_with_x64() -> None:
+    with jax.enable_x64(True), InfeedQueue([{"n": np.array([k, 2**40 + k])} for k in range(4)]) as infeed:
+        assert int(repeat(4, lambda c, n: c + n[1], 0, infeed)) == 4 * 2**40 + 6
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # by NumPy
+def test_floats_beyond_32_bits_are_infinite_as_jax_makes_them() -> None:
+    element = np.array([1e300, -1e300, 0.1])
+    assert used(InfeedQueue([element] * 2), 1) == [jnp.asarray(element).tolist()]
+    assert jnp.asarray(element).tolist()[:2] == [np.inf, -np.inf]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(3, np.longdouble),
+        np.longdouble(1),
+        np.zeros(3, np.clongdouble),
+        np.zeros(3, [("a", "f4"), ("b", "i4")]),
+        np.zeros((), "V8"),
+        np.array([1, None]),
+        np.array(["text"]),
+        np.array(["2024-01-01"], "M8[D]"),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_an_element_of_no_numbers_is_named_with_its_leaf(array: Any, before: int, chunk: int) -> None:
+    elements = [{"x": [np.zeros(3, np.float32)], "y": 1}] * before + [{"x": [array], "y": 1}]
+    with InfeedQueue(elements) as infeed, pytest.raises(DatasetError, match=rf"element {before}\['x'\]\[0\] is .*, no array of numbers"):
+        repeat(4, lambda c, x, y: c + y, 0, infeed, chunk=chunk)
 
 
 def test_numbers_of_64_bits_are_what_jax_makes_of_them() -> None:
@@ -538,16 +644,163 @@ def test_a_queue_whose_dataset_is_over_ends_its_thread_and_can_go(reason: str) -
     assert threading.active_count() == before
 
 
-def test_an_exception_comes_each_time_as_it_left_the_dataset() -> None:
-    def dataset() -> Iterator[Any]:
-        yield np.float32(0)
-        raise OSError("the disk")
+class Failing:
+    """Numbers from 0 on, and an exception instead of each of some, so many times."""
 
-    infeed, frames = InfeedQueue(dataset), []
+    def __init__(self, *bad: int, times: int = 1, size: int = 1, begins: int = 0) -> None:
+        self.bad, self.size, self.begins = dict.fromkeys(bad, times), size, begins
+        self.next = 0
+        self.closed = 0
+
+    def __iter__(self) -> Failing:
+        if self.begins:
+            self.begins -= 1
+            raise OSError("the file is locked")
+        return self
+
+    def __next__(self) -> Any:
+        if self.bad.get(self.next, 0):
+            self.bad[self.next] -= 1
+            raise OSError(f"element {self.next} cannot be read")
+        self.next += 1
+        return np.full(self.size, self.next - 1, np.float32)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def used_in_turns(infeed: InfeedQueue, total: int, n: int, **options: Any) -> tuple[list[float], int]:
+    """(elements of loops until there are `total`; how many of the loops have ended with an OSError). Each goes on after what was used."""
+    found: list[float] = []
+    errors = 0
+    while len(found) < total:
+        assert errors < 20
+        outfeed = OutfeedQueue()
+
+        def body(c: Any, x: Any, outfeed: OutfeedQueue = outfeed) -> Any:
+            outfeed.enqueue(x.ravel()[0])
+            return c
+
+        try:
+            repeat(min(n, total - len(found)), body, 0, infeed, outfeed, **options)
+        except OSError:
+            errors += 1
+        values = outfeed.dequeue()
+        found += [] if values is None else values.tolist()
+        assert infeed.consumed == len(found)
+    return found, errors
+
+
+@pytest.mark.parametrize("size", [1, 40_000])  # gathered; large
+@pytest.mark.parametrize("chunk", [1, 3, 16])
+@pytest.mark.parametrize("depth", [1, 5])
+def test_an_iterator_that_raises_and_goes_on_loses_nothing(size: int, chunk: int, depth: int) -> None:
+    dataset = Failing(0, 7, 8, 20, times=2, size=size)
+    with InfeedQueue(dataset, prefetch_depth=depth) as infeed:
+        found, errors = used_in_turns(infeed, 40, 8, chunk=chunk)
+        assert found == list(range(40))
+        assert errors == 8
+    assert dataset.closed == 1
+
+
+def test_an_exception_that_no_loop_has_had_is_not_lost() -> None:
+    dataset = Failing(4)
+    infeed = InfeedQueue(dataset)
+    assert used(infeed, 2, chunk=2) == [[0], [1]]
+    ended = time.monotonic() + 30
+    while dataset.bad[4] and time.monotonic() < ended:
+        time.sleep(0.001)
+    assert used(infeed, 2, chunk=2) == [[2], [3]]  # it has come by now, and this loop does not need what it stands for
+    with pytest.raises(OSError, match="element 4 cannot be read"):
+        used(infeed, 2, chunk=2)
+    assert used(infeed, 2, chunk=2) == [[4], [5]]
+
+
+def test_the_beginning_of_a_pass_is_tried_again() -> None:
+    infeed = InfeedQueue(Failing(begins=2))
+    for _ in range(2):
+        with pytest.raises(OSError, match="the file is locked"):
+            used(infeed, 2)
+    assert used(infeed, 2) == [[0], [1]]
+
+
+def test_a_way_to_a_position_goes_on_where_it_stopped() -> None:
+    infeed = InfeedQueue(Failing(3))
+    infeed.restore({"elements": 5})
+    with pytest.raises(OSError, match="element 3 cannot be read"):
+        used(infeed, 2)
+    assert used(infeed, 2) == [[5], [6]]
+
+
+def test_a_dataset_that_knows_its_place_has_raised_and_goes_on() -> None:
+    class Knowing(Failing):
+        def get_state(self) -> int:
+            return self.next
+
+        def set_state(self, state: int) -> None:
+            self.next = state
+
+    infeed = InfeedQueue(Knowing(2, 5))
+    found, _ = used_in_turns(infeed, 8, 4, chunk=2)
+    assert found == list(range(8))
+    later = InfeedQueue(Knowing())
+    later.restore(infeed.state())
+    assert used(later, 2) == [[8], [9]]
+
+
+def test_a_while_loop_goes_on_after_what_the_dataset_raised() -> None:
+    infeed = InfeedQueue(Failing(5))
+    with pytest.raises(OSError, match="element 5 cannot be read") as caught:
+        while_loop(lambda c: c < 100, lambda c, x: c + x[0], np.float32(0), infeed, chunk=4)
+    state = loop_state(caught.value)
+    assert state is not None
+    assert (float(state.carry), infeed.consumed) == (10, 5)
+    assert float(while_loop(lambda c: c < 100, lambda c, x: c + x[0], state.carry, infeed, chunk=4)) == 105
+    assert infeed.consumed == 15
+
+
+def test_an_element_that_was_refused_is_refused_again_and_not_passed_over() -> None:
+    infeed = InfeedQueue(iter([np.float32(0), np.zeros(2), np.float32(2)]))
     for _ in range(3):
-        with pytest.raises(OSError, match="the disk") as caught:
+        with pytest.raises(DatasetError, match=r"element 1 is float64\[2\], in the first one it was float32"):
+            used(infeed, 2)
+    assert used(infeed, 1) == [0]
+
+
+def test_a_generator_that_has_raised_is_over_and_the_error_says_so() -> None:
+    tries: list[int] = []
+
+    def dataset() -> Iterator[Any]:
+        tries.append(0)
+        for k in range(10):
+            if k == 3 and len(tries) == 1:
+                raise OSError("the disk")
+            yield np.float32(k)
+
+    infeed = InfeedQueue(dataset)
+    with pytest.raises(OSError, match="the disk"):
+        used(infeed, 4, chunk=2)
+    for _ in range(2):
+        with pytest.raises(
+            DatasetError,
+            match=r"iterator had raised OSError: the disk, and was over when it was asked again, after 3 elements, as a generator is "
+            r"that has raised: the loop needs more; 2 are used, 1 after them are left .* infeed\.restore\(infeed\.state\(\)\) begins",
+        ):
+            used(infeed, 2)
+    assert used(infeed, 1) == [2]
+    infeed.restore(infeed.state())
+    assert used(infeed, 2) == [3, 4]
+    with pytest.raises(DatasetError, match="the dataset ended after 10 elements: the loop needs more"):
+        used(infeed, 20)
+
+
+def test_an_exception_comes_each_time_as_it_left_the_dataset() -> None:
+    infeed, frames = InfeedQueue(Failing(1, times=3)), []
+    for _ in range(3):
+        with pytest.raises(OSError, match="element 1") as caught:
             used(infeed, 2)
         frames.append(len(caught.traceback))
+        assert len(caught.value.__notes__) == 1
     assert len(set(frames)) == 1
 
 
@@ -617,6 +870,31 @@ def test_a_dataset_that_knows_its_place_goes_there_itself() -> None:
     again = other.state()
     other.restore(again)
     assert used(other, 2) == [106, 107]
+
+
+@pytest.mark.parametrize("ahead", [1, 20])
+@pytest.mark.parametrize("knows_its_place", [False, True])
+def test_what_a_loop_holds_and_has_not_used_comes_again(ahead: int, *, knows_its_place: bool) -> None:
+    dataset: Any = Counting if knows_its_place else (lambda: (np.float32(k) for k in itertools.count()))
+    infeed = InfeedQueue(dataset, prefetch_depth=ahead)
+    used(infeed, 3)
+    infeed.reserve("a pipeline")
+    infeed.begin(chunk_steps=1, steps=100, carry_place=None)
+    taken = [float(infeed.take(hold=True).on_device[0]) for _ in range(4)]
+    assert (taken, infeed.consumed) == ([3, 4, 5, 6], 3)
+    infeed.use_held()
+    assert infeed.consumed == 7
+    taken = [float(infeed.take(hold=True).on_device[0]) for _ in range(30)]
+    assert (taken, infeed.consumed) == ([*range(7, 37)], 7)
+    infeed.release()
+    state = infeed.state()
+    assert (infeed.consumed, state["elements"]) == (7, 7)
+    later = InfeedQueue(dataset)
+    later.restore(state)
+    for queue in (infeed, later):
+        assert used(queue, 40) == [*range(7, 47)]
+        assert queue.consumed == 47
+        queue.close()
 
 
 def test_of_a_dataset_s_states_only_those_are_kept_that_are_needed() -> None:

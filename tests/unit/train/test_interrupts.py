@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
+import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -16,6 +18,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests.unit.train.moments import After, At, Moment, Never
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, loop_state, repeat, while_loop
 from tilestep.train.interrupt import CtrlC
@@ -28,6 +31,9 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+STEPS = 48
 
 
 def ctrl_c_at(element: int) -> Iterator[Any]:
@@ -72,6 +78,90 @@ def test_an_interrupted_loop_goes_on_where_it_was(loop: str, element: int) -> No
     assert float(carry[1]) == sum(range(40))
     np.testing.assert_array_equal(outfeed.dequeue(), np.arange(40))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def elements(wait_wall_s: float) -> Callable[[], Iterator[Any]]:
+    def dataset() -> Iterator[Any]:
+        for k in range(STEPS):
+            if wait_wall_s:
+                time.sleep(wait_wall_s)
+            yield np.float32(k)
+
+    return dataset
+
+
+@functools.cache
+def looped(loop: str) -> tuple[OutfeedQueue, Callable[..., Any], Callable[[Any], Any]]:
+    """What a loop is compiled for: an outfeed, its body, its condition."""
+    outfeed = OutfeedQueue()
+
+    def body(c: Any, x: Any) -> Any:
+        outfeed.enqueue(x)
+        return c[0] + 1, c[1] + x
+
+    return outfeed, body, lambda c: c[0] < STEPS
+
+
+def finished(loop: str, moment: Moment, rng: random.Random, *, wait_wall_s: float = 0.0) -> tuple[int, float]:
+    """Runs a loop to the end, whatever interrupts it, with each element once.
+
+    Returns: (how often it was ended, how long all took).
+    """
+    infeed = InfeedQueue(elements(wait_wall_s), prefetch_depth=rng.choice((1, 3)))
+    outfeed, body, goes_on = looped(loop)
+
+    def run(carry: Any, n: int) -> Any:
+        if loop == "repeat":
+            return repeat(n, body, carry, infeed, outfeed, chunk=4)
+        return while_loop(goes_on, body, carry, infeed, outfeed, chunk=4)
+
+    carry: Any = (jnp.int32(0), jnp.float32(0))
+    done, ends, is_over, begun, wall_s = 0, 0, False, time.perf_counter(), 0.0
+    while not is_over:
+        try:
+            if done < STEPS:
+                moment.begin()
+                carry, done = run(carry, STEPS - done), STEPS  # nothing is called between the end of the loop and where its carry is kept
+                wall_s = time.perf_counter() - begun
+            moment.end()
+            is_over = True
+        except KeyboardInterrupt as error:
+            reached = loop_state(error)
+            if reached is None:  # it came before a loop began, or after
+                assert not any(leaf.is_deleted() for leaf in carry)
+                continue
+            carry, done, ends = reached.carry, done + reached.steps, ends + 1
+            assert (infeed.consumed, len(outfeed)) == (done, done)
+            if rng.random() < 0.5:
+                position = infeed.state()
+                infeed.close()
+                infeed = InfeedQueue(elements(0.0))
+                infeed.restore(position)
+    assert (infeed.consumed, int(carry[0]), float(carry[1])) == (STEPS, STEPS, sum(range(STEPS)))
+    assert outfeed.dequeue().tolist() == list(range(STEPS))
+    infeed.close()
+    return ends, wall_s
+
+
+@pytest.mark.parametrize("trials", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("loop", ["repeat", "while_loop"])
+def test_ctrl_c_at_a_random_moment_neither_loses_nor_repeats_an_element(loop: str, trials: int) -> None:
+    rng, ends = random.Random(loop), 0
+    took = {wait: min(finished(loop, Never(), rng, wait_wall_s=wait)[1] for _ in range(2)) for wait in (0.0, 0.0005)}
+    for trial in range(trials):
+        wait = (0.0, 0.0005)[trial % 2]
+        ends += finished(loop, After(rng.uniform(0, took[wait])), rng, wait_wall_s=wait)[0]
+    assert ends
+
+
+@pytest.mark.parametrize("loop", [repeat, while_loop])
+def test_ctrl_c_wherever_python_looks_for_one(loop: Any) -> None:
+    """Also where a loop is about to begin, and where it has ended and is about to return."""
+    rng = random.Random(0)
+    for event in (*range(1, 9), *rng.sample(range(9, 4000), 8)):
+        finished(loop.__name__, At(event, loop), rng)
+    for event in range(1, 9):
+        finished(loop.__name__, At(event, loop, after=CtrlC.end), rng)
 
 
 @pytest.mark.parametrize("element", [1, 6, 13, 22])

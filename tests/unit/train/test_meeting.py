@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from tilestep.errors import ProcessFailedError
 from tilestep.train import challenge, door, hosts
 from tilestep.train import meeting as module
 from tilestep.train.meeting import Meeting
+from tilestep.train.messages import encode
 
 LIMIT_WALL_S = 20.0
 
@@ -80,9 +83,57 @@ def test_what_cannot_be_written_is_refused_before_anything_is_said(threads: Thre
     class Local:
         pass
 
-    with pytest.raises(TypeError, match=r"cannot be written by pickle .*Local.*: define the classes .* at the top of a module"):
+    with pytest.raises(TypeError, match=r"type .*Local cannot be told to the other processes: only None, bool, int"):
         made[process].all(Local())
     assert outcomes(threads, [lambda one=one: one.all(one.me) for one in made]) == [[0, 1]] * 2
+
+
+@pytest.mark.usefixtures("broadcast")
+@pytest.mark.parametrize("process", [0, 1])
+def test_what_is_no_message_is_an_error_in_all_and_they_go_on(
+    threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, process: int
+) -> None:
+    made = meetings(threads, 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(module.messages, "encode", lambda value, **_: b"junk" if value == "this" else encode(value))
+        said = outcomes(threads, [lambda one=one: one.all("this" if one.me == process else None) for one in made])
+    for error in said:
+        assert isinstance(error, ValueError)
+        assert re.fullmatch(rf"process {process} \(pid .*\) has said no message: byte 0 is b'j'.*; all processes must run .*", str(error))
+    assert outcomes(threads, [lambda one=one: one.all(one.me) for one in made]) == [[0, 1]] * 2
+
+
+@pytest.mark.usefixtures("broadcast")
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"junk", "has said no message: byte 0 is b'j'"),
+        (encode([b""]), r"has said \[b''\] instead of what all have said"),
+        (encode(["", ""]), r"has said \['', ''\] instead of"),
+        (encode(2), "has said 2 instead of"),
+        (bytes(2 * module._ANSWER_BYTES + 1), "has said more than a message may have"),
+        (pickle.dumps([pickle.dumps(None)] * 2), "has said no message"),
+    ],
+)
+def test_process_0_is_not_understood_if_it_says_anything_else(threads: ThreadPoolExecutor, answer: bytes, words: str) -> None:
+    hub, member = meetings(threads, 2)
+    hub_end = threads.submit(hub._lines[1].send_bytes, answer)
+    (error,) = outcomes(threads, [lambda: member.all(None)])
+    assert isinstance(error, ProcessFailedError)
+    assert re.search(f"process 0 .* {words}", str(error))
+    with pytest.raises(ProcessFailedError, match=words):
+        member.all(None)
+    hub_end.exception(LIMIT_WALL_S)  # its message may not have gone through
+
+
+@pytest.mark.usefixtures("broadcast")
+def test_a_message_beyond_the_bound_is_not_read(threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub, member = meetings(threads, 2)
+    monkeypatch.setattr(module.messages, "LONGEST_BYTES", 100)
+    member._lines[0].send_bytes(bytes(101))
+    for _ in range(2):
+        with pytest.raises(ProcessFailedError, match=r"process 1 .* has said more than a message may have"):
+            hub.all(None)
 
 
 @pytest.mark.usefixtures("broadcast")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,23 +12,39 @@ from tests.processes import run_python
 HERE = Path(__file__).resolve().parent
 
 
-def run(names: str, *options: str) -> None:
+CPUS = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+IPUS = {"TILESTEP_MACHINE": "bow-2000", "JAX_PLATFORMS": "ipu,cpu"}
+
+
+def run(names: str, *options: str, environ: Mapping[str, str] = CPUS) -> None:
     result = run_python(
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *(str(HERE / name) for name in names.split())),
-        environ={"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"},
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *(str(HERE / name) for name in names.split())), environ=environ
     )
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
     assert "skipped" not in result.stdout
 
 
 @pytest.mark.parametrize(
-    "names", ["device_copies.py direct_calls.py pipelines.py", "pipelines_options.py pipelines_failures.py", "pipelines_random.py"]
+    "names",
+    [
+        "device_copies.py direct_calls.py pipelines.py",
+        "pipelines_options.py pipelines_failures.py",
+        "pipelines_random.py",
+        "pipelines_interrupts.py pipelines_resumed.py",
+    ],
 )
 def test_pipelines_on_several_devices_of_cpu(names: str) -> None:
     run(names, "-m", "not slow")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pipelines_options.py", "pipelines_failures.py", "pipelines_random.py"])
+@pytest.mark.parametrize(
+    "name", ["pipelines_options.py", "pipelines_failures.py", "pipelines_random.py", "pipelines_interrupts.py", "pipelines_resumed.py"]
+)
 def test_more_of_them(name: str) -> None:
     run(name, "-m", "slow")
+
+
+@pytest.mark.slow
+def test_ctrl_c_on_emulated_ipus() -> None:
+    run("pipelines_interrupts.py", "-m", "not slow", environ=IPUS)

@@ -152,12 +152,30 @@ def test_a_time_out_may_be_never() -> None:
         (np.zeros(3, jnp.int4), "the element has dtype int4, which no feed carries"),
         (np.zeros([1] * 33), "the element has 33 dimensions: a feed carries arrays of at most 32"),
         (jax.random.key(0), "which no feed carries"),
+        ([0, np.zeros(2, np.longdouble)], r"\[1\] has dtype float128, which no feed carries"),
+        ([0, np.zeros(2, [("a", "f4")])], r"\[1\] has dtype \[\('a', '<f4'\)\], which no feed carries"),
     ],
 )
 def test_what_no_feed_carries_is_refused(device: jax.Device, value: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         train.transfer_to_infeed(device, value)
     assert train.pending_feeds(device) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"x": np.array([[1, 2**40]])}, r"\['x'\] has 1099511627776 at \[0, 1\], which int32 does not have"),
+        (2**31, "the element is 2147483648, which int32 does not have"),
+        (np.uint64(2**32), "the element is 4294967296, which uint32 does not have"),
+    ],
+)
+def test_a_whole_number_that_would_become_another_is_refused(device: jax.Device, value: Any, message: str) -> None:
+    with pytest.raises(OverflowError, match=message):
+        train.transfer_to_infeed(device, value)
+    assert train.pending_feeds(device) == (0, 0)
+    train.transfer_to_infeed(device, np.int64(-(2**31)))
+    assert int(take(jax.ShapeDtypeStruct((), jnp.int32))) == -(2**31)
 
 
 def test_shapes_have_to_be_shapes() -> None:

@@ -234,7 +234,11 @@ def test_a_body_with_other_arguments_is_told_what_it_gets(element: Any, message:
         ({"infeed": [1, 2, 3]}, TypeError, "infeed is a list: it must be an InfeedQueue, or None"),
         ({"outfeed": (OutfeedQueue(), OutfeedQueue())}, TypeError, "outfeed is a tuple: it must be an OutfeedQueue, or None"),
         ({"carry": {"a": "text"}}, TypeError, r"carry\['a'\] is a str, no array or number"),
-        ({"carry": {"a": 2**31}}, OverflowError, r"carry\['a'\] is 2147483648, which int32 does not hold"),
+        ({"carry": {"a": 2**31}}, OverflowError, r"carry\['a'\] is 2147483648, which int32 does not have"),
+        ({"carry": {"a": np.array([1, 2**40])}}, OverflowError, r"carry\['a'\] has 1099511627776 at \[1\], which int32 does not have"),
+        ({"carry": [np.uint64(2**32)]}, OverflowError, r"carry\[0\] is 4294967296, which uint32 does not have"),
+        ({"carry": [0.0, np.longdouble(1)]}, TypeError, r"carry\[1\] is a longdouble, no array or number: its dtype is float128"),
+        ({"carry": {"a": np.zeros(2, [("b", "f4")])}}, TypeError, r"carry\['a'\] is a ndarray, no array or number: its dtype is"),
         ({"carry": np.array([None])}, TypeError, "carry is a ndarray, no array or number"),
     ],
 )
@@ -262,8 +266,8 @@ def test_a_dataset_s_exception_comes_as_itself_with_what_was_done() -> None:
     assert "repeat(100) had done 6 steps" in caught.value.__notes__[0]
     assert "has had 6 elements used" in caught.value.__notes__[0]
     assert float(repeat(1, add, state.carry, infeed)) == 21  # what came before the exception is not lost
-    with pytest.raises(KeyError):
-        repeat(1, add, np.float32(0), infeed)
+    with pytest.raises(DatasetError, match=r"had raised KeyError: 'the disk', and was over when it was asked again, after 7 elements"):
+        repeat(1, add, np.float32(0), infeed)  # as a generator is that has raised
 
 
 def test_an_exception_that_nobody_can_write_to_comes_as_itself_too() -> None:

@@ -1,5 +1,27 @@
-/* Running a program: handles to arrays, a call of Python that runs it, arrays to handles. */
-#include "native.h"
+/* Runs of a program: from handles to arrays, a call of Python, and from arrays to handles. */
+#include "execute.h"
+
+#include "buffer.h"
+#include "dry.h"
+#include "errors.h"
+#include "event.h"
+#include "interrupts.h"
+#include "shutdown.h"
+#include "types.h"
+
+typedef struct {
+  PyObject_HEAD
+  int num_replicas;
+  int num_partitions;
+  int num_outputs;
+  int deleted;
+  unsigned direct_runs;
+  PyObject* direct;    /* what run_direct calls; NULL: the program goes through Python */
+  PyObject* in_flight; /* of a program over several devices: (function that makes room for it, function that notes it); else NULL or None */
+  PyObject* devices;   /* tuple */
+  PyObject* shapes;    /* tuple of Shape, one for each output */
+  PyObject* memories;  /* tuple over devices of tuples of Memory, one for each output */
+} Executable;
 
 static void dealloc(PyObject* object) {
   Executable* self = (Executable*)object;
@@ -36,7 +58,7 @@ static void* api_is_deleted(PJRT_LoadedExecutable_IsDeleted_Args* a) {
   return NULL;
 }
 
-/* The array over all devices that the buffers of an argument are the parts of, device by device, or NULL. Borrowed. */
+/* The array over all devices whose parts are the buffers of an argument, device by device; NULL if there is none. Borrowed. */
 static PyObject* whole_of(void*** rows, size_t argument, size_t num_devices) {
   PyObject* whole = ((Buffer*)rows[0][argument])->whole;
   for (size_t d = 0; whole && d < num_devices; d++) {
@@ -45,18 +67,18 @@ static PyObject* whole_of(void*** rows, size_t argument, size_t num_devices) {
   }
   return whole;
 }
-static int say_gone(size_t argument) {
+static int raise_gone(size_t argument) {
   PyErr_Format(PyExc_RuntimeError, "INVALID_ARGUMENT: argument %zu was deleted or donated before", argument);
   return -1;
 }
 
-/* Arrays by argument, and the values' numbers, for a program on one device. */
+/* Fills in the arrays by argument and the values' numbers, for a program on one device. */
 static int take_arguments(PJRT_LoadedExecutable_Execute_Args* a, PyObject* columns, PyObject* values) {
   void** row = ((void***)a->argument_lists)[0];
   for (size_t i = 0; i < a->num_args; i++) {
     Buffer* buffer = row[i];
     PyObject* array = ts_buffer_array(buffer);
-    if (!array || array == Py_None) return array ? say_gone(i) : -1;
+    if (!array || array == Py_None) return array ? raise_gone(i) : -1;
     Py_INCREF(array), Py_INCREF(buffer->value);
     PyList_SetItem(columns, (Py_ssize_t)i, array);
     PyTuple_SetItem(values, (Py_ssize_t)i, buffer->value);
@@ -65,12 +87,12 @@ static int take_arguments(PJRT_LoadedExecutable_Execute_Args* a, PyObject* colum
 }
 
 /* One array over all devices for each argument, or a list if there is none; the values' numbers, device by device.
- * apart: takes every array over several devices apart. Returns how many arguments are lists, or -1. */
-static int take_arguments_of_several(PJRT_LoadedExecutable_Execute_Args* a, int apart, PyObject* columns, PyObject* values) {
+ * split: takes every array over several devices apart. Returns: how many arguments are lists, or -1. */
+static int take_arguments_of_several(PJRT_LoadedExecutable_Execute_Args* a, int split, PyObject* columns, PyObject* values) {
   void*** rows = a->argument_lists;
   int lists = 0;
   for (size_t i = 0; i < a->num_args; i++) {
-    PyObject* whole = apart ? NULL : whole_of(rows, i, a->num_devices);
+    PyObject* whole = split ? NULL : whole_of(rows, i, a->num_devices);
     PyObject* column = whole;
     if (whole) Py_INCREF(whole);
     else if (!(column = PyList_New((Py_ssize_t)a->num_devices))) return -1;
@@ -78,8 +100,8 @@ static int take_arguments_of_several(PJRT_LoadedExecutable_Execute_Args* a, int 
     PyList_SetItem(columns, (Py_ssize_t)i, column);
     for (size_t d = 0; d < a->num_devices; d++) {
       Buffer* buffer = rows[d][i];
-      int gone = whole && d ? 0 : ts_buffer_is_deleted(buffer); /* XLA finds it out for one device, and crashes for several */
-      if (gone) return gone < 0 ? -1 : say_gone(i);
+      int gone = whole && d ? 0 : ts_buffer_is_deleted(buffer); /* XLA itself refuses it on one device, and crashes on several */
+      if (gone) return gone < 0 ? -1 : raise_gone(i);
       Py_INCREF(buffer->value);
       PyTuple_SetItem(values, (Py_ssize_t)(d * a->num_args + i), buffer->value);
       if (whole) continue;
@@ -92,7 +114,7 @@ static int take_arguments_of_several(PJRT_LoadedExecutable_Execute_Args* a, int 
   return lists;
 }
 
-/* What the run has joined stays joined, for the next run with the same arguments. */
+/* Arguments that the run has joined stay joined, because the next run may have the same ones. */
 static void remember_wholes(PJRT_LoadedExecutable_Execute_Args* a, PyObject* columns) {
   void*** rows = a->argument_lists;
   for (size_t i = 0; i < a->num_args; i++) {
@@ -108,24 +130,24 @@ static void remember_wholes(PJRT_LoadedExecutable_Execute_Args* a, PyObject* col
   }
 }
 
-static PyObject* indices_kept(PJRT_LoadedExecutable_Execute_Args* a) {
+static PyObject* undonated_indices(PJRT_LoadedExecutable_Execute_Args* a) {
   PJRT_ExecuteOptions* options = a->options;
   size_t n = options ? options->num_non_donatable_input_indices : 0;
   if (!n) Py_RETURN_NONE;
-  PyObject* kept = PyTuple_New((Py_ssize_t)n);
-  for (size_t i = 0; kept && i < n; i++)
-    PyTuple_SetItem(kept, (Py_ssize_t)i, PyLong_FromLongLong(((int64_t*)options->non_donatable_input_indices)[i]));
-  return kept;
+  PyObject* undonated = PyTuple_New((Py_ssize_t)n);
+  for (size_t i = 0; undonated && i < n; i++)
+    PyTuple_SetItem(undonated, (Py_ssize_t)i, PyLong_FromLongLong(((int64_t*)options->non_donatable_input_indices)[i]));
+  return undonated;
 }
 
-/* A buffer of an array, of one in a list with one for each device, or of a part of one over all devices. */
-static Buffer* result_on(PyObject* found, size_t d, size_t num_devices, PyObject* device, Memory* memory, Shape* shape, PyObject* value) {
-  if (found && PyList_Check(found)) found = PyList_GetItem(found, (Py_ssize_t)d);
-  else if (found && num_devices > 1) return ts_buffer_part(found, (int)d, (int)num_devices, device, memory, shape, value);
-  return found ? ts_buffer_make(found, device, memory, shape, value) : NULL;
+/* A device's buffer of a result: an array, a list of one for each device, or an array over all devices. */
+static Buffer* result_on(PyObject* result, size_t d, size_t num_devices, PyObject* device, Memory* memory, Shape* shape, PyObject* value) {
+  if (result && PyList_Check(result)) result = PyList_GetItem(result, (Py_ssize_t)d);
+  else if (result && num_devices > 1) return ts_buffer_part(result, (int)d, (int)num_devices, device, memory, shape, value);
+  return result ? ts_buffer_make(result, device, memory, shape, value) : NULL;
 }
 
-/* Buffers for what came out; the references are the caller's handles. */
+/* Makes the results' buffers. The caller owns the references. */
 static int give_results(PJRT_LoadedExecutable_Execute_Args* a, Executable* self, PyObject* arrays, uint64_t first) {
   for (size_t d = 0; d < a->num_devices; d++) {
     void** out = ((void***)a->output_lists)[d];
@@ -139,23 +161,23 @@ static int give_results(PJRT_LoadedExecutable_Execute_Args* a, Executable* self,
       PyObject* memory = PyTuple_GetItem(memories, k);
       PyObject* shape = PyTuple_GetItem(self->shapes, k);
       PyObject* value = PyLong_FromUnsignedLongLong(first + d * (uint64_t)self->num_outputs + (uint64_t)k);
-      Buffer* made = array && memory && shape && value ? result_on(array, d, a->num_devices, device, (Memory*)memory, (Shape*)shape, value) : NULL;
+      Buffer* buffer = array && memory && shape && value ? result_on(array, d, a->num_devices, device, (Memory*)memory, (Shape*)shape, value) : NULL;
       Py_XDECREF(value);
-      if (!made) {
+      if (!buffer) {
         Py_XDECREF((PyObject*)peers);
         return -1;
       }
       Py_XINCREF((PyObject*)peers);
-      made->peers = peers;
-      out[k] = made;
+      buffer->peers = peers;
+      out[k] = buffer;
     }
     Py_XDECREF((PyObject*)peers);
   }
   return 0;
 }
 
-/* The end of a run is an event only where JAX has nothing else to wait for: a token. Results are waited for one by one, and a thread
- * that wakes up after each run to say that it has ended takes several percent of a short train step. */
+/* The end of a run is an event only if JAX has nothing else to wait for: a token. JAX waits for results one by one. A thread that woke up
+ * after each run would take several percent of a short training step. */
 static int give_events(PJRT_LoadedExecutable_Execute_Args* a, PyObject* token) {
   void** events = a->device_complete_events;
   for (size_t d = 0; d < a->num_devices; d++) {
@@ -170,8 +192,8 @@ static int give_events(PJRT_LoadedExecutable_Execute_Args* a, PyObject* token) {
   return 0;
 }
 
-/* What a run has done, and what came of it: once(done, key, function, *arguments) calls the function where it has not been called yet. No
- * bytecode runs, before which an interrupt might come, between the call and the note of it; the function should run none either. */
+/* once(done, key, function, *arguments) calls the function if `done` has no result of it yet. No bytecode runs between the call and the note
+ * of its result, so no interrupt comes in between. The function should run none either. */
 PyObject* ts_once(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *done = PyTuple_GetItem(args, 0), *key = PyTuple_GetItem(args, 1), *function = PyTuple_GetItem(args, 2);
@@ -188,17 +210,17 @@ PyObject* ts_once(PyObject* module, PyObject* args) {
   return result;
 }
 
-/* Executable.run(columns, argument values, first result value, indices not to donate, what is done) -> (arrays, token or None) */
-static PyObject* run_once(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* kept, PyObject* done) {
+/* LoadedExecutable.run(columns, argument values, first result value, indices not to donate, done) -> (arrays, token or None) */
+static PyObject* run_once(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* undonated, PyObject* done) {
   static PyObject* name;
   if (!name && !(name = PyUnicode_InternFromString("run"))) return NULL;
-  return PyObject_CallMethodObjArgs((PyObject*)self, name, columns, values, first, kept, done, NULL);
+  return PyObject_CallMethodObjArgs((PyObject*)self, name, columns, values, first, undonated, done, NULL);
 }
-/* Ctrl-C in the middle of a dispatch must neither lose its results nor itself: the run begins again, without what it has done before, and
- * then the interrupt comes. A second Ctrl-C meanwhile is one more. */
-static PyObject* run_through(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* kept) {
+/* A Ctrl-C in the middle of a dispatch must lose neither its results nor itself. So the run is called again, skips its finished parts, and
+ * the interrupt is raised afterwards. A second Ctrl-C is treated the same way. */
+static PyObject* run_through(Executable* self, PyObject* columns, PyObject* values, PyObject* first, PyObject* undonated) {
   PyObject *done = PyDict_New(), *pair = NULL, *interrupt = NULL;
-  while (done && !(pair = run_once(self, columns, values, first, kept, done)) && ts_put_off(&interrupt)) continue;
+  while (done && !(pair = run_once(self, columns, values, first, undonated, done)) && ts_put_off(&interrupt)) continue;
   Py_XDECREF(done);
   ts_interrupt_later(interrupt);
   return pair;
@@ -206,13 +228,13 @@ static PyObject* run_through(Executable* self, PyObject* columns, PyObject* valu
 
 static int is_in_flight(Executable* self) { return self->in_flight && self->in_flight != Py_None; }
 
-/* Before anything is taken or done. A Ctrl-C meanwhile comes after the run. */
+/* Called before the run takes or does anything. A Ctrl-C meanwhile is raised after the run. */
 static int make_room(Executable* self) {
-  PyObject *make = PyTuple_GetItem(self->in_flight, 0), *made = NULL, *interrupt = NULL;
-  while (make && !(made = PyObject_CallFunctionObjArgs(make, NULL)) && ts_put_off(&interrupt)) continue;
+  PyObject *make = PyTuple_GetItem(self->in_flight, 0), *none = NULL, *interrupt = NULL;
+  while (make && !(none = PyObject_CallFunctionObjArgs(make, NULL)) && ts_put_off(&interrupt)) continue;
   ts_interrupt_later(interrupt);
-  Py_XDECREF(made);
-  return made ? 0 : -1;
+  Py_XDECREF(none);
+  return none ? 0 : -1;
 }
 static int note_in_flight(Executable* self, PyObject* results) {
   static PyObject* name;
@@ -223,8 +245,8 @@ static int note_in_flight(Executable* self, PyObject* results) {
   return noted ? 0 : -1;
 }
 
-/* The short way, without bytecode: what LoadedExecutable.run does for a program that neither counts nor calls back.
- * direct: (execute, handlers, journal's append, what the journal does, the planned run, current_group) */
+/* The short way, without bytecode: the work of LoadedExecutable.run for a program that neither counts nor calls back.
+ * direct: (execute, handlers, the journal's append, type of entry, the planned run, current_group) */
 static PyObject* run_direct(Executable* self, PyObject* columns, PyObject* values, PyObject* first) {
   static PyObject *name, *none;
   if (!name && (!(name = PyUnicode_InternFromString("consume_with_handlers")) || !(none = PyTuple_New(0)))) return NULL;
@@ -241,9 +263,9 @@ static PyObject* run_direct(Executable* self, PyObject* columns, PyObject* value
   Py_XDECREF(results), Py_XDECREF(arrays), Py_XDECREF(entry), Py_XDECREF(group), Py_XDECREF(noted);
   return pair;
 }
-/* Every so often a run goes the long way, on which the journal is worked off. */
-static int goes_direct(Executable* self, PyObject* kept, int lists) {
-  return !lists && self->direct && self->direct != Py_None && kept == Py_None && !ts_dry && ++self->runs % 64;
+/* One run of 64 goes the long way, because Python replays the journal now and then. */
+static int goes_direct(Executable* self, PyObject* undonated, int lists) {
+  return !lists && self->direct && self->direct != Py_None && undonated == Py_None && !ts_dry && ++self->direct_runs % 64;
 }
 
 static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {
@@ -251,23 +273,23 @@ static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {
   if (!ts_may_begin()) return ts_error_text(PJRT_Error_Code_UNAVAILABLE, "the interpreter is shutting down");
   void* error = NULL;
   TS_ENTER;
-  PyObject *columns = NULL, *values = NULL, *kept = NULL, *first_value = NULL, *pair = NULL;
+  PyObject *columns = NULL, *values = NULL, *undonated = NULL, *first_value = NULL, *pair = NULL;
   int lists = 0;
   uint64_t first = ts_take_values((uint64_t)self->num_outputs * a->num_devices);
   if (a->execute_device && a->num_devices == 1 && a->execute_device != (void*)PyTuple_GetItem(self->devices, 0))
     error = ts_error_text(PJRT_Error_Code_UNIMPLEMENTED, "a program runs on the IPU that it was compiled for");
-  else if ((is_in_flight(self) && make_room(self) < 0) || !(kept = indices_kept(a)) || !(columns = PyList_New((Py_ssize_t)a->num_args)) ||
+  else if ((is_in_flight(self) && make_room(self) < 0) || !(undonated = undonated_indices(a)) || !(columns = PyList_New((Py_ssize_t)a->num_args)) ||
            !(values = PyTuple_New((Py_ssize_t)(a->num_args * a->num_devices))) ||
            (lists = a->num_devices == 1 ? take_arguments(a, columns, values)
-                                        : take_arguments_of_several(a, kept != Py_None, columns, values)) < 0 ||
+                                        : take_arguments_of_several(a, undonated != Py_None, columns, values)) < 0 ||
            !(first_value = PyLong_FromUnsignedLongLong(first)) ||
-           !(pair = goes_direct(self, kept, lists) ? run_direct(self, columns, values, first_value)
-                                            : run_through(self, columns, values, first_value, kept)) ||
+           !(pair = goes_direct(self, undonated, lists) ? run_direct(self, columns, values, first_value)
+                                            : run_through(self, columns, values, first_value, undonated)) ||
            give_results(a, self, PyTuple_GetItem(pair, 0), first) < 0 ||
            (a->device_complete_events && give_events(a, PyTuple_GetItem(pair, 1)) < 0))
     error = ts_error_from_python();
-  else if (lists && kept == Py_None) remember_wholes(a, columns);
-  Py_XDECREF(columns), Py_XDECREF(values), Py_XDECREF(kept), Py_XDECREF(first_value), Py_XDECREF(pair);
+  else if (lists && undonated == Py_None) remember_wholes(a, columns);
+  Py_XDECREF(columns), Py_XDECREF(values), Py_XDECREF(undonated), Py_XDECREF(first_value), Py_XDECREF(pair);
   TS_LEAVE;
   return error;
 }

@@ -1,14 +1,14 @@
-/* What XLA shows of a program that it compiles. In C, so that no signal's handler runs inside XLA, which would make an error of its own of
- * what the handler raises. */
-#include "native.h"
+/* The HLO of a program that XLA compiles. This is C so that no signal's handler runs inside XLA, which would turn the handler's exception
+ * into an error of its own. */
+#include "hlo.h"
 
 #include <string.h>
 
 enum { NAME = 2 }; /* where a module's name begins: it is field 1, and its length takes one byte where it is shorter than 128 */
 
-/* Keeps a module whose name begins with the tag, and ends its compilation; leaves others alone. self: (tag, what is kept by name). */
+/* Keeps a module whose name begins with the tag, and ends its compilation. self: (tag, dict of modules by name). */
 static PyObject* take(PyObject* self, PyObject* module) {
-  PyObject *tag = PyTuple_GetItem(self, 0), *kept = PyTuple_GetItem(self, 1), *name = NULL, *copy = NULL;
+  PyObject *tag = PyTuple_GetItem(self, 0), *modules = PyTuple_GetItem(self, 1), *name = NULL, *copy = NULL;
   Py_buffer view;
   if (PyObject_GetBuffer(module, &view, PyBUF_SIMPLE) < 0) return NULL;
   const unsigned char* data = view.buf;
@@ -19,7 +19,7 @@ static PyObject* take(PyObject* self, PyObject* module) {
   }
   name = PyUnicode_DecodeUTF8((const char*)data + NAME, data[1], NULL);
   copy = PyBytes_FromStringAndSize(view.buf, view.len);
-  if (name && copy && !PyDict_SetItem(kept, name, copy)) PyErr_SetString(PyExc_RuntimeError, "this was all that was wanted of the program");
+  if (name && copy && !PyDict_SetItem(modules, name, copy)) PyErr_SetString(PyExc_RuntimeError, "this was all that was wanted of the program");
   Py_XDECREF(name);
   Py_XDECREF(copy);
   PyBuffer_Release(&view);
@@ -29,10 +29,10 @@ static PyObject* take(PyObject* self, PyObject* module) {
 static PyMethodDef taker = {"take", take, METH_O, "keeps a module's bytes and ends its compilation"};
 
 PyObject* ts_hlo_taker(PyObject* module, PyObject* args) {
-  PyObject *tag, *kept;
+  PyObject *tag, *modules;
   (void)module;
-  if (!PyArg_ParseTuple(args, "SO!", &tag, &PyDict_Type, &kept)) return NULL;
-  PyObject* self = PyTuple_Pack(2, tag, kept);
+  if (!PyArg_ParseTuple(args, "SO!", &tag, &PyDict_Type, &modules)) return NULL;
+  PyObject* self = PyTuple_Pack(2, tag, modules);
   PyObject* function = self ? PyCFunction_NewEx(&taker, self, NULL) : NULL;
   Py_XDECREF(self);
   return function;

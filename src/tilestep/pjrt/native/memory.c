@@ -1,7 +1,9 @@
-/* Memories: made once, never freed, since JAX keeps pointers to them. */
-#include "native.h"
+/* Memories of the IPUs. They are never freed, because JAX keeps pointers to them. */
+#include "memory.h"
 
 #include <stdlib.h>
+
+#include "types.h"
 
 PyTypeObject* ts_memory_type;
 
@@ -70,8 +72,8 @@ static PyMethodDef methods[] = {{"set_devices", set_devices, METH_O, "The device
 static PyMemberDef members[] = {{"id", T_INT, offsetof(Memory, id), READONLY, NULL},
                                 {"kind", T_OBJECT, offsetof(Memory, kind), READONLY, NULL},
                                 {"devices", T_OBJECT, offsetof(Memory, devices), READONLY, NULL},
-                                {"live_bytes", T_LONGLONG, offsetof(Memory, live_bytes), READONLY, "of buffers that exist"},
-                                {"peak_bytes", T_LONGLONG, offsetof(Memory, peak_bytes), 0, "most that live_bytes has been"},
+                                {"live_bytes", T_LONGLONG, offsetof(Memory, live_bytes), READONLY, "of all buffers"},
+                                {"peak_bytes", T_LONGLONG, offsetof(Memory, peak_bytes), 0, "largest live_bytes so far"},
                                 {"buffers_made", T_LONGLONG, offsetof(Memory, buffers_made), READONLY, NULL},
                                 {NULL, 0, 0, 0, NULL}};
 static PyGetSetDef getset[] = {{"address", address, NULL, "the PJRT_Memory*", NULL}, {NULL, NULL, NULL, NULL, NULL}};

@@ -1,26 +1,31 @@
 /* The table of functions that JAX calls, and the module that Python sees.
  *
- * Every entry begins as a trampoline: it takes the GIL, calls a Python function with the address of the arguments and turns an
- * exception into a PJRT_Error. The entries on the path of a dispatch are then replaced by the ones written out in the other files;
- * most of those need neither Python nor the GIL.
+ * Every entry point begins as a trampoline: it takes the GIL, calls a Python function with the address of the arguments and turns an
+ * exception into a PJRT_Error. Functions in the other files then replace those on the path of a dispatch. Most of them need neither Python
+ * nor the GIL.
  */
 #include "native.h"
 
 #include <string.h>
 
-PyObject* ts_configure(PyObject* module, PyObject* args);
-PyObject* ts_count_dry(PyObject* module, PyObject* change);
-PyObject* ts_guard_reads(PyObject* module, PyObject* guarded);
-PyObject* ts_close(PyObject* module, PyObject* unused);
-PyObject* ts_hold_back(PyObject* module, PyObject* thread);
-PyObject* ts_host_tensor(PyObject* module, PyObject* args);
-PyObject* ts_configure_puts(PyObject* module, PyObject* args);
-PyObject* ts_hlo_taker(PyObject* module, PyObject* args);
-PyObject* ts_once(PyObject* module, PyObject* args);
-PyObject* ts_waits_in_its_thread(PyObject* module, PyObject* function);
-PyObject* ts_answers_in_its_thread(PyObject* module, PyObject* function);
-PyObject* ts_threads_waiting(PyObject* module, PyObject* unused);
-PyObject* ts_serve_waits(PyObject* module, PyObject* grow);
+#include "buffer.h"
+#include "buffer_entries.h"
+#include "dry.h"
+#include "errors.h"
+#include "event.h"
+#include "event_entries.h"
+#include "execute.h"
+#include "hlo.h"
+#include "interrupts.h"
+#include "memory.h"
+#include "put.h"
+#include "query.h"
+#include "read.h"
+#include "shape.h"
+#include "shutdown.h"
+#include "tensor.h"
+#include "wait_in_caller.h"
+#include "wait_pool.h"
 
 enum { TABLES = 2, ENTRIES = 160 };
 static PyObject* handlers[TABLES][ENTRIES];
@@ -35,7 +40,7 @@ static void* dispatch(int table, int index, const char* name, void* args) {
     return ts_error_text(PJRT_Error_Code_UNAVAILABLE, "the interpreter is shutting down");
   }
   void* error = NULL;
-  struct Question* question = ts_set_question(NULL); /* a signal's handler may run within */
+  Query* query = ts_set_query(NULL); /* a signal's handler may run within */
   TS_ENTER;
   PyObject* handler = handlers[table][index];
   if (!handler) {
@@ -43,7 +48,7 @@ static void* dispatch(int table, int index, const char* name, void* args) {
     error = ts_error_from_python();
   } else {
     PyObject* result = PyObject_CallFunction(handler, "N", PyLong_FromVoidPtr(args));
-    /* JAX aborts when a question that cannot fail fails: Ctrl-C waits until it is answered. A compilation it does end. */
+    /* JAX aborts if an entry point that cannot fail fails, so a Ctrl-C waits until it has answered. It does end a compilation. */
     if (!result && ts_interrupted() && !strstr(name, "Compile")) {
       PyObject* interrupt = ts_take_interrupt();
       result = PyObject_CallFunction(handler, "N", PyLong_FromVoidPtr(args));
@@ -53,7 +58,7 @@ static void* dispatch(int table, int index, const char* name, void* args) {
     else error = ts_error_from_python();
   }
   TS_LEAVE;
-  (void)ts_set_question(question);
+  (void)ts_set_query(query);
   return error;
 }
 
@@ -66,7 +71,7 @@ TILESTEP_PJRT_Api_ENTRIES(X)
 TILESTEP_PJRT_Layouts_Extension_ENTRIES(X)
 #undef X
 
-/* What JAX lets go of. Nothing here may fail, and no bytecode runs that a Ctrl-C could interrupt. */
+/* JAX gives a handle back. This may not fail, and it runs no bytecode that a Ctrl-C could interrupt. */
 static void* let_go(PyObject* object) {
   if (!ts_may_enter()) return NULL;
   TS_ENTER;
@@ -77,14 +82,14 @@ static void* let_go(PyObject* object) {
 static void* destroy_executable(PJRT_Executable_Destroy_Args* a) { return let_go(a->executable); }
 static void* destroy_loaded_executable(PJRT_LoadedExecutable_Destroy_Args* a) { return let_go(a->executable); }
 static void* destroy_context(PJRT_ExecuteContext_Destroy_Args* a) { return let_go(a->context); }
-static void* destroy_nothing(void* a) { /* clients, their topologies and layouts stay: values may outlive them */
+static void* destroy_nothing(void* a) { /* clients, their topologies and layouts are never freed, because values may outlive them */
   (void)a;
   return NULL;
 }
 
-/* JAX tells all platforms which processes of a distributed program live, from a thread of its own and for as long as there is a process, and
-   ends that if one does not take it: so no Python. It means nothing to this one: each process emulates a machine of its own. */
-static void* take_no_notice(void* a) {
+/* JAX tells all platforms which processes of a distributed program live. A thread of its own does so until the process has ended, and ends the
+   process if a platform fails: so no Python here. This platform ignores it, because each process emulates a machine of its own. */
+static void* ignore_process_info(void* a) {
   (void)a;
   return NULL;
 }
@@ -103,12 +108,12 @@ static void fill_tables(void) {
   layouts.base.struct_size = sizeof(layouts);
   layouts.base.type = PJRT_Extension_Type_Layouts;
   api.extension_start = &layouts;
-  /* JAX asks whether these two exist by comparing with NULL. */
+  /* NULL tells JAX that these two do not exist. */
   api.PJRT_Executable_ParameterMemoryKinds = NULL;
   api.PJRT_TopologyDescription_MakeCanonicalShapeForMemorySpace = NULL;
   api.PJRT_Executable_Destroy = destroy_executable;
   api.PJRT_LoadedExecutable_Destroy = destroy_loaded_executable;
-  api.PJRT_Client_UpdateGlobalProcessInfo = take_no_notice;
+  api.PJRT_Client_UpdateGlobalProcessInfo = ignore_process_info;
   api.PJRT_ExecuteContext_Destroy = destroy_context;
   api.PJRT_Client_Destroy = destroy_nothing;
   api.PJRT_TopologyDescription_Destroy = destroy_nothing;
@@ -183,33 +188,37 @@ static PyObject* layout_facts(PyObject* module, PyObject* unused) {
   }
   return list;
 }
-static PyObject* pending_waits(PyObject* module, PyObject* unused) {
-  (void)module, (void)unused;
-  return PyLong_FromLong(ts_pending_waits());
+static PyObject* configure(PyObject* module, PyObject* args) {
+  PyObject *describe, *list;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "OO!", &describe, &PyList_Type, &list)) return NULL;
+  ts_describe_errors_with(describe);
+  ts_list_forgotten_in(list);
+  Py_RETURN_NONE;
 }
 static void finalized(void) { ts_stage = TS_CLOSED; }
 
 static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_handler(table, index, function of the arguments' address)"},
-                                {"count_dry", ts_count_dry, METH_O, "so many more dry runs and values of them: while there are any, Python looks at every value"},
-                                {"guard_reads", ts_guard_reads, METH_O, "guard_reads(whether reading a value is a transfer that JAX has to see)"},
-                                {"configure", ts_configure, METH_VARARGS, "configure(describe_error, forgotten)"},
+                                {"count_dry", ts_count_dry, METH_O, "count_dry(change of the number of dry runs and their values): while there are any, Python looks at every value"},
+                                {"guard_reads", ts_guard_reads, METH_O, "guard_reads(whether JAX must see each read as a transfer)"},
+                                {"configure", configure, METH_VARARGS, "configure(describe_error, forgotten)"},
                                 {"configure_puts", ts_configure_puts, METH_VARARGS, "configure_puts(take_over, shape_of_code)"},
-                                {"serve_waits", ts_serve_waits, METH_O, "serve_waits(grow): waits for events for ever; grow(), which says how many threads do, when all of them wait"},
+                                {"serve_waits", ts_serve_waits, METH_O, "serve_waits(grow): waits for events for ever; calls grow(), which gives the number of threads, when all of them wait"},
                                 {"capsule", capsule, METH_NOARGS, "the table as a capsule"},
-                                {"own", own, METH_O, "address of an object, with a reference for whoever holds it"},
-                                {"releaser", releaser, METH_NOARGS, "address of a C function that gives back what own() took"},
+                                {"own", own, METH_O, "address of an object, with a reference for its holder"},
+                                {"releaser", releaser, METH_NOARGS, "address of a C function that drops the reference of own()"},
                                 {"object_at", object_at, METH_O, "the object at an address"},
                                 {"memory_at", memory_at, METH_O, "the Memory behind a PJRT_Memory*"},
                                 {"done_event", done_event, METH_NOARGS, "address of the event that has happened"},
-                                {"hold_back", ts_hold_back, METH_O, "hold_back(thread ident): it may begin nothing more; whether it stays in here"},
-                                {"close", ts_close, METH_NOARGS, "from here on only this thread may call in"},
+                                {"hold_back", ts_hold_back, METH_O, "hold_back(thread ident): stops the thread at its next entry; returns whether it has stopped"},
+                                {"close", ts_close, METH_NOARGS, "from now on only this thread may call in"},
                                 {"host_tensor", ts_host_tensor, METH_VARARGS, "host_tensor(type code, bits, dims, bytes) -> (capsule, address)"},
-                                {"hlo_taker", ts_hlo_taker, METH_VARARGS, "hlo_taker(tag, kept): what keeps modules, and ends their compilation"},
-                                {"once", ts_once, METH_VARARGS, "once(done, key, function, *arguments): its result, of one call however often it is asked"},
-                                {"waits_in_its_thread", ts_waits_in_its_thread, METH_O, "a function that only waits, doing so in the thread that calls it"},
-                                {"answers_in_its_thread", ts_answers_in_its_thread, METH_O, "a function that asks whether an array is ready, answered in the thread that calls it"},
-                                {"threads_waiting", ts_threads_waiting, METH_NOARGS, "how many threads do so now"},
-                                {"pending_waits", pending_waits, METH_NOARGS, "how many waits the other threads have before them"},
+                                {"hlo_taker", ts_hlo_taker, METH_VARARGS, "hlo_taker(tag, modules): a function that keeps modules and ends their compilation"},
+                                {"once", ts_once, METH_VARARGS, "once(done, key, function, *arguments): the function's result, of one call however often it is asked for"},
+                                {"waits_in_its_thread", ts_waits_in_its_thread, METH_O, "a function that only waits, made to wait in the thread that calls it"},
+                                {"answers_in_its_thread", ts_answers_in_its_thread, METH_O, "a function that asks whether an array is ready, made to answer in the thread that calls it"},
+                                {"threads_waiting", ts_threads_waiting, METH_NOARGS, "how many threads wait in a function of waits_in_its_thread()"},
+                                {"pending_waits", ts_pending_waits, METH_NOARGS, "requests that the pool has not answered"},
                                 {"layout_facts", layout_facts, METH_NOARGS, "(struct, field, offset; '' = size) as the C compiler sees them"},
                                 {NULL, NULL, 0, NULL}};
 
@@ -228,7 +237,7 @@ PyMODINIT_FUNC PyInit__native(void) {
   if (!(ts_layout_type = add_type(module, "Layout", &ts_layout_spec)) || !(ts_shape_type = add_type(module, "Shape", &ts_shape_spec)) ||
       !(ts_memory_type = add_type(module, "Memory", &ts_memory_spec)) ||
       !(ts_peers_type = add_type(module, "Peers", &ts_peers_spec)) || !(ts_buffer_type = add_type(module, "Buffer", &ts_buffer_spec)) ||
-      !add_type(module, "ExecutableBase", &ts_executable_spec) || ts_add_waiting_type() < 0) {
+      !add_type(module, "ExecutableBase", &ts_executable_spec) || ts_add_caller_wait_type() < 0) {
     Py_DECREF(module);
     return NULL;
   }

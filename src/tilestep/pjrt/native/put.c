@@ -1,16 +1,24 @@
-/* Values from the host, dense ones of elements that DLPack has a code for. Python takes the others (buffer.py), and one in so many
- * of these, on whose way the journal is worked off.
+/* Values from the host: dense arrays whose elements DLPack has a code for.
+ *
+ * Python makes the others (buffer.py). It also makes one of PYTHON_EVERY of these, because Python replays the journal now and then.
  */
-#include "native.h"
+#include "put.h"
 
 #include <string.h>
+
+#include "buffer.h"
+#include "dry.h"
+#include "event.h"
+#include "interrupts.h"
+#include "shutdown.h"
+#include "tensor.h"
 
 enum { SHAPES = 65536, PYTHON_EVERY = 64 };
 
 static void* (*slow_put)(PJRT_Client_BufferFromHostBuffer_Args*);
 static PyObject *take_over, *shape_of_code; /* (tensor, host device, None) -> array; (type, dims) -> Shape */
 static PyObject* shapes;                    /* bytes of type and dims -> Shape */
-static unsigned asked; /* how often */
+static unsigned num_puts;
 
 PyObject* ts_configure_puts(PyObject* module, PyObject* args) {
   PyObject *take, *shape;
@@ -48,7 +56,7 @@ static Element element_of(int type) {
   }
 }
 
-/* Bytes of a dense, row-major array; -1 if it is neither, or larger than there can be. */
+/* Bytes of a dense, row-major array; -1 if it is not dense, not row-major, or too large to count. */
 static int64_t dense_bytes(const PJRT_Client_BufferFromHostBuffer_Args* a, int64_t element_bytes) {
   const int64_t *dims = a->dims, *strides = a->byte_strides;
   int64_t size = element_bytes;
@@ -81,9 +89,9 @@ static PyObject* shape_for(int type, const int64_t* dims, size_t rank) {
   return shape;
 }
 
-/* The buffer, or NULL and perhaps an exception: then Python says what is wrong. */
+/* NULL, and perhaps an exception: Python says what is wrong. */
 static Buffer* make(PyObject* device, Memory* memory, PyObject* tensor, int type, const int64_t* dims, size_t rank) {
-  PyObject* note = PyObject_GetAttrString(device, "note_put"); /* (what the journal does, its append, the IPU, the host's device) */
+  PyObject* note = PyObject_GetAttrString(device, "note_put"); /* (type of entry, function that appends it, IPU, XLA:CPU's device) */
   if (!note) return NULL;
   PyObject *shape = NULL, *array = NULL, *value = NULL, *size = NULL, *entry = NULL, *noted = NULL;
   Buffer* buffer = NULL;
@@ -102,12 +110,12 @@ static void* api_put(PJRT_Client_BufferFromHostBuffer_Args* a) {
   Element element = element_of(a->type);
   int64_t size = element.bytes && !a->device_layout && ts_may_begin() && !ts_dry ? dense_bytes(a, element.bytes) : -1;
   Memory* memory = a->memory ? (Memory*)((MemoryHandle*)a->memory)->object : NULL;
-  if (size < 0 || !shapes || ++asked % PYTHON_EVERY == 0 || (memory && strcmp(PyBytes_AsString(memory->kind), "device"))) return slow_put(a);
+  if (size < 0 || !shapes || ++num_puts % PYTHON_EVERY == 0 || (memory && strcmp(PyBytes_AsString(memory->kind), "device"))) return slow_put(a);
   void *data, *block = ts_block_take(element.code, element.bytes * 8, a->dims, a->num_dims, size, &data);
   if (!block) return slow_put(a);
   if (size && a->data) memcpy(data, a->data, (size_t)size);
   TS_ENTER;
-  PyObject* tensor = ts_block_capsule(block); /* gives the block back if nobody takes it */
+  PyObject* tensor = ts_block_capsule(block); /* releases the block if XLA does not take it */
   PyObject* device = a->device ? a->device : memory->device_array[0];
   PyObject* memories = memory ? NULL : PyObject_GetAttrString(device, "memories");
   if (memories) memory = (Memory*)PyTuple_GetItem(memories, 0);

@@ -1,28 +1,16 @@
-/* What JAX asks of a value that the host looks at: np.asarray and the buffer protocol without a copy.
+/* Entry points that JAX calls when the host looks at a value: np.asarray, and the buffer protocol without a copy.
  *
- * Python answers the same questions (buffer.py), for values of a dry run and for elements that the buffer protocol has no letter for.
- * Methods of jaxlib's arrays are no bytecode, so a Ctrl-C waits until the answer is given.
+ * Python answers for values of a dry run and for elements that the buffer protocol has no letter for (buffer.py). Methods of jaxlib's arrays
+ * run no bytecode, so a Ctrl-C waits until the answer is given.
  */
-#include "native.h"
+#include "read.h"
 
-PyTypeObject* ts_layout_type;
-
-static PyObject* layout_make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  PyObject* form;
-  if (ts_no_keywords(kwargs, "Layout") < 0 || !PyArg_ParseTuple(args, "S", &form)) return NULL;
-  Layout* self = (Layout*)PyType_GenericAlloc(type, 0);
-  if (!self) return NULL;
-  Py_INCREF(form);
-  self->form = form;
-  return (PyObject*)self;
-}
-static void layout_dealloc(PyObject* self) {
-  Py_XDECREF(((Layout*)self)->form);
-  ts_plain_dealloc(self);
-}
-static PyMemberDef layout_members[] = {{"form", T_OBJECT, offsetof(Layout, form), READONLY, "as text: b'{1,0}'"}, {NULL, 0, 0, 0, NULL}};
-static PyType_Slot layout_slots[] = {{Py_tp_new, layout_make}, {Py_tp_dealloc, layout_dealloc}, {Py_tp_members, layout_members}, {0, NULL}};
-PyType_Spec ts_layout_spec = {"tilestep.pjrt._native.Layout", sizeof(Layout), 0, Py_TPFLAGS_DEFAULT, layout_slots};
+#include "buffer.h"
+#include "dry.h"
+#include "host_array.h"
+#include "interrupts.h"
+#include "shape.h"
+#include "shutdown.h"
 
 static void* (*slow_is_deleted)(PJRT_Buffer_IsDeleted_Args*);
 static void* (*slow_pointer)(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args*);
@@ -40,7 +28,7 @@ static void* api_is_deleted(PJRT_Buffer_IsDeleted_Args* a) {
   return NULL;
 }
 
-/* The array, borrowed, if its value is there to be looked at; NULL leaves it to Python to say what is wrong. Needs the GIL. */
+/* The array, borrowed. NULL: it has no value, and Python says what is wrong. Needs the GIL. */
 static PyObject* live_array(Buffer* buffer) {
   PyObject* array = ts_buffer_is_deleted(buffer) ? NULL : ts_buffer_array(buffer);
   if (!array) ts_forget_error();
@@ -68,12 +56,12 @@ static void* api_pointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* a) {
   return NULL;
 }
 
-/* Keeps the memory where it is, and notes that the host reads the value. -1: Python has to. Needs the GIL. */
+/* Keeps the memory where it is, and notes that the host reads the value. -1: Python must do it. Needs the GIL. */
 static int pin(Buffer* buffer) {
   if (!buffer->pins) {
     PyObject* array = live_array(buffer);
     PyObject* view = array ? PyMemoryView_FromObject(array) : NULL;
-    PyObject* note = view ? PyObject_GetAttrString(buffer->device, "note_read") : NULL; /* as note_wait (buffer.c) */
+    PyObject* note = view ? PyObject_GetAttrString(buffer->device, "note_read") : NULL; /* like note_wait (buffer.c) */
     PyObject* entry = note ? PyTuple_Pack(2, PyTuple_GetItem(note, 0), buffer->value) : NULL;
     PyObject* noted = entry ? PyObject_CallFunctionObjArgs(PyTuple_GetItem(note, 1), entry, NULL) : NULL;
     Py_XDECREF(note), Py_XDECREF(entry);
@@ -114,9 +102,9 @@ static void* api_layout(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args* a) {
   a->layout = ((Buffer*)a->buffer)->shape->layout;
   return NULL;
 }
-static void delete_nothing(void* text) { (void)text; /* layouts stay */ }
+static void delete_nothing(void* text) { (void)text; /* layouts are never freed */ }
 static void* api_layout_text(PJRT_Layouts_MemoryLayout_Serialize_Args* a) {
-  PyObject* form = ((Layout*)a->layout)->form; /* bytes never move: their address may be taken without the GIL */
+  PyObject* form = ((Layout*)a->layout)->form; /* bytes never move, so their address needs no GIL */
   a->serialized_bytes = PyBytes_AsString(form);
   a->serialized_bytes_size = (size_t)PyBytes_Size(form);
   a->serialized_layout = a->layout;

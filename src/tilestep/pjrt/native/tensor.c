@@ -1,18 +1,19 @@
-/* Memory for a value from the host, which XLA:CPU takes over as it is: a DLPack tensor. Its release runs on whatever thread drops
- * the value last and needs neither Python nor the GIL. A training loop asks for the same size again and again: some blocks are kept
- * for the next one, since fresh pages cost more than filling them.
+/* Memory for a value from the host: a DLPack tensor, which XLA:CPU takes over without a copy.
+ *
+ * Any thread may release it, without Python and without the GIL. Some released blocks are kept, because a training loop asks for the same
+ * size again and fresh pages cost more than the copy.
  */
 #define _DEFAULT_SOURCE /* madvise */
-#include "native.h"
+#include "tensor.h"
 
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { ALIGNMENT = 64 };                       /* from here on XLA:CPU uses memory as it is */
-enum { PAGE = 4096, HUGE_FROM_BYTES = 4 << 20 }; /* as NumPy: filling large memory costs a third in huge pages */
-enum { KEPT = 16, KEPT_FROM_BYTES = 64 << 10, KEPT_AT_MOST_BYTES = 64 << 20 }; /* below, malloc does so itself */
+enum { ALIGNMENT = 64 };                       /* from which XLA:CPU uses memory without a copy */
+enum { PAGE = 4096, HUGE_FROM_BYTES = 4 << 20 }; /* NumPy's value: huge pages cut the cost of filling large memory to a third */
+enum { KEPT = 16, KEPT_FROM_BYTES = 64 << 10, KEPT_AT_MOST_BYTES = 64 << 20 }; /* malloc keeps smaller blocks itself */
 
 /* DLPack's structs, version 0.8: https://dmlc.github.io/dlpack/latest/c_api.html */
 typedef struct {
@@ -43,19 +44,19 @@ static Block* kept[KEPT];
 static size_t kept_bytes;
 
 static Block* block_of(size_t bytes) {
-  Block* found = NULL;
+  Block* block = NULL;
   if (bytes >= KEPT_FROM_BYTES) {
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < KEPT && !found; i++) {
+    for (int i = 0; i < KEPT && !block; i++) {
       if (!kept[i] || kept[i]->bytes != bytes) continue;
-      found = kept[i];
+      block = kept[i];
       kept[i] = NULL;
       kept_bytes -= bytes;
     }
     pthread_mutex_unlock(&lock);
   }
-  if (!found && (found = malloc(bytes))) found->bytes = bytes;
-  return found;
+  if (!block && (block = malloc(bytes))) block->bytes = bytes;
+  return block;
 }
 static void release(Managed* managed) {
   Block* block = (Block*)managed;
@@ -72,7 +73,7 @@ static void release(Managed* managed) {
   free(block);
 }
 
-/* Nobody took it over: it has its first name still. */
+/* The capsule keeps its first name until XLA takes the tensor over. */
 static void forget(PyObject* capsule) {
   if (PyCapsule_IsValid(capsule, "dltensor")) release(PyCapsule_GetPointer(capsule, "dltensor"));
 }
@@ -86,7 +87,7 @@ void* ts_block_take(int code, int bits, const int64_t* dims, size_t rank, int64_
   uintptr_t start = ((uintptr_t)(block->dims + rank) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   if (size_bytes >= HUGE_FROM_BYTES) {
     uintptr_t page = (start + PAGE - 1) / PAGE * PAGE;
-    madvise((void*)page, (size_t)size_bytes - PAGE, MADV_HUGEPAGE); /* a wish */
+    madvise((void*)page, (size_t)size_bytes - PAGE, MADV_HUGEPAGE); /* a hint: its failure does not matter */
   }
   block->managed = (Managed){{(void*)start, ON_CPU, 0, (int32_t)rank, (uint8_t)code, (uint8_t)bits, 1, block->dims, NULL, 0}, NULL, release};
   *data = (void*)start;

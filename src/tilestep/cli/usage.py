@@ -1,0 +1,94 @@
+"""What all commands do alike: refuse wrong words, and print."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, Final, NoReturn
+
+from rich.console import Console
+from rich.table import Table
+
+from tilestep.messages import plain, shown
+
+INTERRUPTED: Final = 130  # exit status of a command, or of a program in it, that Ctrl-C has ended
+_NO_READER: Final = 1  # exit status of a command whose stdout nobody reads
+
+
+class UsageError(Exception):
+    """Something is wrong with the command line; the message says what, and the way out."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors repeat what the user wrote without the characters that a terminal would obey."""
+
+    def error(self, message: str) -> NoReturn:
+        """Prints usage and message to stderr and leaves with exit status 2."""
+        super().error(plain(message))
+
+
+def tell(command: str, message: str) -> None:
+    """Prints a line of `command` ("tilestep run") to stderr; nothing where there is no stderr, or nobody reads it."""
+    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
+        with contextlib.suppress(OSError):
+            print(f"{command}: {message}", file=sys.stderr, flush=True)
+
+
+def whole_number(highest: int) -> Callable[[str], int]:
+    """What reads an option's value: a whole number from 1 to `highest`."""
+
+    def parse(text: str) -> int:
+        if not (text.isdecimal() and len(text.lstrip("0")) <= len(str(highest)) and 1 <= int(text) <= highest):
+            raise argparse.ArgumentTypeError(f"{shown(text)} must be a whole number, 1 to {highest:,}")
+        return int(text)
+
+    return parse
+
+
+def working_directory() -> Path:
+    """Raises: UsageError if it has been deleted."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError(
+            f"the working directory is gone ({error.strerror}): go to one that exists, or name files by absolute paths"
+        ) from error
+
+
+def print_table(table: Table, *, width_of_pipe: int) -> None:
+    """Prints a table to stdout, `width_of_pipe` columns wide where that is no terminal. Its text is printed as it is, without markup."""
+    with stdout_errors_told():
+        console = Console(highlight=False, markup=False, emoji=False)
+        if not console.file.isatty():
+            console.width = width_of_pipe
+        console.print(table)
+
+
+@contextlib.contextmanager
+def stdout_errors_told() -> Iterator[None]:
+    """For a block that prints a command's result.
+
+    Raises: SystemExit where stdout takes no more: quietly if nobody reads it any longer, else with a message.
+    """
+    stdout: Any = sys.stdout  # None of a process without it
+    try:
+        yield
+        if stdout is not None:
+            stdout.flush()
+    except OSError as error:
+        if stdout is not None:
+            discard(stdout)
+        if not isinstance(error, BrokenPipeError):
+            tell("tilestep", f"stdout cannot be written: {error.strerror}")
+        raise SystemExit(_NO_READER) from error
+
+
+def discard(stream: IO[str]) -> None:
+    """Sends what a stream could not write, and all that follows, to nobody: Python tries again when it ends, and fails by that."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)

@@ -1,0 +1,56 @@
+"""Values as messages show them: on one line, of bounded length, without a character that a terminal would obey."""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+from collections.abc import Iterable
+from typing import Final
+
+_MOST_CHARACTERS: Final = 200  # of one value
+_LONGEST_TEXT: Final = 1000  # characters of a path
+_MOST_BITS: Final = 512  # of a whole number that is written out; Python refuses to write very large ones
+_MOST_ITEMS: Final = 4  # of a list or table
+_MOST_LEVELS: Final = 3  # of lists in lists
+_LONGEST_SLIP: Final = 100  # characters; a longer name is no slip of a known one
+
+
+def shown(value: object) -> str:
+    """The value as Python writes it, with the middle left out where it is long."""
+    return plain(_SHORT.repr(value))
+
+
+def plain(text: object) -> str:
+    """A path or another text as the user wrote it, with '\\n', '\\x1b' or '\\udcff' in place of what cannot be printed.
+
+    The middle of a very long one is left out.
+    """
+    whole = str(text)
+    if len(whole) > _LONGEST_TEXT:
+        whole = f"{whole[: _LONGEST_TEXT // 2]}...{whole[-_LONGEST_TEXT // 2 :]}"
+    return "".join(character if character.isprintable() else character.encode("unicode_escape").decode() for character in whole)
+
+
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.0) -> str | None:
+    """The known name that is most like `name`; None if none is, or `name` is too long to be a slip.
+
+    Args: cutoff: how alike they must be, 0 to 1.
+    """
+    if len(name) > _LONGEST_SLIP:
+        return None
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)
+
+
+class _Short(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = _MOST_CHARACTERS
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = self.maxdeque = self.maxarray = _MOST_ITEMS
+        self.maxlevel = _MOST_LEVELS
+
+    def repr_int(self, x: int, level: int) -> str:
+        del level
+        return repr(x) if x.bit_length() <= _MOST_BITS else f"a whole number of {x.bit_length():,} bits"
+
+
+_SHORT: Final = _Short()

@@ -1,0 +1,447 @@
+"""The private parts of JAX and jaxlib that the platform uses, but for MLIR. A new JAX breaks the platform here first.
+
+Tested with jax 0.10.2 (Python 3.11) and 0.12.0 (Python 3.13).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import threading
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.interpreters.mlir
+import numpy as np
+from jax._src import buffer_callback, compilation_cache, compiler, core, dispatch, sharding_impls, xla_bridge
+from jax._src import callback as jax_callback
+from jax._src import config as jax_config
+from jax._src.array import ArrayImpl
+from jax._src.dlpack import DLDeviceType
+from jax._src.export import _export
+from jax._src.interpreters import mlir, pxla
+from jax._src.lax import control_flow, linalg
+from jax._src.lib import _jax, xla_client
+from jax._src.lib.mlir import ir
+from jaxlib import _xla  # pyright: ignore[reportAttributeAccessIssue]  # a C extension without stubs
+from jaxlib.mlir.dialects import stablehlo
+
+from tilestep.pjrt.jax_private.proto import bytes_field
+
+HostClient = Any
+HostDevice = Any
+CompileOptions = Any
+Module = Any
+
+# XLA:CPU expands operations that it has no code for, but an IPU has libraries for them. An IPU has streaming memory as well.
+# Barriers must stay (cse_barrier_expander), because later passes would simplify across them. A fusion around each operation
+# (fusion-wrapper) would stop these passes.
+ANALYSIS_PASSES_OFF = (
+    "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter,"
+    "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer,"
+    "strip-memory-placement-annotations,cse_barrier_expander,fusion-wrapper,cpu-parallel-task-assigner"
+)
+
+
+# ---------------------------------------------------------------------------------------------------------- registration
+
+
+def register_platform(name: str, table: object, priority: int) -> None:
+    """Makes a PJRT table a JAX platform. If its start fails, JAX says so only when a program asks for the platform."""
+    xla_client.load_pjrt_plugin_with_c_api(name, table)
+    xla_bridge.register_backend_factory(
+        name,
+        functools.partial(xla_bridge.make_pjrt_c_api_client, name, options=None),
+        priority=priority,
+        fail_quietly=True,
+        experimental=False,
+        make_topology=functools.partial(xla_client.make_c_api_device_topology, table),
+        c_api=table,
+    )
+
+
+class _LikeCpu(dict[Any, Any]):
+    """Lowering rules that fall back on CPU's, also on rules that are registered later."""
+
+    def _cpu(self) -> dict[Any, Any]:
+        return mlir._platform_specific_lowerings["cpu"]
+
+    def __contains__(self, primitive: object) -> bool:
+        return super().__contains__(primitive) or primitive in self._cpu()
+
+    def __missing__(self, primitive: Any) -> Any:
+        return self._cpu()[primitive]
+
+    def get(self, primitive: Any, default: Any = None) -> Any:
+        return self[primitive] if primitive in self else default  # noqa: SIM401  # dict.get would not ask __missing__
+
+
+def lower_like_cpu(name: str) -> None:
+    """Lets platform `name` donate, and lower every primitive as CPU does, except `device_put`, which is lowered as on TPU.
+
+    TPU's rule keeps the memory kind that the author wants, which the plan needs. CPU's rule drops it. XLA:CPU removes it by itself.
+    """
+    rules = dict(mlir._platform_specific_lowerings.get(name, {}))
+    rules[dispatch.device_put_p] = mlir._platform_specific_lowerings["tpu"][dispatch.device_put_p]
+    mlir._platform_specific_lowerings[name] = _LikeCpu(rules)
+    if name not in mlir._platforms_with_donation:
+        mlir._platforms_with_donation.append(name)
+
+
+def choose_like_cpu(name: str) -> None:
+    """Lets platform `name` take branches of `lax.platform_dependent` and exported programs that are for `cpu` alone.
+
+    A branch for `name` or a default goes first. So does a program that was exported for `name`.
+    """
+
+    def wrap(primitive: Any, parameter: str, change: Callable[[Any, Any], Any]) -> None:
+        entry = mlir._lowerings[primitive]
+
+        @functools.wraps(entry.rule)
+        def lower(ctx: Any, *args: Any, **params: Any) -> Any:
+            if params.get(parameter) is not None:
+                params[parameter] = change(ctx, params[parameter])
+            return entry.rule(ctx, *args, **params)
+
+        mlir._lowerings[primitive] = dataclasses.replace(entry, rule=lower)
+
+    def exported_for(ctx: Any, exported: Any) -> Any:
+        if name not in ctx.module_context.platforms or "cpu" in ctx.module_context.platforms or name in exported.platforms:
+            return exported
+        return dataclasses.replace(exported, platforms=tuple(name if platform == "cpu" else platform for platform in exported.platforms))
+
+    wrap(control_flow.platform_index_p, "platforms", lambda _, branches: _with_platform(name, branches))
+    wrap(control_flow.cond_p, "branches_platforms", lambda _, branches: _with_platform(name, branches))
+    wrap(_export.call_exported_p, "exported", exported_for)
+
+
+def _with_platform(name: str, branches: tuple[tuple[str, ...] | None, ...]) -> tuple[tuple[str, ...] | None, ...]:
+    """The platforms of each branch (None: all others) with `name` beside `cpu`, if no branch is for `name` yet."""
+    if any(platforms is None or name in platforms for platforms in branches):
+        return branches
+    return tuple((*platforms, name) if platforms is not None and "cpu" in platforms else platforms for platforms in branches)
+
+
+def watch_guarded_reads(tell: Callable[[bool], None]) -> None:
+    """Calls `tell` when JAX begins, in any thread, to guard transfers from devices, and when it guards none any more."""
+    state: Any = jax_config.transfer_guard_device_to_host
+    of_process, of_thread = state._update_global_hook, state._update_thread_local_hook
+    guarding: set[int] = set()  # threads, and 0 for the process
+    lock = threading.Lock()
+
+    def note(thread: int, level: str | None) -> None:
+        with lock:
+            (guarding.discard if level in (None, "allow") else guarding.add)(thread)
+            tell(bool(guarding))
+
+    def for_process(level: str | None) -> None:
+        of_process(level)
+        note(0, level)
+
+    def for_thread(level: str | None) -> None:
+        of_thread(level)
+        note(threading.get_ident(), level)
+
+    state._add_hooks(for_process, for_thread)
+    inside = state.get_local()  # of a `with` block around the platform's start
+    note(threading.get_ident(), inside if isinstance(inside, str) else None)
+
+
+def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) -> None:
+    """Lets platform `name` lower Python callbacks as CPU does, with the numbers that `keep` gives them.
+
+    JAX numbers a program's callbacks by their index in a list for its own client. A plugin never sees the list.
+    """
+    original = jax_callback.emit_python_callback
+
+    def as_cpu(rule: Callable[..., Any], ctx: Any, *args: Any, **options: Any) -> Any:
+        module = ctx.module_context
+        numbered = _Numbered(keep)
+        results = rule(
+            ctx.replace(module_context=module.replace(platforms=("cpu",), backend=None, host_callbacks=numbered)), *args, **options
+        )
+        for callback_object in numbered.kept:
+            module.add_host_callback(callback_object)  # as on CPU: JAX keeps it, and sees that the program calls Python
+        return results
+
+    @functools.wraps(original)
+    def emit(ctx: Any, callback: Any, token: Any, operands: Any, operand_avals: Any, result_avals: Any, **options: Any) -> Any:
+        arguments = (ctx, callback, token, operands, operand_avals, result_avals)
+        is_ours = tuple(ctx.module_context.platforms) == (name,)
+        return as_cpu(original, *arguments, **options) if is_ours else original(*arguments, **options)
+
+    jax_callback.emit_python_callback = emit
+    jax.interpreters.mlir.emit_python_callback = emit  # imported there by name
+    primitive = buffer_callback.buffer_callback_p
+    entry = mlir._lowerings[primitive]
+    mlir._platform_specific_lowerings[name][primitive] = dataclasses.replace(entry, rule=functools.partial(as_cpu, entry.rule))
+
+    compile_and_load = compiler.backend_compile_and_load
+
+    @functools.wraps(compile_and_load)
+    def without_callbacks(backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Sequence[Any]) -> Any:
+        return compile_and_load(backend, module, devices, options, () if backend.platform == name else host_callbacks)
+
+    compiler.backend_compile_and_load = without_callbacks
+
+
+def cache_like_cpu(name: str) -> None:
+    """Lets JAX's persistent compilation cache take programs of platform `name`, because JAX has a fixed list of platforms.
+
+    Programs that call Python functions are left out, because the functions live in one process. Newer JAX would store them.
+    """
+    used = compilation_cache.is_cache_used
+
+    @functools.wraps(used)
+    def is_cache_used(backend: Any) -> bool:
+        return used(types.SimpleNamespace(platform="cpu") if backend.platform == name else backend)
+
+    compilation_cache.is_cache_used = is_cache_used
+    compile_and_write = compiler._compile_and_write_cache
+
+    @functools.wraps(compile_and_write)
+    def leaving_callbacks_out(
+        backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Sequence[Any], module_name: str, cache_key: str
+    ) -> Any:
+        if backend.platform != name or not host_callbacks:
+            return compile_and_write(backend, module, devices, options, host_callbacks, module_name, cache_key)
+        priority = logging.WARNING if jax_config.explain_cache_misses.value else logging.DEBUG
+        compiler.logger.log(priority, "Not writing persistent cache entry for '%s' because it uses host callbacks", module_name)
+        return compiler.backend_compile_and_load(backend, module, devices, options, host_callbacks)
+
+    compiler._compile_and_write_cache = leaving_callbacks_out
+
+
+def analyse_like_cpu(name: str, host_client: Callable[[], HostClient]) -> None:
+    """Lets `lower().cost_analysis()` for platform `name` count as on CPU, because JAX asks no plugin before it compiles."""
+    original = pxla.MeshComputation.cost_analysis
+
+    @functools.wraps(original)
+    def cost_analysis(self: Any) -> dict[str, float]:
+        if self.compile_args["backend"].platform != name:
+            return original(self)
+        return _jax.hlo_module_cost_analysis(host_client(), self.hlo().as_hlo_module())
+
+    pxla.MeshComputation.cost_analysis = cost_analysis
+
+
+def share_like_cpu(name: str, on_host: Callable[[np.ndarray[Any, Any]], Any]) -> None:
+    """Lets DLPack export one-device arrays of platform `name` as host memory, because JAX exports those of CPU and GPU only.
+
+    Args: on_host: makes an array of XLA:CPU in the memory of a NumPy array.
+    """
+    device_of, capsule_of = ArrayImpl.__dlpack_device__, ArrayImpl.__dlpack__
+    cpu = (DLDeviceType.kDLCPU, 0)
+
+    def is_ours(array: Any) -> bool:
+        return {device.platform for device in array.sharding.device_set} == {name} and len(array.sharding.device_set) == 1
+
+    @functools.wraps(device_of)
+    def device(self: Any) -> Any:
+        return cpu if is_ours(self) else device_of(self)
+
+    @functools.wraps(capsule_of)
+    def capsule(self: Any, *, dl_device: Any = None, copy: bool | None = None, **options: Any) -> Any:
+        if not is_ours(self) or dl_device not in (None, cpu):
+            return capsule_of(self, dl_device=dl_device, copy=copy, **options)
+        values = np.asarray(self)
+        return capsule_of(on_host(values.copy() if copy else values), **options)
+
+    ArrayImpl.__dlpack_device__ = device
+    ArrayImpl.__dlpack__ = capsule
+
+
+def compile_ahead_alone(name: str) -> None:
+    """Lets JAX compile programs for a topology of platform `name` without the platform's client in this process.
+
+    With the client, JAX would hold the interpreter while it waits for another thread, and that thread could never compile.
+    """
+    original = compiler._get_cross_compile_backend
+
+    @functools.wraps(original)
+    def helper(backend: Any) -> Any:
+        return None if backend.platform == name else original(backend)
+
+    compiler._get_cross_compile_backend = helper
+
+
+@functools.cache
+def wait_in_the_callers_thread(
+    waits: Callable[[Callable[..., Any]], Callable[..., Any]], answers: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> None:
+    """Wraps JAX's functions that wait for arrays, and its method that asks whether one is ready. Does so once.
+
+    The former are `x.block_until_ready()` and `jax.block_until_ready` of several.
+    """
+    implementation: Any = ArrayImpl
+    implementation.is_ready = answers(implementation.is_ready)
+    ArrayImpl.block_until_ready = waits(ArrayImpl.block_until_ready)
+    xla_client.batched_block_until_ready = waits(xla_client.batched_block_until_ready)
+
+
+class _Numbered(list[Any]):
+    """A program's list of callbacks for JAX: each appended callback gets a number from `keep`, and the length is the number plus 1."""
+
+    def __init__(self, keep: Callable[[Callable[..., Any]], int]) -> None:
+        super().__init__()
+        self._keep = keep
+        self._last = -1
+        self.kept: list[Any] = []
+
+    def append(self, callback: Any) -> None:
+        self._last = self._keep(callback)
+        self.kept.append(callback)
+
+    def __len__(self) -> int:
+        return self._last + 1
+
+
+# ---------------------------------------------------------------------------------------------------------------- values
+
+
+def make_host_client(num_devices: int) -> HostClient:
+    """A client of XLA:CPU of our own, with one device for each IPU."""
+    return xla_client.make_cpu_client(num_devices=num_devices, asynchronous=True)
+
+
+@functools.cache
+def single_device_sharding(device: HostDevice, memory_kind: str) -> Any:
+    """The sharding of a value on one device and memory."""
+    return sharding_impls.SingleDeviceSharding(device, memory_kind=memory_kind)
+
+
+@functools.cache
+def _aval(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    return core.ShapedArray(shape, dtype)
+
+
+def put(value: np.ndarray[Any, Any], device: HostDevice, memory_kind: str) -> Any:
+    """A one-device array in the memory of a NumPy array if XLA:CPU can use that; else a copy."""
+    semantics = xla_client.HostBufferSemantics.ZERO_COPY
+    aval = _aval(value.shape, value.dtype)
+    return _jax.batched_device_put(aval, single_device_sharding(device, memory_kind), [value], [device], True, False, semantics, True)
+
+
+# (DLPack tensor, host device, None) -> a one-device array, without a copy if the tensor has XLA:CPU's alignment. C calls it too.
+take_over = _jax.dlpack_managed_tensor_to_buffer
+
+
+def copy(array: Any, device: HostDevice, memory_kind: str) -> Any:
+    """A copy of a one-device array on a device, made in the background."""
+    sharding = single_device_sharding(device, memory_kind)
+    always = _jax.ArrayCopySemantics.ALWAYS_COPY
+    (result,) = _jax.batched_copy_array_to_devices_with_sharding([array], [sharding._internal_device_list], [sharding], [always])
+    return result
+
+
+def minor_to_major(array: Any) -> tuple[int, ...] | None:
+    """The order of an array's dimensions in memory; None for an array that does not say, which is row-major."""
+    layout = array.format.layout
+    return None if layout is None else tuple(reversed(layout.major_to_minor))
+
+
+def replicated_over(devices: Sequence[HostDevice], memory_kind: str) -> Any:
+    """A sharding under which equal one-device arrays in memories of one kind make one array."""
+    mesh = jax.sharding.Mesh(np.array(devices, dtype=object), ("device",))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(), memory_kind=memory_kind)
+
+
+# jaxlib before 0.12 checks its own results, and refuses a device list that it did not make.
+_UNCHECKED = {"_skip_checks": True} if "_skip_checks" in (_jax.array_result_handler.__doc__ or "") else {}
+
+
+def result_handler(dims: tuple[int, ...], dtype: np.dtype[Any], sharding: Any) -> Any:
+    """A function that makes an array of a program's result. JAX's other way costs twice as much, and five times on several devices.
+
+    Args: dims: on one device. sharding: one device's, or `replicated_over` all of them.
+    """
+    return _jax.array_result_handler(_aval(dims, dtype), sharding, committed=True, **_UNCHECKED)
+
+
+def join(arrays: Sequence[Any], sharding: Any) -> Any:
+    """One array of one-device arrays. It does not read their values."""
+    return ArrayImpl(arrays[0].aval, sharding, arrays, committed=True, _skip_checks=True)
+
+
+# --------------------------------------------------------------------------------------------------------------- compile
+
+
+def make_context() -> Any:
+    """An MLIR context with every dialect that JAX emits."""
+    return mlir.make_ir_context()
+
+
+def parse_program(code: bytes, context: Any) -> Module:
+    """Reads a program as JAX sends it to a plugin: a portable StableHLO artifact, or plain MLIR."""
+    if b"StableHLO_v" in code[:40]:
+        return _jax.mlir.deserialize_portable_artifact(code, context)
+    return ir.Module.parse(code)
+
+
+def parse_options(serialized: bytes) -> CompileOptions:
+    """Reads a serialised CompileOptionsProto."""
+    return xla_client.CompileOptions.ParseFromString(serialized)
+
+
+def compile_module(
+    client: HostClient, module: Module, devices: Sequence[HostDevice], options: CompileOptions, callbacks: Sequence[Any]
+) -> Any:
+    """Compiles for XLA:CPU. The program calls `callbacks` by their index."""
+    device_list = _jax.DeviceList(tuple(devices))
+    return (
+        client.compile_and_load(module, device_list, options, list(callbacks))
+        if callbacks
+        else client.compile_and_load(module, device_list, options)
+    )
+
+
+def load_lapack() -> None:
+    """Loads LAPACK's functions, as JAX does when it lowers a call of one. Without them a serialised program crashes."""
+    linalg.initialize_lapack()
+
+
+def serialize(client: HostClient, executable: Any) -> bytes:
+    """XLA:CPU's program as bytes."""
+    return client.serialize_executable(executable)
+
+
+def deserialize(client: HostClient, data: bytes, devices: Sequence[HostDevice], options: CompileOptions) -> Any:
+    """The program that `serialize` made bytes of, ready to run on `devices`."""
+    return client.deserialize_executable(data, _jax.DeviceList(tuple(devices)), options)
+
+
+def on_every_compile(name: str, hook: Callable[[bytes], Any]) -> None:
+    """Calls `hook` with each HLO module that XLA:CPU compiles here, before code generation. Its exception ends the compilation."""
+    _xla.register_xla_transform(name, 0, hook)
+
+
+def hlo_text(proto: bytes) -> str:
+    """Text of a serialised HLO module."""
+    return xla_client.hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string()
+
+
+def program_results(program_shape: bytes) -> Iterator[tuple[tuple[int, ...], np.dtype[Any] | None, tuple[int, ...]]]:
+    """(dimensions, dtype, minor_to_major) of each result of a serialised ProgramShapeProto; dtype None for a token."""
+    shape = xla_client.hlo.XlaComputation(bytes_field(4, program_shape)).program_shape().result_shape()
+    for leaf in shape.tuple_shapes() if shape.is_tuple() else (shape,):
+        if leaf.is_token():
+            yield (), None, ()
+            continue
+        dims = tuple(leaf.dimensions())
+        layout = leaf.layout()
+        minor_to_major = tuple(layout.minor_to_major()) if layout is not None else tuple(reversed(range(len(dims))))
+        yield dims, np.dtype(leaf.numpy_dtype()), minor_to_major
+
+
+def program_arguments(program_shape: bytes) -> Iterator[tuple[int, ...]]:
+    """Dimensions of each argument of a serialised ProgramShapeProto; () for a token, because XLA aborts if a token is asked."""
+    for shape in xla_client.hlo.XlaComputation(bytes_field(4, program_shape)).program_shape().parameter_shapes():
+        yield () if shape.is_token() else tuple(shape.dimensions())
+
+
+def stablehlo_version() -> list[int]:
+    """The newest StableHLO that this jaxlib reads."""
+    return [int(part) for part in stablehlo.get_current_version().split(".")]

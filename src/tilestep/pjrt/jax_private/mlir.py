@@ -1,0 +1,96 @@
+"""Reads and changes MLIR modules with the few functions of JAX's bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilestep.pjrt.jax_private.dialects import ir
+
+_FRONTEND = "mhlo.frontend_attributes"
+_CONFIGS = ("mhlo.backend_config", "backend_config")
+
+
+def walk(module: Any, visit: Callable[[Any], None]) -> None:
+    """Calls `visit` with every operation, inner ones first."""
+
+    def step(operation: Any) -> Any:
+        visit(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(step)
+
+
+def custom_call_target(operation: Any) -> str | None:
+    """The function that a custom call calls; None for any other operation."""
+    if operation.name != "stablehlo.custom_call":
+        return None
+    return ir.StringAttr(operation.attributes["call_target_name"]).value
+
+
+def retarget(module: Any, target: str, new_target: Callable[[Mapping[str, str]], str]) -> Callable[[], None]:
+    """Changes the target of custom calls, and makes them pure functions without frontend attributes.
+
+    Args: new_target: gives the new target for the frontend attributes, as they are printed.
+    Returns: a function that undoes this.
+    """
+    changed: list[tuple[Any, dict[str, Any]]] = []
+
+    def visit(operation: Any) -> None:
+        if custom_call_target(operation) != target:
+            return
+        before = entries(operation.attributes)
+        changed.append((operation, before))
+        marks = entries(ir.DictAttr(before.get(_FRONTEND, ir.DictAttr.get({}))))
+        name = new_target({name: str(mark) for name, mark in marks.items()})
+        operation.attributes["call_target_name"] = ir.StringAttr.get(name)
+        operation.attributes["has_side_effect"] = ir.BoolAttr.get(False)
+        if _FRONTEND in before:
+            del operation.attributes[_FRONTEND]
+
+    def restore() -> None:
+        for operation, before in changed:
+            for name, attribute in before.items():
+                operation.attributes[name] = attribute
+
+    walk(module, visit)
+    return restore
+
+
+def attribute_int(operation: Any, name: str) -> int:
+    """An integer of a custom call's configuration. Raises: KeyError if it has none of that name."""
+    for key in _CONFIGS:
+        if key in operation.attributes:
+            return ir.IntegerAttr(ir.DictAttr(operation.attributes[key])[name]).value
+    raise KeyError(name)
+
+
+def set_attribute_int(operation: Any, name: str, value: int) -> None:
+    """Replaces an unsigned 64-bit integer of a custom call's configuration."""
+    for key in _CONFIGS:
+        if key in operation.attributes:
+            config = entries(ir.DictAttr(operation.attributes[key]))
+            config[name] = ir.IntegerAttr.get(ir.IntegerType.get_unsigned(64), value)
+            operation.attributes[key] = ir.DictAttr.get(config)
+            return
+    raise KeyError(name)
+
+
+def entries(attributes: Any) -> dict[str, Any]:
+    """The attributes of an operation, or of a dictionary attribute, by name."""
+    by_name: dict[str, Any] = {}
+    for entry in attributes:  # names or (name, attribute) pairs, by the version of the bindings
+        name = entry if isinstance(entry, str) else entry.name
+        by_name[name] = attributes[name]
+    return by_name
+
+
+def module_name(module: Any) -> str:
+    """The module's symbol name, 'main' where it has none."""
+    attributes = module.operation.attributes
+    return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else "main"
+
+
+def set_module_name(module: Any, name: str) -> None:
+    """Renames the module."""
+    module.operation.attributes["sym_name"] = ir.StringAttr.get(name)

@@ -1,0 +1,1 @@
+"""Compiled programs: their HLO, their plan, their counters, what computes their values, and their form as bytes."""

@@ -1,0 +1,222 @@
+"""Compiled programs: XLA:CPU's program for the values, and the plan for what they would cost."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tilestep.errors import UnsupportedError
+from tilestep.pjrt import _native
+from tilestep.pjrt.jax_private import compat
+from tilestep.pjrt.jax_private.mlir import module_name
+from tilestep.pjrt.programs import callbacks
+from tilestep.pjrt.programs.analysis import partitioned_hlo
+from tilestep.pjrt.programs.counters import add_counters, mark_sites
+from tilestep.pjrt.programs.feeds import not_cheap, run_on_worker
+from tilestep.pjrt.programs.host_runs import Done, HostProgram, HostRuns, Outcome, real_counters
+from tilestep.pjrt.programs.outputs import outputs_of
+from tilestep.pjrt.programs.request import read_request
+from tilestep.pjrt.programs.serialized import Serialized, machine_id
+from tilestep.pjrt.running.dry import DryRuns, any_dry, current_mode
+from tilestep.pjrt.running.entries import PlannedRun
+from tilestep.pjrt.table.client import Client
+from tilestep.plan.liveness import check_fits
+from tilestep.plan.steps import Program
+from tilestep.plan.streaming import check_streaming_memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A program as it was planned.
+
+    Attributes: name: the module's. hlo: the HloModuleProto that was planned. site_locations: the source line of each loop and branch
+        that can be counted. callbacks: the Python functions that it calls, by number.
+    """
+
+    name: str
+    hlo: bytes
+    program: Program
+    site_locations: tuple[str, ...]
+    callbacks: tuple[Callable[..., Any], ...] = ()
+
+
+class LoadedExecutable(_native.ExecutableBase):
+    """A program on its IPUs.
+
+    It has more than 15 attributes because eight of them (`num_replicas` to `direct`) are the fields of the base class, which C reads on
+    the path of a dispatch.
+
+    Attributes:
+        client: the machine that the program runs on.
+        key: the program's number in emulated time.
+        request: the program as JAX sent it.
+        plan: the program as it was planned.
+        outputs: its results.
+        metadata: answers to JAX by name (executable_entries.py), kept because JAX holds pointers into them.
+    """
+
+    def __init__(self, client: Client, code: bytes, options: bytes, serialized: Serialized | None = None) -> None:
+        """Compiles the program, or loads it.
+
+        Args: code: StableHLO. options: a CompileOptionsProto. serialized: the program as it was compiled from both before.
+        Raises: TileMemoryError, StreamingMemoryError if the program does not fit; StoredError if it was compiled for another machine;
+        XLA's own exception for a program that XLA cannot compile.
+        """
+        client.require_same_settings()
+        self.client = client
+        self.key = next(client.program_keys)
+        self.request = read_request(code, options, client.machine, len(client.devices), client.settings.plan_options)
+        self.metadata: dict[str, Any] = {}
+        self._host_program: HostProgram | None = None
+        if b"lapack_" in code:  # another process may have lowered the program
+            compat.load_lapack()
+        self._host_devices = [client.host_devices[index] for index in self.request.ipus]
+        if serialized is None:
+            self.plan = self._plan_and_compile()
+        else:
+            self.plan = self._restore(serialized)
+        self.outputs = outputs_of(self.plan.hlo, self.plan.program, self.host_executable_if_any)
+        self._set_c_fields()
+
+    def _set_c_fields(self) -> None:
+        self.num_replicas, self.num_partitions = self.request.num_replicas, self.request.num_partitions
+        self.num_outputs, self.shapes = len(self.outputs.specs), self.outputs.shapes
+        self.devices = tuple(self.client.devices[index] for index in self.request.ipus)
+        self.memories = tuple(tuple(device.memory(kind) for kind in self.outputs.memory_kinds) for device in self.devices)
+        may_wait_for_the_host = self.request.has_feeds or self.plan.callbacks  # and for what it does after it has started the program
+        if len(self.devices) > 1 and not may_wait_for_the_host:
+            self.in_flight = self.client.in_flight.make_room, self.client.in_flight.add
+
+    # ------------------------------------------------------------------------------------------------------- compile
+
+    def _plan_and_compile(self) -> Plan:
+        client, request = self.client, self.request
+        with compat.make_context() as context:
+            module, name, functions, site_locations = self._parse(context)
+            hlo = partitioned_hlo(client.host, module, self._host_devices, request.host_options.SerializeAsString(), functions)
+            program = client.plans.plan(
+                compat.hlo_text(hlo), client.machine, name=name, num_ipus=len(request.ipus), options=request.plan_options
+            )
+            if current_mode() is None:
+                self._check_fits(program)
+                self._host_program = self._compile_values(module, program, functions)
+        return Plan(name=name, hlo=hlo, program=program, site_locations=site_locations, callbacks=tuple(functions))
+
+    def _restore(self, serialized: Serialized) -> Plan:
+        serialized.require_fits(self.client.machine, self.request.plan_options)
+        plan = Plan(name=serialized.name, hlo=serialized.hlo, program=serialized.program, site_locations=serialized.site_locations)
+        if current_mode() is not None:
+            return plan
+        self._check_fits(plan.program)
+        if serialized.values:
+            self.request.allow_counters(len(serialized.counted))
+            options = self.request.host_options
+            executable = compat.deserialize(self.client.host, serialized.values, self._host_devices, options)
+            self._host_program = HostProgram(executable, serialized.counted)
+        return plan
+
+    def _check_fits(self, program: Program) -> None:
+        if not (self.client.settings.allow_out_of_memory or self.request.plan_options.allow_out_of_memory):
+            check_fits(program, self.client.machine)
+            check_streaming_memory(program, self.client.machine, self.request.ipus)
+
+    def _parse(self, context: Any) -> tuple[Any, str, list[Callable[..., Any]], tuple[str, ...]]:
+        """The module with numbered callbacks and sites; its name, callbacks, and the source lines of its sites."""
+        context.allow_unregistered_dialects = True
+        module = compat.parse_program(self.request.code, context)
+        name = module_name(module)
+        functions = callbacks.renumber(module)
+        return module, name, functions, mark_sites(module)
+
+    def _compile_values(self, module: Any, program: Program, functions: list[Callable[..., Any]]) -> HostProgram:
+        request = self.request
+        counted = add_counters(module, frozenset(program.sites), not_cheap if request.has_feeds else None)
+        request.allow_counters(len(counted))
+        executable = compat.compile_module(self.client.host, module, self._host_devices, request.host_options, functions)
+        return HostProgram(executable, counted)
+
+    @property
+    def host_program(self) -> HostProgram:
+        """What computes the values. A program that was compiled in a dry run gets it at first use."""
+        if self._host_program is None:
+            with compat.make_context() as context:
+                module, _, functions, _ = self._parse(context)
+                self._host_program = self._compile_values(module, self.plan.program, functions)
+        return self._host_program
+
+    @property
+    def host_executable_if_any(self) -> Any:
+        """XLA:CPU's executable; None if nothing computes values yet."""
+        return None if self._host_program is None else self._host_program.executable
+
+    @property
+    def counted(self) -> tuple[tuple[int, int], ...]:
+        """What each result behind the program's own counts; nothing if nothing computes values yet."""
+        return () if self._host_program is None else self._host_program.counted
+
+    def serialized(self) -> Serialized:
+        """The program's parts. Raises: UnsupportedError if it calls Python functions, which live in this process only."""
+        plan, request = self.plan, self.request
+        if plan.callbacks:
+            raise UnsupportedError(f"program {plan.name!r} calls Python functions of this process, so it cannot be serialised")
+        executable = self.host_executable_if_any
+        return Serialized(
+            name=plan.name,
+            machine=machine_id(self.client.machine),
+            plan_options=repr(request.plan_options),
+            counted=self.counted,
+            site_locations=plan.site_locations,
+            code=request.code,
+            options=request.options,
+            hlo=plan.hlo,
+            values=b"" if executable is None else compat.serialize(self.client.host, executable),
+            program=plan.program,
+        )
+
+    # ----------------------------------------------------------------------------------------------------------- run
+
+    def run(self, columns: list[Any], values: tuple[int, ...], first: int, undonated: tuple[int, ...] | None, done: Done) -> Outcome:
+        """Computes the results and notes the run in the journal. C calls this, and again if a Ctrl-C ended the first call.
+
+        Args: columns: arrays by argument; of several IPUs, one array over all of them or a list. values, first, undonated: as Journal.run
+            has them. done: what the first call has done and the second must not do again (`_native.once`).
+        Returns: arrays by result in the same form, with the counters behind them; a token to wait for, or None.
+        """
+        mode = current_mode()
+        if mode is not None or any_dry(columns):
+            return self._dry_runs.run(columns, values, first, undonated or (), mode, done)
+        runs = self._host_runs
+        if not self.request.has_feeds:
+            outcome = runs.run(columns, values, first, undonated or (), done)
+            self.direct = runs.direct
+            return outcome
+        return run_on_worker(self.request.ipus[0], done, lambda: runs.run(columns, values, first, undonated or (), {}))
+
+    @functools.cached_property
+    def _host_runs(self) -> HostRuns:
+        program = self.host_program
+        return HostRuns(
+            self.client.journal,
+            self._planned_run(real_counters(program.counted)),
+            program,
+            self.outputs,
+            self._host_devices,
+            note_in_flight=None if self.in_flight is None else self.in_flight[1],
+            calls_host=bool(self.plan.callbacks),
+            has_feeds=self.request.has_feeds,
+        )
+
+    @functools.cached_property
+    def _dry_runs(self) -> DryRuns:
+        return DryRuns(
+            self.client.journal,
+            self._planned_run(()),
+            site_locations=self.plan.site_locations,
+            results=self.outputs.specs,
+            new_key=self.client.program_keys.__next__,
+        )
+
+    def _planned_run(self, counters: tuple[tuple[int, int], ...]) -> PlannedRun:
+        return PlannedRun(self.plan.program, self.key, self.request.ipus, self.num_outputs, counters)

@@ -1,0 +1,207 @@
+"""Dry runs: programs are planned and timed, but no value is computed and no memory taken for one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from tilestep.errors import UnsupportedError
+from tilestep.pjrt import _native
+from tilestep.pjrt.running.entries import PlannedRun
+from tilestep.pjrt.running.journal import Journal
+from tilestep.plan.steps import Branch, Loop, Node, Program
+from tilestep.plan.steps import Sequence as Nodes
+
+Values = Literal["error", "zeros"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryMode:
+    """How a dry run answers what it cannot know."""
+
+    values: Values = "error"  # what reading a value gives
+    trip_count: int | None = None  # of a loop whose end depends on data
+
+
+_mode: DryMode | None = None  # not a context variable, because JAX compiles on threads of its own
+
+
+def current_mode() -> DryMode | None:
+    """The dry run that is under way, or None."""
+    return _mode
+
+
+@contextlib.contextmanager
+def dry_mode(mode: DryMode) -> Iterator[None]:
+    """Makes every program in the block run dry, whatever thread dispatches it."""
+    global _mode
+    outer, _mode = _mode, mode
+    _native.count_dry(1)
+    try:
+        yield
+    finally:
+        _mode = outer
+        _native.count_dry(-1)
+
+
+class DryArray:
+    """Stands for a one-device array of XLA:CPU: it has shape and dtype, is always ready, and has no value."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], mode: DryMode) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.ndim = len(shape)
+        self._mode = mode
+        self._deleted = False
+        self._zeros: np.ndarray[Any, Any] | None = None
+        _native.count_dry(1)
+        self._is_counted = True
+
+    def __del__(self, count_dry: Callable[[int], None] = _native.count_dry) -> None:
+        if getattr(self, "_is_counted", False):  # an interrupt may have ended __init__
+            count_dry(-1)
+
+    def is_ready(self) -> bool:
+        """True, because emulated time says when the value would have been ready."""
+        return True
+
+    def block_until_ready(self) -> None:
+        """Does nothing, because nothing is computed."""
+
+    def is_deleted(self) -> bool:
+        """Whether the array was deleted or donated."""
+        return self._deleted
+
+    def delete(self) -> None:
+        """Deletes the array, as a real one's method does."""
+        self._deleted = True
+
+    def unsafe_buffer_pointer(self) -> int:
+        """Address of zeros. Raises: UnsupportedError where reading a value is an error."""
+        return int(self.__array__().ctypes.data)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        del dtype, copy
+        if self._mode.values == "error":
+            shape = f"{self.dtype}[{','.join(map(str, self.shape))}]"
+            raise UnsupportedError(
+                f"a dry run computes no values, but the program reads one: {shape}; "
+                "leave the read out, or ask for zeros: tilestep.dry_run(values='zeros')"
+            )
+        if self._zeros is None:
+            self._zeros = np.zeros(self.shape, self.dtype)
+        return self._zeros
+
+
+class DryRuns:
+    """The dry runs of one program: its plan without anything to count, by mode."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        planned: PlannedRun,
+        *,
+        site_locations: Sequence[str],
+        results: Sequence[tuple[tuple[int, ...], np.dtype[Any] | None]],
+        new_key: Callable[[], int],
+    ) -> None:
+        """Args: planned: the program with its counters. site_locations: the source line of each loop and branch that counts.
+        results: dimensions and dtype of each result, None for a token. new_key: gives the key of a program that is not `planned`'s.
+        """
+        self._journal = journal
+        self._planned = planned
+        self._site_locations = site_locations
+        self._results = results
+        self._new_key = new_key
+        self._by_mode: dict[DryMode, PlannedRun] = {}
+
+    def run(
+        self,
+        columns: list[Any],
+        values: tuple[int, ...],
+        first: int,
+        undonated: tuple[int, ...],
+        mode: DryMode | None,
+        done: dict[str, Any],
+    ) -> tuple[list[list[DryArray]], None]:
+        """Notes the run and computes nothing. Arguments and result are those of LoadedExecutable.run.
+
+        Raises: UnsupportedError if an argument is a real value, if one is dry outside of a dry run, or as `without_counters`.
+        """
+        arguments = self._planned.program.arguments
+        require_one_kind(columns, [argument.name for argument in arguments], mode)
+        assert mode is not None  # else the arguments were of the wrong kind
+        planned = self._planned_in(mode)
+        for argument, column in zip(arguments, columns, strict=True):
+            if argument.result is not None and argument.index not in undonated:
+                for array in column if isinstance(column, list) else [column]:
+                    array.delete()
+        self._journal.run(planned, values, first, [], undonated, done)
+        token = np.dtype(np.bool_)  # the dtype of the array that stands for a token
+        return [[DryArray(dims, dtype or token, mode) for _ in planned.ipus] for dims, dtype in self._results], None
+
+    def _planned_in(self, mode: DryMode) -> PlannedRun:
+        if mode not in self._by_mode:
+            program = without_counters(self._planned.program, mode, self._site_locations)
+            key = self._planned.key if program is self._planned.program else self._new_key()
+            self._by_mode[mode] = self._planned._replace(program=program, key=key, counted=())
+        return self._by_mode[mode]
+
+
+def any_dry(columns: Sequence[Any]) -> bool:
+    """Whether an argument comes from a dry run. A column is an array, or a list of one for each IPU."""
+    return any(type(column[0] if isinstance(column, list) else column) is DryArray for column in columns)
+
+
+def require_one_kind(columns: Sequence[Any], names: Sequence[str], mode: DryMode | None) -> None:
+    """Checks that a program gets only values of a dry run, or only real ones.
+
+    Args: columns: arrays by argument, or by argument and IPU. names: of the arguments.
+    Raises: UnsupportedError naming an argument of the other kind.
+    """
+    for name, column in zip(names, columns, strict=True):
+        dry = any_dry((column,))
+        if dry and mode is None:
+            raise UnsupportedError(f"argument {name!r} comes from a dry run and has no value: it can be used only inside of dry_run()")
+        if mode is not None and not dry:
+            raise UnsupportedError(
+                f"argument {name!r} is a real value that was made before dry_run() began: make it inside, or pass a NumPy array"
+            )
+
+
+def without_counters(program: Program, mode: DryMode, site_locations: Sequence[str]) -> Program:
+    """The program with nothing left to count: loops that depend on data run `trip_count` times, a branch takes its dearest arm.
+
+    Args: site_locations: the source line of each loop and branch that counts.
+    Raises: UnsupportedError naming the first such loop and its source line, if there is no trip count.
+    """
+    if not program.sites:
+        return program
+    assumptions = set(program.assumptions)
+
+    def fixed(node: Node) -> Node:
+        match node:
+            case Nodes(nodes=nodes):
+                return Nodes(nodes=tuple(fixed(child) for child in nodes))
+            case Loop(trips=None, site=int(site)):
+                if mode.trip_count is None:
+                    raise UnsupportedError(
+                        f"loop {node.name!r} ({node.scope or 'no name'}, {site_locations[site]}) ends when its data say so, and a dry run "
+                        "has no data: say how often such loops run, tilestep.dry_run(trip_count=...)"
+                    )
+                assumptions.add(f"loops that end when their data say so run {mode.trip_count} times (trip_count)")
+                return replace(node, body=fixed(node.body), trips=mode.trip_count, site=None)
+            case Loop():
+                return replace(node, body=fixed(node.body))
+            case Branch():
+                assumptions.add("of a branch that depends on data, the dearest arm runs")
+                return replace(node, arms=tuple(fixed(arm) for arm in node.arms), site=None)
+            case _:
+                return node
+
+    body = fixed(program.body)
+    return replace(program, body=body, assumptions=tuple(sorted(assumptions)))

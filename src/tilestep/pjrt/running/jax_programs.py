@@ -1,0 +1,36 @@
+"""Which programs are JAX's own: operations outside of jit, and functions that JAX has jitted itself, such as `jnp.clip`."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+
+import jax
+from jax.extend.core import Primitive
+
+_PREFIX = "jit_"
+
+
+def is_jax_program(name: str) -> bool:
+    """Whether a program may be JAX's own, by its name: also where a user has called a function of theirs like one of JAX's."""
+    return name.startswith(_PREFIX) and name.removeprefix(_PREFIX) in _names(len(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _names(_modules: int) -> frozenset[str]:
+    """Names of operations and jitted functions in the modules of JAX that are loaded.
+
+    Args: number of loaded modules, as of which the names are.
+    """
+    jitted = type(jax.jit(lambda: None))
+    names: set[str] = set()
+    for module_name, module in list(sys.modules.items()):
+        if module_name != "jax" and not module_name.startswith("jax."):
+            continue
+        for found in list(vars(module).values()):
+            if isinstance(found, Primitive):
+                names.add(found.name)
+            elif isinstance(found, jitted):
+                names.add(getattr(found, "__name__", ""))
+    return frozenset(re.sub(r"\W", "_", name) for name in names)

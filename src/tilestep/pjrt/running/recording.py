@@ -1,0 +1,59 @@
+"""Profiles that are under way, and the journal that they are taken from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from tilestep import hints
+from tilestep.pjrt.running.jax_programs import is_jax_program
+from tilestep.pjrt.running.journal import Journal
+from tilestep.report import Profile, profile_between
+from tilestep.settings import read_settings
+from tilestep.sim import System
+
+_num_recordings = 0  # profiles that are under way; the timeline is kept only for them
+_current: Journal | None = None  # the platform's, once it has started
+
+
+def is_recording() -> bool:
+    """Whether a profile is under way."""
+    return _num_recordings > 0
+
+
+def use(journal: Journal) -> None:
+    """Takes profiles from `journal` from now on, and sends it the hints."""
+    global _current
+    _current = journal
+    hints.listen(journal)
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[Callable[[], Profile]]:
+    """Keeps the timeline inside the block; yields a function that gives the profile from the block's begin to now.
+
+    The platform need not have started: then the profile begins when it starts, and is empty if it never does.
+    """
+    global _num_recordings
+    journal_before = _current
+    start = None if journal_before is None else journal_before.mark()
+    _num_recordings += 1
+    if journal_before is not None:
+        journal_before.system.record = True
+
+    def measure() -> Profile:
+        journal = _current
+        if journal is None:
+            idle = System(read_settings().machine, record=False)
+            return profile_between(idle, idle.mark(), idle.mark())
+        end = journal.mark()
+        begin = start if start is not None and journal is journal_before else journal.origin
+        return profile_between(journal.system, begin, end, of_jax=is_jax_program)
+
+    try:
+        yield measure
+    finally:
+        _num_recordings -= 1
+        if not _num_recordings and _current is not None and not _current.keeps_timeline:
+            _current.system.record = False
+            _current.system.clear_trace()

@@ -1,0 +1,1 @@
+"""The table of functions that JAX calls, but for those about programs: client, devices, memories, buffers and layouts."""

@@ -1,0 +1,277 @@
+"""The client: devices, topology, and the XLA:CPU client that computes values."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from ctypes import addressof, c_int32
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+import jax
+
+from tilestep.errors import SettingsError
+from tilestep.machine import changed_machine, load_machine
+from tilestep.pjrt import _native
+from tilestep.pjrt.jax_private import compat
+from tilestep.pjrt.jax_private.versions import warn_if_untested
+from tilestep.pjrt.platform import PLATFORM
+from tilestep.pjrt.running import recording
+from tilestep.pjrt.running.in_flight import InFlight
+from tilestep.pjrt.running.journal import Journal
+from tilestep.pjrt.running.wait_pool import WAIT_POOL
+from tilestep.pjrt.table import capi
+from tilestep.pjrt.table.device import MEMORY_KINDS, Device, device_at, make_devices, nothing_to_delete
+from tilestep.pjrt.table.entry_points import entry_point, immortal, int32s, named_values, pointers, read_bytes, read_named_values, text
+from tilestep.plan.cache import PlanCache
+from tilestep.report.files import require_report_directory
+from tilestep.settings import Settings, read_settings, stated_settings, warn_of_unknown_variables
+
+
+class Client:
+    """The emulated machine as JAX sees it: this process's, or another one for which programs are only compiled."""
+
+    def __init__(self, settings: Settings, stated: tuple[object, ...] | None) -> None:
+        """Args: stated: the settings as the user stated them; None for a machine that programs are only compiled for."""
+        self.settings = settings
+        self._stated = stated
+        self.machine = settings.machine
+        self.journal = Journal(settings, record=recording.is_recording())
+        self.devices = self.journal.devices = make_devices(settings.machine, settings.hardware_ids, self.journal)
+        self.plans = PlanCache()
+        self.in_flight = InFlight()
+        self.program_keys = itertools.count(1)  # numbers of programs in emulated time, in the order of compilation
+        self.device_addresses = pointers([device.address for device in self.devices])
+        self.memory_addresses = pointers([memory.address for device in self.devices for memory in device.memories])
+        self.kind_ids = int32s(range(len(MEMORY_KINDS)))
+        self.version = (  # a part of the keys of JAX's compilation cache: all that a plan depends on, but for program and topology
+            f"tilestep {version('tilestep')}, emulating {settings.machine.name}; values by XLA:CPU; {settings.plan_options}"
+        )
+
+    @functools.cached_property
+    def host(self) -> compat.HostClient:
+        """XLA:CPU with one device for each IPU. It is made at first use, so a program without an IPU does not pay for it."""
+        self.require_same_settings()
+        require_report_directory(self.settings.report_directory)
+        warn_of_unknown_variables()
+        warn_if_untested(jax.__version__)
+        WAIT_POOL.start()
+        compat.wait_in_the_callers_thread(_native.waits_in_its_thread, _native.answers_in_its_thread)
+        host = compat.make_host_client(len(self.devices))
+        for device, host_device in zip(self.devices, host.devices(), strict=True):
+            device.note_put = (*self.journal.note_put, device.id, host_device)
+        return host
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a value or program came to an IPU. JAX starts every platform, also for programs that use another."""
+        return "host" in vars(self)
+
+    def require_same_settings(self) -> None:
+        """Raises: SettingsError if a setting was changed after JAX had started the platform."""
+        if self._stated is not None and stated_settings() != self._stated and read_settings() != self.settings:
+            raise SettingsError(
+                "a setting of the emulated machine was changed after JAX had started its platforms; "
+                "set JAX_IPU_*, jax_ipu_* and TILESTEP_MACHINE before the first use of JAX, or call jax.extend.backend.clear_backends()"
+            )
+
+    @functools.cached_property
+    def host_devices(self) -> list[compat.HostDevice]:
+        """The XLA:CPU device that computes for each IPU."""
+        return self.host.devices()
+
+    def device_of_host(self, host_device: Any) -> Device:
+        """The IPU that an XLA:CPU device computes for."""
+        return self.devices[host_device.id]
+
+    @property
+    def address(self) -> int:
+        """The PJRT_Client*, which is also the PJRT_TopologyDescription*."""
+        return id(self)
+
+
+_client: Client | None = None
+
+
+def the_client() -> Client:
+    """The client of this process. Raises: RuntimeError if JAX has not started the platform."""
+    if _client is None:
+        raise RuntimeError("the ipu platform has not been started")
+    return _client
+
+
+def started_client() -> Client | None:
+    """The client of this process, or None where JAX has not started the platform."""
+    return _client
+
+
+@entry_point("PJRT_Client_Create")
+def client_create(args: capi.PJRT_Client_Create_Args) -> None:
+    global _client
+    stated, settings = stated_settings(), read_settings()
+    client = _client
+    if client is None or client.settings != settings:  # JAX creates a client again after clear_backends()
+        client = _client = immortal(Client(settings, stated))
+        recording.use(client.journal)
+    args.client = client.address
+
+
+@entry_point("PJRT_Client_PlatformName")
+def client_platform_name(args: capi.PJRT_Client_PlatformName_Args) -> None:
+    args.platform_name, args.platform_name_size = text(PLATFORM)
+
+
+@entry_point("PJRT_Client_PlatformVersion")
+def client_platform_version(args: capi.PJRT_Client_PlatformVersion_Args) -> None:
+    args.platform_version, args.platform_version_size = text(_native.object_at(args.client).version)
+
+
+@entry_point("PJRT_Client_ProcessIndex")
+def client_process_index(args: capi.PJRT_Client_ProcessIndex_Args) -> None:
+    args.process_index = 0
+
+
+@entry_point("PJRT_Client_TopologyDescription")
+def client_topology(args: capi.PJRT_Client_TopologyDescription_Args) -> None:
+    args.topology = args.client
+
+
+@entry_point("PJRT_Client_Devices")
+def client_devices(args: capi.PJRT_Client_Devices_Args) -> None:
+    client: Client = _native.object_at(args.client)
+    args.devices, args.num_devices = addressof(client.device_addresses), len(client.devices)
+
+
+@entry_point("PJRT_Client_AddressableDevices")
+def client_addressable_devices(args: capi.PJRT_Client_AddressableDevices_Args) -> None:
+    client: Client = _native.object_at(args.client)
+    args.addressable_devices, args.num_addressable_devices = addressof(client.device_addresses), len(client.devices)
+
+
+@entry_point("PJRT_Client_LookupDevice")
+def client_lookup_device(args: capi.PJRT_Client_LookupDevice_Args) -> None:
+    args.device = _lookup(_native.object_at(args.client), "id", args.id)
+
+
+@entry_point("PJRT_Client_LookupAddressableDevice")
+def client_lookup_addressable_device(args: capi.PJRT_Client_LookupAddressableDevice_Args) -> None:
+    args.addressable_device = _lookup(_native.object_at(args.client), "hardware_id", args.local_hardware_id)
+
+
+def _lookup(client: Client, attribute: str, value: int) -> int:
+    for device in client.devices:
+        if getattr(device, attribute) == value:
+            return device.address
+    known = ", ".join(str(getattr(device, attribute)) for device in client.devices)
+    raise ValueError(f"no IPU has {attribute} {value}; known are {known}")
+
+
+@entry_point("PJRT_Client_AddressableMemories")
+def client_memories(args: capi.PJRT_Client_AddressableMemories_Args) -> None:
+    client: Client = _native.object_at(args.client)
+    args.addressable_memories, args.num_addressable_memories = addressof(client.memory_addresses), len(client.devices) * len(MEMORY_KINDS)
+
+
+@entry_point("PJRT_Client_DefaultDeviceAssignment")
+def client_default_assignment(args: capi.PJRT_Client_DefaultDeviceAssignment_Args) -> None:
+    client: Client = _native.object_at(args.client)
+    num_ipus = args.num_replicas * args.num_partitions
+    if num_ipus > len(client.devices):
+        raise ValueError(
+            f"{args.num_replicas} replicas x {args.num_partitions} partitions need {num_ipus} IPUs; "
+            f"{client.machine.name} has {len(client.devices)}"
+        )
+    (c_int32 * num_ipus).from_address(args.default_assignment)[:] = range(num_ipus)  # type: ignore[index]  # a C array of that length
+
+
+_TOPOLOGY_OPTIONS = ("num_ipus", "num_tiles", "sync_pattern")
+
+
+@functools.cache
+def _absent(settings: Settings) -> Client:
+    return immortal(Client(settings, None))
+
+
+@entry_point("PJRT_TopologyDescription_Create")
+def topology_create(args: capi.PJRT_TopologyDescription_Create_Args) -> None:
+    """Makes a topology of the machine that `topology_name` names, as TILESTEP_MACHINE does ('': the process's own), with its options."""
+    name = read_bytes(args.topology_name, args.topology_name_size).decode()
+    options = read_named_values(args.create_options, args.num_options)
+    for key in options:
+        if key not in _TOPOLOGY_OPTIONS:
+            raise SettingsError(f"option {key!r} of a topology does not exist: it may have {', '.join(_TOPOLOGY_OPTIONS)}")
+    settings = read_settings()
+    if name or options:
+        machine = load_machine(name, **options) if name else changed_machine(settings.machine, **options)
+        settings = replace(settings, machine=machine, hardware_ids=tuple(range(machine.num_ipus)))
+    args.topology = _absent(settings).address
+
+
+@entry_point("PJRT_TopologyDescription_PlatformName")
+def topology_platform_name(args: capi.PJRT_TopologyDescription_PlatformName_Args) -> None:
+    args.platform_name, args.platform_name_size = text(PLATFORM)
+
+
+@entry_point("PJRT_TopologyDescription_PlatformVersion")
+def topology_platform_version(args: capi.PJRT_TopologyDescription_PlatformVersion_Args) -> None:
+    args.platform_version, args.platform_version_size = text(_native.object_at(args.topology).version)
+
+
+@entry_point("PJRT_TopologyDescription_GetDeviceDescriptions")
+def topology_devices(args: capi.PJRT_TopologyDescription_GetDeviceDescriptions_Args) -> None:
+    client: Client = _native.object_at(args.topology)
+    args.descriptions, args.num_descriptions = addressof(client.device_addresses), len(client.devices)
+
+
+_NO_ATTRIBUTES = immortal(named_values({}))
+_PLUGIN_ATTRIBUTES = immortal(
+    named_values({"xla_version": 2, "stablehlo_current_version": compat.stablehlo_version(), "stablehlo_minimum_version": [0, 9, 0]})
+)
+
+
+@entry_point("PJRT_TopologyDescription_Attributes")
+def topology_attributes(args: capi.PJRT_TopologyDescription_Attributes_Args) -> None:
+    args.attributes, args.num_attributes = addressof(_NO_ATTRIBUTES[0]), 0
+
+
+@entry_point("PJRT_TopologyDescription_Fingerprint")
+def topology_fingerprint(args: capi.PJRT_TopologyDescription_Fingerprint_Args) -> None:
+    args.fingerprint = _fingerprint(_topology_text(_native.object_at(args.topology)))
+
+
+@entry_point("PJRT_TopologyDescription_Serialize")
+def topology_serialize(args: capi.PJRT_TopologyDescription_Serialize_Args) -> None:
+    args.serialized_bytes, args.serialized_bytes_size = text(_topology_text(_native.object_at(args.topology)))
+    args.serialized_topology, args.serialized_topology_deleter = 1, nothing_to_delete()
+
+
+@entry_point("PJRT_TopologyDescription_GetMemorySpaceKindIds")
+def topology_memory_kinds(args: capi.PJRT_TopologyDescription_GetMemorySpaceKindIds_Args) -> None:
+    client: Client = _native.object_at(args.topology)
+    args.memory_space_kind_ids, args.num_memory_space_kind_ids = addressof(client.kind_ids), len(MEMORY_KINDS)
+
+
+def _topology_text(client: Client) -> str:
+    return f"{client.machine!r} {tuple(device.hardware_id for device in client.devices)}"
+
+
+def _fingerprint(value: str) -> int:
+    """64-bit FNV-1a: equal topologies have equal fingerprints in every process."""
+    result = 0xCBF29CE484222325
+    for byte in value.encode():
+        result = (result ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return result
+
+
+@entry_point("PJRT_Plugin_Initialize")
+def plugin_initialize(args: capi.PJRT_Plugin_Initialize_Args) -> None:
+    """Does nothing, because the platform starts with its client."""
+
+
+@entry_point("PJRT_Plugin_Attributes")
+def plugin_attributes(args: capi.PJRT_Plugin_Attributes_Args) -> None:
+    args.attributes, args.num_attributes = addressof(_PLUGIN_ATTRIBUTES[0]), len(_PLUGIN_ATTRIBUTES[0])
+
+
+__all__ = ["Client", "device_at", "started_client", "the_client"]

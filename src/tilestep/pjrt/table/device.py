@@ -1,0 +1,172 @@
+"""The emulated IPUs and their memories, as JAX sees them."""
+
+from __future__ import annotations
+
+from ctypes import addressof
+from typing import Any
+
+from tilestep.machine.spec import MachineSpec
+from tilestep.pjrt import _native
+from tilestep.pjrt.running.journal import Journal
+from tilestep.pjrt.table import capi
+from tilestep.pjrt.table.entry_points import clear_flags, entry_point, immortal, named_values, pointers, text
+
+MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
+DEVICE_KIND = "Graphcore-IPUModel"
+
+
+class Device:
+    """One emulated IPU."""
+
+    def __init__(self, *, index: int, hardware_id: int, machine: MachineSpec, journal: Journal) -> None:
+        self.id = index
+        self.note_wait: tuple[Any, ...] = journal.note_wait  # C reads these three
+        self.note_read: tuple[Any, ...] = journal.note_read
+        self.note_put: tuple[Any, ...] | None = None  # (type of entry, function that appends it, id, XLA:CPU's device)
+        self.journal = journal  # its client's; values of an older client may still exist
+        self.hardware_id = hardware_id
+        self.sram_bytes = machine.ipu.sram_bytes
+        self.label = f"IpuDevice(id={index}, num_tiles={machine.ipu.num_tiles}, version={machine.ipu.version})"
+        self.attributes, self._kept = named_values(
+            {
+                "num_tiles": machine.ipu.num_tiles,
+                "bytes_per_tile": machine.ipu.tile.sram_bytes,
+                "num_worker_contexts": machine.ipu.tile.worker_contexts,
+                "tile_clock_frequency": round(machine.ipu.clock_hz),  # JAX aborts on an attribute that is a float
+                "target_type": "IPU_MODEL",
+            }
+        )
+        self.memories = tuple(
+            _native.Memory(index * len(MEMORY_KINDS) + k, k, kind.encode(), f"IPU_{kind.upper()}_{index}".encode())
+            for k, kind in enumerate(MEMORY_KINDS)
+        )
+        self.memory_addresses = pointers([memory.address for memory in self.memories])
+        for memory in self.memories:
+            memory.set_devices((self,))
+
+    @property
+    def address(self) -> int:
+        """The PJRT_Device*, which is also the PJRT_DeviceDescription*."""
+        return id(self)
+
+    def memory(self, kind: str) -> _native.Memory:
+        """The memory of one kind. Raises: KeyError if there is no such kind."""
+        if kind not in MEMORY_KINDS:
+            raise KeyError(f"memory kind {kind!r} is none of {', '.join(MEMORY_KINDS)}")
+        return self.memories[MEMORY_KINDS.index(kind)]
+
+
+def make_devices(machine: MachineSpec, hardware_ids: tuple[int, ...], journal: Journal) -> tuple[Device, ...]:
+    """One device for each IPU, kept until the process ends."""
+    return immortal(tuple(Device(index=i, hardware_id=h, machine=machine, journal=journal) for i, h in enumerate(hardware_ids)))
+
+
+def device_at(address: int | None) -> Device:
+    """The device behind a PJRT_Device* or PJRT_DeviceDescription*."""
+    return _native.object_at(address)
+
+
+def device_of_memory(memory: _native.Memory) -> Device:
+    """The one IPU that a memory belongs to."""
+    devices = memory.devices
+    assert devices is not None
+    return devices[0]
+
+
+@entry_point("PJRT_DeviceDescription_Id")
+def description_id(args: capi.PJRT_DeviceDescription_Id_Args) -> None:
+    args.id = device_at(args.device_description).id
+
+
+@entry_point("PJRT_DeviceDescription_ProcessIndex")
+def description_process_index(args: capi.PJRT_DeviceDescription_ProcessIndex_Args) -> None:
+    args.process_index = 0
+
+
+@entry_point("PJRT_DeviceDescription_Attributes")
+def description_attributes(args: capi.PJRT_DeviceDescription_Attributes_Args) -> None:
+    attributes = device_at(args.device_description).attributes
+    args.attributes, args.num_attributes = addressof(attributes), len(attributes)
+
+
+@entry_point("PJRT_DeviceDescription_Kind")
+def description_kind(args: capi.PJRT_DeviceDescription_Kind_Args) -> None:
+    args.device_kind, args.device_kind_size = text(DEVICE_KIND)
+
+
+@entry_point("PJRT_DeviceDescription_DebugString")
+def description_debug_string(args: capi.PJRT_DeviceDescription_DebugString_Args) -> None:
+    args.debug_string, args.debug_string_size = text(device_at(args.device_description).label)
+
+
+@entry_point("PJRT_DeviceDescription_ToString")
+def description_to_string(args: capi.PJRT_DeviceDescription_ToString_Args) -> None:
+    args.to_string, args.to_string_size = text(device_at(args.device_description).label)
+
+
+@entry_point("PJRT_Device_GetDescription")
+def device_description(args: capi.PJRT_Device_GetDescription_Args) -> None:
+    args.device_description = args.device
+
+
+@entry_point("PJRT_Device_IsAddressable")
+def device_is_addressable(args: capi.PJRT_Device_IsAddressable_Args) -> None:
+    args.is_addressable = True
+
+
+@entry_point("PJRT_Device_LocalHardwareId")
+def device_local_hardware_id(args: capi.PJRT_Device_LocalHardwareId_Args) -> None:
+    args.local_hardware_id = device_at(args.device).hardware_id
+
+
+@entry_point("PJRT_Device_AddressableMemories")
+def device_memories(args: capi.PJRT_Device_AddressableMemories_Args) -> None:
+    device = device_at(args.device)
+    args.memories, args.num_memories = addressof(device.memory_addresses), len(device.memories)
+
+
+@entry_point("PJRT_Device_DefaultMemory")
+def device_default_memory(args: capi.PJRT_Device_DefaultMemory_Args) -> None:
+    args.memory = device_at(args.device).memory("device").address
+
+
+@entry_point("PJRT_Device_MemoryStats")
+def device_memory_stats(args: capi.PJRT_Device_MemoryStats_Args) -> None:
+    device = device_at(args.device)
+    sram = device.memory("device")
+    clear_flags(args)
+    args.bytes_in_use = sram.live_bytes
+    args.peak_bytes_in_use, args.peak_bytes_in_use_is_set = sram.peak_bytes, True
+    args.num_allocs, args.num_allocs_is_set = sram.buffers_made, True
+    args.bytes_limit, args.bytes_limit_is_set = device.sram_bytes, True
+    args.bytes_reservable_limit, args.bytes_reservable_limit_is_set = device.sram_bytes, True
+
+
+@entry_point("PJRT_Device_ClearMemoryStats")
+def device_clear_memory_stats(args: capi.PJRT_Device_ClearMemoryStats_Args) -> None:
+    sram = device_at(args.device).memory("device")
+    sram.peak_bytes = sram.live_bytes
+
+
+@entry_point("PJRT_Device_GetAttributes")
+def device_attributes(args: capi.PJRT_Device_GetAttributes_Args) -> None:
+    attributes = device_at(args.device).attributes
+    args.attributes, args.num_attributes = addressof(attributes), len(attributes)
+    args.device_attributes, args.attributes_deleter = 1, nothing_to_delete()
+
+
+def nothing_to_delete() -> int:
+    """Address of a C function of one pointer that does nothing, because the memory that we hand out stays."""
+    return _NOTHING_ADDRESS
+
+
+def _make_nothing() -> int:
+    # This function of libc ignores its argument and never fails. A Python function would not do, because JAX calls deleters on any thread.
+    from ctypes import CDLL, c_void_p, cast
+
+    address = cast(CDLL(None).sched_yield, c_void_p).value
+    assert address is not None
+    return address
+
+
+_NOTHING_ADDRESS = _make_nothing()

@@ -1,0 +1,123 @@
+"""The files of a profile: whole or not there, never through a link. A disk without room does not change how a program ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .process import LIMIT_WALL_S, environment, python
+
+ADDS = "import jax; jax.device_put(1.0, jax.devices('ipu')[0]) + 1"
+DISK_BYTES = 2**16
+IN_NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "bash", "-euc")
+NO_ROOM = "profile.json cannot be written: No space left on device\n"
+
+
+def auto_report(directory: object) -> str:
+    return json.dumps({"autoReport.all": "true", "autoReport.directory": str(directory)})
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Path:
+    """Where `on_full_disk` mounts a file system and fills it."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if shutil.which("unshare") is None:
+        pytest.skip("mounting a small file system needs unshare")
+    tried = subprocess.run((*IN_NAMESPACE, f"mount -t tmpfs -o size={DISK_BYTES} none {folder}"), capture_output=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"this user may not mount a small file system: {tried.stderr.decode().strip()}")
+    return folder
+
+
+def on_full_disk(folder: Path, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Runs python where `folder` is a full file system with an old profile.json; what is there in the end is printed last."""
+    script = f"""
+        mount -t tmpfs -o size={DISK_BYTES} none {folder}
+        echo old > {folder}/profile.json
+        set +e
+        head -c {2 * DISK_BYTES} /dev/zero > {folder}/filling 2> /dev/null
+        {shlex.join([sys.executable, *words])}
+        status=$?
+        ls -A {folder}
+        cat {folder}/profile.json
+        exit $status
+    """
+    return subprocess.run(
+        (*IN_NAMESPACE, script), env=environment(settings), capture_output=True, text=True, timeout=LIMIT_WALL_S, check=False
+    )
+
+
+@pytest.mark.parametrize("end", ["", "; raise SystemExit(3)", "; print('mine'); 1 / 0"])
+def test_an_automatic_report_without_room_is_a_line_and_the_exit_status_stays(end: str, full_disk: Path) -> None:
+    ended = on_full_disk(full_disk, "-c", ADDS + end, POPLAR_ENGINE_OPTIONS=auto_report(full_disk))
+    plain = subprocess.run((sys.executable, "-c", f"import jax{end}"), env=environment(), capture_output=True, text=True, check=False)
+    told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {full_disk}/{NO_ROOM}"
+    assert (ended.returncode, ended.stdout) == (plain.returncode, f"{plain.stdout}filling\nprofile.json\nold\n")
+    assert ended.stderr.endswith(told)
+    assert ended.stderr.count("Traceback") == plain.stderr.count("Traceback")
+
+
+@pytest.mark.parametrize("option", ["--json={}/profile.json", "--report={}"])
+def test_a_profile_of_a_run_without_room_is_a_line_and_an_exit_status(option: str, full_disk: Path) -> None:
+    ended = on_full_disk(full_disk, "-m", "tilestep", "run", option.format(full_disk), "-c", ADDS)
+    assert (ended.returncode, ended.stdout) == (1, "filling\nprofile.json\nold\n"), ended.stderr
+    assert ended.stderr.endswith(f"tilestep run: the profile could not be written: {full_disk}/profile.json: No space left on device\n")
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_profile_of_a_block_without_room_raises_an_error_that_names_the_file(full_disk: Path) -> None:
+    code = f"""
+import tilestep
+try:
+    with tilestep.profile({str(full_disk)!r}) as found: {ADDS}
+except OSError as error: print(error.filename, error.strerror, found.dispatches)
+"""
+    ended = on_full_disk(full_disk, "-c", code)
+    assert ended.stdout == f"{full_disk}/profile.json No space left on device 1\nfilling\nprofile.json\nold\n", ended.stderr
+
+
+def test_links_in_the_place_of_a_report_s_files_are_replaced(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    report.mkdir()
+    for name in ("profile.json", "summary.txt"):
+        (tmp_path / name).write_text("the user's")
+        (report / name).symlink_to(tmp_path / name)
+    (report / ".tilestep-probe").write_text("the user's")
+    python(ADDS, POPLAR_ENGINE_OPTIONS=auto_report(report))
+    assert sorted(path.name for path in report.iterdir()) == [".tilestep-probe", "profile.json", "summary.txt"]
+    assert json.loads((report / "profile.json").read_text())["programs"]
+    assert (report / "summary.txt").read_text().startswith("tilestep: ")
+    for path in (tmp_path / "profile.json", tmp_path / "summary.txt", report / ".tilestep-probe"):
+        assert path.read_text() == "the user's"
+
+
+def test_processes_that_report_into_one_directory_leave_whole_files(tmp_path: Path) -> None:
+    settings = environment({"POPLAR_ENGINE_OPTIONS": auto_report(tmp_path / "report")})
+    several = [subprocess.Popen((sys.executable, "-c", ADDS), env=settings, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    ends = [(process.communicate(timeout=LIMIT_WALL_S)[1], process.returncode) for process in several]
+    assert ends == [("", 0)] * 3
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["profile.json", "summary.txt"]
+    assert json.loads((tmp_path / "report" / "profile.json").read_text())["dispatches"] == 1
+
+
+def test_a_run_s_profile_replaces_a_link_and_goes_behind_what_stdout_has(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("the user's")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    command = (sys.executable, "-m", "tilestep", "run", f"--json={tmp_path}/link", "-c", "print('mine')")
+    subprocess.run(command, env=environment(), capture_output=True, check=True, timeout=LIMIT_WALL_S)
+    assert json.loads((tmp_path / "link").read_text())["schema"] == "tilestep-profile"
+    assert (tmp_path / "target").read_text() == "the user's"
+    with (tmp_path / "out").open("w") as out:
+        command = (*command[:4], "--json=/dev/stdout", *command[5:])
+        subprocess.run(command, env=environment(), stdout=out, stderr=subprocess.DEVNULL, check=True, timeout=LIMIT_WALL_S)
+    mine, profile = (tmp_path / "out").read_text().splitlines()
+    assert (mine, json.loads(profile)["schema"]) == ("mine", "tilestep-profile")
+    assert os.path.islink("/dev/stdout")

@@ -1,0 +1,79 @@
+"""Each argument of what `tilestep.train` offers is named by a document that names what it is an argument of."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.processes import ROOT
+from tilestep import train
+from tilestep.train import schedule, schedules
+
+MADE_BY_THE_RUNTIME = {  # nobody calls these: they are read
+    "AccumulationState",
+    "JointState",
+    "LoopState",
+    "Partition",
+    "PendingFeeds",
+    "PipelineState",
+    "ReplicaDifference",
+    "Shard",
+    "Timeline",
+}
+
+OFFERED: dict[str, Callable[..., Any]] = {
+    **{name: getattr(train, name) for name in train.__dict__ if inspect.isfunction(getattr(train, name)) and not name.startswith("_")},
+    **{name: getattr(train, name) for name in train.__dict__ if inspect.isclass(getattr(train, name)) and name not in MADE_BY_THE_RUNTIME},
+    **{f"Pipeline.{name}": getattr(train.Pipeline, name) for name in ("init", "step", "run")},
+    **{f"Schedule.{name}": getattr(train.Schedule, name) for name in ("simulate", "show", "plot", "to_csv", "from_csv")},
+    **{f"schedules.{name}": make for name, make in schedules.SCHEDULES.items()},
+    "schedules.offloading": schedules.offloading,
+    "from_table": schedule.from_table,
+    "from_csv": schedule.from_csv,
+}
+
+
+@functools.cache
+def code() -> dict[str, str]:
+    """What stands in each document as code: blocks, and what is between backquotes."""
+    found: dict[str, str] = {}
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        blocks = re.compile(r"^```.*?^```|^    .*?$", re.MULTILINE | re.DOTALL)
+        found[path.name] = "\n".join([*blocks.findall(text), *re.findall(r"`[^`]+`", blocks.sub("", text))])
+    return found
+
+
+def unnamed(name: str, offered: Callable[..., Any]) -> list[str]:
+    """Arguments that callers give by name, and no document has."""
+    parameters = [
+        each.name
+        for each in inspect.signature(offered).parameters.values()
+        if each.default is not each.empty or each.kind is each.KEYWORD_ONLY or name == "Pipeline"
+    ]
+    own = name.rpartition(".")[2]
+    pages = [text for text in code().values() if re.search(rf"\b{own}\b", text)]
+    if name == "Pipeline":
+        pages = [code()["pipelines.md"]]
+    return [each for each in parameters if not any(re.search(rf"\b{each}\b", text) for text in pages)]
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_a_document_names_each_argument(name: str) -> None:
+    assert unnamed(name, OFFERED[name]) == []
+
+
+def test_an_argument_that_no_document_names_is_found() -> None:
+    def repeat(carry: int, *, chunk: int = 1, colour_of_the_loop: str = "") -> None:
+        """Has an argument that is documented, and one that is not."""
+
+    assert unnamed("repeat", repeat) == ["colour_of_the_loop"]
+
+
+def test_what_the_runtime_makes_is_still_there() -> None:
+    assert {name for name in train.__dict__ if inspect.isclass(getattr(train, name))} >= MADE_BY_THE_RUNTIME

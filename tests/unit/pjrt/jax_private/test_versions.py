@@ -1,0 +1,36 @@
+"""Versions of JAX: too old is an error, untested a warning, the ones between say nothing."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from tilestep.errors import UnsupportedError
+from tilestep.pjrt.jax_private.versions import parse, require_not_too_old, warn_if_untested
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("0.10.2", (0, 10, 2)), ("0.12.0.1", (0, 12, 0)), ("1.0", (1, 0, 0)), ("0.13.0.dev20270101", (0, 13, 0))]
+)
+def test_versions_are_read(text: str, version: tuple[int, int, int]) -> None:
+    assert parse(text) == version
+
+
+@pytest.mark.parametrize("version", ["0.10.1", "0.9.2", "0.4.38"])
+def test_too_old_is_an_error_that_names_the_bound_and_the_way_out(version: str) -> None:
+    with pytest.raises(UnsupportedError, match=rf"jax {version} is too old .* 0\.10\.2 or newer \(pip install -U jax\)"):
+        require_not_too_old(version)
+
+
+def test_newer_than_tested_warns_with_the_range() -> None:
+    with pytest.warns(UserWarning, match=r"jax 0\.14\.0 is newer .* \(0\.10\.2 to 0\.12\.0\)"):
+        warn_if_untested("0.14.0")
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "0.11.0", "0.12.0.1"])
+def test_what_was_tested_says_nothing(version: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        require_not_too_old(version)
+        warn_if_untested(version)

@@ -1,0 +1,63 @@
+"""The order of what the host does, before it is emulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tilestep.pjrt.running import journal as journal_module
+from tilestep.pjrt.running.entries import Accumulated, Copy, Moment, Put, Read, Run, Wait, named, raw
+from tilestep.pjrt.running.journal import Journal
+from tilestep.settings import read_settings
+
+
+class _Noticed(int):
+    """The number of a value. When it is looked up something else happens, as if another thread had its turn then."""
+
+    then: Callable[[], None]
+
+    def __hash__(self) -> int:
+        self.then()
+        return int(self)
+
+
+def test_other_threads_may_add_to_it_while_copies_are_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "FORGOTTEN", [])  # values of this process's platform have the same numbers
+    journal = Journal(read_settings({}))
+    journal.put(1, 0, 64, False)
+    others = iter(range(10, 20))
+    source = _Noticed(1)
+    source.then = lambda: next((journal.put(value, 0, 64, False) for value in others), None)
+    for target in (2, 3):
+        journal.copy(source, target, 1, False)
+    journal.replay(wait=True)
+    assert not journal._entries
+    assert all(journal.system.knows(value) for value in (1, 2, 3, 10))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        (Put, 1, 0, 64, False),  # as C makes it (native/put.c)
+        (Put, 1, 0, 64, False, [5]),
+        (Copy, 1, 2, 0, False, None),
+        (Read, 1),
+        (Wait, 1),
+        (Run, object(), (1, 2), 3, (), (), None),  # as C makes it (native/execute.c)
+        (Moment, []),
+        (Accumulated, object(), 3),
+    ],
+)
+def test_an_entry_keeps_its_fields_when_it_gets_names(entry: tuple[object, ...]) -> None:
+    kind, *fields = entry
+    assert type(named(entry)) is kind
+    assert list(named(entry))[: len(fields)] == fields
+    assert raw(named(entry))[: len(entry)] == entry
+
+
+def test_an_entry_with_a_field_too_few_or_too_many_is_refused() -> None:
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        named((Read,))
+    with pytest.raises(TypeError, match="takes"):
+        named((Read, 1, 2))

@@ -1,0 +1,60 @@
+"""Values in messages are short, on one line, and nothing that a terminal would obey."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilestep.messages import nearest, plain, shown
+
+DEEP: list[object] = []
+for _ in range(10_000):
+    DEEP = [DEEP]
+LONGEST = 1200
+
+
+@pytest.mark.parametrize("value", [None, True, 1472, -1.5, float("nan"), "bow-2000", "it's", [1, 2], {"a": 1}, b"\xff"])
+def test_a_short_value_is_shown_as_python_writes_it(value: object) -> None:
+    assert shown(value) == repr(value)
+
+
+LARGE = {
+    "text": "a" * 10**6,
+    "400 digits": 10**400,
+    "5,000 digits": 10**5000,
+    "negative": -(10**100_000),
+    "deep": DEEP,
+    "many": ["\x1b[31m"] * 10**5,
+    "a table": {"\n": DEEP},
+    "bytes": b"\x1b" * 10**6,
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_a_long_value_is_shown_in_part(what: str) -> None:
+    text = shown(LARGE[what])
+    assert text.isprintable()
+    assert 3 < len(text) < LONGEST
+
+
+def test_a_very_large_number_says_how_large_it_is() -> None:
+    assert shown(10**5000) == "a whole number of 16,610 bits"
+
+
+@given(st.text(st.characters()) | st.integers() | st.binary() | st.lists(st.text(st.characters())))
+def test_nothing_that_is_shown_moves_the_cursor(value: object) -> None:
+    assert shown(value).isprintable()
+    assert plain(value).isprintable()
+
+
+def test_a_path_stays_as_it_is_but_for_what_cannot_be_printed() -> None:
+    assert plain("/tmp/my files/é.toml") == "/tmp/my files/é.toml"
+    assert plain("/tmp/\x1b[31m\n\udcff") == r"/tmp/\x1b[31m\n\udcff"
+    assert len(plain("a" * 10**6)) < LONGEST
+
+
+def test_a_slip_has_a_nearest_name_and_a_flood_has_none() -> None:
+    assert nearest("ipus", ("ipu", "link")) == "ipu"
+    assert nearest("xyz", ("ipu", "link"), cutoff=0.9) is None
+    assert nearest("ipu" * 10**5, ("ipu", "link")) is None

@@ -1,0 +1,74 @@
+"""Moments at which a test is interrupted by a Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol
+
+
+class Moment(Protocol):
+    """When a Ctrl-C comes. What is called a second time goes on where the Ctrl-C has ended it."""
+
+    def begin(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Never:
+    """None comes."""
+
+    def begin(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class After:
+    """One comes after so many seconds. The end is when it has come."""
+
+    def __init__(self, wall_s: float) -> None:
+        self._timer = threading.Timer(wall_s, os.kill, (os.getpid(), signal.SIGINT))
+        self._has_begun = False
+
+    def begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._timer.start()
+
+    def end(self) -> None:
+        self._timer.join()
+        time.sleep(0.02)
+
+
+class At:
+    """One comes at an event at which Python looks for it: a call, a return from C.
+
+    Args: event: which of those there are from a function's call to its end. after: of them those that come after this was called.
+    """
+
+    def __init__(self, event: int, function: Callable[..., Any], after: Callable[..., Any] | None = None) -> None:
+        self._event, self._code, self._after = event, function.__code__, after
+        self._seen, self._inside, self._is_due = 0, False, after is None
+
+    def begin(self) -> None:
+        if self._seen < self._event:
+            sys.setprofile(self._see)
+
+    def end(self) -> None:
+        sys.setprofile(None)
+
+    def _see(self, frame: FrameType, what: str, _: object) -> None:
+        if frame.f_code is self._code and what in ("call", "return"):
+            self._inside = what == "call"
+        self._is_due = self._is_due or (self._after is not None and frame.f_code is self._after.__code__)
+        if not self._inside or not self._is_due or what not in ("call", "c_return") or frame.f_globals.get("__name__") == "threading":
+            return  # what is raised in the midst of `threading.Condition.wait` finds its lock released
+        self._seen += 1
+        if self._seen == self._event:
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
