@@ -110,7 +110,7 @@ def _place(address: str | None, count: int | None, number: int | None) -> Place 
 
     Raises: ValueError for a number that does not fit, which process 0 is told, if it is there.
     """
-    if address is None or type(count) is not int or type(number) is not int:
+    if address is None or not isinstance(count, int) or not isinstance(number, int):
         return None
     host, port = hosts.split(address)
     if hosts.is_all(host):

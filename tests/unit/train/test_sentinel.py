@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
+import selectors
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,10 +107,11 @@ class Hub:
         assert self.process.stderr.read() == b""
 
 
-@pytest.fixture
-def hub() -> Iterator[Hub]:
+@contextmanager
+def started(**settings: Any) -> Iterator[Hub]:
+    """A sentinel, which watches nobody that it could end."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        settings = {"process": 0, "count": 2, "pid": os.getpid(), "timeout_s": 60.0, "token": TOKEN, "listener": listener.fileno()}
+        settings |= {"process": 0, "count": 2, "pid": 0, "token": TOKEN, "listener": listener.fileno()}
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(RUN_SENTINEL)],
             stdin=subprocess.PIPE,
@@ -125,6 +127,12 @@ def hub() -> Iterator[Hub]:
     for pipe in (process.stdin, process.stdout, process.stderr):
         assert pipe is not None
         pipe.close()
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with started(timeout_s=60.0) as found:
+        yield found
 
 
 def send(connection: socket.socket, **message: Any) -> None:
@@ -182,6 +190,20 @@ def test_a_process_comes_in_under_a_flood_of_connections_and_leaves_in_one(hub: 
         hub.require_ends_well(other)
     for connection in flood:
         connection.close()
+
+
+def test_a_process_that_never_comes_is_named() -> None:
+    with started(timeout_s=1.0) as alone:
+        assert alone.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(alone.process.stdout, selectors.EVENT_READ)
+            while not (selector.select(0.05) and sentinel.END in alone.process.stdout.read1()):
+                alone.say(".\n")  # the watched process lives
+        assert alone.process.stdin is not None
+        alone.process.stdin.close()
+        assert alone.process.stderr is not None
+        said = alone.process.stderr.read().decode()
+    assert said == "tilestep: process 1 of 2 (unknown) has not told process 0 within 2 s that it is there; process 0 ends, too\n"
 
 
 @pytest.mark.parametrize(
