@@ -145,6 +145,7 @@ def shuffling(dtype: Any) -> Callable[[], Any]:
 
 def summing(dtype: Any) -> Callable[[], Any]:
     """Gradients that all IPUs add up."""
+
     def body(x: Any) -> Any:
         return jax.lax.fori_loop(0, 1000, lambda _, x: jax.lax.pmean(x, "data") * 0.5, x)
 
@@ -158,6 +159,7 @@ def summing(dtype: Any) -> Callable[[], Any]:
 
 def summing_parts(count: int) -> Callable[[], Any]:
     """The same bytes between IPUs, in so many exchanges."""
+
     def body(x: Any) -> Any:
         return jax.lax.fori_loop(0, 3000, lambda _, x: jax.lax.map(lambda part: jax.lax.pmean(part, "data"), x), x)
 
