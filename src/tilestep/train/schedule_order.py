@@ -1,12 +1,12 @@
 """What each task of a schedule needs, and an order in which all of them can be done.
 
 A schedule may have hundreds of thousands of tasks, each of which needs several others. A number stands for a task here, and what it needs
-is found by adding to that number: so no task is made anew to be looked up.
+is found by arithmetic on that number: so no task is made anew to be looked up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, final
 
 from tilestep.train.schedule_tasks import Kind, Task
@@ -31,14 +31,11 @@ class Dependencies:
         self._size = stages * microbatches
         self._updates = len(_KINDS) * self._size  # the number of stage 0's update for all microbatches
         self._first, self._last = levels[0], levels[-1]
-        # What must be added to a stage's number for the same task of a stage of the level before, and of the level after.
-        self._before: list[list[int]] = []
-        self._after: list[list[int]] = []
+        self._before: list[Sequence[int]] = []  # of each stage, those of the level before; the list is one for all stages of a level
+        self._after: list[Sequence[int]] = []
         for level, members in enumerate(levels):
-            earlier, later = levels[level - 1] if level else (), levels[level + 1] if level + 1 < len(levels) else ()
-            for stage in members:
-                self._before.append([(other - stage) * microbatches for other in earlier])
-                self._after.append([(other - stage) * microbatches for other in later])
+            self._before += [levels[level - 1] if level else ()] * len(members)
+            self._after += [levels[level + 1] if level + 1 < len(levels) else ()] * len(members)
         self._tasks = tasks
         self._numbers = [self._numbered(row) for row in tasks]
         self._present = bytearray(self._updates + stages)
@@ -80,15 +77,15 @@ class Dependencies:
             return self._gradients(range(begin, begin + self._microbatches))
         kind, slot = divmod(number, self._size)
         if kind == _F:
-            before = self._before[slot // self._microbatches]
-            if before:
-                return [slot + other for other in before]
-            microbatch = slot % self._microbatches
+            stage, microbatch = divmod(slot, self._microbatches)
+            if self._before[stage]:
+                return [other * self._microbatches + microbatch for other in self._before[stage]]
             return self._ends(microbatch - 1) if self._serial and microbatch else []
         if kind in (_B, _I):
-            after = self._after[slot // self._microbatches]
+            stage, microbatch = divmod(slot, self._microbatches)
+            later = [self._either(_B, _I, other * self._microbatches + microbatch) for other in self._after[stage]]
             load = _L * self._size + slot
-            return [slot, *(self._either(_B, _I, slot + other) for other in after), *((load,) if self._present[load] else ())]
+            return [slot, *later, load] if self._present[load] else [slot, *later]
         if kind == _U:
             return self._gradients((slot,))
         return [{_W: _I, _S: _F, _L: _S}[kind] * self._size + slot]
@@ -113,7 +110,6 @@ class Dependencies:
         There is one exactly if no timing can make the devices wait for each other for ever.
         Raises: ValueError if there is none.
         """
-        needed: Callable[[int], list[int]] = self.needed
         tasks: list[Task] = []
         numbers: list[int] = []
         done = bytearray(len(self._present))
@@ -125,7 +121,7 @@ class Dependencies:
             row = self._numbers[device]
             for index in range(position[device], len(row)):
                 number = row[index]
-                missing = next((need for need in needed(number) if not done[need]), None)
+                missing = next((need for need in self.needed(number) if not done[need]), None)
                 if missing is not None:
                     position[device] = index
                     waiting.setdefault(missing, []).append(device)

@@ -56,7 +56,7 @@ def some_schedules(draw: st.DrawFn) -> Schedule:
     return dataclasses.replace(schedule, **changes)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(some_schedules())
 def test_what_is_written_is_read_again(schedule: Schedule) -> None:
     text = schedule.to_csv()
@@ -65,7 +65,7 @@ def test_what_is_written_is_read_again(schedule: Schedule) -> None:
     assert Schedule.from_csv(text).simulate() == schedule.simulate()
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(some_schedules())
 def test_tasks_alone_are_written_where_they_are_all_there_is(schedule: Schedule) -> None:
     lost = [
