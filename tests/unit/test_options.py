@@ -24,7 +24,7 @@ def test_what_is_not_given_stays() -> None:
         ("ipu_partials_type", "bfloat16", "'float' or 'half'"),
         ("ipu_available_memory_proportion", 0, "more than 0 and at most 1"),
         ("ipu_available_memory_proportion", "much", "a number"),
-        ("ipu_num_io_tiles", -1, "0 or more"),
+        ("ipu_num_io_tiles", -1, "0 to 99,999"),
         ("ipu_num_io_tiles", 1.5, "a whole number"),
         ("ipu_num_io_tiles", True, "a whole number"),
         ("ipu_weight_load_bits", 96, "64 or 128"),
