@@ -119,10 +119,7 @@ def test_processes_end_when_a_sentinel_does(process: int, number: signal.Signals
         wait_until_joined(sentinel_of(running.processes[0].pid))
         sentinel = sentinel_of(running.processes[process].pid)
         os.kill(sentinel, number)
-        running.processes[process].wait(LIMIT_WALL_S)
-        if number == signal.SIGSTOP:
-            os.kill(sentinel, signal.SIGKILL)  # it has the process's stderr, too
-        ended = running.ended()
+        ended = running.ended()  # which the sentinel's end is a part of: it has the process's stderr, too
     own, other = ended[process], ended[1 - process]
     assert f"tilestep: the sentinel of process {process} (pid {sentinel}) {how}; process {process} ends, too" in own.err.splitlines()
     assert own.status == 1, own

@@ -77,6 +77,7 @@ def _obey(sentinel: subprocess.Popen[bytes], process: int, timeout_s: float) -> 
             silent += 1
             how = f"has given no sign of life for {timeout_s * most / BEATS:g} s" if silent > most else ""
     if how:
+        sentinel.kill()  # one that is stopped would stay
         print(
             f"tilestep: the sentinel of process {process} (pid {sentinel.pid}) {how}; process {process} ends, too",
             file=sys.stderr,
