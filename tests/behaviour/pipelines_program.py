@@ -25,6 +25,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.behaviour.several import end
+from tests.unit.train.moments import After, Moment, Never
 from tests.unit.train.pipelines import CLASSES, WIDTH, batches, dense, embed, head, joined, left, matrix, right
 from tests.unit.train.pipelines_random import centred, noisy, output
 from tilestep.errors import DatasetError, NotFiniteError, ProcessFailedError
@@ -437,27 +438,32 @@ def resumed() -> None:
             time.sleep(0.01)
             yield np.full(2, k / 60, np.float32)
 
-    def results(delays: list[float]) -> list[Any]:
-        infeed, outfeed, done, ends = InfeedQueue(elements), OutfeedQueue(), 0, 0
+    def results(moment: Moment) -> tuple[int, list[Any]]:
+        """(how often a run was ended, what this process has of results and state)."""
+        infeed, outfeed, done, ends, is_over = InfeedQueue(elements), OutfeedQueue(), 0, 0, False
         state = pipeline.init([np.float32(0.5), np.float32(0.1)])
-        for delay in delays:
-            threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT)).start()
-        while done < 30:
+        while not is_over:
             try:
-                state = pipeline.run(state, infeed, outfeed, repeat_count=30 - done)
-                done = 30
+                if done < 30:
+                    moment.begin()
+                    state, done = pipeline.run(state, infeed, outfeed, repeat_count=30 - done), 30
+                moment.end()
+                is_over = True
             except (KeyboardInterrupt, ProcessFailedError) as error:
                 if (reached := loop_state(error)) is not None:
                     state, done, ends = reached.carry, done + reached.steps, ends + 1
                     assert infeed.consumed == (2 * done if PROCESS == 0 else 0)
         assert infeed.consumed == (60 if PROCESS == 0 else 0)
-        assert bool(ends) == bool(delays)
-        return [*jax.tree.leaves(outfeed.dequeue()), *[np.asarray(leaf) for leaf in jax.tree.leaves(state) if leaf.is_fully_addressable]]
+        own = [np.asarray(leaf) for leaf in jax.tree.leaves(state) if leaf.is_fully_addressable]
+        return ends, [*jax.tree.leaves(outfeed.dequeue()), *own]
 
-    results([])  # compiles
-    rng = random.Random(4)
-    broken, whole = results([rng.uniform(0, 0.5) for _ in range(3)]), results([])
-    print(f"equal {all(np.array_equal(one, other) for one, other in zip(broken, whole, strict=True))}", flush=True)
+    _, whole = results(Never())
+    rng, ended = random.Random(4), 0
+    for _ in range(4):
+        ends, broken = results(After(rng.uniform(0, 0.6)))
+        ended += ends
+        print(f"equal {all(np.array_equal(one, other) for one, other in zip(broken, whole, strict=True))}", flush=True)
+    assert ended
 
 
 PARTS = {part.__name__: part for part in (brief, classes, schedules, across, replicated, queues, in_turns, failures, interrupted, resumed)}
