@@ -31,6 +31,11 @@ def plain(text: object) -> str:
     return "".join(character if character.isprintable() else character.encode("unicode_escape").decode() for character in whole)
 
 
+def shortened(text: str, most: int = 80) -> str:
+    """The text for a message: its begin if it is longer than that."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.0) -> str | None:
     """The known name that is most like `name`; None if none is, or `name` is too long to be a slip.
 

@@ -28,8 +28,8 @@ from tilestep.train.infeed_queue import InfeedQueue as InfeedQueue
 from tilestep.train.loop import repeat as repeat
 from tilestep.train.loop import while_loop as while_loop
 from tilestep.train.microbatches import microbatches_of as microbatches_of
-from tilestep.train.optimizer_state import apply_updates as apply_updates
-from tilestep.train.optimizer_state import offloaded as offloaded
+from tilestep.train.offloaded import apply_updates as apply_updates
+from tilestep.train.offloaded import offloaded as offloaded
 from tilestep.train.optimizer_state import on_device as on_device
 from tilestep.train.optimizer_state import placed as placed
 from tilestep.train.optimizer_state import placed_like as placed_like

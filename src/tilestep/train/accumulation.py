@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.train.body import arguments_of
+from tilestep.train.calling import arguments_of
 from tilestep.train.initial_state import in_one_program
 from tilestep.train.numbers import whole_number
-from tilestep.train.optimizer_state import Offload, choice_for, offloaded, on_device, placed, placed_like, platform_of, transformation
+from tilestep.train.offloaded import offloaded
+from tilestep.train.optimizer_state import Offload, choice_for, on_device, placed, placed_like, platform_of, transformation
 from tilestep.train.other_arguments import belongs_to, require_function
 from tilestep.train.recompute import Recompute, in_loop, require_recompute
 from tilestep.train.sharded_state import sharded

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from jax.tree_util import tree_flatten, tree_leaves
 
-from tilestep.train.body import Body
+from tilestep.train.calling import Body
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.outfeed_queue import OutfeedQueue
 

@@ -9,18 +9,11 @@ from typing import Any
 import jax
 from jax.extend.core import jaxpr_as_fun
 
+from tilestep.train.calling import Body, Step, arguments_of, name_of
 from tilestep.train.optimizer_state import is_on_host
 from tilestep.train.outfeed_queue import OutfeedQueue, collecting
 
-Body = Callable[..., Any]
-Step = Callable[[Any, Any], tuple[Any, Any]]  # (carry, element) -> (carry, values for the outfeed)
-
 _jax: Any = jax  # whose types say nothing of what is in a tree
-
-
-def name_of(function: Any) -> str:
-    """How messages and programs call a function."""
-    return str(getattr(function, "__name__", type(function).__name__)).replace("<lambda>", "lambda")
 
 
 def step_of(body: Body, *, infed: bool, outfeed: OutfeedQueue | None) -> Step:
@@ -36,15 +29,6 @@ def step_of(body: Body, *, infed: bool, outfeed: OutfeedQueue | None) -> Step:
         return result, collector.values
 
     return step
-
-
-def arguments_of(element: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """An element as arguments: a tuple's or list's items, a mapping with string keys as keywords, anything else as it is."""
-    if isinstance(element, tuple | list):
-        return tuple(element), {}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    if isinstance(element, Mapping) and all(isinstance(key, str) for key in element):  # pyright: ignore[reportUnknownVariableType]
-        return (), dict(element)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return (element,), {}
 
 
 def traced(step: Step, carry: Any, element: Any) -> tuple[Step, Any]:

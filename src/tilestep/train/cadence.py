@@ -15,7 +15,7 @@ import numpy as np
 
 from tilestep import hints
 from tilestep.train.accumulation import AccumulationState
-from tilestep.train.body import Body, Step
+from tilestep.train.calling import Body, Step
 from tilestep.train.optimizer_state import platform_of
 
 _MOST_PROGRAMS: Final = 4  # of chunks of one length that differ in where updates are; beyond, a branch in the step costs less than they do

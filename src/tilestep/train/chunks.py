@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Final, final
 
 import jax
 from jax.sharding import SingleDeviceSharding
@@ -18,6 +18,8 @@ from tilestep.train.runs import Run
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
 Arrays = list[NDArray[Any]]  # a list with an array for each leaf, elements along their first axis
+
+DEFAULT_CHUNK: Final = 64  # steps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError, QueueError
+from tilestep.train.chunks import DEFAULT_CHUNK
 from tilestep.train.elements import Dataset, ElementSpec, iterator_maker
 from tilestep.train.infeed_queue import InfeedQueue
-from tilestep.train.loop import DEFAULT_CHUNK
 from tilestep.train.numbers import whole_number
 
 PERCENTILES: Final = (50, 90, 99)

@@ -7,12 +7,10 @@ would have returned otherwise: each array where it would have been, and anything
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -22,6 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSha
 
 from tilestep import hints
 from tilestep.train.direct_calls import options
+from tilestep.train.optimizer_state import is_tracing, traced_for
 from tilestep.train.pipeline_dataflow import computed, is_variable, needed, read_by
 from tilestep.train.shards import is_shard
 
@@ -30,11 +29,8 @@ _MOST_PROGRAMS: Final = 64  # that are kept
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _HOST: Final = _jax.memory.Space.Host
 
-_platform: ContextVar[str | None] = ContextVar("tilestep_initial_state_platform", default=None)
 _lock = threading.Lock()
 _programs: OrderedDict[Any, Callable[..., list[Any]]] = OrderedDict()
-
-platform_traced: Callable[[], str | None] = _platform.get  # of the arrays for which an `init` is being traced; None: none is
 
 
 def in_one_program(init: Callable[[Any], Any], params: Any, platform: str) -> Any:
@@ -58,11 +54,6 @@ def in_one_program(init: Callable[[Any], Any], params: Any, platform: str) -> An
     result, outputs = planned
     values = iter(outputs())
     return _jax.tree.unflatten(result.structure, [next(values) if isinstance(leaf, _jax.core.Tracer) else leaf for leaf in result.leaves])
-
-
-def is_tracing(leaves: Sequence[Any]) -> bool:
-    """Whether arrays are what JAX traces, or a function is being traced: then nothing is computed now."""
-    return any(isinstance(leaf, _jax.core.Tracer) for leaf in leaves) or isinstance(_jax.device_put(np.False_), _jax.core.Tracer)
 
 
 @final
@@ -131,7 +122,7 @@ def _plan(
     args = [leaves[place] for place in arrays]
     known = [(path, leaf) for path, leaf in _jax.tree_util.tree_flatten_with_path(params)[0] if isinstance(leaf, jax.Array)]
     try:
-        with _on(platform):
+        with traced_for(platform):
             closed = _jax.make_jaxpr(traced)(*args)
         [result] = found
         return result, _outputs(closed, args, [result.sharding_like(known, index) for index in result.traced])
@@ -215,12 +206,3 @@ def _program(
         while len(_programs) > _MOST_PROGRAMS:
             _programs.popitem(last=False)
     return functools.partial(program, *args)
-
-
-@contextlib.contextmanager
-def _on(platform: str) -> Iterator[None]:
-    token = _platform.set(platform)
-    try:
-        yield
-    finally:
-        _platform.reset(token)

@@ -18,10 +18,11 @@ from tilestep import hints
 from tilestep.errors import LoopInterrupt, QueueError
 from tilestep.train import again
 from tilestep.train.again import Call
-from tilestep.train.body import Body, name_of, truth
+from tilestep.train.body import truth
 from tilestep.train.cadence import Cadence, Counter, cadence_of, counters, remember
+from tilestep.train.calling import Body, name_of
 from tilestep.train.carry import Carry, prepared
-from tilestep.train.chunks import Chunk
+from tilestep.train.chunks import DEFAULT_CHUNK, Chunk
 from tilestep.train.effective_batch import UpdateSize, update_size
 from tilestep.train.ending import tell_loop_state
 from tilestep.train.infeed_queue import InfeedQueue
@@ -34,7 +35,6 @@ from tilestep.train.recompute import Recompute, require_recompute
 from tilestep.train.replicas import Replicas
 from tilestep.train.spread import Spread, spread_over
 
-DEFAULT_CHUNK: Final = 64  # steps
 # Chunks are started ahead of the device, which is waited for when so much is in flight: a wait costs a wake-up, no wait the memory of
 # their elements, and time at Ctrl-C.
 _MOST_IN_FLIGHT, _LEAST_IN_FLIGHT = 16, 2  # chunks

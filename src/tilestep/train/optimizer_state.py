@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 import jax
 import numpy as np
-
-from tilestep.train.initial_state import in_one_program, is_tracing, platform_traced
 
 if TYPE_CHECKING:
     import optax
@@ -34,45 +34,7 @@ _DEVICE: Final = _jax.memory.Space.Device
 _KIND_OF: Final = {_HOST: HOST_KIND, _DEVICE: "device"}
 
 
-def offloaded(
-    optimizer: optax.GradientTransformation, offload: Offload = None, *, platform: str | None = None
-) -> optax.GradientTransformationExtraArgs:
-    """`optimizer` with its state in the host's memory between updates (`pinned_host`; of an IPU-Machine, streaming memory).
-
-    `init` moves the state there. `update` brings it to the device, and what it returns is in the host's memory again: the leaves that
-    `init` has moved, wherever the caller has kept them. Under `jit` and in loops each leaf comes when the update first needs it, and
-    goes as soon as its new value is there. Parameters and gradients that are in the host's memory come to the device for the update, too.
-    No value changes.
-
-    Args:
-        optimizer: any transformation of optax.
-        offload: which leaves of the state. None: those of 2 elements and more, if the platform has a memory of its own beside the
-            host's (`ipu`, GPU, TPU; not CPU). True: the same on any platform, in `pinned_host`. False: none.
-            `offload(path, leaf)` chooses by itself: `path` names the leaf in the state ("0/mu/dense/kernel"), `leaf` has shape and dtype.
-            A mapping by kind: what it has for "optimizer_state", else None.
-        platform: of the devices that will run it. None: that of the parameters; where JAX does not tell, as for the arguments of a
-            function that it traces for one device, that of the default device.
-    Raises: TypeError for an `offload` of another kind, or what is no optimiser. `init`: ValueError for True, or if a leaf was chosen, on
-        a platform whose devices have no `pinned_host`. With None `init` warns of that, and leaves the state on the device.
-    """
-    import optax  # which takes a while
-
-    choice = choice_for(offload, "optimizer_state")
-    inner = transformation(optimizer)
-
-    def init(params: Any) -> Any:
-        here = platform_of(params)
-
-        def state(params: Any) -> Any:
-            return _placed(inner.init(on_device(params)), choice, "optimizer_state", platform=platform or here)
-
-        return in_one_program(state, params, here)
-
-    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-        result, new = inner.update(on_device(updates), on_device(state), on_device(params), **extra)
-        return result, placed_like(new, state)
-
-    return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
+_platform: ContextVar[str | None] = ContextVar("tilestep_traced_platform", default=None)
 
 
 def placed(tree: Any, offload: Offload = None, *, kind: Kind = "parameters", platform: str | None = None) -> Any:
@@ -81,16 +43,7 @@ def placed(tree: Any, offload: Offload = None, *, kind: Kind = "parameters", pla
     Args: kind: what a mapping's entry must be for; the others are as for `offloaded`. Raises: as `offloaded`; ValueError for another kind.
     """
     _require_kinds([kind])
-    return _placed(tree, choice_for(offload, kind), kind, platform=platform or platform_of(tree))
-
-
-def transformation(optimizer: Any) -> optax.GradientTransformationExtraArgs:
-    """An optimiser as one that takes further arguments. Raises: TypeError for what is none."""
-    import optax
-
-    if isinstance(optimizer, type) or not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
-        raise TypeError(f"the optimizer is {optimizer!r}: it must be an optax.GradientTransformation, such as optax.adam(1e-3)")
-    return optax.with_extra_args_support(optimizer)
+    return place(tree, choice_for(offload, kind), kind, platform=platform or platform_of(tree))
 
 
 def on_device(tree: Any) -> Any:
@@ -112,16 +65,23 @@ def placed_like(tree: Any, like: Any) -> Any:
     return _jax.tree.unflatten(structure, _moved(leaves, spaces))
 
 
-def apply_updates(params: Any, updates: Any) -> Any:
-    """`optax.apply_updates` for parameters of which some are in the host's memory, where they are afterwards, too."""
-    import optax
-
-    return placed_like(optax.apply_updates(on_device(params), on_device(updates)), params)
-
-
 def is_on_host(leaf: Any) -> bool:
     """Whether an array, or what stands for it in a function that JAX traces, is in the host's memory and not on the device."""
     return isinstance(leaf, jax.Array) and _jax.typeof(leaf).memory_space == _HOST
+
+
+def is_tracing(leaves: Sequence[Any]) -> bool:
+    """Whether arrays are what JAX traces, or a function is being traced: then nothing is computed now."""
+    return any(isinstance(leaf, _jax.core.Tracer) for leaf in leaves) or isinstance(_jax.device_put(np.False_), _jax.core.Tracer)
+
+
+def transformation(optimizer: Any) -> optax.GradientTransformationExtraArgs:
+    """An optimiser as one that takes further arguments. Raises: TypeError for what is none."""
+    import optax
+
+    if isinstance(optimizer, type) or not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
+        raise TypeError(f"the optimizer is {optimizer!r}: it must be an optax.GradientTransformation, such as optax.adam(1e-3)")
+    return optax.with_extra_args_support(optimizer)
 
 
 def choice_for(offload: Offload, kind: Kind) -> Choice:
@@ -158,10 +118,19 @@ def platform_of(tree: Any) -> str:
                 return str(device.platform)
         elif isinstance(leaf, jax.Array):
             return str(next(iter(cast(Any, leaf).sharding.device_set)).platform)
-    if (traced := platform_traced()) is not None:
+    if (traced := _platform.get()) is not None:
         return traced
     default = _jax.config.jax_default_device
     return default if isinstance(default, str) else str((default or _jax.devices()[0]).platform)
+
+
+@contextlib.contextmanager
+def traced_for(platform: str) -> Iterator[None]:
+    token = _platform.set(platform)
+    try:
+        yield
+    finally:
+        _platform.reset(token)
 
 
 def why_not(platform: str, memories: Collection[str]) -> str | None:
@@ -172,7 +141,7 @@ def why_not(platform: str, memories: Collection[str]) -> str | None:
     return f"the devices of platform {platform!r} address no memory {HOST_KIND!r}, only {others}"
 
 
-def _placed(tree: Any, choice: Choice, kind: Kind, *, platform: str) -> Any:
+def place(tree: Any, choice: Choice, kind: Kind, *, platform: str) -> Any:
     if choice is False or (choice is None and platform in _ONE_MEMORY):
         return tree
     found, structure = _jax.tree_util.tree_flatten_with_path(tree)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 import jax
 from jax.sharding import Mesh
 
-from tilestep.train.schedule_tasks import shortened
+from tilestep.messages import shortened
 
 
 def _are_devices(value: Any) -> bool:

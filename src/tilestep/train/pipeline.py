@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 
 from tilestep import hints
 from tilestep.train.accumulation import Choice, Reduction
-from tilestep.train.body import name_of
+from tilestep.train.calling import name_of
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
 from tilestep.train.optimizer_state import Offload
@@ -43,9 +43,9 @@ from tilestep.train.pipeline_processes import Processes, Unfed
 from tilestep.train.pipeline_progress import Progress
 from tilestep.train.pipeline_results import Results
 from tilestep.train.pipeline_single import PROGRAMS, Which
+from tilestep.train.pipeline_state import RunState, StageState
 from tilestep.train.pipeline_tracing import Function, wants_key
 from tilestep.train.pipeline_updates import Optimizing
-from tilestep.train.pipeline_walk import RunState, StageState
 from tilestep.train.recompute import Recompute, recomputed, require_recompute
 from tilestep.train.schedule import Schedule
 

@@ -10,13 +10,13 @@ from typing import Any, Final, cast
 import jax
 from jax.sharding import Mesh
 
+from tilestep.messages import shortened
 from tilestep.train.accumulation import AccumulationState
 from tilestep.train.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
 from tilestep.train.optimizer_state import Offload, choice_for
 from tilestep.train.other_arguments import belongs_to
 from tilestep.train.schedule import Schedule
-from tilestep.train.schedule_tasks import shortened
 from tilestep.train.schedules import SCHEDULES, offloading
 
 # Names in lower case without signs: of PyTorch's classes (torch.distributed.pipelining), and of the papers that `schedules` cites.

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from tilestep.train import device_copies
-from tilestep.train.body import arguments_of
+from tilestep.train.calling import arguments_of
 from tilestep.train.chunks import Chunk
 from tilestep.train.direct_calls import become_plain
 from tilestep.train.narrow import require_held

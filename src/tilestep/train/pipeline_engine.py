@@ -25,15 +25,17 @@ from tilestep.train.optimizer_state import placed
 from tilestep.train.pipeline_batches import Batch
 from tilestep.train.pipeline_failures import Watch
 from tilestep.train.pipeline_packing import apart
-from tilestep.train.pipeline_places import Place, elsewhere, like_elsewhere
+from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_processes import Processes, Settled
 from tilestep.train.pipeline_programs import Compiled, Told, compile_all, make_all, make_updates, started_directly
 from tilestep.train.pipeline_single import Chooser, OtherShapesError, Single, Which, brought, why_not_single
 from tilestep.train.pipeline_stages import Packings, Stage
-from tilestep.train.pipeline_ties import leaves_tied, require_equal, with_one_array
+from tilestep.train.pipeline_state import Ready, RunState, StageState, with_one_array
+from tilestep.train.pipeline_ties import leaves_tied, require_equal
 from tilestep.train.pipeline_tracing import Element, Function, kind_of, trace
 from tilestep.train.pipeline_updates import Optimizing
-from tilestep.train.pipeline_walk import Ready, RunState, StageState, Walk, next_elements
+from tilestep.train.pipeline_walk import Walk, next_elements
+from tilestep.train.remote import elsewhere, like_elsewhere
 from tilestep.train.schedule import Kind, Schedule
 from tilestep.train.schedule_phases import Phases, phases, updates_last
 

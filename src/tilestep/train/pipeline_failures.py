@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
 from collections.abc import Sequence
 from typing import Any, Final, final
@@ -119,19 +118,6 @@ def calls_python(stage: Stage, *, training: bool) -> bool:
 @functools.lru_cache(maxsize=256)
 def _is_call_in(text: str) -> bool:
     return bool(_CALLS_PYTHON.search(text))
-
-
-def is_too_large(error: BaseException) -> bool:
-    """Whether a program has not been compiled because it needs more memory than there is."""
-    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
-
-
-def what_is_large(stage: Stage) -> str:
-    """For such an exception: what of a stage's parameters takes most."""
-    leaves = _jax.tree_util.tree_flatten_with_path(stage.params)[0]
-    sizes = sorted(((math.prod(leaf.shape) * leaf.dtype.itemsize, _path(path)) for path, leaf in leaves), reverse=True)
-    named = ", ".join(f"{path} {size:,} B" for size, path in sizes[:_MOST_NAMED]) or "none"
-    return f"raised before microbatch 0 of the update began; the stage's parameters, largest first: {named}"
 
 
 def _path(path: Any) -> str:

@@ -20,9 +20,10 @@ from tilestep.train.accumulation import finished, promoted, zeros_for
 from tilestep.train.cross_replica import cross_replica_mean
 from tilestep.train.pipeline_dataflow import computed, flat_jaxpr, is_variable, needed, read_by
 from tilestep.train.pipeline_packing import Packing
-from tilestep.train.pipeline_places import Place, Put, elsewhere, put_here
+from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_stages import Stage
 from tilestep.train.pipeline_updates import Optimizing
+from tilestep.train.remote import Put, elsewhere, put_here
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 

@@ -21,8 +21,9 @@ import jax
 
 from tilestep.errors import ProcessFailedError
 from tilestep.train.meeting import Meeting, meeting_of
-from tilestep.train.pipeline_places import Place, like_elsewhere
+from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_tracing import Element, kind_of
+from tilestep.train.remote import like_elsewhere
 from tilestep.train.transfers import Transfers
 from tilestep.train.tree_specs import described, tree_of
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from tilestep.train.direct_calls import direct
 from tilestep.train.host_memory import give_back
-from tilestep.train.pipeline_failures import is_too_large, what_is_large
 from tilestep.train.pipeline_joint import Joint
 from tilestep.train.pipeline_packing import apart, together
 from tilestep.train.pipeline_routes import Routes, routes
@@ -22,6 +21,7 @@ from tilestep.train.pipeline_stages import Packings, Program, Programs, Stage, m
 from tilestep.train.pipeline_tracing import Function, Traced
 from tilestep.train.pipeline_updates import Optimizing, Update, accumulator_kinds, make_update
 from tilestep.train.schedule import Kind, Schedule
+from tilestep.train.too_large import is_too_large, what_is_large
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 

@@ -16,8 +16,8 @@ from tilestep.train.pipeline_failures import calls_python
 from tilestep.train.pipeline_places import Place
 from tilestep.train.pipeline_programs import Compiled
 from tilestep.train.pipeline_stages import Stage, accumulated, is_real
+from tilestep.train.pipeline_state import RunState
 from tilestep.train.pipeline_updates import Optimizing
-from tilestep.train.pipeline_walk import RunState
 from tilestep.train.schedule import Kind, Schedule
 
 _jax: Any = jax  # whose types say nothing of what is in a tree

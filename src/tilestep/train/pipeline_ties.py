@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,7 +10,6 @@ import numpy as np
 
 from tilestep.train.pipeline_programs import Leaf
 from tilestep.train.pipeline_tracing import kind_of
-from tilestep.train.pipeline_walk import RunState
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 
@@ -53,21 +51,6 @@ def require_equal(ties: Sequence[Sequence[Leaf]], params: Sequence[Any]) -> None
                     f"tied parameters must begin equal, but {path} of stage {stage} has other values than that of stage {tie[0][0]}: give "
                     "the same array twice"
                 )
-
-
-def with_one_array(state: RunState, ties: Sequence[Sequence[Leaf]]) -> RunState:
-    """The state with tied parameters as one array where they are on the same devices."""
-    leaves = [_jax.tree.leaves(own.params) for own in state.stages]
-    for tie in ties:
-        first = leaves[tie[0][0]][tie[0][1]]
-        for stage, place in tie[1:]:
-            if leaves[stage][place].sharding == first.sharding:
-                leaves[stage][place] = first
-    stages = [
-        replace(own, params=_jax.tree.unflatten(_jax.tree.structure(own.params), mine))
-        for own, mine in zip(state.stages, leaves, strict=True)
-    ]
-    return replace(state, stages=tuple(stages))
 
 
 def _is_known(leaf: Any) -> bool:

@@ -12,10 +12,12 @@ import numpy as np
 
 from tilestep.train.accumulation import Choice, Reduction, finished, promoted, zeros_for
 from tilestep.train.cross_replica import cross_replica, cross_replica_all_gather, cross_replica_mean, replica_axis
-from tilestep.train.optimizer_state import Offload, offloaded, on_device, placed, placed_like
+from tilestep.train.offloaded import offloaded
+from tilestep.train.optimizer_state import Offload, on_device, placed, placed_like
 from tilestep.train.pipeline_dataflow import flat_jaxpr, needed, read_by
-from tilestep.train.pipeline_places import STATE, Elsewhere, like_elsewhere
+from tilestep.train.pipeline_places import STATE
 from tilestep.train.pipeline_stages import Packings, Stage, is_real
+from tilestep.train.remote import Elsewhere, like_elsewhere
 from tilestep.train.sharded_state import sharded
 
 _jax: Any = jax  # whose types say nothing of what is in a tree

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import jax
@@ -13,10 +12,11 @@ import jax
 from tilestep.train.device_copies import copied, is_whole, whole_copied
 from tilestep.train.optimizer_state import on_device, placed_like
 from tilestep.train.pipeline_failures import Watch
-from tilestep.train.pipeline_places import Put, put_here
 from tilestep.train.pipeline_processes import Processes
 from tilestep.train.pipeline_programs import Compiled
+from tilestep.train.pipeline_state import Ready, RunState, StageState
 from tilestep.train.pipeline_tracing import Element
+from tilestep.train.remote import Put, put_here
 from tilestep.train.schedule import Kind, Schedule, Task
 from tilestep.train.schedule_phases import Phases
 
@@ -25,37 +25,6 @@ _jax: Any = jax  # whose types say nothing of what is in a tree
 _HOST: Final = _jax.memory.Space.Host
 _DEVICE: Final = _jax.memory.Space.Device
 _OF_JAX: Final = "JAX has removed its internal frames"  # a note that says nothing of the stage
-
-
-@functools.partial(_jax.tree_util.register_dataclass, data_fields=("params", "optimizer_state", "aux"), meta_fields=())
-@dataclass(frozen=True, kw_only=True)
-class StageState:
-    """What one stage has: a tree of parameters, the optimiser's state of them, and auxiliary state."""
-
-    params: Any
-    optimizer_state: Any
-    aux: Any
-
-
-@functools.partial(_jax.tree_util.register_dataclass, data_fields=("stages", "joint"), meta_fields=())
-@dataclass(frozen=True, kw_only=True)
-class RunState:
-    """What all stages have. Attributes: joint: the optimiser's state where it looks across stages; then the stages' are None."""
-
-    stages: tuple[StageState, ...]
-    joint: Any = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ready:
-    """What an update has made of a stage for the next run, if that begins with the parameters that this one has ended with.
-
-    Attributes: leaves: those of these parameters that are together. packs: they, together. accumulators: zeros.
-    """
-
-    leaves: list[Any]
-    packs: list[Any]
-    accumulators: list[Any]
 
 
 @final

@@ -15,7 +15,8 @@ import jax
 import numpy as np
 
 from tilestep.train import cadence
-from tilestep.train.body import Body, Step, name_of, step_of, traced, truth
+from tilestep.train.body import step_of, traced, truth
+from tilestep.train.calling import Body, Step, name_of
 from tilestep.train.outfeed_queue import OutfeedQueue
 from tilestep.train.recompute import Recompute, in_loop
 from tilestep.train.spread import Spread

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 import jax
 
-from tilestep.train.body import Body, name_of
+from tilestep.train.calling import Body, name_of
 from tilestep.train.outfeed_queue import uncollected
 
 # None: everything is kept. "full": nothing but the function's arguments. A policy of `jax.checkpoint_policies`. Names: what

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal, cast, final
 
+from tilestep.messages import shortened
 from tilestep.train import schedule_csv
 from tilestep.train.other_arguments import require_kind
 from tilestep.train.schedule_checks import HOW_LEVELS, require_shape, require_tasks
 from tilestep.train.schedule_order import Dependencies
-from tilestep.train.schedule_tasks import ONE_EACH, shortened
+from tilestep.train.schedule_tasks import ONE_EACH
 from tilestep.train.schedule_tasks import SLOTS as SLOTS
 from tilestep.train.schedule_tasks import Costs as Costs
 from tilestep.train.schedule_tasks import Kind as Kind

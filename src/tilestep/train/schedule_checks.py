@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Final
 
+from tilestep.messages import shortened
 from tilestep.train.numbers import whole_number
-from tilestep.train.schedule_tasks import WEIGHTS, Kind, Task, shortened
+from tilestep.train.schedule_tasks import WEIGHTS, Kind, Task
 
 HOW_LEVELS: Final = "levels=[[0], [1, 2], [3]] makes stages 1 and 2 concurrent"  # as from_table and Schedule take them
 

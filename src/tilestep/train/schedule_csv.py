@@ -24,7 +24,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
-from tilestep.train.schedule_tasks import WEIGHTS, Task, shortened
+from tilestep.messages import shortened
+from tilestep.train.schedule_tasks import WEIGHTS, Task
 
 _TITLE: Final = "# tilestep schedule "
 _VERSION: Final = "1"

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, final, get_args
 
+from tilestep.messages import shortened
+
 _TASK: Final = re.compile(r"([0-9]+)([FBIWUSL])([0-9]*)")
 _MOST_DIGITS: Final = 18  # of a number in a task: no schedule has so many tasks, and reading thousands of digits takes long
 
@@ -64,11 +66,6 @@ class Task(NamedTuple):
 
 
 _KINDS: Final = {kind.value: kind for kind in Kind}
-
-
-def shortened(text: str, most: int = 80) -> str:
-    """The text for a message: its begin if it is longer than that."""
-    return text if len(text) <= most else f"{text[:most]}..."
 
 
 @dataclass(frozen=True, kw_only=True)

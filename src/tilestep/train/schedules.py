@@ -15,10 +15,10 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Final
 
+from tilestep.messages import shortened
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import require_kind
 from tilestep.train.schedule import Kind, Schedule, Task
-from tilestep.train.schedule_tasks import shortened
 
 _F, _B, _I, _W, _U = Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.UPDATE
 

@@ -21,7 +21,7 @@ from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
 
 from tilestep.train import hosts
 from tilestep.train.meeting import Meeting
-from tilestep.train.pipeline_places import elsewhere
+from tilestep.train.remote import elsewhere
 
 _jax: Any = jax  # whose types say nothing of what is in a tree
 _transfer: Any = transfer
