@@ -44,7 +44,7 @@ import optax
 from benchmarks.commit import commit
 from benchmarks.dispatch import summary
 from tilestep.train import InfeedQueue, accumulate_gradients, effective_batch_size, gradient_accumulation, repeat
-from tilestep.train.programs import Span, repeat_loop
+from tilestep.train.loop.program_cache import Span, repeat_loop
 
 COUNT = 8  # microbatches for each update
 MICROBATCH = 8

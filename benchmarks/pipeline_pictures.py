@@ -38,9 +38,9 @@ import tilestep
 from benchmarks.commit import commit
 from tilestep.machine import load_machine
 from tilestep.sim.collective import pass_cost
-from tilestep.train.pipeline import Pipeline
-from tilestep.train.schedule import Costs, Schedule, Timeline
-from tilestep.train.schedule_trace import costs_of, traced
+from tilestep.train.pipeline.pipeline import Pipeline
+from tilestep.train.schedules.schedule import Costs, Schedule, Timeline
+from tilestep.train.schedules.trace import costs_of, traced
 
 QUESTION = "where does the time of a pipeline on four emulated IPUs go?"
 SCHEDULES = ("sequential", "grouped", "interleaved")

@@ -44,7 +44,7 @@ MICROBATCHES = {  # of about 200,000 tasks; a backward in two, or an update afte
 def times() -> dict[str, float]:
     """Seconds of the processor's time that each thing takes once. What is imported is that checkout of the package which Python finds."""
     from tilestep.train import schedules
-    from tilestep.train.schedule import Schedule, from_csv, from_table
+    from tilestep.train.schedules import Schedule, from_csv, from_table
 
     found: dict[str, float] = {}
 

@@ -21,7 +21,7 @@ import optax
 import tilestep
 from flags import parse_backend
 from tilestep.train import Pipeline
-from tilestep.train.schedule_trace import traced
+from tilestep.train.schedules import traced
 
 WIDTH, HEADS, LENGTH, ROWS = 64, 4, 32, 16  # of a microbatch: 16 pieces of 32 characters
 MICROBATCHES, UPDATES = 8, 60

@@ -20,7 +20,7 @@ import tilestep
 from datasets import NUM_CLASSES, load_digits
 from flags import parse_backend
 from tilestep.train import Pipeline
-from tilestep.train.schedule_trace import traced
+from tilestep.train.schedules import traced
 
 MICROBATCHES, ROWS, EPOCHS, WIDTH = 6, 32, 10, 96
 

@@ -12,7 +12,8 @@ import pytest
 
 from tests.processes import ROOT
 from tilestep import train
-from tilestep.train import schedule, schedules
+from tilestep.train import schedules
+from tilestep.train.schedules import schedule
 
 MADE_BY_THE_RUNTIME = {  # nobody calls these: they are read
     "AccumulationState",

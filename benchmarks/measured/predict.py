@@ -15,7 +15,7 @@ import numpy as np
 
 import tilestep
 from tilestep.options import PlanOptions
-from tilestep.report.profile import FamilyCycles
+from tilestep.report.figures import FamilyCycles
 from tilestep.units import seconds_from_cycles
 
 # Calls over which the time of one call is averaged, and calls before them: transfers and dispatches overlap as they do in steady state.

@@ -14,7 +14,7 @@
 | JAX_IPU_WEIGHT_LOAD_BITS     | 64 or 128 a cycle (*)                             | 64                    |
 | POPLAR_ENGINE_OPTIONS        | JSON object of engine options (docs/machines.md)  | {}                    |
 | TILESTEP_TINY_STEPS          | whether loops of small steps on CPU are compiled  | true                  |
-|                              | in one piece (train/tiny_steps.py)                |                       |
+|                              | in one piece (train/loop/tiny_steps.py)                |                       |
 
 (*) A variable only. One program's compiler_options may say otherwise: there the name is in small letters, without JAX_.
 options.py has what these four mean.

@@ -37,7 +37,7 @@ def sentinel_of(pid: int) -> int:
             command = status.with_name("cmdline").read_bytes()
         except OSError:
             continue  # it has ended
-        if fields["PPid"] == str(pid) and b"run_sentinel.py" in command:
+        if fields["PPid"] == str(pid) and b"run_watchdog.py" in command:
             return int(status.parent.name)
     raise AssertionError(f"process {pid} has no sentinel")
 

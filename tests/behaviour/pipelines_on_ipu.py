@@ -18,9 +18,9 @@ import pytest
 import tilestep
 from tilestep.machine import load_machine
 from tilestep.sim.collective import pass_cost
-from tilestep.train.pipeline import Pipeline
-from tilestep.train.schedule import Costs, Kind, Schedule, Timeline
-from tilestep.train.schedule_trace import costs_of, traced
+from tilestep.train.pipeline.pipeline import Pipeline
+from tilestep.train.schedules.schedule import Costs, Kind, Schedule, Timeline
+from tilestep.train.schedules.trace import costs_of, traced
 
 MACHINE = load_machine("bow-2000")
 WIDTH, ROWS = 32, 16

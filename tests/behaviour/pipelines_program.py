@@ -26,8 +26,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.behaviour.several import end
 from tests.unit.train.moments import After, Moment, Never
-from tests.unit.train.pipelines import CLASSES, WIDTH, batches, dense, embed, head, joined, left, matrix, right
-from tests.unit.train.pipelines_random import centred, noisy, output
+from tests.unit.train.pipeline.pipelines import CLASSES, WIDTH, batches, dense, embed, head, joined, left, matrix, right
+from tests.unit.train.pipeline.pipelines_random import centred, noisy, output
 from tilestep.errors import DatasetError, NotFiniteError, ProcessFailedError
 from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, loop_state, start_processes
 

@@ -15,8 +15,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from tilestep.train import start_processes
-from tilestep.train.meeting import meeting_of
-from tilestep.train.transfers import Transfers
+from tilestep.train.processes.rendezvous import meeting_of
+from tilestep.train.processes.transfers import Transfers
 
 LIMIT_WALL_S = 120
 PAUSE_WALL_S = 0.05

@@ -13,7 +13,7 @@ import tilestep
 from tilestep.cost import relaid
 from tilestep.hints import program_group
 from tilestep.machine import load_machine
-from tilestep.report.profile import ProgramCycles
+from tilestep.report.figures import ProgramCycles
 
 EPOCHS = 3
 WEIGHTS = (512, 2048)

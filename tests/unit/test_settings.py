@@ -318,4 +318,4 @@ def test_no_other_file_reads_the_environment() -> None:
     readers = {str(path.relative_to(source)) for path in source.rglob("*.py") if environment_readers(path)}
     assert "settings.py" in readers
     # The command sets variables for the program that it runs; processes ask for JAX's own address of its coordinator.
-    assert readers <= {"settings.py", "cli/run.py", "train/processes.py"}
+    assert readers <= {"settings.py", "cli/run.py", "train/processes/start.py"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from tilestep.plan.steps import CollectiveKind
-from tilestep.report.profile import PINNED_HOST, FamilyCycles, Profile, ProgramProfile, StreamedArgument
+from tilestep.report.figures import PINNED_HOST, FamilyCycles, Figures, ProgramProfile, StreamedArgument
 from tilestep.report.quantities import bytes_text, count_text, names_text, share_text
 
 LOADS_DOMINATE: Final = 0.1  # of emulated time
@@ -26,29 +26,29 @@ class Finding:
     text: str
 
 
-def findings(profile: Profile) -> tuple[Finding, ...]:
+def findings(figures: Figures) -> tuple[Finding, ...]:
     """What to do first comes first: what does not fit, then what wastes time (idleness, if most of it is that), then what limits."""
     return (
-        *_memory(profile),
-        *_idle(profile),
-        *_loads(profile),
-        *_donation(profile),
-        *_limit(profile),
-        *_fallbacks(profile),
+        *_memory(figures),
+        *_idle(figures),
+        *_loads(figures),
+        *_donation(figures),
+        *_limit(figures),
+        *_fallbacks(figures),
     )
 
 
-def _memory(profile: Profile) -> Iterator[Finding]:
-    tile_bytes = profile.machine.tile_sram_bytes
+def _memory(figures: Figures) -> Iterator[Finding]:
+    tile_bytes = figures.machine.tile_sram_bytes
     allowed = "ran only because running out of memory was allowed"
     unknown = "nothing refused it, because which programs are in a group is known only when they run"
     users: list[tuple[str, int, tuple[tuple[str, int], ...], str, str]] = []
-    for p in profile.programs:
+    for p in figures.programs:
         if p.runs:
             where = f", on tile {p.peak_tile:,} in superstep '{p.peak_step}'"
-            users.append((f"program {profile.label(p.key)}", p.peak_tile_bytes, p.largest_tile_bytes, where, allowed))
-    for group in profile.groups:
-        members = [p for p in profile.programs if p.runs and p.origin == "group" and p.name in group.programs]
+            users.append((f"program {figures.label(p.key)}", p.peak_tile_bytes, p.largest_tile_bytes, where, allowed))
+    for group in figures.groups:
+        members = [p for p in figures.programs if p.runs and p.origin == "group" and p.name in group.programs]
         reason = allowed if any(p.out_of_memory for p in members) else unknown
         users.append((f"program group '{group.name}' on IPU {group.ipu}", group.peak_tile_bytes, (), "", reason))
     for what, peak, largest, where, reason in sorted(users, key=lambda user: -user[1]):
@@ -64,58 +64,58 @@ def _memory(profile: Profile) -> Iterator[Finding]:
         else:
             text = f"{what} nearly fills its tiles: {amount}.{parts}"
         yield Finding(kind="memory", text=text)
-    yield from _code(profile)
-    yield from _streaming_memory(profile)
+    yield from _code(figures)
+    yield from _streaming_memory(figures)
 
 
-def _code(profile: Profile) -> Iterator[Finding]:
-    available = profile.machine.tile_executable_bytes
-    for program in profile.programs:
+def _code(figures: Figures) -> Iterator[Finding]:
+    available = figures.machine.tile_executable_bytes
+    for program in figures.programs:
         needed = sum(size for kind, size in program.tile_bytes_by_kind if kind.endswith("code"))
         if program.runs and needed > available:
             yield Finding(
                 kind="memory",
-                text=f"program {profile.label(program.key)} has too much code: {bytes_text(needed)} a tile, which can execute "
+                text=f"program {figures.label(program.key)} has too much code: {bytes_text(needed)} a tile, which can execute "
                 f"{bytes_text(available)}; it ran only because running out of memory was allowed. Try a loop over equal parts "
                 "(jax.lax.scan over layers), several programs, or more IPUs.",
             )
 
 
-def _streaming_memory(profile: Profile) -> Iterator[Finding]:
-    available = profile.machine.streaming_memory_bytes
-    for program in sorted(profile.programs, key=lambda program: -program.streaming_memory_bytes):
+def _streaming_memory(figures: Figures) -> Iterator[Finding]:
+    available = figures.machine.streaming_memory_bytes
+    for program in sorted(figures.programs, key=lambda program: -program.streaming_memory_bytes):
         if 0 < available < program.streaming_memory_bytes:
             text = (
-                f"{profile.label(program.key)} does not fit into streaming memory: its values in pinned_host are "
+                f"{figures.label(program.key)} does not fit into streaming memory: its values in pinned_host are "
                 f"{bytes_text(program.streaming_memory_bytes)} for the IPUs of one IPU-Machine, which has {bytes_text(available)}. "
                 "It ran only because running out of memory was allowed. Use more IPU-Machines or keep less there."
             )
             yield Finding(kind="memory", text=text)
 
 
-def _loads(profile: Profile) -> Iterator[Finding]:
-    saving = profile.cycles_by_kind.get("save", 0)
-    spent = profile.cycles_by_kind.get("load", 0) + saving
-    if spent <= LOADS_DOMINATE * profile.emulated_cycles:
+def _loads(figures: Figures) -> Iterator[Finding]:
+    saving = figures.cycles_by_kind.get("save", 0)
+    spent = figures.cycles_by_kind.get("load", 0) + saving
+    if spent <= LOADS_DOMINATE * figures.emulated_cycles:
         return
-    brought = [program for program in profile.programs if program.key in profile.loaded_on_busiest]
+    brought = [program for program in figures.programs if program.key in figures.loaded_on_busiest]
     loaded = sorted((p for p in brought if p.loads), key=lambda p: (-p.loads, -p.cycles.load))
     if loaded:
-        yield Finding(kind="loads", text=_loaded(profile, loaded, spent, "and the values saved for them " if saving else ""))
+        yield Finding(kind="loads", text=_loaded(figures, loaded, spent, "and the values saved for them " if saving else ""))
     elif brought:
         joined = sorted(brought, key=lambda p: -p.cycles.load)
-        names = names_text([profile.label(program.key) for program in joined], most=3)
-        text = f"loading code took {share_text(spent, profile.emulated_cycles)} of emulated time: {names} joined a group that was "
+        names = names_text([figures.label(program.key) for program in joined], most=3)
+        text = f"loading code took {share_text(spent, figures.emulated_cycles)} of emulated time: {names} joined a group that was "
         text += "loaded. A program is loaded once and pays for it by running often."
         yield Finding(kind="loads", text=text)
 
 
-def _loaded(profile: Profile, loaded: list[ProgramProfile], spent: int, saved: str) -> str:
+def _loaded(figures: Figures, loaded: list[ProgramProfile], spent: int, saved: str) -> str:
     """Args: loaded: programs that the busiest IPU loaded, at least one. saved: what of `spent` was not loading."""
     loads = sum(program.loads for program in loaded)
-    took = f"{count_text(loads, 'program load')} {saved}took {share_text(spent, profile.emulated_cycles)} of emulated time"
+    took = f"{count_text(loads, 'program load')} {saved}took {share_text(spent, figures.emulated_cycles)} of emulated time"
     alone = [program for program in loaded if program.origin != "group"]  # members of a group are one program already
-    most = names_text([f"{profile.label(program.key)} ({program.loads:,})" for program in alone or loaded], most=3)
+    most = names_text([f"{figures.label(program.key)} ({program.loads:,})" for program in alone or loaded], most=3)
     if any(program.loads > 1 for program in loaded):
         text = f"{took}: an IPU keeps one program and switching reloads. Most loads: {most}. "
         if alone:
@@ -124,18 +124,18 @@ def _loaded(profile: Profile, loaded: list[ProgramProfile], spent: int, saved: s
     if len(alone) > 1:
         text = f"{took}: {most}. Each function is a program of its own: run short functions on cpu (jax.jit(..., backend='cpu')) "
         return text + "or put them into one jitted function."
-    ran = f"; {profile.label(loaded[0].key)} ran {_times(loaded[0].runs)}" if len(loaded) == 1 else ""
+    ran = f"; {figures.label(loaded[0].key)} ran {_times(loaded[0].runs)}" if len(loaded) == 1 else ""
     return f"{took}: a program is loaded once and pays for it by running often{ran}."
 
 
-def _donation(profile: Profile) -> Iterator[Finding]:
+def _donation(figures: Figures) -> Iterator[Finding]:
     """Only of programs whose arguments their caller can donate, where that takes something off what is emulated.
 
     What the host takes to dispatch all runs stays, so where that is all of the time nothing is to be had.
     """
-    at_stake = profile.emulated_cycles - profile.dispatch_cycles
-    worth_it = LEAST_SHARE * profile.emulated_cycles
-    streaming = [p for p in profile.programs if p.origin == "user" and at_stake >= worth_it and _streamed_cycles(p) >= worth_it]
+    at_stake = figures.emulated_cycles - figures.dispatch_cycles
+    worth_it = LEAST_SHARE * figures.emulated_cycles
+    streaming = [p for p in figures.programs if p.origin == "user" and at_stake >= worth_it and _streamed_cycles(p) >= worth_it]
     streaming.sort(key=lambda program: -_streamed_bytes(program))
     for program in streaming[:_STREAMING_NAMED]:
         own = [argument for argument in program.streamed_again if argument.reason == "own result"]
@@ -143,13 +143,13 @@ def _donation(profile: Profile) -> Iterator[Finding]:
         if own:
             yield Finding(
                 kind="donation",
-                text=f"{_arguments(profile, program, own)} though {_it(own, 'it is its', 'they are its')} own earlier result{_s(own)}: "
+                text=f"{_arguments(figures, program, own)} though {_it(own, 'it is its', 'they are its')} own earlier result{_s(own)}: "
                 f"donate {_it(own, 'it', 'them')} (donate_argnums) and {_it(own, 'it stays', 'they stay')} on the IPU.",
             )
         if same:
             yield Finding(
                 kind="donation",
-                text=f"{_arguments(profile, program, same)} with the same value{_s(same)}: return {_it(same, 'it', 'them')} unchanged and "
+                text=f"{_arguments(figures, program, same)} with the same value{_s(same)}: return {_it(same, 'it', 'them')} unchanged and "
                 f"donate {_it(same, 'it', 'them')}, and {_it(same, 'it stays', 'they stay')} on the IPU.",
             )
     rest = streaming[_STREAMING_NAMED:]
@@ -160,14 +160,14 @@ def _donation(profile: Profile) -> Iterator[Finding]:
         yield Finding(kind="donation", text=text)
 
 
-def _arguments(profile: Profile, program: ProgramProfile, arguments: list[StreamedArgument]) -> str:
+def _arguments(figures: Figures, program: ProgramProfile, arguments: list[StreamedArgument]) -> str:
     largest = sorted(arguments, key=lambda argument: -argument.size_bytes)
     names = names_text([f"{argument.name} {argument.shape}" for argument in largest])
     size = bytes_text(sum(argument.size_bytes for argument in arguments))
     calls = min(argument.calls for argument in arguments) // program.num_ipus
     first = max(program.loads, 1)  # the first call after a load has to bring them
     often = "at every call" if calls >= program.runs - first else f"at {calls:,} of {program.runs:,} calls"
-    return f"{profile.label(program.key)} streams {names} in {often} ({size} each time)"
+    return f"{figures.label(program.key)} streams {names} in {often} ({size} each time)"
 
 
 def _streamed_cycles(program: ProgramProfile) -> int:
@@ -178,19 +178,19 @@ def _streamed_bytes(program: ProgramProfile) -> int:
     return sum(argument.size_bytes * argument.calls for argument in program.streamed_again)
 
 
-def _limit(profile: Profile) -> Iterator[Finding]:
-    longest = max(profile.programs, key=_superstep_cycles, default=None)
+def _limit(figures: Figures) -> Iterator[Finding]:
+    longest = max(figures.programs, key=_superstep_cycles, default=None)
     if longest is None or not longest.families or not longest.families[0].total:
         return
     whole = _superstep_cycles(longest)
-    if whole < LEAST_SHARE * profile.emulated_cycles:
+    if whole < LEAST_SHARE * figures.emulated_cycles:
         return
     family = longest.families[0]
-    steps = [step for step in profile.supersteps if step.key == longest.key and step.family == family.family]
-    is_slowest = longest.cycles.total == max(program.cycles.total for program in profile.programs)
+    steps = [step for step in figures.supersteps if step.key == longest.key and step.family == family.family]
+    is_slowest = longest.cycles.total == max(program.cycles.total for program in figures.programs)
     which = "the slowest program" if is_slowest else "the longest of any program"
     text = (
-        f"The supersteps of {profile.label(longest.key)}, {which}, take {share_text(whole, profile.emulated_cycles)} of "
+        f"The supersteps of {figures.label(longest.key)}, {which}, take {share_text(whole, figures.emulated_cycles)} of "
         f"emulated time; {share_text(family.total, whole)} of that is {family.family}, limited by {_limited_by(family)}."
     )
     if steps:
@@ -224,14 +224,14 @@ def _limited_by(family: FamilyCycles) -> str:
     return f"{name} ({share_text(cycles, family.total)}){': ' if way_out else ''}{way_out}"
 
 
-def _idle(profile: Profile) -> Iterator[Finding]:
-    if profile.idle_cycles * 2 <= profile.emulated_cycles or not profile.programs:
+def _idle(figures: Figures) -> Iterator[Finding]:
+    if figures.idle_cycles * 2 <= figures.emulated_cycles or not figures.programs:
         return
-    waits = f"IPU {profile.busiest_ipu}, the busiest, waits {share_text(profile.idle_cycles, profile.emulated_cycles)}"
-    if profile.dispatch_cycles * 2 > profile.emulated_cycles:  # no work of the IPUs hides that
+    waits = f"IPU {figures.busiest_ipu}, the busiest, waits {share_text(figures.idle_cycles, figures.emulated_cycles)}"
+    if figures.dispatch_cycles * 2 > figures.emulated_cycles:  # no work of the IPUs hides that
         text = (
-            f"The host spends {share_text(profile.dispatch_cycles, profile.emulated_cycles)} of emulated time dispatching "
-            f"{count_text(profile.dispatches, 'run')}, and {waits}: do more in each run (lax.scan, lax.fori_loop), and read results "
+            f"The host spends {share_text(figures.dispatch_cycles, figures.emulated_cycles)} of emulated time dispatching "
+            f"{count_text(figures.dispatches, 'run')}, and {waits}: do more in each run (lax.scan, lax.fori_loop), and read results "
             "rarely, so that the host is ahead of the IPU."
         )
     else:
@@ -242,8 +242,8 @@ def _idle(profile: Profile) -> Iterator[Finding]:
     yield Finding(kind="idle", text=text)
 
 
-def _fallbacks(profile: Profile) -> Iterator[Finding]:
-    ops = sorted({op for program in profile.programs for op in program.fallback_ops})
+def _fallbacks(figures: Figures) -> Iterator[Finding]:
+    ops = sorted({op for program in figures.programs for op in program.fallback_ops})
     if ops:
         yield Finding(
             kind="fallback",

@@ -11,19 +11,19 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import LARGEST, fits
 from tilestep.plan.steps import Collective, HostCall, Program, Superstep
 from tilestep.plan.streaming import streaming_memory_bytes
-from tilestep.report.profile import (
+from tilestep.report.figures import (
     PINNED_HOST,
     BatchProfile,
     FamilyCycles,
     GroupProfile,
     MachineProfile,
     Origin,
-    Profile,
     ProgramCycles,
     ProgramProfile,
     StepProfile,
     StreamedArgument,
 )
+from tilestep.report.profile import Profile
 from tilestep.report.quantities import names_text
 from tilestep.sim.body import LeafUse
 from tilestep.sim.ledger import ProgramTotals

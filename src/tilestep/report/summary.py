@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tilestep.report.advice import NEARLY_FULL, findings
-from tilestep.report.profile import BatchProfile, Profile, ProgramProfile, StepProfile
+from tilestep.report.figures import BatchProfile, Figures, ProgramProfile, StepProfile
 from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
 from tilestep.sim.trace import EventKind
 from tilestep.units import seconds_from_cycles
@@ -42,7 +42,7 @@ KIND_TEXTS: Final[dict[EventKind | str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The headings of one table; docs/profile.md says under its title what each of them means."""
+    """The headings of one table; docs/figures.md says under its title what each of them means."""
 
     title: str
     words: tuple[str, ...]  # give way where space is short
@@ -69,7 +69,7 @@ TABLES: Final = (_KINDS, _PROGRAMS, _EVICTED, _BATCHES, _MEMORY, _STEPS)
 """All that a summary can print."""
 
 
-def render(profile: Profile, *, width: int, color: bool) -> str:
+def render(figures: Figures, *, width: int, color: bool) -> str:
     """The text of `Profile.summary`."""
     stream = io.StringIO()
     console = Console(
@@ -81,43 +81,43 @@ def render(profile: Profile, *, width: int, color: bool) -> str:
         legacy_windows=False,
         _environ={},
     )
-    for part in _parts(profile):
+    for part in _parts(figures):
         console.print(part, highlight=False)
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
 
 
-def _parts(profile: Profile) -> list[RenderableType]:
-    machine = profile.machine
+def _parts(figures: Figures) -> list[RenderableType]:
+    machine = figures.machine
     ipus = f"{machine.num_ipus} IPU" + ("" if machine.num_ipus == 1 else "s")
     head = f"emulated on {machine.name} ({ipus} of {machine.num_tiles:,} tiles, {machine.clock_hz / 1e9:.3g} GHz)"
-    if not profile.programs:
+    if not figures.programs:
         return [Text(f"tilestep: nothing ran {head.removeprefix('emulated ')}: no program came to an IPU.")]
-    runs = sum(program.runs for program in profile.programs)
-    title = Text.assemble(("tilestep: ", "bold"), (time_text(profile.emulated_s), "bold"), f" {head}, {count_text(runs, 'program run')}")
+    runs = sum(program.runs for program in figures.programs)
+    title = Text.assemble(("tilestep: ", "bold"), (time_text(figures.emulated_s), "bold"), f" {head}, {count_text(runs, 'program run')}")
     parts: list[RenderableType] = [title, Text()]
-    advice = findings(profile)
+    advice = findings(figures)
     if advice:
         parts.append(Text("What to do", style="bold"))
         parts += [Padding(_bullet(f"{number}.", finding.text), (0, 0, 0, 2)) for number, finding in enumerate(advice, 1)]
         parts.append(Text())
-    parts += _section(f"{_KINDS.title} of IPU {profile.busiest_ipu}, the busiest", _kinds_table(profile))
-    parts += _section(_PROGRAMS.title, _programs_table(profile))
-    if len(profile.programs) > MOST_PROGRAMS:
-        parts.append(Text(f"  and {len(profile.programs) - MOST_PROGRAMS:,} more programs; the JSON profile has all\n"))
-    if any(program.host_bytes_saved or program.host_bytes_restored for program in profile.programs):
-        parts += _section(_EVICTED.title, _evicted_table(profile))
-    if profile.batches:
-        parts += _section(_BATCHES.title, _batches_table(profile))
-    fullest = max((program for program in profile.programs if program.runs), key=lambda program: program.peak_tile_bytes, default=None)
+    parts += _section(f"{_KINDS.title} of IPU {figures.busiest_ipu}, the busiest", _kinds_table(figures))
+    parts += _section(_PROGRAMS.title, _programs_table(figures))
+    if len(figures.programs) > MOST_PROGRAMS:
+        parts.append(Text(f"  and {len(figures.programs) - MOST_PROGRAMS:,} more programs; the JSON profile has all\n"))
+    if any(program.host_bytes_saved or program.host_bytes_restored for program in figures.programs):
+        parts += _section(_EVICTED.title, _evicted_table(figures))
+    if figures.batches:
+        parts += _section(_BATCHES.title, _batches_table(figures))
+    fullest = max((program for program in figures.programs if program.runs), key=lambda program: program.peak_tile_bytes, default=None)
     if fullest is not None and fullest.peak_tile_bytes > NEARLY_FULL * machine.tile_sram_bytes:
         where = f"tile {fullest.peak_tile:,} in superstep '{fullest.peak_step}'"
-        parts += _section(f"{_MEMORY.title} of {profile.label(fullest.key)}, the fullest: {where}", _memory_table(fullest))
-    if profile.supersteps:
-        parts += _section(_STEPS.title, _steps_table(profile, profile.supersteps[:MOST_STEPS]))
-    sentences = [*profile.assumptions]
+        parts += _section(f"{_MEMORY.title} of {figures.label(fullest.key)}, the fullest: {where}", _memory_table(fullest))
+    if figures.supersteps:
+        parts += _section(_STEPS.title, _steps_table(figures, figures.supersteps[:MOST_STEPS]))
+    sentences = [*figures.assumptions]
     sentences += [
         f"Priced roughly, without an estimator of its own (~): {op}."
-        for op in sorted({op for p in profile.programs for op in p.fallback_ops})
+        for op in sorted({op for p in figures.programs for op in p.fallback_ops})
     ]
     if sentences:
         parts.append(Text("Assumptions and fallbacks", style="bold"))
@@ -149,33 +149,33 @@ def _table(columns: Columns, rows: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def _kinds_table(profile: Profile) -> Table:
-    spent: dict[str, int] = {kind: cycles for kind, cycles in profile.cycles_by_kind.items() if cycles}
-    if profile.idle_cycles:
-        spent["idle"] = profile.idle_cycles
+def _kinds_table(figures: Figures) -> Table:
+    spent: dict[str, int] = {kind: cycles for kind, cycles in figures.cycles_by_kind.items() if cycles}
+    if figures.idle_cycles:
+        spent["idle"] = figures.idle_cycles
     kinds = sorted(spent, key=lambda kind: -spent[kind])
-    rows = [(KIND_TEXTS[kind], _time(profile, spent[kind]), share_text(spent[kind], profile.emulated_cycles)) for kind in kinds]
-    if profile.io_tiles_cycles:
-        share = share_text(profile.io_tiles_cycles, profile.emulated_cycles)
-        rows.append(("beside it, over I/O tiles", _time(profile, profile.io_tiles_cycles), share))
+    rows = [(KIND_TEXTS[kind], _time(figures, spent[kind]), share_text(spent[kind], figures.emulated_cycles)) for kind in kinds]
+    if figures.io_tiles_cycles:
+        share = share_text(figures.io_tiles_cycles, figures.emulated_cycles)
+        rows.append(("beside it, over I/O tiles", _time(figures, figures.io_tiles_cycles), share))
     return _table(_KINDS, rows)
 
 
-def _programs_table(profile: Profile) -> Table:
-    shown = sorted(profile.programs, key=lambda program: -program.cycles.total)[:MOST_PROGRAMS]
-    return _table(_PROGRAMS, [_program_row(profile, program) for program in shown])
+def _programs_table(figures: Figures) -> Table:
+    shown = sorted(figures.programs, key=lambda program: -program.cycles.total)[:MOST_PROGRAMS]
+    return _table(_PROGRAMS, [_program_row(figures, program) for program in shown])
 
 
-def _program_row(profile: Profile, program: ProgramProfile) -> list[str]:
+def _program_row(figures: Figures, program: ProgramProfile) -> list[str]:
     cycles = program.cycles
-    tile_bytes = profile.machine.tile_sram_bytes
+    tile_bytes = figures.machine.tile_sram_bytes
     full = "!" if program.peak_tile_bytes > NEARLY_FULL * tile_bytes else ""
     return [
-        profile.label(program.key),
+        figures.label(program.key),
         f"{program.runs:,}",
         f"{program.loads:,}",
-        _time(profile, cycles.total),
-        share_text(cycles.total, profile.emulated_cycles),
+        _time(figures, cycles.total),
+        share_text(cycles.total, figures.emulated_cycles),
         *(share_text(part, cycles.total) for part in (cycles.compute, cycles.exchange, cycles.sync, cycles.host)),
         *(bytes_text(size) for size in _bytes_of_a_run(program)),
         f"{share_text(program.peak_tile_bytes, tile_bytes)}{full}",
@@ -188,24 +188,24 @@ def _bytes_of_a_run(program: ProgramProfile) -> tuple[int, int]:
     return program.host_bytes_in + program.call_bytes_in // runs, program.host_bytes_out + program.call_bytes_out // runs
 
 
-def _evicted_table(profile: Profile) -> Table:
+def _evicted_table(figures: Figures) -> Table:
     """What its own runs have saved and restored, of the programs that have most of both."""
 
     def moved(program: ProgramProfile) -> int:
         return program.host_bytes_saved + program.host_bytes_restored
 
-    shown = sorted((program for program in profile.programs if moved(program)), key=lambda program: -moved(program))[:MOST_PROGRAMS]
-    rows = [(profile.label(p.key), f"{p.loads:,}", bytes_text(p.host_bytes_saved), bytes_text(p.host_bytes_restored)) for p in shown]
+    shown = sorted((program for program in figures.programs if moved(program)), key=lambda program: -moved(program))[:MOST_PROGRAMS]
+    rows = [(figures.label(p.key), f"{p.loads:,}", bytes_text(p.host_bytes_saved), bytes_text(p.host_bytes_restored)) for p in shown]
     return _table(_EVICTED, rows)
 
 
-def _batches_table(profile: Profile) -> Table:
+def _batches_table(figures: Figures) -> Table:
     def row(batch: BatchProfile) -> list[str]:
         microbatch = "?" if batch.microbatch is None else count_text(batch.microbatch, "sample")
         update = f"{batch.microbatches:,} microbatches" if batch.samples is None else count_text(batch.samples, "sample")
         return [batch.loop, f"{batch.steps:,}", microbatch, f"x {batch.count:,}", f"x {batch.replicas:,}", f"= {update}"]
 
-    return _table(_BATCHES, [row(batch) for batch in profile.batches])
+    return _table(_BATCHES, [row(batch) for batch in figures.batches])
 
 
 def _memory_table(program: ProgramProfile) -> Table:
@@ -213,15 +213,15 @@ def _memory_table(program: ProgramProfile) -> Table:
     return _table(_MEMORY, [(what, bytes_text(size), share_text(size, program.peak_tile_bytes)) for what, size in parts])
 
 
-def _steps_table(profile: Profile, steps: Sequence[StepProfile]) -> Table:
+def _steps_table(figures: Figures, steps: Sequence[StepProfile]) -> Table:
     def row(step: StepProfile) -> list[str]:
         return [
             ("~" if step.fallback else "") + step.name,
             _tail(step.scope) or step.family,
-            profile.label(step.key),
+            figures.label(step.key),
             f"{step.executions:,}",
-            _time(profile, step.total),
-            share_text(step.total, profile.emulated_cycles),
+            _time(figures, step.total),
+            share_text(step.total, figures.emulated_cycles),
             *(share_text(part, step.total) for part in (step.compute, step.exchange, step.sync)),
         ]
 
@@ -233,5 +233,5 @@ def _tail(scope: str) -> str:
     return "/".join(scope.split("/")[-2:])
 
 
-def _time(profile: Profile, cycles: int) -> str:
-    return time_text(seconds_from_cycles(cycles, profile.machine.clock_hz))
+def _time(figures: Figures, cycles: int) -> str:
+    return time_text(seconds_from_cycles(cycles, figures.machine.clock_hz))

@@ -16,7 +16,7 @@ from benchmarks.measured.judge import judge, summarise
 from benchmarks.measured.predict import Prediction
 from benchmarks.measured.rows import Conditions, Packing, Row
 from tilestep.options import PlanOptions
-from tilestep.report.profile import FamilyCycles
+from tilestep.report.figures import FamilyCycles
 
 CONDITIONS = Conditions(
     implementation="library",

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.sim.toy import MACHINE, Host, collective, program, superstep
 from tilestep.plan.steps import HostCall, Loop, Program, Sequence
 from tilestep.report import Profile, findings, profile_between
-from tilestep.report.profile import ProgramProfile
+from tilestep.report.figures import ProgramProfile
 
 BIG = 4096  # bytes, which is as many cycles of the host link
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOADED, NUM_TILES, Host, collective, program, superstep
 from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Sequence
 from tilestep.report import Profile, profile_between
-from tilestep.report.profile import ProgramCycles
+from tilestep.report.figures import ProgramCycles
 
 # step(state, batch) -> state', loss
 STEP = program(superstep(50, 20, 10), name="step", takes=(200, 30), gives=(200, 4), donates={0: 0})

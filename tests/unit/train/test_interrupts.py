@@ -21,8 +21,8 @@ import pytest
 from tests.unit.train.moments import After, At, Moment, Never
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, loop_state, repeat, while_loop
-from tilestep.train.interrupt import CtrlC
-from tilestep.train.loop import _Run  # pyright: ignore[reportPrivateUsage]
+from tilestep.train.ctrl_c import CtrlC
+from tilestep.train.loop.loop import _Run  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 
 from tilestep import train
 from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, Replicas, repeat, schedules, while_loop
-from tilestep.train.schedule import Kind, Task, from_table
+from tilestep.train.schedules.schedule import Kind, Task, from_table
 
 DEVICES = jax.devices()
 MESH = Mesh(np.array(DEVICES[:1]), ("x",))

@@ -1,0 +1,1 @@
+"""Elements on their way to devices, and results on their way back."""

@@ -1,0 +1,182 @@
+"""Datasets, and their elements as lists of NumPy arrays, all like the first one."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeGuard, final
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tilestep.errors import DatasetError
+from tilestep.train import _feeds
+from tilestep.train.feeds import narrow
+from tilestep.train.feeds.staging import SHARED_BYTES
+
+_CURE: Final = "all elements must be alike: drop the remainder of the data (drop_remainder=True, drop_last=True), or pad it"
+
+
+class Outcome(enum.IntEnum):
+    """Why `ElementSpec.gather` has ended."""
+
+    GATHERED = 0  # the rows are full, or time is over
+    ODD = 1  # an element is to be had by `ElementSpec.arrays`
+    RAISED = 2  # the iterator has raised
+    OVER = 3  # the iterator is
+
+
+Dataset = Iterable[Any] | Callable[[], Iterable[Any]]
+
+_tree: Any = jax.tree_util  # whose types say nothing of what is in a tree
+
+
+def iterator_maker(dataset: object) -> Callable[[], Iterator[Any]]:
+    """What begins a pass over a dataset. Raises: TypeError if this is none."""
+    if isinstance(dataset, Mapping | str | bytes):
+        raise TypeError(f"dataset is a {type(dataset).__name__}: that is one element, not an iterable of them; put it into a list")  # pyright: ignore[reportUnknownArgumentType]
+    if _is_iterable(dataset):
+        return lambda: iter(dataset)
+    if callable(dataset):
+        return lambda: iter(_iterable(dataset()))
+    raise TypeError(f"dataset is a {type(dataset).__name__}: it must be an iterable of pytrees of arrays, or a callable that returns one")
+
+
+def _is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
+    """Whether `iter` takes it: by its type, without making an iterator."""
+    return hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")
+
+
+def _iterable(returned: object) -> Iterable[Any]:
+    if not _is_iterable(returned):
+        raise TypeError(f"the dataset's callable returned a {type(returned).__name__}: it must return an iterable of pytrees of arrays")
+    return returned
+
+
+@final
+class ElementSpec:
+    """Structure, shapes and dtypes of a dataset's elements, taken from the first one.
+
+    Attributes:
+        structure: the elements' tree.
+        shapes: of its arrays.
+        dtypes: of its arrays on the device, in the machine's byte order: 64-bit ones are there only under jax_enable_x64.
+        gathers: whether `gather` is of use: it hands elements back that it cannot take apart, and copies large ones by itself alone.
+
+    Args: element: the first. index: its number, for messages. x64: whether 64-bit numbers stay so.
+    Raises: DatasetError if it has no arrays, one of no numbers, or a whole number that its dtype on the device does not have.
+    """
+
+    __slots__ = ("_formats", "_given", "_narrow", "_skeleton", "dtypes", "gathers", "shapes", "structure")
+
+    def __init__(self, element: Any, index: int, *, x64: bool) -> None:
+        leaves, self.structure = _tree.tree_flatten(element)
+        if not leaves:
+            raise DatasetError(f"element {index} has no arrays ({self.structure}): give a dataset whose elements are pytrees of arrays")
+        arrays = [_array(leaf, element, position, index) for position, leaf in enumerate(leaves)]
+        self.shapes: tuple[tuple[int, ...], ...] = tuple(array.shape for array in arrays)
+        self._given = tuple(array.dtype for array in arrays)
+        with jax.enable_x64(x64):
+            self.dtypes: tuple[np.dtype[Any], ...] = tuple(
+                np.dtype(jax.dtypes.canonicalize_dtype(array.dtype.newbyteorder("="))) for array in arrays
+            )
+        self._narrow = tuple(position for position, pair in enumerate(zip(self._given, self.dtypes, strict=True)) if narrow.narrows(*pair))
+        self._require_held(arrays, element, index)
+        self._skeleton = _skeleton(self.structure, itertools.count())
+        self._formats = _formats(self._given)
+        is_large = any(array.nbytes >= SHARED_BYTES for array in arrays)
+        is_looked_at = all(self._given[position].isnative for position in self._narrow)  # `_feeds.gather` knows no other byte order
+        self.gathers = self._skeleton is not None and self._formats is not None and not is_large and is_looked_at
+
+    def arrays(self, element: Any, index: int) -> list[NDArray[Any]]:
+        """The arrays of an element, in the order of the tree.
+
+        Raises: DatasetError if its structure, a shape or a dtype is another than the first one's, or a whole number does not fit.
+        """
+        leaves, structure = _tree.tree_flatten(element)
+        if structure != self.structure:
+            raise DatasetError(f"element {index} is {structure}, the first one was {self.structure}{self._unlike(structure)}; {_CURE}")
+        for leaf, shape, dtype in zip(leaves, self.shapes, self._given, strict=True):
+            if type(leaf) is not np.ndarray or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
+                break
+        else:  # all are as they should be: the common case, quickly
+            self._require_held(leaves, element, index)
+            return leaves
+        for position, (leaf, shape, dtype) in enumerate(zip(leaves, self.shapes, self._given, strict=True)):
+            array = leaves[position] = _array(leaf, element, position, index)
+            if (array.shape, array.dtype) != (shape, dtype):
+                found, where = _kind(array.shape, array.dtype), narrow.path_of(element, position)
+                raise DatasetError(f"element {index}{where} is {found}, in the first one it was {_kind(shape, dtype)}; {_CURE}")
+        self._require_held(leaves, element, index)
+        return leaves
+
+    def _require_held(self, arrays: list[NDArray[Any]], element: Any, index: int) -> None:
+        for position in self._narrow:
+            array, dtype = arrays[position], self.dtypes[position]
+            if (place := narrow.lost(array, dtype)) is not None:
+                raise DatasetError(f"element {index}{narrow.path_of(element, position)} {narrow.loss(array, place, dtype)}")
+
+    def _unlike(self, structure: Any) -> str:
+        """Where another structure differs, as far as its arrays' paths tell."""
+        first, other = ([_tree.keystr(path) for path, _ in _leaves_of(kind)] for kind in (self.structure, structure))
+        missing, new = ([path for path in paths if path not in rest] for paths, rest in ((first, other), (other, first)))
+        told = [
+            f"{what} {paths[0]}" + f" and {len(paths) - 1} more" * (len(paths) > 1)
+            for what, paths in (("without", missing), ("with", new))
+            if paths
+        ]
+        return f" ({', '.join(told)})" if told else ""
+
+    def gather(self, iterator: Iterator[Any], rows: list[NDArray[Any]], row: int, end: int, seconds: float) -> tuple[int, Outcome, Any]:
+        """Copies the iterator's elements into rows `row` to `end` of its leaves' arrays, for about `seconds` of wall time.
+
+        Returns: how many; why no more; an element that is no plain NumPy, or is not like the first one, or what the iterator raised.
+        """
+        assert self._formats is not None  # else it does not gather
+        leaves = tuple(zip(rows, self._formats, strict=True))
+        count, outcome, value = _feeds.gather(iterator, self._skeleton, leaves, np.ndarray, row, end, seconds)
+        return count, Outcome(outcome), value
+
+
+def _skeleton(structure: Any, number: Iterator[int]) -> Any:
+    """What `_feeds.gather` takes as a structure; None if it has other containers than dicts, lists, tuples and None."""
+    kind = structure.node_data()
+    if kind is None:
+        return next(number)
+    children = tuple(_skeleton(child, number) for child in structure.children())
+    if kind[0] not in (dict, list, tuple, type(None)) or None in children:
+        return None
+    return kind[0], tuple(kind[1]) if kind[0] is dict else None, children
+
+
+def _formats(dtypes: Iterable[np.dtype[Any]]) -> tuple[str, ...] | None:
+    """The dtypes' names as buffers give them; None if there is one without."""
+    try:
+        return tuple(memoryview(np.empty(0, dtype)).format for dtype in dtypes)  # pyright: ignore[reportArgumentType] (of Python 3.12 on)
+    except ValueError:  # of ml_dtypes' numbers
+        return None
+
+
+def _array(leaf: Any, element: Any, position: int, index: int) -> NDArray[Any]:
+    try:
+        array = np.asarray(leaf)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DatasetError(
+            f"element {index}{narrow.path_of(element, position)} is a {type(leaf).__name__}, no array of numbers: {error}"
+        ) from error
+    if not narrow.is_of_numbers(array.dtype):
+        raise DatasetError(
+            f"element {index}{narrow.path_of(element, position)} is {array.dtype} ({type(leaf).__name__}), no array of numbers"
+        )
+    return array
+
+
+def _leaves_of(structure: Any) -> list[tuple[Any, Any]]:
+    """(path, number) of each leaf."""
+    return _tree.tree_flatten_with_path(_tree.tree_unflatten(structure, range(structure.num_leaves)))[0]
+
+
+def _kind(shape: tuple[int, ...], dtype: Any) -> str:
+    return f"{dtype}[{','.join(map(str, shape))}]"

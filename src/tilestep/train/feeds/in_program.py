@@ -1,0 +1,247 @@
+"""Infeed and outfeed inside of a program: a loop on the device takes its data and gives its results without returning to the host.
+
+Each device has a queue of elements that go in and one of elements that come out, both first in, first out. An element is a tree of
+arrays. The host may queue any number of elements before it calls the program, which is copied from and to the host's memory at each feed.
+Works inside `fori_loop`, `while_loop`, `scan` and `cond`, and inside `shard_map` and `pmap`, where each device has its own queues. A
+program runs where its arguments are; one that uses none runs on JAX's default device, and asks that one's queue.
+
+    def step(i, state):
+        (images, labels), _ = train.infeed(None, shapes)
+        return update(state, images, labels)
+
+    train_steps = jax.jit(lambda state: jax.lax.fori_loop(0, 100, step, state))
+    for batch in batches:
+        train.transfer_to_infeed(device, batch)
+    state = train_steps(state)
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tilestep.errors import UnsupportedError
+from tilestep.hints import dry_platforms
+from tilestep.train import _feeds
+from tilestep.train.feeds import narrow
+from tilestep.train.jax_private.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed
+
+_CODES: Final = _feeds.dtype_codes()
+_DTYPES: Final = {code: jnp.dtype(name) for name, code in _CODES.items()}
+_CODE_OF: Final = {dtype: code for code, dtype in _DTYPES.items()}
+_MAX_RANK: Final = 32
+
+Device = Any  # jax.Device, of which jaxlib tells no types
+
+_config: Any = jax.config
+_jnp: Any = jnp
+_tree: Any = jax.tree_util  # whose types say nothing of what is in a tree
+
+
+class PendingFeeds(NamedTuple):
+    """Elements in the queues of one device."""
+
+    infeed: int
+    outfeed: int
+
+
+# ------------------------------------------------------------------------------------------------- inside of a program
+
+
+def infeed(token: Any, shape: Any) -> tuple[Any, Any]:
+    """Takes the next element of this device's infeed; the program waits until the host has fed it.
+
+    Feeds of one program happen in the order in which it is written, with or without tokens.
+
+    Args:
+        token: anything, for what used to order feeds: `jax.lax.create_token()`, or None.
+        shape: tree of what has `shape` and `dtype`: `jax.ShapeDtypeStruct`, arrays. A dtype of 64 bits is one of 32, as everywhere
+            in JAX, unless `jax_enable_x64` is set.
+    Returns: the element, a tree of arrays like `shape`; and the token.
+    Raises: TypeError for a leaf without shape and dtype, or a dtype that cannot be fed. Lowering raises UnsupportedError on
+        platforms other than cpu and ipu, and on several devices outside of `shard_map`. The program fails with
+        jax.errors.JaxRuntimeError if the element fed has another number of arrays, other shapes or dtypes, or if none comes in
+        time (`set_feed_timeout`).
+    """
+    leaves, structure = _flatten(shape)
+    return structure.unflatten(bind_infeed([_expected(path, leaf) for path, leaf in leaves])), token
+
+
+def outfeed(token: Any, value: Any) -> Any:
+    """Sends a tree of arrays to this device's outfeed. The queue has no bound: the host has to drain it (`transfer_from_outfeed`).
+
+    Args: token: as of `infeed`. value: tree of arrays or numbers.
+    Returns: the token.
+    Raises: TypeError for a dtype that cannot be fed; UnsupportedError as `infeed`.
+    """
+    leaves, _ = _flatten(value)
+    arrays = [_jnp.asarray(leaf) for _, leaf in leaves]
+    for (path, _), array in zip(leaves, arrays, strict=True):
+        _expected(path, array)
+    bind_outfeed(arrays)
+    return token
+
+
+# ---------------------------------------------------------------------------------------------------------- on the host
+
+
+def transfer_to_infeed(device: Device, value: Any) -> None:
+    """Queues one element for programs on a device. Its arrays are copied: they may change as soon as this returns.
+
+    Args:
+        device: of platform cpu or ipu.
+        value: the tree that the program asks for, or a flat tuple of its leaves in the order of `jax.tree.flatten`. NumPy and JAX
+            arrays and numbers; 64 bits become 32 as in `jnp.asarray`.
+    Raises: UnsupportedError for a device of another platform; TypeError, which names the leaf, for what is no array, and OverflowError
+        for a whole number that 32 bits do not hold.
+    """
+    platform = _platform(device)
+    leaves = tuple(_host_leaf(path, leaf) for path, leaf in _flatten(value)[0])
+    if device.platform not in dry_platforms:
+        _feeds.put(platform, device.id, leaves)
+
+
+def transfer_from_outfeed(device: Device, shape: Any, *, timeout_wall_s: float | None = None) -> Any:
+    """Takes one element that a program sent, and waits for it if there is none.
+
+    Args:
+        device: of platform cpu or ipu.
+        shape: tree of what has `shape` and `dtype`, with leaves like those of the element.
+        timeout_wall_s: how long to wait; None: as long as programs wait for data (`set_feed_timeout`).
+    Returns: a tree like `shape`, of NumPy arrays.
+    Raises: TimeoutError if nothing came; ValueError if the element is another one, which is dropped then; UnsupportedError for a
+        device of another platform, and in a dry run whose values are errors.
+    """
+    platform = _platform(device)
+    leaves, structure = _flatten(shape)
+    wanted = [_expected(path, leaf) for path, leaf in leaves]
+    if device.platform in dry_platforms:
+        return structure.unflatten([_dry_value(device, aval) for aval in wanted])
+    found = _feeds.get(platform, device.id, None if timeout_wall_s is None else _seconds(timeout_wall_s))
+    if found is None:
+        waited = "in vain" if timeout_wall_s is None else f"{timeout_wall_s} s in vain"
+        raise TimeoutError(
+            f"outfeed of {_name(device)}: waited {waited} for an element ({_shapes(wanted)}); a program sends one at each "
+            "tilestep.train.outfeed that it passes: call it first, or drain from another thread"
+        )
+    arrays = [np.frombuffer(data, _DTYPES[code]).reshape(dims) for code, dims, data in found]
+    if [(array.shape, array.dtype) for array in arrays] != [(aval.shape, aval.dtype) for aval in wanted]:
+        raise ValueError(f"outfeed of {_name(device)}: the element is ({_shapes(arrays)}), but ({_shapes(wanted)}) was expected")
+    return structure.unflatten(arrays)
+
+
+def pending_feeds(device: Device) -> PendingFeeds:
+    """How many elements wait in a device's queues. Raises: UnsupportedError for a device of another platform than cpu and ipu."""
+    platform = _platform(device)
+    return PendingFeeds(_feeds.length(platform, device.id, False), _feeds.length(platform, device.id, True))
+
+
+def clear_feeds(device: Device) -> PendingFeeds:
+    """Drops what waits in a device's queues, for example after a program failed between two feeds.
+
+    Returns: how much was dropped. Raises: UnsupportedError for a device of another platform than cpu and ipu.
+    """
+    platform = _platform(device)
+    return PendingFeeds(_feeds.clear(platform, device.id, False), _feeds.clear(platform, device.id, True))
+
+
+def set_feed_timeout(wall_s: float | None) -> float | None:
+    """How long programs wait for data, and the host for a program's, before they fail: 60 s if nothing else was said; None is for ever.
+
+    Returns: what it was. Raises: ValueError if it is no number above 0.
+    """
+    before = _feeds.set_timeout(-1.0 if wall_s is None else _seconds(wall_s))
+    return None if before < 0 else before
+
+
+# ---------------------------------------------------------------------------------------------------------------- checks
+
+
+Path = tuple[Any, ...]  # of a leaf in its tree
+
+
+def _flatten(value: Any) -> tuple[list[tuple[Path, Any]], Any]:
+    return _tree.tree_flatten_with_path(value)
+
+
+def _named(path: Path) -> str:
+    return _tree.keystr(path) or "the element"
+
+
+def _expected(path: Path, leaf: Any) -> jax.ShapeDtypeStruct:
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    if shape is None or dtype is None:
+        raise TypeError(
+            f"{_named(path)} is {leaf!r}: a feed needs shape and dtype of each array, for example jax.ShapeDtypeStruct((8,), 'float32')"
+        )
+    return jax.ShapeDtypeStruct(_dims(path, shape), _dtype(path, dtype))
+
+
+def _dims(path: Path, shape: Sequence[int]) -> tuple[int, ...]:
+    if len(shape) > _MAX_RANK:
+        raise TypeError(f"{_named(path)} has {len(shape)} dimensions: a feed carries arrays of at most {_MAX_RANK}")
+    return tuple(shape)
+
+
+def _dtype(path: Path, dtype: Any) -> Any:
+    found = _fed_as(dtype, bool(_config.jax_enable_x64))
+    if found is None:
+        raise TypeError(f"{_named(path)} has dtype {dtype}, which no feed carries: known are {', '.join(_CODES)}")
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _fed_as(dtype: Any, x64: bool) -> Any:
+    """The dtype of 32 bits for one of 64 without `x64`; None for one that cannot be fed."""
+    del x64  # canonicalize_dtype sees it
+    canonical = None if jnp.issubdtype(dtype, jax.dtypes.extended) else jax.dtypes.canonicalize_dtype(dtype)
+    return None if canonical is None or canonical.name not in _CODES else _DTYPES[_CODES[canonical.name]]  # in this host's byte order
+
+
+def _host_leaf(path: Path, leaf: Any) -> tuple[int, tuple[int, ...], Any]:
+    """Dtype code, dimensions, and the bytes, row-major."""
+    given: Any = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    if isinstance(given, np.ndarray) and given.dtype.kind in "OSUMm":
+        raise TypeError(f"{_named(path)} is {type(leaf).__name__} of dtype {given.dtype}: a feed carries arrays of numbers")
+    dtype, dims = _dtype(path, given.dtype), _dims(path, given.shape)
+    given = np.asarray(given)
+    if (place := narrow.lost(given, dtype)) is not None:
+        raise OverflowError(f"{_named(path)} {narrow.loss(given, place, dtype)}")
+    array = np.ascontiguousarray(given.astype(dtype, copy=False))
+    return _CODE_OF[dtype], dims, array.reshape(-1).view(np.uint8)
+
+
+def _platform(device: Any) -> int:
+    platform = getattr(device, "platform", None)
+    if platform not in PLATFORMS:
+        raise UnsupportedError(f"{device!r} has no feeds: they are of devices of the platforms {' and '.join(PLATFORMS)}")
+    return PLATFORMS.index(platform)
+
+
+def _seconds(wall_s: float) -> float:
+    if not isinstance(wall_s, int | float) or not wall_s > 0 or not math.isfinite(wall_s):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"a feed's time-out is {wall_s!r}: it must be a number of seconds above 0, or None")
+    return float(wall_s)
+
+
+def _dry_value(device: Device, aval: jax.ShapeDtypeStruct) -> Any:
+    if dry_platforms[device.platform] == "error":
+        raise UnsupportedError(
+            f"a dry run computes no values, but the host drains the outfeed of {_name(device)}: leave that out, or ask for zeros: "
+            "tilestep.dry_run(values='zeros')"
+        )
+    return np.zeros(aval.shape, aval.dtype)
+
+
+def _name(device: Device) -> str:
+    return f"{device.platform}:{device.id}"
+
+
+def _shapes(arrays: Sequence[Any]) -> str:
+    return ", ".join(f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays) or "nothing"

@@ -1,0 +1,298 @@
+"""A training loop's data: elements of a dataset, put on their devices ahead of the loop."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Final, TypeGuard, final
+
+import jax
+from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+
+from tilestep.errors import DatasetError, QueueError
+from tilestep.train.feeds.chunks import Chunk, Plan
+from tilestep.train.feeds.elements import Dataset, iterator_maker
+from tilestep.train.feeds.passes import Start
+from tilestep.train.feeds.prefetch import Feeder
+from tilestep.train.feeds.staging import Staging
+from tilestep.train.numbers import whole_number
+from tilestep.train.replicas.replicas import Replicas
+from tilestep.train.untyped import jax as _jax
+
+MOST_AHEAD: Final = 255  # chunks; the bound of TensorFlow for the IPU
+
+
+@final
+class InfeedQueue:
+    """Feeds the elements of a dataset to `repeat` and `while_loop`, in order, each one once.
+
+    A background thread takes elements from the dataset, stacks those of a chunk, and puts chunks on their devices ahead of the loop.
+    It starts with the first loop. A queue feeds one loop at a time; the next loop goes on with the first element that is left.
+
+    Args:
+        dataset: an iterable of pytrees of arrays (anything that `np.asarray` takes), or a callable without arguments that returns one.
+            Every element has the first one's structure, shapes and dtypes.
+            64-bit numbers become 32-bit ones unless `jax_enable_x64` is set where the queue's first loop begins; a whole number that 32
+            bits do not hold is a DatasetError.
+        prefetch_depth: chunks that are made ahead, 1 to 255.
+        sharding: where elements go: a device, a sharding of one element (of one step, if `replicas` is given), or a tree of such that is a
+            prefix of an element's. None: to where the loop's carry is, replicated over its mesh if it is on several devices.
+        replicas: successive elements that make one step: element `step * replicas + r` is replica r's. Each array then has a leading axis
+            of `replicas`, for `sharding` to divide; None for `sharding` divides it over the replicas of the loop. Replicas themselves, in
+            place of their number: with several processes a step takes one element for each replica of this process (`Replicas.share`).
+            None: a step is one element, without such an axis.
+        copy: False: a promise that nothing writes to the arrays of an element once it has come from the dataset. A large element (from
+            64 KiB on) that is a chunk by itself (`chunk=1`), dense and at a multiple of 64 bytes is then used where it lies, as one in
+            read-only memory (`np.load(file, mmap_mode="r")`, tf.data) always is.
+    Raises: TypeError for a dataset, number or sharding of the wrong kind, ValueError for a number out of its bounds.
+    """
+
+    def __init__(
+        self, dataset: Dataset, *, prefetch_depth: int = 3, sharding: Any = None, replicas: int | Replicas | None = None, copy: bool = True
+    ) -> None:
+        self._make_iterator: Callable[[], Iterator[Any]] = iterator_maker(dataset)
+        self._one_pass = isinstance(dataset, Iterator)
+        self._depth = whole_number("prefetch_depth", prefetch_depth, least=1, most=MOST_AHEAD)
+        self.replicas: Final = (
+            replicas if replicas is None or isinstance(replicas, Replicas) else whole_number("replicas", replicas, least=1)
+        )
+        self._replicas = len(self.replicas.local) if isinstance(self.replicas, Replicas) else self.replicas
+        self._place = None if sharding is None else _jax.tree.map(_chunk_place, sharding)
+        if not isinstance(copy, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"copy is {copy!r}: it must be a bool")
+        self._copy = copy
+        self._lock = threading.Lock()
+        self._user: str | None = None
+        self._planned: tuple[tuple[Any, ...], Plan] | None = None  # what the last loop wanted, and what follows
+        self._closed = False
+        self._staging = Staging()
+        self._feeder = self._start(Start())
+        self._finalizer = weakref.finalize(self, _close, weakref.ref(self._feeder))
+
+    def __enter__(self) -> InfeedQueue:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else self._user or "idle"
+        return f"<InfeedQueue: {self.consumed:,} elements consumed, {self._feeder.available:,} waiting, {state}>"
+
+    @property
+    def consumed(self) -> int:
+        """Elements of the dataset that loops have used so far."""
+        return self._feeder.consumed
+
+    @property
+    def elements_per_step(self) -> int:
+        """How many elements one step takes: the number of replicas, of this process where there are several."""
+        return self._replicas or 1
+
+    def close(self) -> None:
+        """Ends the thread; elements that were made ahead are lost. Again, it does nothing."""
+        self._closed = True
+        self._finalizer()
+
+    def state(self) -> dict[str, Any]:
+        """The position as plain data, to be saved beside the carry: after the last element that a loop has used.
+
+        Returns: {"elements": how many were used}, and for datasets whose iterator has `get_state` (grain's have): "skip" and "dataset", the
+            iterator's own state at some element, and how many were used from there on.
+        Raises: QueueError while a loop uses the queue.
+        """
+        with self._reserved("state()"):
+            place = self._feeder.place()
+            if place.dataset_state is None:
+                return {"elements": place.elements}
+            return {"elements": place.elements, "skip": place.skip, "dataset": place.dataset_state}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Goes to a position that `state()` gave, of this queue or of another one with an equal dataset.
+
+        A dataset whose iterator has `set_state` goes there itself. Any other begins anew, and its first elements are taken and dropped.
+
+        Raises: QueueError while a loop uses the queue, when it is closed, or if the dataset is an iterator, of which there is one pass
+            only, and the pass has begun. TypeError or ValueError for what is no state.
+        """
+        with self._reserved("restore()"):
+            start = _start_of(state)
+            if self._one_pass and self._feeder.begun:
+                raise QueueError(
+                    "the dataset is an iterator whose one pass has begun: it cannot go back; give the InfeedQueue an iterable that begins "
+                    "anew each time, or a callable that returns one"
+                )
+            self._finalizer.detach()
+            self._feeder.close()
+            self._feeder = self._start(start)
+            self._finalizer = weakref.finalize(self, _close, weakref.ref(self._feeder))
+
+    def _start(self, start: Start) -> Feeder:
+        return Feeder(
+            self._make_iterator,
+            start,
+            depth=self._depth,
+            replicas=self._replicas or 1,
+            replica_axis=self._replicas is not None,
+            staging=self._staging,
+            copy=self._copy,
+        )
+
+    def reserve(self, user: str) -> None:
+        """One loop begins to use the queue. Raises: QueueError if it is closed, or another one does."""
+        with self._lock:
+            if self._closed:
+                raise QueueError("the InfeedQueue is closed: make another one")
+            if self._user is not None:
+                raise QueueError(
+                    f"{user} cannot use the InfeedQueue while {self._user} does: give each loop that runs at once a queue of its own"
+                )
+            self._user = user
+
+    def release(self) -> None:
+        """The loop has ended. What it holds and has not used comes next again."""
+        self._feeder.give_back_held()
+        with self._lock:
+            self._user = None
+
+    def begin(self, *, chunk_steps: int, steps: int | None, carry_place: Sharding | None, over: Replicas | None = None) -> None:
+        """A loop that has reserved the queue says how it wants its elements.
+
+        Args:
+            chunk_steps: steps of a chunk.
+            steps: how many it needs; None: as many as there are, the last ones in a chunk that is not full.
+            carry_place: where its carry is, if that is committed to a place.
+            over: its replicas.
+        """
+        config: Any = jax.config
+        if over is None and isinstance(self.replicas, Replicas):
+            over = self.replicas
+        wanted = (chunk_steps, steps, carry_place, over, config.jax_default_device, bool(config.jax_enable_x64))
+        if self._planned is None or self._planned[0] != wanted:
+            self._planned = wanted, self._plan(*wanted)
+        self._feeder.begin(self._planned[1])
+
+    def _plan(
+        self, chunk_steps: int, steps: int | None, carry_place: Sharding | None, over: Replicas | None, default_device: Any, x64: bool
+    ) -> Plan:
+        chunks, rest = (1, 0) if steps is None else divmod(steps, chunk_steps)
+        place = self._place
+        if place is None:
+            place = _beside(carry_place) if over is None or self.replicas is None else _chunk_place(over.divided)
+        devices = carry_place.device_set if carry_place is not None else () if default_device is not None else jax.devices()[:1]
+        return Plan(
+            chunk_steps=chunk_steps,
+            chunks=chunks,
+            rest_steps=rest,
+            place=place,
+            default_device=default_device,
+            x64=x64,
+            in_place=self._place is None and over is None and [device.platform for device in devices] == ["cpu"],
+            partial=steps is None,
+        )
+
+    def take(
+        self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True, hold: bool = False
+    ) -> Chunk:
+        """The next chunk of a loop that has begun; waits for it, inside of `waiting()`.
+
+        Args:
+            wake: whether the thread goes on right now; else at `wake`, which a loop calls when it has started the chunk's program: before
+                that the thread would only be in its way.
+            hold: whether its elements count as consumed only when `use_held` says that all that were taken have been used.
+        Raises: what the dataset raised; DatasetError if it is over.
+        """
+        try:
+            return self._feeder.take(waiting, wake=wake, hold=hold)
+        except StopIteration:
+            used, left = self._feeder.consumed, self._feeder.available
+            rest = f", {left:,} after them are left for a loop that needs no more" if left else ""
+            if self._feeder.raised is not None:
+                raise DatasetError(
+                    f"the dataset's iterator had raised {self._feeder.raised}, and was over when it was asked again, after {used + left:,} "
+                    f"elements, as a generator is that has raised: the loop needs more; {used:,} are used{rest}. "
+                    "infeed.restore(infeed.state()) begins a dataset anew and goes there; an iterator with a __next__ of its own can go on"
+                ) from None
+            raise DatasetError(
+                f"the dataset ended after {used + left:,} elements: the loop needs more; {used:,} are used{rest}. Let the dataset repeat, "
+                "or run fewer steps"
+            ) from None
+
+    def wake(self) -> None:
+        """The thread goes on."""
+        self._feeder.wake()
+
+    def use_held(self) -> None:
+        """All that the loop holds has been used."""
+        self._feeder.use_held()
+
+    def give_back(self, chunk: Chunk, used: int) -> None:
+        """Of the chunk taken last only `used` elements were used."""
+        self._feeder.give_back(chunk, used)
+
+    def _reserved(self, user: str) -> _Reserved:
+        return _Reserved(self, user)
+
+
+@final
+class _Reserved:
+    """A queue is in use inside."""
+
+    def __init__(self, queue: InfeedQueue, user: str) -> None:
+        self._queue, self._user = queue, user
+
+    def __enter__(self) -> None:
+        self._queue.reserve(self._user)
+
+    def __exit__(self, *_: object) -> None:
+        self._queue.release()
+
+
+def _chunk_place(sharding: Any) -> Any:
+    """Where chunks go if elements go to `sharding`: an axis of steps comes first, and is not divided."""
+    if isinstance(sharding, NamedSharding):
+        spec = PartitionSpec(None, *sharding.spec)
+        return NamedSharding(sharding.mesh, spec, memory_kind=sharding.memory_kind)
+    if isinstance(sharding, SingleDeviceSharding):
+        return sharding
+    if isinstance(sharding, jax.Device):
+        return SingleDeviceSharding(sharding)
+    raise TypeError(
+        f"sharding has a {type(sharding).__name__}: it must be a jax.Device, a NamedSharding or a SingleDeviceSharding, or a tree of them"
+    )
+
+
+def _beside(carry_place: Sharding | None) -> Any:
+    """Where chunks go if only the place of the carry is known."""
+    if carry_place is None or len(carry_place.device_set) == 1:
+        return None if carry_place is None else SingleDeviceSharding(next(iter(carry_place.device_set)))
+    if isinstance(carry_place, NamedSharding):
+        return NamedSharding(carry_place.mesh, PartitionSpec())
+    raise TypeError(
+        f"the carry has a {type(carry_place).__name__}, which does not say where elements go: give the InfeedQueue a sharding of elements"
+    )
+
+
+def _close(feeder: weakref.ref[Feeder]) -> None:
+    """Ends a feeder's thread, which keeps it alive; without one there is nothing to end."""
+    if (found := feeder()) is not None:
+        found.close()
+
+
+def _start_of(state: Mapping[str, Any]) -> Start:
+    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+        raise TypeError(f"state is a {type(state).__name__}: it must be a mapping as InfeedQueue.state() returns it")
+    elements, skip = state.get("elements"), state.get("skip", 0)
+    if not _is_count(elements) or not _is_count(skip) or set(state) - {"elements", "skip", "dataset"}:
+        raise ValueError(f"{dict(state)!r} is no state of an InfeedQueue: it must have 'elements', as state() returns it")
+    if "dataset" in state:
+        return Start(elements=elements, skip=skip, dataset_state=state["dataset"])
+    return Start(elements=elements, skip=elements)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

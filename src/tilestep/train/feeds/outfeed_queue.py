@@ -1,0 +1,399 @@
+"""What a training loop says while it runs: values of each step, to be read after it or, from another thread, during it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Literal, final
+
+import numpy as np
+from jax.extend.core import get_opaque_trace_state
+
+from tilestep import hints
+from tilestep.errors import QueueError
+from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import belongs_to
+from tilestep.train.untyped import jax as _jax
+
+Mode = Literal["all", "last"]
+WhenFull = Literal["block", "drop", "error"]
+MODES: Final[tuple[Mode, ...]] = ("all", "last")
+WHEN_FULL: Final[tuple[WhenFull, ...]] = ("block", "drop", "error")
+WARN_BYTES: Final = 1 << 30
+
+
+@dataclass(kw_only=True)
+class _Chunk:
+    """Stacked elements of one chunk; `first` to `last` (excluded) are still to be read."""
+
+    leaves: list[Any]  # arrays on devices, or NumPy's once somebody has looked
+    first: int
+    last: int
+
+    @property
+    def element_bytes(self) -> int:
+        return sum(leaf.nbytes // len(leaf) for leaf in self.leaves)
+
+    @property
+    def is_on_host(self) -> bool:
+        return all(isinstance(leaf, np.ndarray) for leaf in self.leaves)
+
+    def to_host(self) -> None:
+        """Waits for the values."""
+        self.leaves = [np.asarray(leaf) for leaf in self.leaves]
+
+    def is_ready(self) -> bool:
+        return all(isinstance(leaf, np.ndarray) or leaf.is_ready() for leaf in self.leaves)
+
+
+@final
+class OutfeedQueue:
+    """Takes results out of `repeat` and `while_loop`: `enqueue` in the loop's body, `dequeue` or iteration outside.
+
+    Values leave with the results of a chunk, so each can be read at most one chunk after its step. A queue serves one loop at a time, and
+    keeps what is not read until the next ones.
+
+    Args:
+        mode: "all" keeps each step's values, "last" those of the newest step only.
+        buffer_depth: how many steps' values it holds at most; None: any number, with one warning when they pass 1 GiB.
+        when_full: what a loop does whose values find no place: "block" waits until another thread has read enough, "drop" forgets the
+            oldest, "error" stops before the chunk with a QueueError. Chunks are no longer than `buffer_depth`, except with "drop".
+        replicas: values come from so many replicas, which are the leading axis of each array that is enqueued; with one replica the
+            queue takes that axis away. None: arrays come out as they were enqueued.
+    Raises: TypeError or ValueError for an argument of the wrong kind or out of its bounds.
+    """
+
+    def __init__(
+        self, mode: Mode = "all", *, buffer_depth: int | None = None, when_full: WhenFull = "block", replicas: int | None = None
+    ) -> None:
+        for name, value, known in (("mode", mode, MODES), ("when_full", when_full, WHEN_FULL)):
+            if value not in known:
+                hint = belongs_to(value, "buffer_depth")
+                raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(map(repr, known))}{hint}")
+        self.mode: Final = mode
+        self.buffer_depth: Final = None if buffer_depth is None else whole_number("buffer_depth", buffer_depth, least=1)
+        self.when_full: Final = when_full
+        self.replicas: Final = None if replicas is None else whole_number("replicas", replicas, least=1)
+        self._condition = threading.Condition()
+        self._chunks: deque[_Chunk] = deque()
+        self._count = 0  # elements in them
+        self._structure: Any = None  # of an element, once there was one
+        self._shapes: list[tuple[tuple[int, ...], Any]] = []
+        self._user: str | None = None  # the loop that runs
+        self._loop_thread = 0  # of the loop that runs or ran last
+        self._unread_loops = 0  # loops that began, and whose end no iteration has seen
+        self._warned = self._closed = False
+
+    def __enter__(self) -> OutfeedQueue:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        """Steps whose values wait to be read, those included that are being computed."""
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"<OutfeedQueue: mode {self.mode!r}, {self._count:,} steps to be read, {'closed' if self._closed else self._user or 'idle'}>"
+
+    # --------------------------------------------------------------------------------------------------- in the body
+
+    def enqueue(self, values: Any) -> None:
+        """Sends a pytree of arrays or numbers out of a step. Called once in the body of a loop that was given this queue.
+
+        Raises: QueueError outside of such a body, a second time in it, or inside of a function that the body transforms (`jax.jit`,
+            `lax.cond`, `lax.scan`, `jax.grad`, ...). TypeError for what is no array or number.
+        """
+        collector = _collectors.find(self)
+        if collector is None:
+            raise QueueError(
+                "enqueue() was called outside of a loop that has this queue: call it in the body of repeat() or while_loop(), and give "
+                "that the queue as outfeed"
+            )
+        collector.add(values)
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def dequeue(self, wait: bool = False) -> Any:
+        """Takes out what is there.
+
+        If no loop runs, that is all that loops have enqueued. While one runs in another thread, it is what has been computed.
+
+        Args: wait: first wait for the end of the loop that runs.
+        Returns: in mode "all" the values of all these steps: NumPy arrays stacked along a new leading axis (of length 0 if there are none),
+            in the structure that was enqueued, or None if no loop has enqueued anything yet. In mode "last" the newest values, not stacked.
+        Raises: QueueError in mode "last" if there is nothing new.
+        """
+        with self._condition:
+            while wait and self._user is not None and not self._closed:
+                self._require_other_thread("dequeue(wait=True)")
+                self._condition.wait()
+            running = self._user is not None
+            taken: list[_Chunk] = []
+            with self._looking():
+                while self._chunks and (not running or self._chunks[0].is_ready()):
+                    taken.append(self._chunks.popleft())
+            self._count -= sum(chunk.last - chunk.first for chunk in taken)
+            self._condition.notify_all()
+        if self.mode == "last":
+            if not taken:
+                raise QueueError("there is nothing new in the OutfeedQueue: no step has enqueued values since they were read last")
+            return self._tree([leaf[-1] for leaf in self._on_host(taken[-1])])
+        if self._structure is None:
+            return None
+        if not taken:
+            return self._tree([np.empty((0, *shape), dtype=dtype) for shape, dtype in self._shapes])
+        parts = [[leaf[chunk.first : chunk.last] for leaf in self._on_host(chunk)] for chunk in taken]
+        return self._tree([pieces[0] if len(parts) == 1 else np.concatenate(pieces) for pieces in _columns(parts)])
+
+    def __iter__(self) -> Iterator[Any]:
+        """The values of each step in order, taken out one by one.
+
+        In the thread that runs the loops it ends when nothing is left. In another thread it waits for the next values while a loop runs,
+        or for a loop to begin if none has begun since the last such iteration ended; it ends when that loop is over and nothing is left,
+        or the queue is closed.
+
+        Raises: QueueError in mode "last".
+        """
+        if self.mode == "last":
+            raise QueueError("an OutfeedQueue of mode 'last' has no sequence of values: call dequeue(), or make it with mode 'all'")
+        return self._elements()
+
+    def _elements(self) -> Iterator[Any]:
+        while (taken := self._next_element()) is not None:
+            chunk, index = taken
+            yield self._tree([leaf[index] for leaf in self._on_host(chunk)])
+
+    def _next_element(self) -> tuple[_Chunk, int] | None:
+        with self._condition:
+            elsewhere = threading.get_ident() != self._loop_thread
+            while elsewhere and not self._chunks and not self._closed and (self._user is not None or not self._unread_loops):
+                self._condition.wait()
+                elsewhere = threading.get_ident() != self._loop_thread
+            if not self._chunks:
+                self._unread_loops = 0
+                return None
+            chunk = self._chunks[0]
+            index = chunk.first
+            chunk.first += 1
+            self._count -= 1
+            if chunk.first == chunk.last:
+                self._chunks.popleft()
+            self._condition.notify_all()
+            return chunk, index
+
+    def close(self) -> None:
+        """Ends iterations, and waits in `dequeue`. What is there can still be read; loops cannot use the queue any more."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+
+    def _looking(self) -> AbstractContextManager[None]:
+        """A thread beside the loop's holds up no emulated machine when it waits for values, and the loop's own does."""
+        return contextlib.nullcontext() if threading.get_ident() == self._loop_thread else hints.aside()
+
+    def _on_host(self, chunk: _Chunk) -> list[Any]:
+        if not chunk.is_on_host:
+            with self._looking():
+                chunk.to_host()
+        return chunk.leaves
+
+    def _tree(self, leaves: list[Any]) -> Any:
+        return _jax.tree.unflatten(self._structure, leaves)
+
+    def _require_other_thread(self, name: str) -> None:
+        if threading.get_ident() == self._loop_thread:
+            raise QueueError(f"{name} would wait for ever: the loop runs in this thread")
+
+    # ------------------------------------------------------------------------------------------------ the loop's side
+
+    def reserve(self, user: str) -> None:
+        """A loop of this thread begins to use the queue. Raises: QueueError if it is closed, or another loop does."""
+        with self._condition:
+            if self._closed:
+                raise QueueError("the OutfeedQueue is closed: make another one")
+            if self._user is not None:
+                raise QueueError(
+                    f"{user} cannot use the OutfeedQueue while {self._user} does: give each loop that runs at once a queue of its own"
+                )
+            self._user = user
+            self._loop_thread = threading.get_ident()
+            self._unread_loops += 1
+            self._condition.notify_all()
+
+    def release(self) -> None:
+        """The loop has ended."""
+        with self._condition:
+            self._user = None
+            self._condition.notify_all()
+
+    def make_room(self, steps: int, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> None:
+        """Before a chunk of `steps` steps: waits, inside of `waiting()`, or raises QueueError, if its values would find no place."""
+        depth = self.buffer_depth
+        if depth is None or self.mode == "last" or self.when_full == "drop":
+            return
+        with self._condition:
+            while self._count + steps > depth:
+                if self._closed:
+                    raise QueueError("the OutfeedQueue was closed while a loop waited for room in it")
+                if self.when_full == "error":
+                    raise QueueError(
+                        f"the OutfeedQueue is full: it holds the values of {self._count:,} steps, the next chunk has {steps:,}, and "
+                        f"buffer_depth is {depth:,}; read it more often, or choose when_full='block' or 'drop', or a greater buffer_depth"
+                    )
+                with waiting():
+                    self._condition.wait()
+
+    def require_alike(self, kinds: Callable[[], Any]) -> None:
+        """Before a loop's first chunk. Raises: QueueError if what waits to be read is not like that chunk's stacked values will be.
+
+        Args: kinds: gives their shapes and dtypes; called only if something waits.
+        """
+        if self._count:
+            leaves, structure = _jax.tree.flatten(kinds())
+            self._require_alike(structure, [(leaf.shape[1:], leaf.dtype) for leaf in leaves])
+
+    def _require_alike(self, structure: Any, shapes: list[tuple[tuple[int, ...], Any]]) -> None:
+        with self._condition:
+            if self._structure is not None and self._count and (structure, shapes) != (self._structure, self._shapes):
+                raise QueueError(
+                    f"the loop enqueues {_described(structure, shapes)}, but values like {_described(self._structure, self._shapes)} wait "
+                    "to be read: dequeue() them first, or use another OutfeedQueue"
+                )
+
+    def deliver(self, values: Any, steps: int) -> None:
+        """Takes over the stacked values of a chunk's first `steps` steps; in mode "last", stacked alone, those of its last one."""
+        if not steps:
+            return
+        leaves, structure = _jax.tree.flatten(values)
+        shapes = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+        with self._condition:
+            self._require_alike(structure, shapes)
+            self._structure, self._shapes = structure, shapes
+            if self.mode == "last":
+                self._chunks.clear()
+                self._count = 0
+                steps = 1
+            self._chunks.append(_Chunk(leaves=leaves, first=0, last=steps))
+            self._count += steps
+            if self.buffer_depth is not None:
+                self._drop(self._count - self.buffer_depth)
+            elif not self._warned and self._count * self._chunks[-1].element_bytes > WARN_BYTES:
+                self._warned = True
+                warnings.warn(
+                    f"an OutfeedQueue holds more than 1 GiB ({self._count:,} steps): read it during the loop, or give it a buffer_depth",
+                    ResourceWarning,
+                    stacklevel=4,
+                )
+            self._condition.notify_all()
+
+    def _drop(self, steps: int) -> None:
+        """Forgets the oldest `steps` steps, if that is more than none."""
+        while steps > 0:
+            chunk = self._chunks[0]
+            dropped = min(steps, chunk.last - chunk.first)
+            chunk.first += dropped
+            self._count -= dropped
+            steps -= dropped
+            if chunk.first == chunk.last:
+                self._chunks.popleft()
+
+
+@final
+class Collector:
+    """What the body of one loop enqueues while it is traced."""
+
+    def __init__(self, queue: OutfeedQueue) -> None:
+        self.queue = queue
+        self._trace = get_opaque_trace_state()
+        self._values: Any = None
+        self._called = False
+
+    def add(self, values: Any) -> None:
+        """Keeps what is enqueued. Raises: QueueError or TypeError if it cannot be."""
+        if self._called:
+            raise QueueError("enqueue() was called twice in one body: enqueue all values at once, as a dictionary or tuple")
+        if get_opaque_trace_state() != self._trace:
+            raise QueueError(
+                "enqueue() was called inside of a function that the body transforms (jax.jit, lax.cond, lax.scan, jax.grad, jax.vmap, "
+                "shard_map ...): return the values from there, and enqueue them in the body itself"
+            )
+        leaves, structure = _jax.tree_util.tree_flatten_with_path(values)
+        self._values = _jax.tree.unflatten(structure, [self._array(path, leaf) for path, leaf in leaves])
+        self._called = True
+
+    def _array(self, path: Any, leaf: Any) -> Any:
+        where = _jax.tree_util.keystr(path)
+        try:
+            array = _jax.numpy.asarray(leaf)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"enqueued value{where} is a {type(leaf).__name__}, no array or number: {error}") from error
+        if _jax.dtypes.issubdtype(array.dtype, _jax.dtypes.extended):
+            raise TypeError(f"enqueued value{where} is a {array.dtype}, which the host cannot read: enqueue jax.random.key_data of it")
+        replicas = self.queue.replicas
+        if replicas is None:
+            return array
+        if array.shape[:1] != (replicas,):
+            raise TypeError(
+                f"enqueued value{where} has shape {array.shape}: its leading axis must be that of the queue's {replicas} replicas"
+            )
+        return array if replicas > 1 else array[0]
+
+    @property
+    def values(self) -> Any:
+        """What was enqueued. Raises: QueueError if nothing was."""
+        if not self._called:
+            raise QueueError(
+                "the loop has an outfeed, but its body did not enqueue(): call outfeed.enqueue(values) in it, or leave outfeed away"
+            )
+        return self._values
+
+
+@final
+class _Collectors(threading.local):
+    """The bodies that are being traced in this thread, innermost last."""
+
+    def __init__(self) -> None:
+        self.stack: list[Collector] = []
+
+    def find(self, queue: OutfeedQueue) -> Collector | None:
+        return next((collector for collector in reversed(self.stack) if collector.queue is queue), None)
+
+
+_collectors = _Collectors()
+
+
+@contextlib.contextmanager
+def collecting(queue: OutfeedQueue) -> Iterator[Collector]:
+    """A body that may enqueue to `queue` is traced inside."""
+    collector = Collector(queue)
+    _collectors.stack.append(collector)
+    try:
+        yield collector
+    finally:
+        _collectors.stack.pop()
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """A body is traced inside only to be looked at: what it enqueues is not wanted."""
+    queues = [collector.queue for collector in _collectors.stack]
+    with contextlib.ExitStack() as aside:
+        for queue in queues:
+            aside.enter_context(collecting(queue))
+        yield
+
+
+def _columns(rows: list[list[Any]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _described(structure: Any, shapes: list[tuple[tuple[int, ...], Any]]) -> str:
+    return str(_jax.tree.unflatten(structure, [f"{dtype}[{','.join(map(str, shape))}]" for shape, dtype in shapes]))

@@ -1,0 +1,1 @@
+"""Gradients of several microbatches, and recomputation."""

@@ -1,0 +1,133 @@
+"""Recomputation: what the backward pass needs is computed again there, and takes no memory in between."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Final, Literal, TypeVar, cast
+
+from tilestep.train.calling import Body, name_of
+from tilestep.train.feeds.outfeed_queue import uncollected
+from tilestep.train.untyped import jax as _jax
+
+# None: everything is kept. "full": nothing but the function's arguments. A policy of `jax.checkpoint_policies`. Names: what
+# `jax.ad_checkpoint.checkpoint_name` calls so is kept, and nothing else.
+Recompute = None | Literal["full"] | Callable[..., Any] | tuple[str, ...]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_met: ContextVar[list[Recompute] | None] = ContextVar("tilestep_recomputed", default=None)  # by marked functions of a body being traced
+
+_CHECKPOINTS: Final = frozenset({"checkpoint", "remat", "remat2"})  # what versions of JAX call the primitive of `jax.checkpoint`
+_AS_THE_LOOP_SAYS: Final = "as the loop says"
+
+
+@functools.cache
+def _of_loop() -> Any:
+    """What the loop whose body is being traced says; JAX's caches tell its values apart.
+
+    Made when something is first marked: JAX compiles anew, once, what was compiled before.
+    """
+    return _jax.make_user_context(None)
+
+
+def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] = _AS_THE_LOOP_SAYS) -> F:
+    """A function of the same values whose gradients need less memory: what its backward pass takes is computed again.
+
+    It is for parts of what is differentiated, such as a layer: the backward pass computes a whole part again before it goes through it, so
+    with "full" a single part as large as the loss itself saves nothing. Its arguments are pytrees of arrays. A random key among them gives
+    the same numbers each time.
+
+    Args: recompute: None: nothing is. "full": everything but the arguments. A policy of `jax.checkpoint_policies`. A tuple of names:
+        everything but the arguments and what `jax.ad_checkpoint.checkpoint_name` gives such a name. By default what the loop around it
+        says, `repeat(..., recompute=...)`; nothing outside of a loop.
+    Raises: TypeError or ValueError for anything else. TypeError for what is no function.
+    """
+    if not callable(function):
+        raise TypeError(f"recomputed() was given {function!r}: it must be a function")
+    if recompute != _AS_THE_LOOP_SAYS:
+        return checkpointed(function, recompute)
+    of_loop = _of_loop()
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        said: Recompute = of_loop.value
+        if (met := _met.get()) is not None:
+            met.append(said)
+        return checkpointed(function, said)(*args, **kwargs)
+
+    return cast("F", run)
+
+
+def checkpointed(function: F, recompute: Recompute) -> F:
+    """`recomputed` by something that is said."""
+    require_recompute(recompute)
+    if recompute is None:
+        return function
+    policy: Any = None
+    if isinstance(recompute, tuple):
+        policy = _jax.checkpoint_policies.save_only_these_names(*recompute)
+    elif callable(recompute):
+        policy = recompute
+    return _jax.checkpoint(function, policy=policy)
+
+
+def require_recompute(recompute: Any) -> None:
+    """Raises: TypeError or ValueError for what says nothing about recomputation."""
+    if recompute is None or recompute == "full" or (callable(recompute) and not isinstance(recompute, type)):
+        return
+    if isinstance(recompute, tuple) and recompute and all(isinstance(name, str) for name in cast("tuple[Any, ...]", recompute)):
+        return
+    kind = ValueError if isinstance(recompute, str | tuple) else TypeError
+    raise kind(
+        f'recompute is {recompute!r}: it must be None, "full", a policy of jax.checkpoint_policies, or a tuple of one or more names '
+        "that jax.ad_checkpoint.checkpoint_name gives"
+    )
+
+
+def in_loop(body: Body, recompute: Recompute) -> Body:
+    """The body in a loop that says what is recomputed. Its call raises ValueError if nothing in it is marked by `recomputed`.
+
+    Where no marked function is called while the body is traced, there may be one in a jitted function that JAX has traced before: the body
+    is traced once more to look for it.
+    """
+    if recompute is None:
+        return body
+
+    def recomputes(args: Any, kwargs: Any) -> bool:
+        def look(args: Any, kwargs: Any) -> Any:
+            with uncollected():
+                return body(*args, **kwargs)
+
+        return _has_checkpoint(_jax.make_jaxpr(look)(args, kwargs).jaxpr)
+
+    @functools.wraps(body)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        token = _met.set(met := [])
+        try:
+            with _of_loop()(recompute):
+                result = body(*args, **kwargs)
+                found = bool(met) or recomputes(args, kwargs)
+        finally:
+            _met.reset(token)
+        if not found:
+            raise ValueError(
+                f"recompute is {recompute!r}, but the loop's body {name_of(body)} calls nothing to recompute: differentiate "
+                "tilestep.train.recomputed(loss) in place of loss"
+            )
+        return result
+
+    return run
+
+
+def _has_checkpoint(jaxpr: Any) -> bool:
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in _CHECKPOINTS:
+            return True
+        for value in equation.params.values():
+            for part in value if isinstance(value, tuple | list) else (value,):
+                inner: Any = getattr(part, "jaxpr", part)
+                if hasattr(inner, "eqns") and _has_checkpoint(inner):
+                    return True
+    return False

@@ -1,0 +1,1 @@
+"""Every use of what is private in JAX."""

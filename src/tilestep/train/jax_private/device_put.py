@@ -1,0 +1,99 @@
+"""Arrays from one device to another, many in one call, and from the host to one device.
+
+`jax.device_put` takes the host longer for each array than starting a program does. Of the work that it does in Python nothing is needed for
+arrays that are whole on one device each; what it calls in the end is not public, and used here alone. Where JAX has it no more, the
+public function does the same.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from jax.sharding import SingleDeviceSharding
+from numpy.typing import NDArray
+
+from tilestep.train.untyped import jax as _jax
+
+_DEVICES: Final = "_internal_device_list"  # of a sharding
+_MOST_KINDS: Final = 1024  # shapes and dtypes that are remembered
+
+
+class _Private(NamedTuple):
+    """What JAX's `device_put` calls: for arrays on devices, and where each goes; for one on the host."""
+
+    copy: Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+    put: Callable[[NDArray[Any], SingleDeviceSharding], Any]
+
+
+def _private() -> _Private | None:
+    """None if this version of JAX does not have it as it is known here."""
+    try:
+        from jax._src import lib
+
+        libraries: Any = lib
+        client, guards = libraries.xla_client, libraries.guard_lib
+        copy, put, as_is = (
+            client.batched_copy_array_to_devices_with_sharding,
+            client.batched_device_put,
+            client.ArrayCopySemantics.REUSE_INPUT,
+        )
+        state, found = guards.thread_local_state, guards.thread_local_state().explicit_device_put
+    except (ImportError, AttributeError):
+        return None
+    if not hasattr(SingleDeviceSharding, _DEVICES) or not isinstance(found, bool):
+        return None
+    devices = operator.attrgetter(_DEVICES)
+
+    def explicitly(function: Callable[..., Any], *args: Any) -> Any:
+        """To `jax.transfer_guard` it is what the program asks for, as `device_put` is."""
+        guard = state()
+        before, guard.explicit_device_put = guard.explicit_device_put, True
+        try:
+            return function(*args)
+        finally:
+            guard.explicit_device_put = before
+
+    def copy_all(arrays: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
+        return explicitly(copy, arrays, [*map(devices, shardings)], shardings, [as_is] * len(arrays))
+
+    kinds: dict[tuple[tuple[int, ...], Any], Any] = {}
+
+    def put_one(array: NDArray[Any], sharding: SingleDeviceSharding) -> Any:
+        what = array.shape, array.dtype
+        kind = kinds.get(what)
+        if kind is None:
+            if len(kinds) >= _MOST_KINDS:
+                kinds.clear()
+            kind = kinds[what] = _jax.core.ShapedArray(*what)
+        return explicitly(put, kind, sharding, [array], [*sharding.device_set])
+
+    return _Private(copy_all, put_one)
+
+
+_found: Final = _private()
+
+
+def copied(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
+    """`jax.device_put` of a list: values of any kind, and where each goes. What is there already may be the same array."""
+    if not all(map(is_whole, values)) or not all(type(sharding) is SingleDeviceSharding for sharding in shardings):
+        return _jax.device_put(values, shardings)
+    return whole_copied(values, shardings)
+
+
+def whole_copied(values: Sequence[Any], shardings: Sequence[SingleDeviceSharding]) -> list[Any]:
+    """The same of arrays that are whole on one device each, which nobody looks at."""
+    return _jax.device_put(values, shardings) if _found is None else _found.copy(values, shardings)
+
+
+def put(arrays: Sequence[NDArray[Any]], sharding: SingleDeviceSharding) -> list[Any]:
+    """`jax.device_put` of NumPy arrays, of dtypes that JAX has, to one device. It may keep the arrays' memory."""
+    if _found is None:
+        return _jax.device_put(list(arrays), sharding)
+    return [_found.put(array, sharding) for array in arrays]
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is an array on one device."""
+    return type(getattr(value, "sharding", None)) is SingleDeviceSharding

@@ -1,0 +1,83 @@
+"""What JAX knows of a program of several processes and does not tell: private names of JAX, used here alone.
+
+Where JAX has one no more, or not as it is known here, it finds out or chooses by itself, and the caller hears that.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from jax.extend.backend import register_backend_factory
+
+from tilestep.train.untyped import jax as _jax
+
+
+def has_started() -> bool:
+    """Whether JAX has started a device. After that it joins no processes."""
+    try:
+        from jax._src import xla_bridge
+
+        bridge: Any = xla_bridge
+        return bridge.backends_are_initialized()
+    except (ImportError, AttributeError):
+        return False  # JAX refuses by itself
+
+
+def coordinator_address() -> str | None:
+    """ "host:port" of JAX's coordinator, once it has joined the processes."""
+    try:
+        from jax._src import distributed
+
+        state: Any = distributed
+        return state.global_state.coordinator_address
+    except (ImportError, AttributeError):
+        return None
+
+
+def in_cluster(
+    coordinator_address: str | None, num_processes: int | None, process_id: int | None, timeout_s: float
+) -> tuple[str | None, int | None, int | None]:
+    """The coordinator's address, the number of processes and this one's: what is None as JAX finds it out (SLURM, MPI, Kubernetes, TPU).
+
+    Raises: what JAX raises where it finds a cluster and not what it needs to know of it.
+    """
+    given = coordinator_address, num_processes, process_id
+    if None not in given:
+        return given
+    try:
+        from jax._src import clusters
+
+        find: Any = clusters.ClusterEnv.auto_detect_unset_distributed_params
+    except (ImportError, AttributeError):
+        return given
+    no_devices: list[int] = []  # which devices are this process's JAX finds out later
+    address, count, process, _ = find(*given, no_devices, None, math.ceil(timeout_s))
+    return address, count, process
+
+
+def let_collectives_listen_at(host: str) -> None:
+    """Of JAX's collectives on CPU: by themselves they listen at the address that this machine's name has."""
+    if _jax.config.jax_cpu_collectives_implementation != "gloo":
+        return
+    try:
+        from jax._src import distributed, lib, xla_bridge
+
+        library: Any = lib
+        bridge: Any = xla_bridge
+        state: Any = distributed.global_state
+        make_collectives, make_client = library._jax.make_gloo_tcp_collectives, bridge.make_cpu_client
+    except (ImportError, AttributeError):
+        warnings.warn(
+            f"this version of JAX ({_jax.__version__}) does not let tilestep choose where its collectives listen: at the address of this "
+            "machine's name",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return
+
+    def client() -> Any:
+        return make_client(make_collectives(distributed_client=state.client, hostname=host))
+
+    register_backend_factory("cpu", client, priority=0, fail_quietly=False)

@@ -1,0 +1,1 @@
+"""Many steps for one call of the host."""

@@ -1,0 +1,59 @@
+"""An optimiser whose state lives in the host's memory between updates, and on the device while an update uses it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilestep.train.offload import Offload, choice_for, on_device, place, placed_like, platform_of, transformation
+from tilestep.train.optimizers.initial_state import in_one_program
+
+if TYPE_CHECKING:
+    import optax
+
+
+def offloaded(
+    optimizer: optax.GradientTransformation, offload: Offload = None, *, platform: str | None = None
+) -> optax.GradientTransformationExtraArgs:
+    """`optimizer` with its state in the host's memory between updates (`pinned_host`; of an IPU-Machine, streaming memory).
+
+    `init` moves the state there. `update` brings it to the device, and what it returns is in the host's memory again: the leaves that
+    `init` has moved, wherever the caller has kept them. Under `jit` and in loops each leaf comes when the update first needs it, and
+    goes as soon as its new value is there. Parameters and gradients that are in the host's memory come to the device for the update, too.
+    No value changes.
+
+    Args:
+        optimizer: any transformation of optax.
+        offload: which leaves of the state. None: those of 2 elements and more, if the platform has a memory of its own beside the
+            host's (`ipu`, GPU, TPU; not CPU). True: the same on any platform, in `pinned_host`. False: none.
+            `offload(path, leaf)` chooses by itself: `path` names the leaf in the state ("0/mu/dense/kernel"), `leaf` has shape and dtype.
+            A mapping by kind: what it has for "optimizer_state", else None.
+        platform: of the devices that will run it. None: that of the parameters; where JAX does not tell, as for the arguments of a
+            function that it traces for one device, that of the default device.
+    Raises: TypeError for an `offload` of another kind, or what is no optimiser. `init`: ValueError for True, or if a leaf was chosen, on
+        a platform whose devices have no `pinned_host`. With None `init` warns of that, and leaves the state on the device.
+    """
+    import optax  # which takes a while
+
+    choice = choice_for(offload, "optimizer_state")
+    inner = transformation(optimizer)
+
+    def init(params: Any) -> Any:
+        here = platform_of(params)
+
+        def state(params: Any) -> Any:
+            return place(inner.init(on_device(params)), choice, "optimizer_state", platform=platform or here)
+
+        return in_one_program(state, params, here)
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        result, new = inner.update(on_device(updates), on_device(state), on_device(params), **extra)
+        return result, placed_like(new, state)
+
+    return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
+
+
+def apply_updates(params: Any, updates: Any) -> Any:
+    """`optax.apply_updates` for parameters of which some are in the host's memory, where they are afterwards, too."""
+    import optax
+
+    return placed_like(optax.apply_updates(on_device(params), on_device(updates)), params)

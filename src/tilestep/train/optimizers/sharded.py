@@ -1,0 +1,106 @@
+"""An optimiser whose state is divided among the replicas: each keeps 1/R of it, and updates 1/R of the parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from tilestep.train.numbers import whole_number
+from tilestep.train.offload import is_on_host, on_device, platform_of, transformation
+from tilestep.train.optimizers.initial_state import in_one_program
+from tilestep.train.replicas.collectives import replica_axis
+from tilestep.train.replicas.shards import Shard, is_shard, on_parts, part_of, readable
+from tilestep.train.untyped import jax as _jax
+
+if TYPE_CHECKING:
+    import optax
+
+LEAST_ELEMENTS: Final = 8192  # PopART's `minElementsForReplicatedTensorSharding`: what is smaller costs more to gather than it frees
+
+_jnp: Any = jnp
+
+
+def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LEAST_ELEMENTS) -> optax.GradientTransformationExtraArgs:
+    """`optimizer` with its state divided among the replicas (stage 1 of Rajbhandari et al. 2020, "ZeRO").
+
+    Each array of the state with `least_elements` or more, but no scalar, is a `Shard`: of its n elements in row-major order each replica
+    keeps ceil(n / R), the last ones padded with zeros. What the optimiser computes element by element, it computes on each replica for
+    that part alone, and the updates are gathered. What needs whole arrays (norms, factored moments) gets them, so that every optimiser
+    computes what it would have without. With `cross_replica(optimizer)` in here the gradients are scattered as they are summed, and
+    nobody has the whole sum unless the optimiser needs it.
+
+    `init` is called inside of the replicas' program, or outside: then the state is whole until `Replicas.place`, or a loop with `replicas`,
+    divides it. With one replica nothing is divided. To keep the parts in the host's memory too: `offloaded(sharded(optimizer))`.
+
+    Raises: ValueError for a number below 1, TypeError for what is no optimiser. `init` and `update`: ValueError for a state that is in
+        the host's memory within `sharded`.
+    """
+    from optax import GradientTransformationExtraArgs  # which takes a while
+
+    least = whole_number("least_elements", least_elements, least=1)
+    inner = transformation(optimizer)
+
+    def init(params: Any) -> Any:
+        return in_one_program(state_of, params, platform_of(params))
+
+    def state_of(params: Any) -> Any:
+        axis = replica_axis()
+
+        def divided(leaf: Any) -> Any:
+            if is_on_host(leaf):
+                raise ValueError("sharded(offloaded(optimizer)) would gather in the host's memory: use offloaded(sharded(optimizer))")
+            if not isinstance(leaf, jax.Array) or leaf.size < least or not leaf.ndim:  # a scalar has no parts
+                return leaf
+            if _jax.dtypes.issubdtype(leaf.dtype, _jax.dtypes.extended):
+                return leaf
+            return Shard(values=leaf.reshape(-1) if axis is None else part_of(leaf, axis), shape=leaf.shape)
+
+        return _jax.tree.map(divided, inner.init(params))
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        def function(updates: Any, state: Any, params: Any) -> Any:
+            return inner.update(updates, state, params, **extra)
+
+        axis = replica_axis()
+        if axis is None:
+            changes, new = function(updates, unsharded(state), params)
+            return changes, _jax.tree.map(_as_shard, state, new, is_leaf=is_shard)
+        results, structure = on_parts(function, (updates, state, params), axis)
+        changes, new = _jax.tree.unflatten(structure, results)
+        kept = _jax.tree.map(_kept, state, new, is_leaf=is_shard)
+        return _jax.tree.map(lambda result: result.whole(), changes), kept
+
+    return GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
+
+
+def unsharded(tree: Any) -> Any:
+    """`tree` with the whole array, on the device, in place of each Shard: a state as what is outside of the replicas' program wants it.
+
+    With several processes all must call it, and each can read the arrays.
+    """
+
+    def whole(node: Any) -> Any:
+        return on_device(readable(node.values))[: node.size].reshape(node.shape) if is_shard(node) else node
+
+    return _jax.tree.map(whole, tree, is_leaf=is_shard)
+
+
+def replica_specs(tree: Any, axis: str) -> Any:
+    """A tree of PartitionSpecs for `jax.shard_map`: of a Shard over `axis`, of anything else none."""
+    return _jax.tree.map(lambda node: PartitionSpec(axis) if is_shard(node) else PartitionSpec(), tree, is_leaf=is_shard)
+
+
+def _kept(old: Any, result: Any) -> Any:
+    return Shard(values=result.part(), shape=old.shape) if is_shard(old) else result.whole()
+
+
+def _as_shard(old: Any, new: Any) -> Any:
+    if not is_shard(old):
+        return new
+    flat = new.reshape(-1)
+    rest = old.values.size - flat.size
+    return Shard(values=_jnp.concatenate([flat, np.zeros(rest, flat.dtype)]) if rest else flat, shape=old.shape)

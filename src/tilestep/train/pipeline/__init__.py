@@ -1,0 +1,1 @@
+"""A model in stages on several devices."""

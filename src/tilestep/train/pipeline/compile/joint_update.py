@@ -1,0 +1,392 @@
+"""Updates by an optimiser that looks across stages, such as one that clips by the global norm.
+
+JAX traces the update of all stages at once. What an equation needs says where it is computed: what comes from one stage's arrays, on that
+stage's devices; what comes from several (a sum of their norms), on the first stage's; what comes from that and one stage's arrays, on that
+stage's again. So the arrays stay where they are, and what crosses is what the optimiser makes of several. Each part gives up the memory of
+what no later part reads: parameters, the state and gradients turn into their successors in place.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
+
+import jax
+
+from tilestep.train.gradients.accumulation import finished, promoted, zeros_for
+from tilestep.train.jaxprs import computed, flat_jaxpr, is_variable, needed, read_by
+from tilestep.train.pipeline.compile.packing import Packing
+from tilestep.train.pipeline.compile.placement import Place
+from tilestep.train.pipeline.compile.stage import Stage
+from tilestep.train.pipeline.compile.updates import Optimizing
+from tilestep.train.processes.remote import Put, elsewhere, put_here
+from tilestep.train.replicas.collectives import cross_replica_mean
+from tilestep.train.untyped import jax as _jax
+
+_TOGETHER: Final = -1  # the home of what comes from several stages
+_MOST_ROUNDS: Final = 100  # in which what is known of the state must settle
+
+Home = int | None  # a stage, _TOGETHER, or None: constants have none
+
+
+@final
+class Joint:
+    """The update of all stages as one.
+
+    Args: trained: of each stage, the places of the parameters' leaves that it updates. nest: makes of a list with an entry for each stage
+        the tree that the user has. outputs: kinds of what the last stage returns. packings: of the stages' accumulators, if it is applied.
+    Raises: what the optimiser raises for the list of all stages' parameters.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        trained: Sequence[Sequence[int]],
+        how: Optimizing,
+        nest: Callable[[Sequence[Any]], Any],
+        outputs: Any,
+        packings: Sequence[Packing] = (),
+    ) -> None:
+        self._stages, self._trained, self._how, self._nest = stages, trained, how, nest
+        self._outputs, self._outputs_structure = _jax.tree.flatten(outputs if how.is_function else ())
+        self._owner = [stage.number for stage, own in zip(stages, trained, strict=True) for _ in own]
+        params = [_jax.tree.leaves(stage.params)[place] for stage, own in zip(stages, trained, strict=True) for place in own]
+        kinds = [_jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in params]
+        self._init = flat_jaxpr(self._first_state, kinds, self._outputs)
+        self._state_structure = _jax.tree.structure(_jax.eval_shape(self._state_tree, kinds, self._outputs))
+        gradients = _jax.tree.leaves(_jax.eval_shape(lambda: zeros_for(self._tree(kinds), how.accumulator_dtype)))
+        self._update = flat_jaxpr(self._updated, gradients, kinds, [variable.aval for variable in self._init.jaxpr.outvars], self._outputs)
+        self._state_homes: list[Home] = []
+        self._programs: tuple[_Part, ...] | None = None
+        self._finish = [self._finisher(*of_stage) for of_stage in zip(stages, trained, packings, strict=False)]
+        self._in_place = [_alone_in(*of_stage) for of_stage in zip(stages, trained, packings, strict=False)]
+
+    @property
+    def extras(self) -> tuple[int, ...]:
+        """Of the last stage's outputs' leaves, the places of those that it is given."""
+        return tuple(range(len(self._outputs)))
+
+    @property
+    def flow(self) -> Any:
+        """The update's equations, over gradients, parameters, state and outputs of the last stage."""
+        return self._update
+
+    # ------------------------------------------------------------------------------------------------------- the whole
+
+    def _tree(self, leaves: Sequence[Any]) -> Any:
+        """The trained leaves as the tree of all parameters, with None for the others."""
+        rest = iter(leaves)
+        trees: list[Any] = []
+        for stage, own in zip(self._stages, self._trained, strict=True):
+            structure = stage.params_structure
+            mine = {place: next(rest) for place in own}
+            trees.append(_jax.tree.unflatten(structure, [mine.get(place) for place in range(structure.num_leaves)]))
+        return self._nest(trees)
+
+    def _transformation(self, extras: Sequence[Any]) -> Any:
+        return self._how.of(_jax.tree.unflatten(self._outputs_structure, extras))
+
+    def _state_tree(self, params: Sequence[Any], extras: Sequence[Any]) -> Any:
+        tree = self._tree(params)
+        return self._transformation(extras).init(promoted(tree, zeros_for(tree, self._how.accumulator_dtype)))
+
+    def _first_state(self, params: Sequence[Any], extras: Sequence[Any]) -> list[Any]:
+        return [_jax.numpy.asarray(leaf) for leaf in _jax.tree.leaves(self._state_tree(params, extras))]
+
+    def _updated(self, gradients: Sequence[Any], params: Sequence[Any], state: Sequence[Any], extras: Sequence[Any]) -> list[Any]:
+        tree = self._tree(params)
+        seen = promoted(tree, zeros_for(tree, self._how.accumulator_dtype))
+        changes, new = self._transformation(extras).update(self._tree(gradients), _jax.tree.unflatten(self._state_structure, state), seen)
+        leaves = [(p + u.astype(p.dtype)).astype(p.dtype) for p, u in zip(params, _jax.tree.leaves(changes), strict=True)]
+        return [*leaves, *_jax.tree.leaves(new)]
+
+    # ------------------------------------------------------------------------------------------------ is it one at all
+
+    def is_apart(self, alone: Callable[[int], Joint]) -> bool:
+        """Whether each stage's update is the same if the optimiser sees this stage alone. Args: alone: the update of one stage."""
+        count = len(self._owner)
+        taints = _settled(self._update.jaxpr, self._owner, count)
+        outputs = self._update.jaxpr.outvars
+        of_params = [taints(atom) <= {owner} for atom, owner in zip(outputs, self._owner, strict=False)]
+        if not all(of_params) or any(len(taints(atom)) > 1 for atom in outputs):
+            return False
+        whole = _work(self._update.jaxpr, taints)
+        for stage, own in zip(self._stages, self._trained, strict=True):
+            try:
+                closed = alone(stage.number).flow
+            except Exception:  # what it does for all of them it cannot do for one
+                return False
+            found = _work(closed.jaxpr, _settled(closed.jaxpr, [stage.number] * len(own), len(own)))
+            if found.get(stage.number, Counter()) != whole.get(stage.number, Counter()):
+                return False
+        return True
+
+    # --------------------------------------------------------------------------------------------------- in its parts
+
+    def _divide(self) -> tuple[_Part, ...]:
+        if self._programs is None:
+            jaxpr, count = self._update.jaxpr, len(self._owner)
+            homes = _homes(jaxpr, self._owner, count)
+            self._state_homes = [homes(variable) for variable in jaxpr.invars[2 * count : 2 * count + len(self._init.jaxpr.outvars)]]
+            held = jaxpr.invars[2 * count + len(self._init.jaxpr.outvars) :]  # the last stage's outputs are given out, too
+            self._programs = tuple(_giving_up(list(_parts(jaxpr, homes)), jaxpr, held))
+        return self._programs
+
+    def _place(self, home: Home) -> Place:
+        return self._stages[home if home is not None and home != _TOGETHER else 0].place
+
+    def init(self, params: Sequence[Sequence[Any]], extras: Sequence[Any], put: Put = _jax.device_put) -> Any:
+        """The optimiser's state for all stages, each array of it where it is used.
+
+        Args: params: each stage's trained leaves. put: brings arrays to places.
+        """
+        self._divide()
+        jaxpr = self._init.jaxpr
+        given = dict(zip(jaxpr.invars, [*(leaf for own in params for leaf in own), *extras], strict=True))
+        constants = dict(zip(jaxpr.constvars, self._init.consts, strict=True))
+        leaves: list[Any] = [None] * len(jaxpr.outvars)
+        for home in dict.fromkeys(self._state_homes):
+            mine = [index for index, other in enumerate(self._state_homes) if other == home]
+            part = _part(jaxpr.eqns, [jaxpr.outvars[index] for index in mine], home)
+            for index, value in zip(mine, self._run(part, given, constants, put), strict=True):
+                leaves[index] = value
+        return _jax.tree.unflatten(self._state_structure, leaves)
+
+    def apply(
+        self,
+        params: Sequence[Sequence[Any]],
+        state: Any,
+        accumulators: Sequence[Sequence[Any]],
+        extras: Sequence[Any],
+        put: Put = _jax.device_put,
+    ) -> tuple[list[list[Any]], Any]:
+        """(each stage's new trained leaves, the new state). Donates parameters, state, and accumulators that have a gradient's shape."""
+        gradients = [
+            finish(*self._parted(stage, own))[0] for stage, (finish, own) in enumerate(zip(self._finish, accumulators, strict=True))
+        ]
+        jaxpr = self._update.jaxpr
+        given = itertools.chain(*gradients, *params, _jax.tree.leaves(state), extras)
+        values: dict[Any, Any] = dict(zip(jaxpr.invars, given, strict=True))
+        del gradients, given  # which would keep what is over
+        constants = dict(zip(jaxpr.constvars, self._update.consts, strict=True))
+        for part in self._divide():
+            values.update(zip(part.makes, self._run(part, values, constants, put), strict=True))
+            for variable in part.spent:
+                values.pop(variable, None)
+        found = [values[atom] if is_variable(atom) else atom.val for atom in jaxpr.outvars]
+        rest = iter(found)
+        new = [[next(rest) for _ in own] for own in self._trained]
+        return new, _jax.tree.unflatten(self._state_structure, list(rest))
+
+    def inline(
+        self, params: Sequence[Sequence[Any]], state: Any, accumulators: Sequence[Sequence[Any]], extras: Sequence[Any]
+    ) -> tuple[list[list[Any]], Any]:
+        """`apply` within one program, where all is on one device."""
+        how, jaxpr = self._how, self._update.jaxpr
+        gradients = [finished(acc, how.per_update, how.reduction) for own in accumulators for acc in own]
+        flat = [*gradients, *(leaf for own in params for leaf in own), *_jax.tree.leaves(state), *extras]
+        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*self._update.consts, *flat], strict=True))
+        rest = iter(computed(jaxpr.eqns, values, jaxpr.outvars))
+        new = [[next(rest) for _ in own] for own in self._trained]
+        return new, _jax.tree.unflatten(self._state_structure, list(rest))
+
+    def _run(self, part: _Part, values: Mapping[Any, Any], constants: Mapping[Any, Any], put: Put) -> list[Any]:
+        place = self._place(part.home)
+        there: list[Any] = [constants[v] if v in constants else values[v] for v in part.takes]
+        known = [index for index, v in enumerate(part.takes) if v in constants]  # to every process
+        moving = [index for index, v in enumerate(part.takes) if v not in constants and self._moves(there[index], part.home, place)]
+        for how, places in ((put_here, known), (put, moving)):
+            if places:
+                for index, value in zip(places, how([there[i] for i in places], [place.whole] * len(places)), strict=True):
+                    there[index] = value
+        if not place.is_here:
+            return [elsewhere(variable.aval.shape, variable.aval.dtype, place.whole) for variable in part.makes]
+        return part.program([there[i] for i in part.donated], [value for i, value in enumerate(there) if i not in part.donated])
+
+    def _moves(self, value: Any, home: Home, place: Place) -> bool:
+        """A stage's own arrays may be divided over its mesh, and stay so."""
+        return home == _TOGETHER or not (isinstance(value, jax.Array) and value.sharding.device_set == set(place.devices))
+
+    def _finisher(self, stage: Stage, own: Sequence[int], packing: Packing) -> Any:
+        how, real = self._how, stage.real_params
+        is_several = stage.place.replicas is not None
+
+        def gradients(donated: Sequence[Any], accumulators: Sequence[Any]) -> tuple[list[Any]]:
+            leaves = packing.leaves([*donated, *accumulators])
+            found = [finished(leaves[real.index(place)], how.per_update, how.reduction) for place in own]
+            return ([cross_replica_mean(gradient) for gradient in found] if is_several else found,)
+
+        shardings = ([stage.param_shardings[place] for place in own],) if stage.place.is_mesh else None
+        return stage.place.jit(gradients, f"stage_{stage.number}_gradients", (0, 0), (None,), donate=(0,), out_shardings=shardings)
+
+    def _parted(self, stage: int, accumulators: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """(accumulators that turn into gradients in place, the others)."""
+        count = self._in_place[stage]
+        return list(accumulators[:count]), list(accumulators[count:])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """What is computed at one place, from what is there and what comes.
+
+    Attributes:
+        takes, makes: variables.
+        compute: values of `takes` -> values of `makes`.
+        program: the same compiled, of (those that are donated, the others).
+        donated: places in `takes`.
+        spent: variables that no later part reads.
+    """
+
+    home: Home
+    takes: tuple[Any, ...]
+    makes: tuple[Any, ...]
+    compute: Callable[[list[Any]], list[Any]]
+    program: Callable[[list[Any], list[Any]], list[Any]]
+    donated: tuple[int, ...] = ()
+    spent: tuple[Any, ...] = ()
+
+
+def _part(equations: Sequence[Any], outputs: Sequence[Any], home: Home) -> _Part:
+    own = needed(equations, outputs)
+    return _of(own, outputs, home)
+
+
+def _of(equations: Sequence[Any], outputs: Sequence[Any], home: Home) -> _Part:
+    takes = tuple(read_by(equations, outputs))
+
+    def run(values: list[Any]) -> list[Any]:
+        return computed(equations, dict(zip(takes, values, strict=True)), outputs)
+
+    return _Part(home=home, takes=takes, makes=tuple(outputs), compute=run, program=_compiled(home, run, ()))
+
+
+def _compiled(home: Home, compute: Callable[[list[Any]], list[Any]], donated: Collection[int]) -> Any:
+    def run(given_up: list[Any], kept: list[Any]) -> list[Any]:
+        count, first, rest = len(given_up) + len(kept), iter(given_up), iter(kept)
+        return compute([next(first) if place in donated else next(rest) for place in range(count)])
+
+    run.__name__ = run.__qualname__ = f"update_{'together' if home in (None, _TOGETHER) else f'stage_{home}'}"
+    return _jax.jit(run, donate_argnums=(0,) if donated else ())
+
+
+def _giving_up(parts: Sequence[_Part], jaxpr: Any, held: Sequence[Any]) -> Iterator[_Part]:
+    """The parts, each of which donates what is read for the last time and has the shape of something that it makes.
+
+    Args: held: variables that others have, too.
+    """
+    results = {atom for atom in jaxpr.outvars if is_variable(atom)}
+    given = set(jaxpr.invars)
+    for index, part in enumerate(parts):
+        needed_later = results.union(held, jaxpr.constvars, *(later.takes for later in parts[index + 1 :]))
+        spent = [variable for variable in part.takes if variable not in needed_later]
+        room = Counter((variable.aval.shape, variable.aval.dtype) for variable in part.makes)
+        donated: set[int] = set()
+        for variable in sorted(spent, key=lambda variable: variable not in given):  # what the caller holds, too, before what only this does
+            kind = variable.aval.shape, variable.aval.dtype
+            if room[kind]:
+                room[kind] -= 1
+                donated.add(part.takes.index(variable))
+        places = tuple(sorted(donated))
+        yield replace(part, donated=places, spent=tuple(spent), program=_compiled(part.home, part.compute, places))
+
+
+def _alone_in(stage: Stage, own: Sequence[int], packing: Packing) -> int:
+    """How many of a stage's accumulators, the first ones, have the shapes of gradients: all that are by themselves, or none."""
+    is_alike = stage.place.replicas is None and all(stage.real_params[place] in own for place in packing.alone)
+    return len(packing.alone) if is_alike else 0
+
+
+def _parts(jaxpr: Any, homes: Callable[[Any], Home]) -> Iterator[_Part]:
+    """The equations in parts that can be computed one after the other; constants are made wherever they are used."""
+    phases: dict[Any, int] = {}
+    groups: dict[tuple[int, int], list[Any]] = {}
+    constants: list[Any] = []
+    for equation in needed(jaxpr.eqns, jaxpr.outvars):
+        home = homes(equation.outvars[0])
+        if home is None:
+            constants.append(equation)
+            continue
+        phase = 0
+        for atom in equation.invars:
+            if is_variable(atom) and homes(atom) is not None:
+                phase = max(phase, phases.get(atom, 0) + (homes(atom) != home and atom in phases))
+        phases.update(dict.fromkeys(equation.outvars, phase))
+        groups.setdefault((phase, home), []).append(equation)
+    wanted = {atom for atom in jaxpr.outvars if is_variable(atom)}
+    made_alone = [atom for atom in dict.fromkeys(wanted) if atom not in phases and atom not in jaxpr.invars and atom not in jaxpr.constvars]
+    if made_alone:
+        yield _part(constants, made_alone, _TOGETHER)
+    for (_, home), own in sorted(groups.items(), key=lambda entry: entry[0]):
+        mine = {id(equation) for equation in own}
+        elsewhere = {atom for other in jaxpr.eqns if id(other) not in mine for atom in other.invars if is_variable(atom)} | wanted
+        outputs = [variable for equation in own for variable in equation.outvars if variable in elsewhere]
+        yield _of([*needed(constants, _operands(own)), *own], outputs, home)
+
+
+def _operands(equations: Sequence[Any]) -> list[Any]:
+    return [atom for equation in equations for atom in equation.invars]
+
+
+def _homes(jaxpr: Any, owner: Sequence[int], count: int) -> Callable[[Any], Home]:
+    """Where each variable is, given the stages of gradients and parameters, the first 2 * count arguments."""
+    states = jaxpr.invars[2 * count : 2 * count + len(jaxpr.outvars) - count]
+    known: dict[Any, Home] = dict(zip(jaxpr.invars[: 2 * count], [*owner, *owner], strict=True))
+    known |= dict.fromkeys(jaxpr.invars[2 * count + len(states) :], _TOGETHER)
+    of_state: dict[Any, Home] = dict.fromkeys(states)
+    for _ in range(_MOST_ROUNDS):  # a state is where its next value is made
+        homes = _spread_homes(jaxpr, known | of_state)
+        after = {
+            variable: homes.get(atom) if is_variable(atom) else None for variable, atom in zip(states, jaxpr.outvars[count:], strict=True)
+        }
+        if after == of_state:
+            break
+        of_state = after
+    # What no stage's arrays come into, such as a count of updates, is with what comes from several.
+    settled = {variable: _TOGETHER if home is None else home for variable, home in of_state.items()}
+    homes = _spread_homes(jaxpr, known | settled)
+    return lambda atom: homes.get(atom) if is_variable(atom) else None
+
+
+def _spread_homes(jaxpr: Any, known: Mapping[Any, Home]) -> dict[Any, Home]:
+    homes = dict(known)
+    for equation in jaxpr.eqns:
+        found = {homes.get(atom) for atom in equation.invars if is_variable(atom)} - {None}
+        stages = found - {_TOGETHER}
+        homes.update(dict.fromkeys(equation.outvars, next(iter(stages)) if len(stages) == 1 else _TOGETHER if found else None))
+    return homes
+
+
+def _settled(jaxpr: Any, owner: Sequence[int], count: int) -> Callable[[Any], frozenset[int]]:
+    """From which stages' gradients and parameters each value comes, in this update or through the state in one before."""
+    nothing: frozenset[int] = frozenset()
+    states = jaxpr.invars[2 * count : 2 * count + len(jaxpr.outvars) - count]
+    of_state: dict[Any, frozenset[int]] = dict.fromkeys(states, nothing)
+    taints: dict[Any, frozenset[int]] = {}
+    for _ in range(_MOST_ROUNDS):
+        taints = {variable: frozenset({stage}) for variable, stage in zip(jaxpr.invars, [*owner, *owner], strict=False)} | of_state
+        for equation in jaxpr.eqns:
+            union = nothing.union(*(taints.get(atom, nothing) for atom in equation.invars if is_variable(atom)))
+            taints.update(dict.fromkeys(equation.outvars, union))
+        after = {
+            variable: of_state[variable] | (taints.get(atom, nothing) if is_variable(atom) else nothing)
+            for variable, atom in zip(states, jaxpr.outvars[count:], strict=True)
+        }
+        if after == of_state:
+            break
+        of_state = after
+    return lambda atom: taints.get(atom, nothing) if is_variable(atom) else nothing
+
+
+def _work(jaxpr: Any, taints: Callable[[Any], frozenset[int]]) -> dict[int, Counter[Any]]:
+    """What is computed for each stage alone, whatever the order."""
+    found: dict[int, Counter[Any]] = {}
+    for equation in needed(jaxpr.eqns, jaxpr.outvars):
+        stages = taints(equation.outvars[0])
+        if len(stages) == 1:
+            operands = tuple(str(atom.aval) if is_variable(atom) else str(atom) for atom in equation.invars)
+            what = (equation.primitive.name, operands, tuple(str(variable.aval) for variable in equation.outvars))
+            found.setdefault(next(iter(stages)), Counter())[what] += 1
+    return found

@@ -1,0 +1,228 @@
+"""Where a stage of a pipeline lives: on a device, on a mesh of several, or on one of these for each replica of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
+
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+
+from tilestep.train.optimizers.sharded import replica_specs
+from tilestep.train.processes.remote import Elsewhere
+from tilestep.train.replicas.replicas import AXIS, SHARD_AXIS, Replicas
+from tilestep.train.untyped import jax as _jax
+
+# How an argument or result of a program is spread over replicas: the axis that counts them; None: all have the same; STATE: a tree in
+# which what is a Shard is divided, and all else is the same; a list has an entry for each item of a list.
+STATE: Final = "state"
+Axes = int | str | None | Sequence[int | None]
+
+
+@final
+@dataclass(frozen=True)
+class Place:
+    """Where a stage's arrays are.
+
+    Attributes:
+        devices: all of them.
+        whole: the sharding of what is the same for all replicas, such as parameters.
+        replicas: of the pipeline, on these devices; None: there is one.
+        is_here: whether these are devices of this process, which then runs the stage.
+    """
+
+    devices: tuple[Any, ...]
+    whole: Sharding
+    replicas: Replicas | None = None
+    is_here: bool = True
+
+    @property
+    def is_mesh(self) -> bool:
+        """Whether a replica has several devices, over which JAX divides its arrays."""
+        return (len(self.devices) if self.replicas is None else self.replicas.shards) > 1
+
+    def along(self, axis: int | None) -> Sharding:
+        """The sharding of an array whose axis so-and-so counts the replicas."""
+        if self.replicas is None or axis is None:
+            return self.whole
+        return NamedSharding(self.replicas.mesh, _spec(axis, self.replicas.axis))
+
+    def kind(self, kind: Any, axis: int | None) -> Any:
+        """One replica's shape and dtype as those of all, with its sharding."""
+        shape = kind.shape
+        if self.replicas is not None and axis is not None:
+            shape = (*shape[:axis], self.replicas.count, *shape[axis:])
+        return _jax.ShapeDtypeStruct(shape, kind.dtype, sharding=self.along(axis))
+
+    def accumulator_sharding(self, of_parameter: Sharding) -> Sharding:
+        """The sharding of what each replica adds up for a parameter that is divided so."""
+        if self.replicas is None or not isinstance(of_parameter, NamedSharding):
+            return of_parameter
+        return NamedSharding(self.replicas.mesh, PartitionSpec(self.replicas.axis, *of_parameter.spec))
+
+    def traced(self, function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
+        """(the equations of a function of one replica's arrays, closed; shapes and dtypes of its result)."""
+        if self.replicas is None:
+            return _jax.make_jaxpr(function, return_shape=True)(*args)
+        axes = [(self.replicas.axis, self.replicas.count)]
+        with self.replicas.inside():
+            return _jax.make_jaxpr(function, axis_env=axes, return_shape=True)(*args)
+
+    def spread(self, function: Callable[..., Any], axes_in: Sequence[Axes], axes_out: Sequence[Axes]) -> Callable[..., Any]:
+        """A function of one replica's arrays as one of all replicas'. Its result is a tuple with an item for each of `axes_out`."""
+        replicas = self.replicas
+        if replicas is None:
+            return function
+
+        def of_replica(*args: Any) -> tuple[Any, ...]:
+            mine = [_each(_jax.lax.squeeze, arg, axes) for arg, axes in zip(args, axes_in, strict=True)]
+            results = function(*mine)
+            return tuple(_each(_jax.lax.expand_dims, result, axes) for result, axes in zip(results, axes_out, strict=True))
+
+        def of_all(*args: Any) -> tuple[Any, ...]:
+            specs = tuple(_specs(arg, axes, replicas.axis) for arg, axes in zip(args, axes_in, strict=True))
+            state = next((specs[index] for index, axes in enumerate(axes_in) if axes == STATE), None)
+            out = tuple(state if axes == STATE else _specs(None, axes, replicas.axis) for axes in axes_out)
+            return replicas.shard_map(of_replica, in_specs=specs, out_specs=out)(*args)
+
+        return of_all
+
+    def jit(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        axes_in: Sequence[Axes],
+        axes_out: Sequence[Axes],
+        *,
+        donate: tuple[int, ...] = (),
+        out_shardings: Any = None,
+    ) -> Any:
+        """A compiled function of all replicas' arrays. Args: out_shardings: of its results, for a mesh.
+
+        Where the place is in another process, a function that is always called with arguments of the same shapes, and computes nothing.
+        """
+        spread = self.spread(function, axes_in, axes_out)
+        if not self.is_here:
+            return Elsewhere(spread, self.whole)
+
+        def program(*args: Any) -> Any:
+            return spread(*args)
+
+        program.__name__ = program.__qualname__ = name
+        if out_shardings is None:
+            return _jax.jit(program, donate_argnums=donate)
+        return _jax.jit(program, donate_argnums=donate, out_shardings=out_shardings)
+
+
+def places_of(entries: Sequence[Any], devices: Sequence[Any], replicas: int) -> tuple[Place, ...]:
+    """Each stage's place.
+
+    Args: entries: of each stage an index among the devices of a replica, several such, or a mesh. devices: those of all replicas, one
+        replica's after the other's.
+    Raises: ValueError for an index beyond the devices, a mesh that does not have the replicas, or devices that stages share in part.
+    """
+    indices = [index for entry in entries if not isinstance(entry, Mesh) for index in _listed(entry)]
+    each = max(indices, default=-1) + 1
+    if indices and each * replicas > len(devices):
+        needs = f"device_mapping names device {each - 1}"
+        if replicas > 1:
+            needs += f", and with {replicas} replicas of {each} devices each there must be {each * replicas}"
+        raise ValueError(
+            f"{needs}, but there are {len(devices)}, from 0 on: give more devices, or a device_mapping in which stages share one; without "
+            "it stage k is on device k"
+        )
+    made: dict[Any, Place] = {}
+    places: list[Place] = []
+    own = devices[0].client.process_index() if devices else 0
+    for entry in entries:
+        key = entry if isinstance(entry, Mesh) else tuple(_listed(entry))
+        if key not in made:
+            place = _of_mesh(entry, replicas) if isinstance(entry, Mesh) else _of_indices(_listed(entry), devices, each, replicas)
+            owners = sorted({device.process_index for device in place.devices})
+            if len(owners) > 1:
+                raise ValueError(_apart(len(places), owners, devices, each, replicas))
+            made[key] = replace(place, is_here=owners == [own])
+        places.append(made[key])
+    _require_apart(places)
+    return tuple(places)
+
+
+def _listed(entry: Any) -> list[int]:
+    return list(entry) if isinstance(entry, list | tuple) else [entry]  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _of_indices(indices: Sequence[int], devices: Sequence[Any], each: int, replicas: int) -> Place:
+    chosen = tuple(devices[replica * each + index] for replica in range(replicas) for index in indices)
+    if len(chosen) == 1:
+        return Place(devices=chosen, whole=SingleDeviceSharding(chosen[0]))
+    if replicas == 1:
+        return Place(devices=chosen, whole=NamedSharding(Mesh(np.array(chosen, dtype=object), (SHARD_AXIS,)), PartitionSpec()))
+    grid = np.array(chosen, dtype=object)
+    over = Replicas.of_stage(Mesh(grid, (AXIS,)) if len(indices) == 1 else Mesh(grid.reshape(replicas, len(indices)), (AXIS, SHARD_AXIS)))
+    return Place(devices=chosen, whole=over.replicated, replicas=over)
+
+
+def _of_mesh(mesh: Mesh, replicas: int) -> Place:
+    devices = tuple(mesh.devices.flat)
+    if replicas == 1 and AXIS not in mesh.shape:
+        return Place(devices=devices, whole=NamedSharding(mesh, PartitionSpec()))
+    if mesh.shape.get(AXIS) != replicas:
+        raise ValueError(
+            f"device_mapping has a mesh {dict(mesh.shape)}, but the pipeline has {replicas} replicas: the mesh needs an axis "
+            f"{AXIS!r} of so many"
+        )
+    over = Replicas.of_stage(mesh)
+    return Place(devices=devices, whole=over.replicated, replicas=over if replicas > 1 else None)
+
+
+def _apart(stage: int, owners: Sequence[int], devices: Sequence[Any], each: int, replicas: int) -> str:
+    what = "a stage" if replicas == 1 else "all replicas of a stage"
+    text = f"stage {stage} is on devices of the processes {', '.join(map(str, owners))}: {what} must be on devices of one process; "
+    if replicas == 1:
+        return text + "name devices of one process in device_mapping"
+    by_process: dict[int, list[Any]] = {}
+    for device in devices:
+        by_process.setdefault(device.process_index, []).append(device)
+    able = [own for own in by_process.values() if len(own) >= replicas][:each]
+    if len(able) < each:
+        return (
+            text + f"replica r has {each} devices from number r * {each} on: order them so, give more, or put the replicas into one process"
+        )
+    ids = [own[replica].id for replica in range(replicas) for own in able]
+    return text + f"with devices in the order of the ids {ids} they are"
+
+
+def _require_apart(places: Sequence[Place]) -> None:
+    for stage, place in enumerate(places):
+        for before in range(stage):
+            other = places[before]
+            if place != other and not set(place.devices).isdisjoint(other.devices):
+                shared = next(device for device in place.devices if device in other.devices)
+                raise ValueError(
+                    f"stages {before} and {stage} share device {shared}, but not all of their devices: give both the same entry of "
+                    "device_mapping, or devices that are apart"
+                )
+
+
+def _spec(axis: int, name: str) -> PartitionSpec:
+    return PartitionSpec(*[None] * axis, name)
+
+
+def _specs(arg: Any, axes: Axes, name: str) -> Any:
+    if axes == STATE:
+        return replica_specs(arg, name)
+    if isinstance(axes, int):
+        return _spec(axes, name)
+    if axes is None:
+        return PartitionSpec()
+    return [PartitionSpec() if isinstance(axis, str) or axis is None else _spec(axis, name) for axis in axes]
+
+
+def _each(change: Callable[[Any, tuple[int]], Any], arg: Any, axes: Axes) -> Any:
+    """`arg` with the axis of replicas taken away, or given."""
+    if axes is None or isinstance(axes, str):
+        return arg
+    if isinstance(axes, int):
+        return _jax.tree.map(lambda leaf: change(leaf, (axes,)), arg)
+    return [leaf if axis is None else change(leaf, (axis,)) for leaf, axis in zip(arg, axes, strict=True)]

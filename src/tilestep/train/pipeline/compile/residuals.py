@@ -1,0 +1,247 @@
+"""What a stage's backward is given of its forward.
+
+Nothing is kept that is there anyway: not the stage's arguments, which the engine holds, and not what depends on its weights alone, which
+backward makes again from the weights that it gets. So with weights that have changed meanwhile, backward computes with the new ones and
+with the activations of the old.
+
+Of the rest JAX says what backward reads: for `gelu(x)` six arrays of the size of `x`, which one program would never write to memory, as it
+computes them where they are used. Two programs have to agree on something. The least that backward can get all of these from, computing
+nothing again but what goes element by element, is a minimum cut through the graph of forward's values, between what takes work to
+make and what backward reads, where each value weighs its bytes: here `x` alone. [What a maximum flow fills is a minimum cut: Ford and
+Fulkerson, Maximal flow through a network, Canadian Journal of Mathematics 8 (1956).]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import DropVar
+
+from tilestep.train.jaxprs import called, computed, inlined, is_variable, needed, read_by
+from tilestep.train.pipeline.compile.packing import SMALL_BYTES
+from tilestep.train.pipeline.compile.placement import Place
+from tilestep.train.untyped import jax as _jax
+
+_jnp: Any = jnp
+
+# Primitives whose results are fused into what reads them: each of their elements comes of a few elements of the operands, and has no jumps
+# but where it is not of floats any more. What marks a value (`name`, and `reduce_precision`, with which `jax.checkpoint` guards what its
+# policy saves) is not among them: it is kept.
+# fmt: off
+_ELEMENTWISE: Final = frozenset((
+    "abs", "add", "add_any", "and", "broadcast_in_dim", "clamp", "complex", "concatenate", "conj", "convert_element_type", "copy", "cos",
+    "div", "eq", "erf", "exp", "exp2", "expm1", "ge", "gt", "imag", "integer_pow", "iota", "le", "log", "log1p", "log2", "logistic", "lt",
+    "max", "min", "mul", "ne", "neg", "not", "one_minus_square", "or", "pad", "polynomial", "pow", "real", "reshape", "rev", "rsqrt",
+    "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sin", "slice", "split", "sqrt", "square", "squeeze",
+    "stop_gradient", "sub", "tan", "tanh", "transpose", "xor",
+))
+# fmt: on
+_PLAIN_CALLS: Final = ("jit", "pjit", "closed_call")  # whose rules of differentiation are those of what they call
+_LONGEST: Final = 16  # chain of these that is computed again: one of `gelu` or of a norm has about ten
+_KEY_BYTES: Final = 16  # of a random key, of which JAX doesn't say them
+_MOST_FLOW: Final = 2**30  # SciPy computes with 32 bits
+_ENDLESS: Final = 2**31 - 1
+_START, _END = 0, 1  # nodes of the graph
+
+_Forward = Callable[[Sequence[Any], Sequence[Any]], tuple[list[Any], list[Any], list[Any]]]
+Linearise = Callable[
+    [Sequence[Any], Sequence[Any]], tuple[list[Any], list[Any], Any]
+]  # (parameters' leaves, arguments) -> (the outputs' leaves, the auxiliary state's, the function of the backward pass)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residuals:
+    """How forward and backward share what is computed.
+
+    Attributes:
+        forward: (parameters' leaves, arguments) -> (the outputs' leaves, the auxiliary state's, what is kept).
+        kinds: shapes and dtypes of what is kept.
+        away: places of those that are in the host's memory, as a policy of `jax.checkpoint` may say.
+        kept_args: places of the arguments that backward reads.
+        kept_params: places of the parameters' leaves that it reads.
+        pullback: (these parameters, these arguments, what is kept) -> the function of the backward pass.
+    """
+
+    forward: _Forward
+    kinds: tuple[Any, ...]
+    away: tuple[int, ...]
+    kept_args: tuple[int, ...]
+    kept_params: tuple[int, ...]
+    pullback: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Callable[[Sequence[Any]], Any]]
+
+
+def residuals(
+    place: Place, linearise: Linearise, params: Sequence[Any], args: Sequence[Any], wanted: Sequence[Any], *, least: bool
+) -> Residuals:
+    """How a stage's forward and backward share their work.
+
+    Args: params, args: shapes and dtypes. wanted: of what the function of the backward pass takes. least: whether what goes element by
+        element may be computed again.
+    """
+    structure: Any = None
+    counts = 0, 0
+
+    def linearised(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        nonlocal structure, counts
+        outputs, aux, pullback = linearise(params, args)
+        leaves, structure = _jax.tree.flatten(pullback)
+        counts = len(outputs), len(aux)
+        return outputs, aux, leaves
+
+    def passed_back(values: Sequence[Any], gradients: Sequence[Any]) -> Any:
+        return _jax.tree.unflatten(structure, values)(list(gradients))
+
+    closed = place.traced(linearised, list(params), list(args))[0]
+    if least:
+        closed = place.traced(inlined(closed, _PLAIN_CALLS), *params, *args)[0]
+    jaxpr, start = closed.jaxpr, sum(counts)
+    own_params, own_args, leaves = jaxpr.invars[: len(params)], jaxpr.invars[len(params) :], jaxpr.outvars[start:]
+    backward = place.traced(passed_back, [_kind(atom) for atom in leaves], list(wanted))[0].jaxpr
+    is_read = _read(backward, [True] * len(backward.outvars))[: len(leaves)]
+    read = [atom for atom, is_needed in zip(leaves, is_read, strict=True) if is_needed and is_variable(atom)]
+    kept = list(dict.fromkeys(_least(jaxpr, own_args, read, _ELEMENTWISE if least else frozenset())))
+    remade = needed(jaxpr.eqns, read, without=set(kept))
+    takes = set(read_by(remade, read))
+    values = [variable for variable in kept if variable not in own_args]
+    kept_args = tuple(index for index, variable in enumerate(own_args) if variable in kept)
+    kept_params = tuple(index for index, variable in enumerate(own_params) if variable in takes)
+    # Within JAX's mesh of replicas and a stage's own devices equations would have to be traced once more.
+    traces_again = place.replicas is not None and place.is_mesh
+    if traces_again and remade:
+        kept_params = tuple(range(len(params)))
+    constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+
+    def by_variable(found: Sequence[Any]) -> dict[Any, Any]:
+        return {atom: value for atom, value in zip(leaves, found, strict=True) if is_variable(atom)}
+
+    def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        if traces_again:
+            outputs, aux, found = linearised(params, args)
+            known = by_variable(found)
+            return outputs, aux, [known[variable] for variable in values]
+        given, results = constants | dict(zip(jaxpr.invars, [*params, *args], strict=True)), [*jaxpr.outvars[:start], *values]
+        is_looked_at = not any(isinstance(value, _jax.core.Tracer) for value in given.values())  # disable_jit, or debug_nans has found one
+        if is_looked_at and not jaxpr.effects:  # then the stage's own lines run, with values
+            linearise(params, args)
+        found = computed(jaxpr.eqns, given, results)
+        return found[: counts[0]], found[counts[0] : start], found[start:]
+
+    def pullback(params: Sequence[Any], args: Sequence[Any], found: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+        given = constants | dict(zip([own_params[index] for index in kept_params], params, strict=True))
+        given |= dict(zip([own_args[index] for index in kept_args], args, strict=True)) | dict(zip(values, found, strict=True))
+        if not traces_again:
+            given |= zip(read, computed(remade, given, read), strict=True)
+        elif remade:  # what depends on the arguments is not used of this
+            given = by_variable(linearised(params, list(map(_filler, own_args)))[2]) | given
+        filled = [
+            given[atom] if is_needed and is_variable(atom) else _filler(atom) for atom, is_needed in zip(leaves, is_read, strict=True)
+        ]
+        return lambda gradients: passed_back(filled, gradients)
+
+    away = tuple(index for index, variable in enumerate(values) if variable.aval.memory_space == _jax.memory.Space.Host)
+    kinds = tuple(map(_kind, values))
+    return Residuals(forward=forward, kinds=kinds, away=away, kept_args=kept_args, kept_params=kept_params, pullback=pullback)
+
+
+def _kind(atom: Any) -> Any:
+    return jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype)
+
+
+def _filler(atom: Any) -> Any:
+    """A constant, or in place of what nobody reads."""
+    return _jnp.zeros(atom.aval.shape, atom.aval.dtype) if is_variable(atom) else atom.val
+
+
+def _least(jaxpr: Any, args: Sequence[Any], wanted: Sequence[Any], again: Collection[str]) -> list[Any]:
+    """Variables that weigh least from which `wanted` can be computed, with parameters and constants, by the primitives in `again` alone.
+
+    What depends on no argument can be computed by all, and weighs nothing.
+    """
+    numbers: dict[Any, int] = {variable: number for number, variable in enumerate(args)}  # of what does depend on one
+    sources: dict[Any, list[Any]] = {}  # from which it can be computed again
+    length: dict[Any, int] = {}  # of the chain from what can't
+    for equation in jaxpr.eqns:
+        operands = [atom for atom in equation.invars if is_variable(atom) and atom in numbers]
+        if not operands and not equation.effects:
+            continue
+        chain = 1 + max((length.get(operand, 0) for operand in operands), default=0)
+        is_again = chain <= _LONGEST and _is_elementwise(equation, again)
+        for variable in equation.outvars:
+            if not isinstance(variable, DropVar):
+                numbers[variable] = len(numbers)
+                if is_again:
+                    sources[variable], length[variable] = list(dict.fromkeys(operands)), chain
+    wanted = [variable for variable in wanted if variable in numbers]
+    if sources.keys().isdisjoint(wanted):
+        return wanted
+    from scipy import sparse  # what trains without a pipeline does not need it, and it takes 16 MiB
+
+    graphs: Any = sparse.csgraph  # whose types say nothing
+    # Each variable is an edge of its weight, from where it is made to where it is read; an argument, which need not be written, weighs a
+    # little less than another of its size.
+    weights = [2 * _weight(variable) - (variable in args) for variable in numbers]
+    unit = -(-sum(weights) // _MOST_FLOW)
+    made, read = range(2, 2 * len(numbers) + 2, 2), range(3, 2 * len(numbers) + 2, 2)
+    rows = [(made[number], read[number], max(1, weight // unit)) for number, weight in enumerate(weights)]
+    for variable, number in numbers.items():
+        from_where = [read[numbers[source]] for source in sources[variable]] if variable in sources else [_START]
+        rows += [(source, made[number], _ENDLESS) for source in from_where]
+    rows += [(read[numbers[variable]], _END, _ENDLESS) for variable in dict.fromkeys(wanted)]
+    starts, ends, capacities = (np.array(column, np.int32) for column in zip(*rows, strict=True))
+    size = 2 * len(numbers) + 2
+    graph: Any = sparse.csr_array((capacities, (starts, ends)), shape=(size, size))
+    left = graph - graphs.maximum_flow(graph, _START, _END).flow
+    left.data = np.maximum(left.data, 0)
+    left.eliminate_zeros()
+    # Of all least cuts the one nearest to the end: with it the fewest are computed again.
+    behind = set(graphs.breadth_first_order(left.T.tocsr(), _END, return_predecessors=False).tolist())
+    return [variable for variable, number in numbers.items() if read[number] in behind and made[number] not in behind]
+
+
+def _is_elementwise(equation: Any, again: Collection[str]) -> bool:
+    """Whether an equation, or all in the function for which it stands, may be computed again."""
+    inner = called(equation) if equation.primitive.name == "custom_jvp_call" else None
+    if inner is not None:
+        return bool(again) and all(_is_elementwise(own, again) for own in inner.eqns)
+    return equation.primitive.name in again and not equation.effects and not _jumps(equation)
+
+
+def _jumps(equation: Any) -> bool:
+    """Whether it makes of floats what is none, such as a comparison.
+
+    With other roundings its results could be others: no element might be the greatest any more.
+    """
+    return not any(map(_is_float, equation.outvars)) and any(map(_is_float, equation.invars))
+
+
+def _is_float(atom: Any) -> bool:
+    return _jnp.issubdtype(getattr(atom.aval, "dtype", np.int32), np.inexact)
+
+
+def _weight(variable: Any) -> int:
+    """Bytes, and those that a processor copies while an array by itself is handed over; small ones are handed over together."""
+    aval = variable.aval
+    if not hasattr(aval, "dtype"):
+        return 1
+    each = _KEY_BYTES if _jax.dtypes.issubdtype(aval.dtype, _jax.dtypes.extended) else aval.dtype.itemsize
+    size = max(1, math.prod(aval.shape) * each)
+    return size if size <= SMALL_BYTES else size + SMALL_BYTES
+
+
+def _read(jaxpr: Any, wanted: Sequence[bool]) -> list[bool]:
+    """Which arguments are read for the results that are wanted, functions that are jitted within looked into."""
+    read = {variable for variable, is_wanted in zip(jaxpr.outvars, wanted, strict=True) if is_wanted and is_variable(variable)}
+    for equation in reversed(jaxpr.eqns):
+        results = [variable in read for variable in equation.outvars]
+        if not any(results) and not equation.effects:
+            continue
+        inner = equation.params["jaxpr"].jaxpr if equation.primitive.name in ("jit", "pjit") and not equation.effects else None
+        taken = [True] * len(equation.invars) if inner is None else _read(inner, results)
+        read.update(variable for variable, is_taken in zip(equation.invars, taken, strict=True) if is_taken and is_variable(variable))
+    return [variable in read for variable in jaxpr.invars]

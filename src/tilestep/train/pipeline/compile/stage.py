@@ -1,0 +1,330 @@
+"""The programs of one stage of a pipeline: forward, backward, both at once.
+
+A forward program returns what the stage's function returns and what its backward needs beside it (pipeline_residuals.py).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jax.numpy as jnp
+
+from tilestep.train.gradients.accumulation import Reduction, added
+from tilestep.train.jaxprs import flat_jaxpr, halves
+from tilestep.train.offload import on_device, placed_like
+from tilestep.train.pipeline.compile.packing import Packing, apart, together
+from tilestep.train.pipeline.compile.placement import Place
+from tilestep.train.pipeline.compile.residuals import residuals
+from tilestep.train.untyped import jax as _jax
+
+_jnp: Any = jnp
+
+_OWN_GRADIENT: Final = "custom_vjp_call"  # the primitive of `jax.custom_vjp`
+
+Program = Callable[..., Any]
+Call = Callable[
+    [Any, Sequence[Any]], tuple[tuple[Any, ...], Any]
+]  # (parameters, argument leaves) -> (outputs, spread; new auxiliary state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A stage as traced for certain parameters and arguments. Shapes are those of one replica.
+
+    Attributes:
+        number: of the stage.
+        place: where it is.
+        call: its function, of parameters and the leaves of its arguments.
+        params: the tree of its parameters, shapes and dtypes.
+        param_shardings: of their leaves, if the stage is on a mesh.
+        args: its arguments' leaves, shapes and dtypes: what comes from before, then the auxiliary state, then what all replicas share.
+        axes: of each of them, which axis counts the replicas.
+        aux: the tree of the auxiliary state, shapes and dtypes.
+        needs_gradient: of the arguments' leaves, the places of those for which a gradient is wanted.
+        outputs: the tree of what `call` returns first, shapes and dtypes.
+        text: what it computes, as JAX writes it.
+    """
+
+    number: int
+    place: Place
+    call: Call
+    params: Any
+    param_shardings: tuple[Any, ...]
+    args: tuple[Any, ...]
+    axes: tuple[int | None, ...]
+    aux: Any
+    needs_gradient: tuple[int, ...]
+    outputs: Any
+    text: str
+
+    @functools.cached_property
+    def params_structure(self) -> Any:
+        """Of the parameters' tree."""
+        return _jax.tree.structure(self.params)
+
+    @functools.cached_property
+    def aux_structure(self) -> Any:
+        """Of the auxiliary state's."""
+        return _jax.tree.structure(self.aux)
+
+    @property
+    def real_params(self) -> tuple[int, ...]:
+        """Places of the parameters' leaves that have gradients."""
+        return tuple(place for place, leaf in enumerate(_jax.tree.leaves(self.params)) if is_real(leaf))
+
+    @functools.cached_property
+    def gradient_text(self) -> str:
+        """What its gradient computes, as JAX writes it, if its author has written part of that: `text` does not say it."""
+        if _OWN_GRADIENT not in self.text:
+            return ""
+
+        def gradients(params: Sequence[Any], args: Sequence[Any]) -> Any:
+            def real_outputs(some_params: Sequence[Any], some_args: Sequence[Any]) -> list[Any]:
+                tree = _jax.tree.unflatten(self.params_structure, _replaced(params, self.real_params, some_params))
+                outputs, _ = self.call(tree, _replaced(args, self.needs_gradient, some_args))
+                return [leaf for leaf in _jax.tree.leaves(outputs) if is_real(leaf)]
+
+            wanted = [params[place] for place in self.real_params], [args[place] for place in self.needs_gradient]
+            outputs, pullback = _jax.vjp(real_outputs, *wanted)
+            return pullback([_jnp.ones_like(leaf) for leaf in outputs])
+
+        return str(self.place.traced(gradients, _jax.tree.leaves(self.params), list(self.args))[0])
+
+    @property
+    def accumulator_shardings(self) -> list[Any] | None:
+        """Of the accumulators, where they must be said."""
+        if not self.place.is_mesh:
+            return None
+        return [self.place.accumulator_sharding(self.param_shardings[place]) for place in self.real_params]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packings:
+    """Which arrays of a stage its programs have together.
+
+    Attributes:
+        params: of the parameters' leaves.
+        accumulators: of the accumulators.
+        values: whether small values that backward needs are together, and what goes element by element is computed again for it.
+    """
+
+    params: Packing
+    accumulators: Packing
+    values: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Programs:
+    """Jitted functions over leaves. Parameters, accumulators and what is kept are as `Packings` says.
+
+    Attributes:
+        forward: (params, args) -> (the outputs' leaves that are sent, the auxiliary state's, what is kept beside the arguments).
+        kept_args: places of the arguments that backward reads.
+        kept_params: places of the parameters that it reads, among all if none are together.
+        keeps_away: whether some of what is kept is in the host's memory.
+        backward: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch) ->
+            (accumulators, gradients of the arguments that need one). The accumulators are donated.
+        input_gradient: (these parameters, kept arguments, kept values, gradients of the outputs) -> (gradients of the arguments that need
+            one, what the weights' gradient takes over).
+        weight_gradient: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs, what it takes over,
+            microbatch) -> (accumulators,), which are donated.
+        real_outputs: places of the outputs' leaves that have gradients.
+    """
+
+    forward: Program
+    kept_args: tuple[int, ...] = ()
+    kept_params: tuple[int, ...] = ()
+    keeps_away: bool = False
+    backward: Program | None = None
+    input_gradient: Program | None = None
+    weight_gradient: Program | None = None
+    real_outputs: tuple[int, ...]
+
+
+def is_real(leaf: Any) -> bool:
+    """Whether it has a gradient: real or complex numbers, not integers."""
+    return bool(_jnp.issubdtype(leaf.dtype, _jnp.inexact))
+
+
+def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], *, split: bool, reduction: Reduction) -> Programs:
+    """The programs of a stage that is not the last one, or is in inference.
+
+    Args: packings: None in inference. sent: places of the outputs' leaves that forward returns. split: whether its backward is in two.
+    """
+    leaves, structure = _jax.tree.leaves(stage.params), stage.params_structure
+    real_outputs = tuple(place for place, leaf in enumerate(_jax.tree.leaves(stage.outputs)) if is_real(leaf))
+    name, jit = f"stage_{stage.number}", stage.place.jit
+    if packings is None:
+
+        def forward_only(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+            outputs, aux = stage.call(_jax.tree.unflatten(structure, on_device(list(params))), args)
+            leaves = _jax.tree.leaves(outputs)
+            return [leaves[place] for place in sent], _jax.tree.leaves(aux), []
+
+        return Programs(forward=jit(forward_only, f"{name}_forward", (None, stage.axes), (0, 0, 0)), real_outputs=real_outputs)
+    real_params = stage.real_params
+
+    def linearised(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], Any]:
+        def function(some_params: Sequence[Any], some_args: Sequence[Any]) -> tuple[list[Any], tuple[list[Any], list[Any]]]:
+            tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
+            found, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
+            outputs = _jax.tree.leaves(found)
+            return [outputs[place] for place in real_outputs], (outputs, _jax.tree.leaves(aux))
+
+        wanted = [params[place] for place in real_params], [args[place] for place in stage.needs_gradient]
+        _, pullback, (outputs, aux) = _jax.vjp(function, *wanted, has_aux=True)
+        return outputs, aux, pullback
+
+    wanted = [_jax.tree.leaves(stage.outputs)[place] for place in real_outputs]
+    parts = residuals(stage.place, linearised, leaves, stage.args, wanted, least=packings.values)
+    kept_params = tuple(range(len(leaves))) if packings.params.packs else parts.kept_params
+    packing = together(parts.kinds, but=parts.away) if packings.values else apart(parts.kinds)
+
+    def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        outputs, aux, kept = parts.forward(packings.params.leaves(on_device(list(params))), args)
+        return [outputs[place] for place in sent], aux, packing.packed(kept)
+
+    def pulled_back(
+        params: Sequence[Any], args: Sequence[Any], kept: Sequence[Any], gradients: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Gradients of the real parameters, and of the arguments that need one. What of them a program does not return goes."""
+        if packings.params.packs:
+            every = packings.params.leaves(params)
+            params = [every[place] for place in parts.kept_params]
+        return parts.pullback(params, args, packing.leaves(kept))(gradients)
+
+    def backward(
+        accumulators: Sequence[Any],
+        params: Sequence[Any],
+        args: Sequence[Any],
+        kept: Sequence[Any],
+        gradients: Sequence[Any],
+        microbatch: Any,
+    ) -> tuple[list[Any], list[Any]]:
+        of_params, of_args = pulled_back(on_device(list(params)), args, kept, gradients)
+        return accumulated(accumulators, packings.accumulators.packed(of_params), microbatch, reduction), of_args
+
+    axes = [stage.axes[place] for place in parts.kept_args]
+    placed = stage.accumulator_shardings
+    programs = Programs(
+        forward=jit(forward, f"{name}_forward", (None, stage.axes), (0, 0, 0)),
+        kept_args=parts.kept_args,
+        kept_params=kept_params,
+        keeps_away=bool(parts.away),
+        backward=jit(
+            backward,
+            f"{name}_backward",
+            (0, None, axes, 0, 0, None),
+            (0, 0),
+            donate=(0,),
+            out_shardings=None if placed is None else (placed, None),
+        ),
+        real_outputs=real_outputs,
+    )
+    return _split(stage, packings.accumulators, programs, pulled_back, axes, reduction) if split else programs
+
+
+def _split(
+    stage: Stage, packing: Packing, programs: Programs, pulled_back: Program, axes: list[int | None], reduction: Reduction
+) -> Programs:
+    """The programs with a backward in two, the second of which computes nothing that the first has computed.
+
+    Where each ends is seen when the first one is traced: only then the shapes of what is kept are known.
+    """
+    later: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None
+
+    def input_gradient(
+        params: Sequence[Any], args: Sequence[Any], kept: Sequence[Any], gradients: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        nonlocal later
+        given = [on_device(list(params)), list(args), list(kept), list(gradients)]
+
+        def in_order(*given: Any) -> list[Any]:
+            of_params, of_args = pulled_back(*given)
+            return [*of_args, *of_params]
+
+        now, later = halves(flat_jaxpr(in_order, *given), len(stage.needs_gradient))
+        return now(_jax.tree.leaves(given))
+
+    def weight_gradient(
+        accumulators: Sequence[Any],
+        params: Sequence[Any],
+        args: Sequence[Any],
+        kept: Sequence[Any],
+        gradients: Sequence[Any],
+        crossed: Sequence[Any],
+        microbatch: Any,
+    ) -> tuple[list[Any]]:
+        assert later is not None  # what is taken over was made by the other program, which was traced for that
+        found = later(_jax.tree.leaves([on_device(list(params)), list(args), list(kept), list(gradients)]), crossed)
+        return (accumulated(accumulators, packing.packed(found), microbatch, reduction),)
+
+    jit, name, placed = stage.place.jit, f"stage_{stage.number}", stage.accumulator_shardings
+    return Programs(
+        forward=programs.forward,
+        kept_args=programs.kept_args,
+        kept_params=programs.kept_params,
+        keeps_away=programs.keeps_away,
+        backward=programs.backward,
+        input_gradient=jit(input_gradient, f"{name}_input_gradient", (None, axes, 0, 0), (0, 0)),
+        weight_gradient=jit(
+            weight_gradient,
+            f"{name}_weight_gradient",
+            (0, None, axes, 0, 0, 0, None),
+            (0,),
+            donate=(0,),
+            out_shardings=None if placed is None else (placed,),
+        ),
+        real_outputs=programs.real_outputs,
+    )
+
+
+def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, loss_too: bool, reduction: Reduction) -> Program:
+    """Forward and backward of the stage that gives the loss.
+
+    (accumulators, params, args, microbatch) -> (accumulators, outputs' leaves, the auxiliary state's, [the loss] or [], gradients of the
+    arguments).
+
+    Args: loss_of: of the stage's outputs. loss_too: whether it is none of these, but one more result.
+    """
+    structure, real_params = stage.params_structure, stage.real_params
+
+    def both(accumulators: Sequence[Any], params: Sequence[Any], args: Sequence[Any], microbatch: Any) -> tuple[Any, ...]:
+        params = packings.params.leaves(on_device(list(params)))
+
+        def function(some_params: Sequence[Any], some_args: Sequence[Any]) -> tuple[Any, Any]:
+            tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
+            outputs, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
+            return loss_of(*outputs), (_jax.tree.leaves(outputs), _jax.tree.leaves(aux))
+
+        wanted = [params[place] for place in real_params], [args[place] for place in stage.needs_gradient]
+        loss, pullback, (outputs, aux) = _jax.vjp(function, *wanted, has_aux=True)
+        of_params, of_args = pullback(_jnp.ones((), loss.dtype))
+        new = accumulated(accumulators, packings.accumulators.packed(of_params), microbatch, reduction)
+        return new, outputs, aux, [loss] if loss_too else [], of_args
+
+    placed = stage.accumulator_shardings
+    return stage.place.jit(
+        both,
+        f"stage_{stage.number}_forward_and_backward",
+        (0, None, stage.axes, None),
+        (0, 0, 0, 0, 0),
+        donate=(0,),
+        out_shardings=None if placed is None else (placed, None, None, None, None),
+    )
+
+
+def accumulated(accumulators: Sequence[Any], gradients: Sequence[Any], microbatch: Any, reduction: Reduction) -> list[Any]:
+    """The accumulators with one more microbatch's gradients, in the memory in which they are."""
+    held = list(accumulators)
+    return placed_like(added(on_device(held), list(gradients), microbatch, reduction), held)
+
+
+def _replaced(values: Sequence[Any], places: Sequence[int], new: Sequence[Any]) -> list[Any]:
+    found = list(values)
+    for place, value in zip(places, new, strict=True):
+        found[place] = value
+    return found

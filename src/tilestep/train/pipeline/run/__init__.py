@@ -1,0 +1,1 @@
+"""When a pipeline's programs start, and what comes of them."""

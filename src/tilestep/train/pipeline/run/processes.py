@@ -1,0 +1,266 @@
+"""A pipeline whose stages are in several processes: what these tell each other beside arrays.
+
+Every process goes through all tasks of the schedule, in the same order. A stage of another process costs nothing here: its programs
+give arrays of which there is nothing. What passes between two processes is sent by one and received by the other at the same place of
+that order.
+
+Before anything is updated the processes meet, and go on only if none of them has failed. Who fails meets the others there with what
+went wrong; first it goes through its tasks once more with arrays that are errors, and sends these where it owes something: so nobody
+waits for it, and all processes have the state before the update.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, final
+
+from tilestep.errors import ProcessFailedError
+from tilestep.train.pipeline.compile.placement import Place
+from tilestep.train.pipeline.compile.tracing import Element, kind_of
+from tilestep.train.processes.remote import like_elsewhere
+from tilestep.train.processes.rendezvous import Meeting, meeting_of
+from tilestep.train.processes.transfers import Transfers
+from tilestep.train.processes.tree_specs import described, tree_of
+from tilestep.train.untyped import jax as _jax
+
+_LAST: Final = float("inf")
+_ECHO_ORDER: Final = 1e18
+_ECHO: Final = "Error while transferring"  # as XLA begins what it says of an array that came from a process that had failed
+
+
+class Settled(Exception):
+    """Nothing is owed to other processes any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Failure:
+    """What went wrong in a process.
+
+    Attributes: order: of what went wrong at one time, the least is what went wrong first. interrupted: whether it was a Ctrl-C.
+    """
+
+    text: str
+    order: float
+    interrupted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    """What a process says when it meets the others.
+
+    Attributes: failure: what has gone wrong there, if something has.
+    """
+
+    point: str
+    value: Any
+    failure: _Failure | None
+
+
+@final
+class Processes:
+    """The processes of a pipeline. They are connected when they first have something to say to each other.
+
+    Args: places: of all stages. first: how many of them are of the first level. commits_last: whether the update is held back until the
+        end of a run, for what is updated before are copies.
+    Raises: ValueError if none of the stages is in this process and all of them in another one.
+    """
+
+    def __init__(self, places: Sequence[Place], *, first: int, commits_last: bool) -> None:
+        self._places, self._first, self._devices = places, places[:first], [device for place in places for device in place.devices]
+        self._me = self._devices[0].client.process_index()
+        owners = [place.devices[0].process_index for place in places]
+        self._feeder = owners[0]
+        if len(set(owners)) == 1:
+            raise ValueError(
+                f"all stages are on devices of process {owners[0]}, and this is process {self._me}: name devices of several processes in "
+                "device_mapping, or give devices=jax.local_devices() for a pipeline of this process alone"
+            )
+        self._commits_last = commits_last
+        self._connected: tuple[Meeting, Transfers] | None = None
+        self._told: BaseException | None = None
+        self._settle: Callable[[], None] | None = None
+        self._is_committed = self._has_looked = False
+
+    @property
+    def feeds(self) -> bool:
+        """Whether this process gives the elements: that of the first stage."""
+        return self._me == self._feeder
+
+    @property
+    def commits_last(self) -> bool:
+        """Whether updates before the end of a run are of copies."""
+        return self._commits_last
+
+    def _links(self) -> tuple[Meeting, Transfers]:
+        if self._connected is None:
+            meeting = meeting_of(self._me, _jax.process_count(self._devices[0].client.platform))
+            self._connected = meeting, Transfers(meeting, self._devices)
+        return self._connected
+
+    def put(self, values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
+        """`jax.device_put`, over all processes."""
+        return self._links()[1].put(values, shardings)
+
+    def put_copies(self, values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
+        """The same of values that may be donated before they have arrived."""
+        return self._links()[1].put(values, shardings, given_up=True)
+
+    # ---------------------------------------------------------------------------------------------------------- meetings
+
+    def agree(self, point: str, value: Any = None) -> list[Any]:
+        """What all processes say at a point to which all come.
+
+        Raises: ProcessFailedError if one of them has failed, or is gone.
+        """
+        said = self._meet(point, value)
+        self._require_well(said, _LAST)
+        points = [its.point for its in said]
+        if len(set(points)) > 1:
+            where = ", ".join(f"process {process} {its}" for process, its in enumerate(points))
+            raise RuntimeError(f"the processes do different things: {where}; all of them must call the same functions of the pipeline")
+        return [its.value for its in said]
+
+    def _meet(self, point: str, value: Any = None, failure: _Failure | None = None) -> list[_Said]:
+        try:
+            heard = self._links()[0].all((point, value, None if failure is None else asdict(failure)))
+        except ProcessFailedError as error:
+            self._told = error
+            raise
+        return [_Said(point=point, value=value, failure=failure and _Failure(**failure)) for point, value, failure in heard]
+
+    def _require_well(self, said: Sequence[_Said], order: float) -> None:
+        """Raises: ProcessFailedError if another process was the first to fail. Args: order: of what went wrong here."""
+        failed = [(its.failure.order, process, its.failure) for process, its in enumerate(said) if its.failure is not None]
+        first, process, failure = min(failed, key=lambda entry: entry[:2], default=(_LAST, self._me, None))
+        if process == self._me or failure is None or first == order:
+            return
+        text, name = f"has failed: {failure.text}", self._links()[0].name(process)
+        error = self._told = ProcessFailedError(process=process, name=name, text=text, interrupted=failure.interrupted)
+        error.add_note(f"raised in process {self._me}, which has not failed itself")
+        raise error
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What all processes do. An exception inside is told to the others, who raise it at their next meeting.
+
+        But for Ctrl-C, which a terminal sends to all of them: it stays what it is in each.
+        """
+        self._is_committed = self._has_looked = False
+        try:
+            yield
+        except BaseException as error:
+            if error is not self._told:
+                try:
+                    self._tell(error)
+                except ProcessFailedError:
+                    if isinstance(error, Exception):
+                        raise
+            raise
+        finally:
+            self._settle = None
+
+    def _tell(self, error: BaseException, order: float = 0.0) -> None:
+        """Raises: ProcessFailedError if another process was the first to fail."""
+        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+        text = f"{type(error).__name__}: {error}{notes}"
+        if _ECHO in text:
+            order = _ECHO_ORDER
+        settle, self._settle = self._settle, None
+        if settle is not None:
+            meeting, transfers = self._links()
+            transfers.settle()
+            try:
+                settle()
+            except BaseException:
+                meeting.close()  # the others hear that this process is gone
+                raise
+        said = self._meet("has failed", failure=_Failure(text=text, order=order, interrupted=isinstance(error, KeyboardInterrupt)))
+        self._told = error
+        self._require_well(said, order)
+
+    # --------------------------------------------------------------------------------------------------------------- runs
+
+    def shared(self, elements: Iterator[Element], is_there: bool) -> tuple[Iterator[Element], bool]:
+        """(the elements of a run, which are those of the first stage's process; whether they are there). Begins the run."""
+        self._is_committed = self._has_looked = False
+        self._links()[1].begin()
+        if not self.feeds:
+            description, is_there = self.agree("begins a run")[self._feeder]
+            inputs = next(elements)[0]
+            return itertools.repeat((inputs, *like_elsewhere(tree_of(description), self._first[0].along(1)))), is_there
+        first = next(elements)
+        self.agree("begins a run", (described(_jax.tree.map(kind_of, first[1:])), is_there))
+        found = itertools.chain([first], elements)
+        if all(place.is_here for place in self._first):
+            return found, is_there
+        where = self._first[0].along(1)  # from which they go on
+        return ((element[0], *_jax.device_put(element[1:], where)) for element in found), is_there
+
+    def walks(self, settle: Callable[[], None] | None) -> None:
+        """From now on something is owed to other processes. Args: settle: goes through the run with errors; None: it is over."""
+        self._settle = settle
+
+    def commit(self) -> None:
+        """All that comes before an update has been started here: goes on if it has been everywhere."""
+        if self._is_committed:
+            return
+        counts = self.agree("is about to update", self._links()[1].counts())
+        for process, (sent, _) in enumerate(counts):
+            assert sent.get(self._me, 0) == counts[self._me][1].get(process, 0)  # all have gone through the same tasks
+        self._is_committed = True
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether `commit` has gone well in this run."""
+        return self._is_committed
+
+    def looked(self, look: Callable[[], None], order: Callable[[], int]) -> None:
+        """Looks at what was made, and goes on if all of it is well everywhere. Args: order: which task of all it was that was not."""
+        if self._has_looked:
+            return
+        self._has_looked = True
+        try:
+            look()
+        except Exception as error:
+            self._tell(error, order())
+            raise
+        self.agree("has looked at what it made")
+
+    def given_out(self, outputs: Any, shape: tuple[int, ...]) -> Any:
+        """What the last stages return. Args: shape: what has it every process gets: a number for each microbatch and replica."""
+        leaves, structure = _jax.tree.flatten(outputs)
+        small = [place for place, leaf in enumerate(leaves) if leaf.shape == shape]
+        for place, leaf in zip(small, self._links()[1].to_all([leaves[place] for place in small]), strict=True):
+            leaves[place] = leaf
+        return _jax.tree.unflatten(structure, leaves)
+
+
+@final
+class Unfed:
+    """What a process gives that gives no elements: the run's inputs."""
+
+    def __init__(self, inputs: tuple[Any, ...]) -> None:
+        self._inputs = inputs
+
+    @property
+    def is_there(self) -> bool:
+        """Nobody knows."""
+        return False
+
+    def elements(self) -> Iterator[Element]:
+        """With nothing but the inputs."""
+        return itertools.repeat((self._inputs, (), {}))
+
+    def whole(self, where: Any) -> None:
+        """It has none."""
+
+    def stacks(self) -> list[Element]:
+        """One program is in one process."""
+        raise AssertionError("stages in several processes are not one program")
+
+    def are_plain(self, first: Element) -> bool:
+        """It has none."""
+        return False

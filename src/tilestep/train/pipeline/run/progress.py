@@ -1,0 +1,162 @@
+"""What a pipeline's run has done, for the bar on the terminal, for Ctrl-C, and for exceptions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Final, final
+
+import jax
+
+from tilestep import hints
+from tilestep.errors import LoopInterrupt, ProcessFailedError
+from tilestep.train.ctrl_c import CtrlC
+from tilestep.train.pipeline.compile.tracing import Element
+from tilestep.train.pipeline.run.batches import Batch
+from tilestep.train.resume import tell_loop_state
+from tilestep.train.untyped import jax as _jax
+
+_SAME_CTRL_C_WALL_S: Final = 1.0  # within which one that was sent to all processes has come to each
+
+
+@final
+class _Counted:
+    """A batch that tells of each element that is taken."""
+
+    def __init__(self, batch: Batch, tell: Callable[[], None]) -> None:
+        self._batch, self._tell = batch, tell
+
+    @property
+    def is_there(self) -> bool:
+        """As the batch's."""
+        return self._batch.is_there
+
+    def elements(self) -> Iterator[Element]:
+        """Those of the batch."""
+        for element in self._batch.elements():
+            self._tell()
+            yield element
+
+    def whole(self, where: Any) -> None:
+        """They are counted one by one."""
+
+    def stacks(self) -> list[Element]:
+        """Those of the batch."""
+        return self._batch.stacks()
+
+    def are_plain(self, first: Element) -> bool:
+        """As those of the batch."""
+        return self._batch.are_plain(first)
+
+
+@final
+class Progress:
+    """Some updates. Ctrl-C waits for the end of an update; an exception inside gets the state after the last one that is done.
+
+    Args: state: before the first. name: of the pipeline. count: microbatches of an update. updates: how many there are to be. bar: whether
+        there is one.
+    Attributes: state: after the last update that is done. It is read without a call after the end, where a Ctrl-C finds nobody who keeps
+        it (`CtrlC.end`). updates: how many are done. outputs: what the last one gave out.
+    """
+
+    def __init__(self, state: Any, *, name: str, count: int, updates: int, bar: bool) -> None:
+        self.state = state
+        self.updates = 0
+        self.outputs: Any = None
+        self._name, self._count, self._total, self._wants_bar, self._started = name, count, updates, bar, 0
+        self._ctrl_c = CtrlC()
+        self._bar: AbstractContextManager[tuple[Callable[[int], None], Callable[[str], None]]] | None = None
+        self._advance: Callable[[int], None] | None = None
+        self._describe: Callable[[str], None] | None = None
+
+    def __enter__(self) -> Progress:
+        self._ctrl_c.begin()
+        try:
+            if self._wants_bar:
+                from tilestep.train.progress_bar import shown  # rich takes a while to import
+
+                self._bar = shown(self._name, self._total * self._count)
+                self._advance, self._describe = self._bar.__enter__()
+        except BaseException:
+            self._ctrl_c.end()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        has_come = False
+        try:
+            if self._bar is not None:
+                self._bar.__exit__(kind, error, trace)
+            if isinstance(error, ProcessFailedError) and error.interrupted:  # a terminal sends it to all processes
+                self._ctrl_c.expect(_SAME_CTRL_C_WALL_S)
+        finally:
+            has_come = self._ctrl_c.end()
+        if error is not None or has_come:
+            self._ended_by(error, has_come=has_come)
+
+    def _ended_by(self, error: BaseException | None, *, has_come: bool) -> None:
+        """Raises: after a Ctrl-C LoopInterrupt, when what was started is done, or KeyboardInterrupt if the state is lost."""
+        is_lost = any(leaf.is_deleted() for leaf in _jax.tree.leaves(self.state) if isinstance(leaf, jax.Array))
+        raised, note = error, None
+        if (has_come or isinstance(error, KeyboardInterrupt)) and not is_lost:
+            _jax.block_until_ready(self.state)
+            raised = LoopInterrupt(carry=self.state, steps=self.updates, what="updates of the pipeline", outputs=self.outputs)
+        elif has_come and not isinstance(error, KeyboardInterrupt):
+            raised = KeyboardInterrupt()
+        elif not is_lost:
+            note = f"{self._name} had done {self.updates:,} updates; tilestep.train.loop_state(error) has the state after them"
+        assert raised is not None  # one of the two there is
+        if not is_lost:
+            tell_loop_state(raised, carry=self.state, steps=self.updates, note=note)
+        with contextlib.suppress(Exception):  # of an exception that has no place for it, or lets nobody write to it
+            raised.state = None if is_lost else self.state  # pyright: ignore[reportAttributeAccessIssue]
+        if raised is not error:
+            raise raised from error
+
+    def check(self) -> None:
+        """Raises: KeyboardInterrupt if a Ctrl-C has come."""
+        self._ctrl_c.check()
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """Inside it is noted that an update is done, and who is told of it: no Ctrl-C comes between."""
+        self._ctrl_c.is_noting = True
+        try:
+            yield
+        finally:
+            self._ctrl_c.is_noting = False
+
+    @property
+    def waiting(self) -> Callable[[], AbstractContextManager[None]]:
+        """For what waits for data or room: inside, a Ctrl-C comes at once."""
+        return self._ctrl_c.waiting
+
+    def counting(self, batch: Batch) -> Batch:
+        """The batch; each of its elements is a microbatch that begins."""
+        return batch if self._advance is None else _Counted(batch, self._began)
+
+    def _began(self) -> None:
+        if self._advance is not None:
+            self._advance(self._started)
+        self._started += 1
+
+    def compiled(self, done: int, total: int) -> None:
+        """So many of all programs are compiled."""
+        if self._describe is not None:
+            self._describe(f"{self._name}, {done} of {total} programs compiled" if done < total else self._name)
+
+    def did(self, state: Any, outputs: Any) -> None:
+        """Another update has been started, after which these are there. Called within `noting`."""
+        self.state, self.outputs = state, outputs
+        self.updates += 1
+
+    def show(self) -> None:
+        """Shows in the bar, if there is one, that the last update is done."""
+        if self._describe is not None:
+            hints.wait_aside(_jax.tree.leaves(self.outputs), _jax.block_until_ready)
+            self._describe(f"{self._name}, update {self.updates} of {self._total}")
+            self._started = self.updates * self._count
+            if self._advance is not None:
+                self._advance(self._started)

@@ -1,0 +1,125 @@
+"""What a pipeline gives out of what its last stage returns: all of it or part of it, of each microbatch or their sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from tilestep.train.schedules.schedule import Schedule
+from tilestep.train.untyped import jax as _jax
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """What is given out.
+
+    Attributes: loss: the loss alone. mask: of each item that the last level returns, whether it is hidden; None: none is. summed: sums over
+        microbatches. dtype: of the sums; None: as the values are.
+    Raises: TypeError, ValueError for what does not go together.
+    """
+
+    schedule: Schedule
+    training: bool
+    loss: bool
+    mask: tuple[bool, ...] | None
+    summed: bool
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        if self.loss and not self.training:
+            raise ValueError("outfeed_loss is True, but a pipeline without an optimizer has no loss: give an optimizer")
+        if self.loss and self.mask is not None:
+            raise ValueError(
+                "outfeed_loss and outfeed_mask are given: the loss is sent in place of what the mask would hide; leave one away"
+            )
+        mask: tuple[Any, ...] = self.mask or ()
+        if not all(isinstance(hidden, bool) for hidden in mask):
+            raise TypeError(f"outfeed_mask is {list(mask)}: it must be a list of bool, True for what is hidden")
+        if self.dtype is not None and not self.summed:
+            raise ValueError("accumulate_outfeed_dtype is given, but accumulate_outfeed is False: it is of the sums; set it to True")
+
+    @property
+    def elements(self) -> int:
+        """How many a queue gets of one run."""
+        return 1 if self.summed else self.schedule.microbatches
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether all is hidden."""
+        return self.mask is not None and all(self.mask)
+
+    def numbers(self, replicas: int) -> tuple[int, ...]:
+        """The shape of what is one number for each microbatch and replica."""
+        return (*(() if self.summed else (self.schedule.microbatches,)), *(() if replicas == 1 else (replicas,)))
+
+    def for_queue(self, outputs: Any) -> Any:
+        """With an axis of elements."""
+        return _jax.tree.map(lambda leaf: leaf[None], outputs) if self.summed else outputs
+
+    def require(self, kinds: Sequence[Any]) -> None:
+        """Raises: ValueError if the mask is of another number of items than what the stages of the last level return."""
+        if self.mask is not None:
+            self._shown(kinds)
+
+    def queued(self, row: Sequence[Any], kinds: Sequence[Any]) -> Any:
+        """Shapes and dtypes of what a queue gets. Args: row: those of what one microbatch gives; and kinds: as in `of`."""
+        return _jax.eval_shape(lambda one: self.for_queue(self.of([one] * self.schedule.microbatches, kinds)), row)
+
+    def of(self, rows: Sequence[Any], kinds: Sequence[Any]) -> Any:
+        """One tree of what all microbatches gave.
+
+        Args: rows: of each microbatch, the leaves of what each stage of the last level returned; in training after it [the loss]. kinds: of
+            each of these stages the tree of its items.
+        Raises: ValueError if the mask is of another number of items.
+        """
+        if self.loss:
+            return self._together([row[1] for row in rows])[0]
+        shown = [
+            _jax.tree.unflatten(structure, self._together([[row[index][place] for place in places] for row in rows]))
+            for index, places, structure in self._shown(kinds)
+        ]
+        return shown[0] if len(shown) == 1 else tuple(shown)
+
+    def _shown(self, kinds: Sequence[Any]) -> list[tuple[int, list[int], Any]]:
+        """(stage of the last level, places of the leaves, structure) of each item that is given out."""
+        items: list[Any] = []
+        for index, kind in enumerate(kinds):
+            structure = _jax.tree.structure(kind)
+            items += [(index, *_jax.tree.flatten(item)) for item in _jax.tree.unflatten(structure, range(structure.num_leaves))]
+        if self.mask is not None and len(self.mask) != len(items):
+            raise ValueError(f"outfeed_mask has {len(self.mask)} entries, but the last stage returns {len(items)} items: give one for each")
+        return [entry for place, entry in enumerate(items) if self.mask is None or not self.mask[place]]
+
+    def of_stacked(self, stacks: Sequence[Any], kinds: Sequence[Any]) -> Any:
+        """`of` where each leaf has all microbatches along its first axis."""
+        if self.loss:
+            return self._summed(stacks[1])[0]
+        shown = [
+            _jax.tree.unflatten(structure, self._summed([stacks[index][place] for place in places]))
+            for index, places, structure in self._shown(kinds)
+        ]
+        return shown[0] if len(shown) == 1 else tuple(shown)
+
+    def _summed(self, leaves: Sequence[Any]) -> list[Any]:
+        return [_total(leaf, self.dtype) for leaf in leaves] if self.summed else list(leaves)
+
+    def _together(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+        if not rows[0]:
+            return []
+        return _summed(rows, self.dtype) if self.summed else _stacked(rows)
+
+
+@_jax.jit
+def _stacked(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    return [_jax.numpy.stack(column) for column in zip(*rows, strict=True)]
+
+
+def _sum(rows: Sequence[Sequence[Any]], dtype: Any) -> list[Any]:
+    columns = [[leaf if dtype is None else leaf.astype(dtype) for leaf in column] for column in zip(*rows, strict=True)]
+    return [sum(column[1:], column[0]) for column in columns]
+
+
+_summed: Any = _jax.jit(_sum, static_argnums=1)
+_total: Any = _jax.jit(lambda leaf, dtype: leaf.sum(0, dtype=dtype or leaf.dtype), static_argnums=1)

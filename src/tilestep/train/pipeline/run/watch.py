@@ -1,0 +1,121 @@
+"""What a pipeline says when something goes wrong: which task it was, and what state there was before."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+from tilestep.errors import NotFiniteError
+from tilestep.train.pipeline.compile.stage import Stage, is_real
+from tilestep.train.pipeline.compile.tracing import Function
+from tilestep.train.pipeline.run.processes import Processes, Settled
+from tilestep.train.schedules.schedule import Kind, Task
+from tilestep.train.untyped import jax as _jax
+
+_MOST_NAMED: Final = 3  # parameters
+_CALLS_PYTHON: Final = re.compile(r"(callback|debug_print)\[")  # in a program as JAX writes it: it may fail after it was started
+
+
+@final
+class Watch:
+    """What tasks have made, to be looked at before an update takes it in.
+
+    Args:
+        nans: whether all numbers must be finite.
+        training: whether there are gradients.
+        processes: those in which the stages are, if they are several.
+        settles: whether a run that has failed is gone through once more, for what it owes to other processes.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[Function],
+        stages: Sequence[Stage],
+        *,
+        nans: bool,
+        training: bool,
+        processes: Processes | None = None,
+        settles: bool = False,
+    ) -> None:
+        self._settles = settles
+        self._functions, self._stages, self._nans, self._processes = functions, stages, nans, processes
+        # What a program calls in Python may raise when the host is far ahead.
+        self.is_needed = not settles and (nans or any(calls_python(stage, training=training) for stage in stages))
+        self._made: list[tuple[int, Task, Any]] = []
+        self._seen = 0  # tasks
+        self._wrong = 0  # which of them it was
+
+    def note(self, task: Task) -> str:
+        """For an exception."""
+        where = "" if task.microbatch is None else f" of microbatch {task.microbatch}"
+        return self._functions[task.stage].note(task.stage, f"{task.kind.meaning}{where}")
+
+    def see(self, task: Task, outputs: Sequence[Any], accumulators: Sequence[Any]) -> None:
+        """A task has been started."""
+        self._seen += 1
+        if not self._stages[task.stage].place.is_here:
+            return
+        real = [leaf for leaf in (*outputs, *accumulators) if is_real(leaf)]
+        self._made.append((self._seen, task, _finite(real if self._nans else real[:1])))  # the accumulators themselves are given up
+
+    def look(self) -> None:
+        """Waits for all that was made. With several processes all of them do, so that none updates what another one does not.
+
+        Raises: what a program has raised, with a note; NotFiniteError; ProcessFailedError.
+        """
+        processes = self._processes
+        if processes is None or processes.commits_last:
+            self._look()
+            return
+        if self._settles:
+            if not processes.is_committed:  # the others stop here
+                raise Settled
+            return
+        processes.commit()
+        if self.is_needed:
+            processes.looked(self._look, lambda: self._wrong)
+
+    def _look(self) -> None:
+        made, self._made = self._made, []
+        for self._wrong, task, values in made:
+            try:
+                _jax.block_until_ready(values)
+            except Exception as error:
+                error.add_note(self.note(task))
+                raise
+            if self._nans:
+                wrong = [place for place, is_finite in enumerate(values) if not is_finite.all()]
+                if wrong:
+                    error = self._error(task, wrong[0])
+                    error.add_note(self.note(task))
+                    raise error
+
+    def _error(self, task: Task, place: int) -> NotFiniteError:
+        stage = self._stages[task.stage]
+        names = []
+        if task.kind is Kind.FORWARD:
+            names = [f"output {_path(path)}" for path, leaf in _jax.tree_util.tree_flatten_with_path(stage.outputs)[0] if is_real(leaf)]
+        names += [f"gradient of {_path(path)}" for path, leaf in _jax.tree_util.tree_flatten_with_path(stage.params)[0] if is_real(leaf)]
+        assert task.microbatch is not None  # updates are not looked at
+        return NotFiniteError(stage=task.stage, name=self._functions[task.stage].name, microbatch=task.microbatch, path=names[place])
+
+
+@_jax.jit
+def _finite(leaves: Sequence[Any]) -> list[Any]:
+    return [_jax.numpy.isfinite(leaf) if not leaf.ndim else _jax.numpy.isfinite(leaf).all() for leaf in leaves]
+
+
+def calls_python(stage: Stage, *, training: bool) -> bool:
+    """Whether a stage calls Python, which may raise. Args: training: whether its gradient is computed, too."""
+    return _is_call_in(stage.text) or (training and _is_call_in(stage.gradient_text))
+
+
+@functools.lru_cache(maxsize=256)
+def _is_call_in(text: str) -> bool:
+    return bool(_CALLS_PYTHON.search(text))
+
+
+def _path(path: Any) -> str:
+    return _jax.tree_util.keystr(path, simple=True, separator="/")

@@ -1,0 +1,1 @@
+"""One program in several processes: starting, watching, meeting, and arrays between them."""

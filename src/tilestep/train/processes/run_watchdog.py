@@ -1,0 +1,16 @@
+"""Runs a watchdog. It is started by its path, because `import tilestep.train` would import JAX, which a watchdog does not need."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+for name, level in (("tilestep", 2), ("tilestep.train", 1), ("tilestep.train.processes", 0)):
+    package = types.ModuleType(name)
+    package.__path__ = [str(Path(__file__).parents[level])]  # its modules are found, and its `__init__` does not run
+    sys.modules[name] = package
+
+from tilestep.train.processes import watchdog  # noqa: E402
+
+watchdog.main()

@@ -1,0 +1,196 @@
+"""Several processes of one program: started together by JAX, and ended together when one of them dies."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import secrets
+import socket
+import time
+from typing import Any, Final
+
+import numpy as np
+from jax.experimental import multihost_utils
+
+from tilestep.train.jax_private import distributed
+from tilestep.train.processes import hosts
+from tilestep.train.processes.check_in import Place, Reception, check_in, tell
+from tilestep.train.processes.own_watchdog import start_sentinel
+from tilestep.train.processes.waiting import Waiting
+from tilestep.train.untyped import jax as _jax
+
+_LEAST_TIMEOUT_S: Final = 1.0
+_MOST_TIMEOUT_S: Final = 1e6  # JAX has its own in milliseconds of 32 bits
+_JAX_SLACK_S: Final = 30  # by which JAX's own time-outs are longer: it ends processes without saying readably whose fault it was
+_SAID_BYTES: Final = 512  # of process 0's address, and a secret
+_TOKEN_BYTES: Final = 32
+_MOST_PROCESSES: Final = (1 << 31) - 1  # JAX has their number in 32 bits
+_RETRY_WALL_S: Final = 0.2
+
+_broadcast: Any = multihost_utils.broadcast_one_to_all
+
+
+def start_processes(
+    *,
+    timeout_s: float = 60.0,
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    local_device_ids: int | list[int] | None = None,
+    initialization_timeout_s: float = 300.0,
+    listen_host: str | None = None,
+) -> None:
+    """Makes this process one of several of a program, as `jax.distributed.initialize` does, and watches that all of them are there.
+
+    Called by each process before it does anything else with JAX. What is None is found out by JAX where it knows the cluster (SLURM, MPI,
+    Kubernetes, Cloud TPU). While processes are missing, each that waits says so every ten seconds on stderr. When a process is killed,
+    crashes, ends with an exception or before the others, or gives no sign of life, the others end within `timeout_s` with exit status 1
+    (some by JAX's own abort), and each prints which process it was and how it ended.
+
+    Beside each process runs a sentinel, a small Python process that ends with it; the sentinels talk to that of process 0 by TCP, on a
+    port that the system chooses.
+
+    Args:
+        timeout_s: 1 to 1,000,000; a process may be silent for three quarters of it. A thread gives its signs of life; code that holds
+            Python's lock for so long counts as silence. So long the first process that has come to its end waits for the others.
+        coordinator_address: "host:port" of process 0, at which all processes find each other.
+        num_processes: how many they are.
+        process_id: this one's number, from 0 on.
+        local_device_ids: which of this machine's devices are this process's.
+        initialization_timeout_s: 1 to 1,000,000; how long this process waits for the others to start, and JAX then to join them.
+        listen_host: an address of this machine, at which the other processes reach it: here alone it listens. None: the one by which it
+            reaches process 0, which itself listens at the coordinator's; with a coordinator on loopback that is loopback.
+    Raises: ValueError for a time-out that is too short, or too long, an address that is none, and for processes that do not fit together;
+        RuntimeError if JAX has started already; OSError if process 0 cannot listen at its address; TimeoutError if processes are missing
+        for too long, or process 0 is. What `jax.distributed.initialize` raises.
+    """
+    for name, wall_s in (("timeout_s", timeout_s), ("initialization_timeout_s", initialization_timeout_s)):
+        if not _LEAST_TIMEOUT_S <= wall_s <= _MOST_TIMEOUT_S:
+            raise ValueError(f"{name} is {wall_s!r}: it must be {_LEAST_TIMEOUT_S:g} to {_MOST_TIMEOUT_S:,.0f} seconds")
+    _require_first()
+    until = time.monotonic() + initialization_timeout_s
+    coordinator_address = coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    found = distributed.in_cluster(coordinator_address, num_processes, process_id, initialization_timeout_s)
+    place = _place(*found)
+    if listen_host is not None:
+        listen_host = hosts.require_listen_host(listen_host, None if place is None else place.host)
+    with Waiting("this process" if place is None else str(place)) as waiting:
+        bind = None
+        if place is not None:
+            bind = _meet(place, listen_host, until, waiting)
+        elif listen_host is not None:
+            hosts.choose(listen_host)
+        waiting.text = "for JAX to join all processes, which are here"
+        _jax.distributed.initialize(
+            *found,
+            local_device_ids,
+            initialization_timeout=math.ceil(initialization_timeout_s),
+            coordinator_bind_address=bind,
+            heartbeat_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
+            shutdown_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
+        )
+        distributed.let_collectives_listen_at(hosts.own_host())
+        count, me = _jax.process_count(), _jax.process_index()
+        if count > 1:
+            _watch(me, count, timeout_s, None if place is None else place.host)
+
+
+def _require_first() -> None:
+    if _jax.distributed.is_initialized():
+        raise RuntimeError("JAX has joined this process with others already: call start_processes once, and not jax.distributed.initialize")
+    if distributed.has_started():
+        raise RuntimeError("JAX has started its devices already: call start_processes before anything else of JAX, such as jax.devices()")
+
+
+def _place(address: str | None, count: int | None, number: int | None) -> Place | None:
+    """None if something is not known, or of a wrong type: JAX says that.
+
+    Raises: ValueError for a number that does not fit, which process 0 is told, if it is there.
+    """
+    if address is None or not isinstance(count, int) or not isinstance(number, int):
+        return None
+    host, port = hosts.split(address)
+    if hosts.is_all(host):
+        raise ValueError(f"coordinator_address is {address!r}, at which nobody can be reached: name an address of process 0's machine")
+    if not 0 < count <= _MOST_PROCESSES:
+        raise ValueError(f"num_processes is {count}: it must be 1 to {_MOST_PROCESSES:,}")
+    place = Place(address=address, host=host, port=port, count=count, number=number)
+    if not 0 <= number < count:
+        if 0 <= number <= _MOST_PROCESSES:
+            tell(place)
+        raise ValueError(f"process_id is {number}: with num_processes={count} it must be 0 to {count - 1}")
+    return place
+
+
+def _meet(place: Place, listen_host: str | None, until: float, waiting: Waiting) -> str | None:
+    """Waits for all processes, and chooses where this one listens. Returns: where JAX's coordinator is to listen, if that is here."""
+    if place.number:
+        reached_from = check_in(place, until, waiting)
+        hosts.choose(listen_host or reached_from)
+        return None
+    own = listen_host or _host_of_process_0(place, until, waiting)
+    hosts.choose(own)
+    given = None if listen_host else os.environ.get("JAX_COORDINATOR_BIND_ADDRESS")
+    host, port = hosts.split(given, "JAX_COORDINATOR_BIND_ADDRESS") if given else (own, place.port)
+    waiting.text = f"to listen at {hosts.join(host, port)}"
+    try:
+        listener = hosts.listener(host, port, backlog=max(128, place.count))
+    except OSError as error:
+        raise _not_listening(place, hosts.join(host, port), error) from error
+    Reception(listener, place, waiting, note=_note(place, own)).receive_all(until)
+    return hosts.join(host, port)
+
+
+def _note(place: Place, own: str) -> str:
+    """What may keep the others from reaching process 0."""
+    if hosts.is_loopback(own) and not hosts.is_called_loopback(place.host):
+        return (
+            f"; {place.host} is {own} on this machine, where no other machine reaches it: if processes run on others, name process 0's "
+            "address in coordinator_address"
+        )
+    with contextlib.suppress(OSError):
+        if own in hosts.addresses_of(place.host):
+            return ""
+    return f"; process 0 listens at {own}, which is not what {place.host} is here"
+
+
+def _host_of_process_0(place: Place, until: float, waiting: Waiting) -> str:
+    while True:
+        try:
+            return hosts.host_of_process_0(place.host)
+        except OSError as error:  # a cluster may give a name its address only later
+            waiting.text = f"to listen at {place.address}: {error.strerror or error}"
+            if time.monotonic() > until:
+                raise TimeoutError(f"{waiting}; coordinator_address must name process 0's machine") from error
+        time.sleep(_RETRY_WALL_S)
+
+
+def _not_listening(place: Place, where: str, error: OSError) -> OSError:
+    """What to say of a port that process 0 cannot have. Raises: ValueError if that is because there is another process 0."""
+    assert error.errno is not None  # of a socket
+    if error.errno == errno.EADDRINUSE:
+        tell(place)
+        way_out = "another program has that port, or an earlier run: end it, or give all processes another port in coordinator_address"
+    elif error.errno == errno.EACCES:
+        way_out = "give all processes a port of 1,024 or more in coordinator_address"
+    else:
+        way_out = "coordinator_address must name the machine on which process 0 runs, or listen_host= an address of it"
+    return OSError(
+        error.errno, f"{place} cannot listen at {where} (coordinator_address {place.address!r}): {os.strerror(error.errno)}; {way_out}"
+    )
+
+
+def _watch(me: int, count: int, timeout_s: float, coordinator: str | None) -> None:
+    """Starts the sentinel, which is told by JAX's own ways where that of process 0 is, and how they know each other."""
+    listener: socket.socket | None = None
+    said: dict[str, Any] = {}
+    if me == 0:
+        listener = hosts.listener(hosts.own_host(), 0, backlog=max(128, count))
+        own = dict.fromkeys((hosts.own_host(), coordinator or hosts.own_host()))
+        said = {"addresses": [(host, listener.getsockname()[1]) for host in own], "token": secrets.token_hex(_TOKEN_BYTES)}
+    text = json.dumps(said).encode().ljust(_SAID_BYTES)
+    said = json.loads(np.asarray(_broadcast(np.frombuffer(text, np.uint8))).tobytes())
+    start_sentinel(said | {"process": me, "count": count, "timeout_s": timeout_s}, listener)

@@ -1,0 +1,1 @@
+"""Copies of a model over devices, and what they do together."""

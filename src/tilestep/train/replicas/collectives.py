@@ -1,0 +1,223 @@
+"""What replicas do together: sums, means, gathers and scatters over all of them or over groups, and an optimiser of their mean gradient.
+
+These functions are called where a replica's program is traced: in the body of a loop that was given `replicas`, in `Replicas.shard_map`, or
+under any `jax.shard_map` or `jax.vmap` whose axis is named "replica". Anywhere else there is one replica. Gradients through
+them are those of the sum over replicas: a replica's gradient of a cross-replica sum is the sum of all replicas' gradients by it.
+
+Sources: TensorFlow for the IPU, `cross_replica_ops`, `all_to_all_op`, `reduce_scatter_op` and `CrossReplicaOptimizer` (SDK 2.4), for what
+each does; groups are successive replicas there, too, and the optimiser takes the mean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import jax
+import jax.numpy as jnp
+
+from tilestep.train.numbers import whole_number
+from tilestep.train.offload import transformation
+from tilestep.train.replicas.replicas import current_axis
+from tilestep.train.untyped import jax as _jax
+
+if TYPE_CHECKING:
+    import optax
+
+Reduction = Literal["sum", "mean"]
+
+_REDUCTIONS: Final = ("sum", "mean")
+_MOST_AXES: Final = 64  # that NumPy's arrays have
+_WIDE_MAX: Final = 1e30  # a dtype that goes beyond holds the sum over any number of replicas of what was meant to be a gradient
+
+_jnp: Any = jnp
+
+
+def replica_index(*, group_size: int | None = None) -> Any:
+    """int32[]: the number of the replica that runs this, from 0 on; with `group_size` its number within its group.
+
+    Args, raises: as `cross_replica_sum`.
+    """
+    axis, groups, size = _group(group_size)
+    if axis is None:
+        return _jnp.int32(0)
+    index = _jax.lax.axis_index(axis)
+    return index if groups is None else index % size
+
+
+def replica_count() -> int:
+    """How many replicas run this."""
+    axis = replica_axis()
+    return 1 if axis is None else int(_jax.lax.axis_size(axis))
+
+
+def cross_replica_sum(tree: Any, *, group_size: int | None = None) -> Any:
+    """The sum over replicas of each array of a pytree, on every replica.
+
+    Args: group_size: sums are over groups of so many successive replicas. None: over all.
+    Raises: ValueError if it does not divide the number of replicas, or this is a function mapped over devices whose axis is unknown.
+    """
+    axis, groups, _ = _group(group_size)
+    return _mapped(tree, lambda x: x if axis is None else _jax.lax.psum(x, axis, axis_index_groups=groups))
+
+
+def cross_replica_mean(tree: Any, *, group_size: int | None = None) -> Any:
+    """The mean over replicas of each array of a pytree, on every replica; float16 and 8-bit floats are divided before they are summed.
+
+    Args, raises: as `cross_replica_sum`. TypeError for an array that is neither real nor complex.
+    """
+    axis, groups, size = _group(group_size)
+
+    def mean(x: Any) -> Any:
+        _require_inexact(x, "cross_replica_mean")
+        if axis is None:
+            return x
+        number = _jnp.asarray(size, x.dtype)
+        if float(_jnp.finfo(x.dtype).max) < _WIDE_MAX:
+            return _jax.lax.psum(x / number, axis, axis_index_groups=groups)
+        return _jax.lax.psum(x, axis, axis_index_groups=groups) / number  # a division that an update's own operations take in
+
+    return _mapped(tree, mean)
+
+
+def cross_replica_all_gather(tree: Any, *, group_size: int | None = None) -> Any:
+    """Each array of all replicas, stacked along a new leading axis in the order of the replicas: [n, ...] becomes [R, n, ...].
+
+    Args, raises: as `cross_replica_sum`; within groups R is the group's size.
+    """
+    axis, groups, _ = _group(group_size)
+    return _mapped(tree, lambda x: x[None] if axis is None else _jax.lax.all_gather(x, axis, axis_index_groups=groups))
+
+
+def cross_replica_reduce_scatter(tree: Any, *, reduction: Reduction = "sum", group_size: int | None = None) -> Any:
+    """Each array's sum (or mean) over replicas, of which each replica gets one part: replica r the rows r*k to (r+1)*k, k = ceil(n / R).
+
+    The leading axis, of n rows, is padded with zeros to R*k, so that the last parts may end in zeros.
+
+    Args: reduction: "sum" or "mean". group_size, raises: as `cross_replica_sum`. ValueError for an array without axes; TypeError for a
+        mean of whole numbers.
+    """
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(map(repr, _REDUCTIONS))}")
+    axis, groups, size = _group(group_size)
+
+    def scatter(x: Any) -> Any:
+        if not x.ndim:
+            raise ValueError("cross_replica_reduce_scatter of an array without axes: there are no rows to divide; use cross_replica_sum")
+        if reduction == "mean":
+            _require_inexact(x, "cross_replica_reduce_scatter")
+        if axis is None:
+            return x
+        if reduction == "mean":
+            x = x / _jnp.asarray(size, x.dtype)
+        x = _jnp.pad(x, [(0, -x.shape[0] % size), *((0, 0) for _ in x.shape[1:])])
+        return _jax.lax.psum_scatter(x, axis, axis_index_groups=groups, tiled=True)
+
+    return _mapped(tree, scatter)
+
+
+def cross_replica_all_to_all(tree: Any, *, split_axis: int = 0, concat_axis: int = 0, group_size: int | None = None) -> Any:
+    """Each replica cuts its arrays into R parts along `split_axis`, sends part r to replica r, and joins what it gets along `concat_axis`.
+
+    Args, raises: as `cross_replica_sum`. ValueError if an array has no such axis, or no whole number of rows for each replica.
+    """
+    axis, groups, size = _group(group_size)
+    axes = {"split_axis": split_axis, "concat_axis": concat_axis}
+    for name, number in axes.items():
+        whole_number(name, number, least=-_MOST_AXES, most=_MOST_AXES)
+
+    def exchange(x: Any) -> Any:
+        if not x.ndim:
+            raise ValueError("cross_replica_all_to_all of an array without axes: there are no rows to send; use cross_replica_all_gather")
+        for name, number in axes.items():
+            if not -x.ndim <= number < x.ndim:
+                raise ValueError(f"{name} is {number}, but the array has shape {x.shape}: it must be {-x.ndim} to {x.ndim - 1}")
+        if x.shape[split_axis] % size:
+            raise ValueError(
+                f"{x.shape[split_axis]} rows (axis {split_axis} of shape {x.shape}) / {size} replicas is no whole number: pad the array"
+            )
+        if axis is None:
+            return x
+        return _jax.lax.all_to_all(x, axis, split_axis % x.ndim, concat_axis % x.ndim, axis_index_groups=groups, tiled=True)
+
+    return _mapped(tree, exchange)
+
+
+def replica_key(key: Any) -> Any:
+    """A random key of this replica's own: `fold_in(key, replica_index())`.
+
+    It is another one on each replica, and depends on `key` and the replica's number alone: not on how many replicas or devices there are.
+    For numbers that are equal on all replicas use `key` itself, which each of them has.
+    """
+    return _jax.random.fold_in(key, replica_index())
+
+
+def element_key(key: Any, step: Any) -> Any:
+    """A random key of the element that this replica has in a step: `fold_in(key, step * R + r)`.
+
+    An element of the dataset gets the same key however many replicas share the work.
+
+    Args: step: int[], counted by the caller, such as in the loop's carry.
+    """
+    return _jax.random.fold_in(key, step * replica_count() + replica_index())
+
+
+def cross_replica(optimizer: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+    """An optimiser whose `update` sees the mean over replicas of the gradients, so that all replicas do the same update.
+
+    With one replica it is `optimizer`. Inside of `gradient_accumulation` the mean is taken once for each update. What is no gradient
+    (None, optax.MaskedNode, float0) passes through.
+    """
+    from optax import GradientTransformationExtraArgs  # which takes a while
+
+    inner = transformation(optimizer)
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        return inner.update(_jax.tree.map(_mean_gradient, updates), state, params, **extra)
+
+    return GradientTransformationExtraArgs(inner.init, update)  # pyright: ignore[reportArgumentType]
+
+
+def _mean_gradient(gradient: Any) -> Any:
+    return gradient if getattr(gradient, "dtype", None) == _jax.dtypes.float0 else cross_replica_mean(gradient)
+
+
+def _require_inexact(x: Any, function: str) -> None:
+    if not _jnp.issubdtype(x.dtype, _jnp.inexact):
+        raise TypeError(f"{function} of {x.dtype}{list(x.shape)}: a mean needs real or complex numbers; convert with .astype")
+
+
+def _mapped(tree: Any, function: Any) -> Any:
+    return _jax.tree.map(lambda leaf: function(_jnp.asarray(leaf)), tree)
+
+
+def replica_axis() -> str | None:
+    """The axis of replicas; None: there is one replica. Raises: ValueError if devices run this by an axis that nobody has named."""
+    axis = current_axis()
+    try:
+        _jax.lax.axis_size(axis)
+    except NameError:
+        others = jax.sharding.get_abstract_mesh().manual_axes
+        if others:
+            raise ValueError(
+                f"a function over replicas was called in a jax.shard_map over {', '.join(map(repr, others))}, which has no axis {axis!r}: "
+                f"give the loop `replicas`, use Replicas.shard_map, or name the mesh's axis 'replica'"
+            ) from None
+        return None
+    return axis
+
+
+def _group(group_size: int | None) -> tuple[str | None, list[list[int]] | None, int]:
+    """(axis, groups for JAX, replicas of a group)."""
+    axis, count = replica_axis(), replica_count()
+    if group_size is None:
+        return axis, None, count
+    size = whole_number("group_size", group_size, least=1)
+    if count % size:
+        divisors = [number for number in range(1, count + 1) if count % number == 0]
+        raise ValueError(
+            f"{count} replicas / group_size {size} = {count / size:.4g} groups, no whole number: group_size must be one of "
+            f"{', '.join(map(str, divisors))}"
+        )
+    if size == count:
+        return axis, None, count
+    return axis, [list(range(first, first + size)) for first in range(0, count, size)], size

@@ -1,0 +1,93 @@
+"""What must be true of a schedule's tasks, apart from their order. How long a check takes depends on the count of tasks alone."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from typing import Final
+
+from tilestep.messages import shortened
+from tilestep.train.numbers import whole_number
+from tilestep.train.schedules.tasks import WEIGHTS, Kind, Task
+
+HOW_LEVELS: Final = "levels=[[0], [1, 2], [3]] makes stages 1 and 2 concurrent"  # as from_table and Schedule take them
+
+_Numbers = Mapping[tuple[int, Kind], Set[int | None]]  # (stage, kind) -> microbatches
+
+
+def require_shape(levels: Sequence[Sequence[int]], device_mapping: Sequence[int], microbatches: int, weights: str, *, devices: int) -> None:
+    """Raises: TypeError, ValueError for levels, devices, a count or weights that cannot be. Args: devices: rows of tasks."""
+    if [stage for stages in levels for stage in stages] != list(range(len(device_mapping))) or not all(levels):
+        raise ValueError(
+            f"levels {shortened(str(levels))} must number the {len(device_mapping)} stages of device_mapping from 0 on, in order, each in "
+            f"one level: {HOW_LEVELS}"
+        )
+    unknown = next((device for device in device_mapping if not 0 <= device < devices), None)
+    if unknown is not None:
+        raise ValueError(
+            f"device_mapping {shortened(str(list(device_mapping)))} names a device that has no tasks, {unknown}: there are {devices} "
+            "of them, from 0 on"
+        )
+    whole_number("microbatches", microbatches, least=1)
+    if weights not in WEIGHTS:
+        raise ValueError(f"weights is {shortened(repr(weights))}: it must be one of {', '.join(WEIGHTS)}")
+
+
+def require_tasks(device_mapping: Sequence[int], microbatches: int, tasks: Sequence[Sequence[Task]]) -> None:
+    """Raises: ValueError for tasks that cannot be or are there twice, and if one is missing."""
+    for device, row in enumerate(tasks):
+        for task in row:
+            stage, kind, microbatch = task
+            if not 0 <= stage < len(device_mapping):
+                raise ValueError(f"device {device} has task {task}, but there are {len(device_mapping)} stages, from 0 on")
+            if device_mapping[stage] != device:
+                raise ValueError(f"device {device} has task {task}, but stage {stage} is on device {device_mapping[stage]}")
+            if microbatch is None:
+                if kind != Kind.UPDATE:
+                    raise ValueError(f"device {device} has task {task} without a microbatch: only an update may be for all of them")
+            elif not 0 <= microbatch < microbatches:
+                raise ValueError(f"device {device} has task {task}, but there are {microbatches} microbatches, from 0 on")
+    every = list(itertools.chain.from_iterable(tasks))
+    if len(set(every)) < len(every):
+        twice = [str(task) for task, count in Counter(every).items() if count > 1]
+        raise ValueError(f"there is more than one of {', '.join(twice[:5])}: each task is done once")
+    _require_all(device_mapping, microbatches, every)
+
+
+def _require_all(device_mapping: Sequence[int], microbatches: int, tasks: Collection[Task]) -> None:
+    present: dict[tuple[int, Kind], set[int | None]] = {}
+    for stage, kind, microbatch in tasks:
+        present.setdefault((stage, kind), set()).add(microbatch)
+    kinds = {kind for _, kind in present}
+    gaps = [gap for stage in range(len(device_mapping)) for gap in _gaps(present, kinds, stage, microbatches)]
+    if not gaps:
+        return
+    first, _ = min(gaps, key=lambda gap: (gap[0].stage, gap[0].kind is Kind.UPDATE, gap[0].microbatch or 0))
+    others = sum(count for _, count in gaps) - 1
+    reason = ""
+    largest = max((task for task in tasks if task.microbatch is not None), key=lambda task: task.microbatch or 0, default=None)
+    if largest is not None and (largest.microbatch or 0) >= len(tasks):
+        reason = (
+            f"device {device_mapping[largest.stage]} has task {largest}, but there are {len(tasks)} tasks in all, and microbatches are "
+            "numbered from 0 on: "
+        )
+    raise ValueError(f"{reason}task {first} is missing" + (f", and {others} others" if others else ""))
+
+
+def _gaps(present: _Numbers, kinds: Set[Kind], stage: int, microbatches: int) -> Iterator[tuple[Task, int]]:
+    """For each kind of task of which a stage lacks some: the first of them, and how many they are."""
+    there = {kind: present.get((stage, kind), frozenset()) for kind in Kind}
+    wanted = [Kind.FORWARD]
+    if kinds & {Kind.BACKWARD, Kind.INPUT_GRADIENT}:
+        wanted += [Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT] if there[Kind.INPUT_GRADIENT] else [Kind.BACKWARD]
+    if Kind.UPDATE in kinds and None not in there[Kind.UPDATE]:
+        wanted.append(Kind.UPDATE)
+    for kind in wanted:
+        lacking = microbatches - len(there[kind])
+        if lacking:
+            yield Task(stage, kind, next(number for number in itertools.count() if number not in there[kind])), lacking
+    for kind, other in ((Kind.STORE, Kind.LOAD), (Kind.LOAD, Kind.STORE)):
+        lacking = [number for number in there[other] - there[kind] if number is not None]
+        if lacking:
+            yield Task(stage, kind, min(lacking)), len(lacking)

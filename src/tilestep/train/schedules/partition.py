@@ -1,0 +1,298 @@
+"""Where to cut a list of layers into stages of a pipeline: what each layer costs, and the best cuts for these costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Final, final
+
+import jax
+
+from tilestep import hints
+from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import devices_of, require_kind
+from tilestep.train.untyped import jax as _jax
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_REPETITIONS: Final = 5  # of a measurement in real time; the shortest counts
+_ON_CHIP: Final = ("compute", "exchange", "sync")  # what of an emulated run is the layer's own, and not the host's
+
+Layer = Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCost:
+    """What one layer takes for one microbatch, in any unit that is the same for all of them.
+
+    Attributes:
+        name: for the table.
+        work: forward and, in training, backward.
+        passing: of what it returns to another device, and in training of its gradients back.
+    """
+
+    name: str
+    work: float
+    passing: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("work", self.work), ("passing", self.passing)):
+            if not value >= 0:
+                raise ValueError(f"{name} of the layer {self.name} is {value}: it must be 0 or more")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """Layers cut into stages.
+
+    Attributes:
+        cuts: of each stage the first layer, and at the end the number of layers: (0, 3, 5) are layers 0-2 and 3-4.
+        costs: of the layers.
+        unit: of the costs.
+    """
+
+    cuts: tuple[int, ...]
+    costs: tuple[LayerCost, ...]
+    unit: str = ""
+
+    @property
+    def stage_costs(self) -> tuple[float, ...]:
+        """What each stage takes for a microbatch: its layers, what comes and what goes."""
+        return tuple(_stage_cost(self.costs, first, after) for first, after in pairwise(self.cuts))
+
+    @property
+    def largest(self) -> float:
+        """Of the stage that takes longest, for which the others wait."""
+        return max(self.stage_costs)
+
+    @property
+    def balance(self) -> float:
+        """How busy devices are on average, if the slowest is always: from 0 to 1."""
+        found = self.stage_costs
+        return sum(found) / (len(found) * max(found)) if max(found) else 1.0
+
+    def stages(self, layers: Sequence[Layer]) -> list[Layer]:
+        """A function for each stage, for `Pipeline`: its layers after one another. Raises: ValueError for another number of layers."""
+        return [_chained(tuple(own)) for own in self.split(layers)]
+
+    def split(self, per_layer: Sequence[Any]) -> list[list[Any]]:
+        """A list for each stage of what each layer has one of: parameters, say. Raises: ValueError for another number of layers."""
+        if len(per_layer) != len(self.costs):
+            raise ValueError(f"there are {len(per_layer)} entries, but the partition is of {len(self.costs)} layers: give one for each")
+        return [list(per_layer[first:after]) for first, after in pairwise(self.cuts)]
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+
+        table = Table(title=f"{len(self.cuts) - 1} stages, balance {self.balance:.1%}")
+        for heading in ("stage", "layers"):
+            table.add_column(heading)
+        for heading in (f"cost{f' ({self.unit})' if self.unit else ''}", "of the largest"):
+            table.add_column(heading, justify="right")
+        table.add_column("")
+        for stage, ((first, after), cost) in enumerate(zip(pairwise(self.cuts), self.stage_costs, strict=True)):
+            names = ", ".join(layer.name for layer in self.costs[first:after])
+            part = cost / self.largest if self.largest else 1.0
+            table.add_row(str(stage), f"{first}-{after - 1}: {names}", f"{cost:,.6g}", f"{part:.1%}", "#" * round(20 * part))
+        return table
+
+
+def best_partition(costs: Sequence[LayerCost], stages: int, *, unit: str = "") -> Partition:
+    """The cuts into at most so many stages whose largest stage is the smallest; exact, by dynamic programming.
+
+    Of several such the one with the fewest stages, and of these the one whose stages' squares add up to the least. A stage costs the work
+    of its layers, and the passing of what comes from the stage before and of what goes to the next one.
+
+    Raises: ValueError if there are no layers, or no stages.
+    """
+    most = whole_number("stages", stages, least=1)
+    for index, cost in enumerate(costs):
+        require_kind(f"costs[{index}]", cost, LayerCost, 'a LayerCost, such as LayerCost(name="embed", work=3.0, passing=0.1)')
+    if not costs:
+        raise ValueError("there are no layers: a partition has at least one")
+    count = len(costs)
+    work = [0.0, *accumulate(cost.work for cost in costs)]
+
+    def between(first: int, after: int) -> float:
+        return work[after] - work[first] + _ends(costs, first, after)
+
+    stages_at_most = min(most, count)
+    largest = [between(0, after) for after in range(1, count + 1)]  # the smallest that it can be, of the first layers in so many stages
+    bound = largest[-1]
+    for _ in range(1, stages_at_most):
+        largest = [
+            min([between(0, after), *(max(largest[first - 1], between(first, after)) for first in range(1, after))])
+            for after in range(1, count + 1)
+        ]
+        bound = min(bound, largest[-1])
+    # row[j]: (sum of squares, where the last stage begins) of the first j layers, no stage of which is above the bound
+    rows: list[list[tuple[float, int] | None]] = [[(0.0, 0), *[None] * count]]
+    while rows[-1][count] is None or len(rows) == 1:
+        row: list[tuple[float, int] | None] = [None]
+        for after in range(1, count + 1):
+            options = (
+                (found[0] + cost * cost, first)
+                for first in range(after)
+                if (found := rows[-1][first]) is not None and (cost := between(first, after)) <= bound
+            )
+            row.append(min(options, default=None))
+        rows.append(row)
+    cuts = [count]
+    for row in reversed(rows[1:]):
+        entry = row[cuts[-1]]
+        assert entry is not None  # it was reached
+        cuts.append(entry[1])
+    return Partition(cuts=tuple(reversed(cuts)), costs=tuple(costs), unit=unit)
+
+
+def pipeline_partition(
+    layers: Sequence[Layer],
+    params: Sequence[Any],
+    args: Sequence[Any],
+    devices: Sequence[Any],
+    *,
+    training: bool = True,
+    profile: Callable[[], AbstractContextManager[Any]] | None = None,
+) -> Partition:
+    """Cuts a list of layers into stages, one for each device at most, by what each layer takes by itself.
+
+    Each layer is compiled and run on the first device: forward and, in training, backward. What it returns is passed to the second one.
+    In a pipeline layers of a stage are one program, so they take less; it is the proportions that count.
+
+    Args:
+        layers: functions (params, *args) -> outputs, as stages of a pipeline; the outputs of each are the arguments of the next, and in
+            training the last one returns the loss first.
+        params: of each layer.
+        args: of the first layer, for one microbatch: arrays, numbers.
+        devices: of the pipeline.
+        profile: None: real time of the devices, the shortest of five runs. `tilestep.profile`: emulated cycles of the devices, which are
+            those of `ipu`; within `tilestep.dry_run()` nothing is computed.
+    Raises: ValueError if there are no layers or devices, another number of params, or a profile without runs on `ipu`. What a layer
+        raises, with its number.
+    """
+    if not layers or len(params) != len(layers):
+        raise ValueError(f"there are {len(layers)} layers and {len(params)} entries of params: give one for each layer, and at least one")
+    places = list(devices_of(devices))
+    if not places:
+        raise ValueError("devices is empty: a pipeline has at least one")
+    clock = _emulated if profile is not None else _measured
+    costs: list[LayerCost] = []
+    here: Any = _jax.device_put(tuple(args), places[0])
+    for number, (layer, own) in enumerate(zip(layers, params, strict=True)):
+        name = getattr(layer, "__name__", type(layer).__name__)
+        try:
+            work, outputs = _work(layer, _jax.device_put(own, places[0]), here, clock, profile, training=training)
+        except Exception as error:
+            error.add_note(
+                f"raised by layer {number} ({name}), with arguments {[str(jax.typeof(leaf)) for leaf in _jax.tree.leaves(here)]}"
+            )
+            raise
+        passing = 0.0
+        if number < len(layers) - 1 and len(places) > 1:
+            passing = _passing(outputs, places[0], places[1], clock, profile) * (2 if training else 1)
+        costs.append(LayerCost(name=name, work=work, passing=passing))
+        here = outputs
+    return best_partition(costs, len(places), unit="s" if profile is None else "cycles")
+
+
+def _ends(costs: Sequence[LayerCost], first: int, after: int) -> float:
+    return (costs[first - 1].passing if first else 0.0) + (costs[after - 1].passing if after < len(costs) else 0.0)
+
+
+def _stage_cost(costs: Sequence[LayerCost], first: int, after: int) -> float:
+    return sum(cost.work for cost in costs[first:after]) + _ends(costs, first, after)
+
+
+def _chained(layers: tuple[Layer, ...]) -> Layer:
+    def stage(params: Sequence[Any], *args: Any, **words: Any) -> Any:
+        result: Any = layers[0](params[0], *args, **words)
+        for layer, own in zip(layers[1:], params[1:], strict=True):
+            result = layer(own, *_spread(result))
+        return result
+
+    stage.__name__ = "+".join(getattr(layer, "__name__", type(layer).__name__) for layer in layers)
+    return stage
+
+
+def _spread(result: Any) -> tuple[Any, ...]:
+    return tuple(result) if isinstance(result, tuple) else (result,)
+
+
+# ------------------------------------------------------------------------------------------------------------------ costs
+
+_Clock = Callable[[Callable[[], Any], Callable[[], AbstractContextManager[Any]] | None, Iterable[str]], float]
+
+
+def _work(layer: Layer, params: Any, args: Any, clock: _Clock, profile: Any, *, training: bool) -> tuple[float, Any]:
+    """(what a layer takes, what it returns)."""
+    forward = _jax.jit(lambda own, given: _spread(layer(own, *given)))
+    outputs = forward(params, args)
+    if not training:
+        return clock(lambda: forward(params, args), profile, _ON_CHIP), outputs
+    leaves, structure = _jax.tree.flatten((params, args))
+    real = [place for place, leaf in enumerate(leaves) if _is_real(leaf)]
+
+    def function(some: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
+        found = list(rest)
+        for place, value in zip(real, some, strict=True):
+            found[place] = value
+        own, given = _jax.tree.unflatten(structure, found)
+        return [leaf for leaf in _jax.tree.leaves(layer(own, *given)) if _is_real(leaf)]
+
+    def both(leaves: Sequence[Any]) -> Any:
+        made, pull = _jax.vjp(lambda some: function(some, leaves), [leaves[place] for place in real])
+        return made, pull([_jax.numpy.ones_like(value) for value in made])
+
+    program = _jax.jit(both)
+    return clock(lambda: program(leaves), profile, _ON_CHIP), outputs
+
+
+def _is_real(leaf: Any) -> bool:
+    return bool(_jax.numpy.issubdtype(jax.typeof(leaf).dtype, _jax.numpy.inexact))
+
+
+_serial = iter(range(1, 1 << 62))
+
+
+def _passing(outputs: Any, here: Any, there: Any, clock: _Clock, profile: Any) -> float:
+    """What it takes to pass a layer's outputs from one device to another."""
+    make = _jax.jit(lambda values: _jax.tree.map(lambda leaf: leaf + _jax.numpy.ones_like(leaf), values), donate_argnums=0)
+    take = _jax.jit(lambda values: [leaf.ravel()[:1] for leaf in _jax.tree.leaves(values)])
+
+    def passed() -> Any:
+        if profile is None:
+            return _jax.device_put(outputs, there)
+        with hints.program_group(f"passing {next(_serial)}"):  # what members of a group pass on goes over the links
+            mine = _jax.tree.map(lambda leaf: _jax.device_put(leaf, here, may_alias=False), outputs)
+            return take(_jax.device_put(make(mine), there))
+
+    return clock(passed, profile, ("collective",))
+
+
+def _measured(act: Callable[[], Any], profile: object, kinds: Iterable[str]) -> float:
+    """Seconds of real time."""
+    _jax.block_until_ready(act())
+    found: list[float] = []
+    for _ in range(_REPETITIONS):
+        start = time.perf_counter()
+        _jax.block_until_ready(act())
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def _emulated(act: Callable[[], Any], profile: Any, kinds: Iterable[str]) -> float:
+    """Cycles that one IPU spends on such kinds of events."""
+    with profile() as recording:
+        _jax.block_until_ready(act())
+    by_ipu: dict[int, float] = {}
+    for event in recording.timeline:
+        if event.kind in kinds:
+            by_ipu[event.ipu] = by_ipu.get(event.ipu, 0.0) + event.end_cycle - event.start_cycle
+    if not recording.timeline:
+        raise ValueError("the profile has no runs on platform 'ipu': give its devices, jax.devices('ipu'), or no profile")
+    return max(by_ipu.values(), default=0.0)

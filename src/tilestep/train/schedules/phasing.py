@@ -1,0 +1,231 @@
+"""Schedules where devices pass on together: in phases, at whose ends all that has been made goes where it is needed.
+
+On IPUs an exchange between two of them makes all wait: none computes while others pass on. So it matters which tasks lie between two
+exchanges. A host that starts the tasks phase by phase, and copies after each phase, says so.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, final
+
+from tilestep.train.schedules.tasks import SLOTS, Costs, Kind, Task, Timeline
+
+if TYPE_CHECKING:
+    from tilestep.train.schedules.schedule import Schedule
+
+Phases = tuple[tuple[Task, ...], ...]
+
+
+def phases(schedule: Schedule) -> Phases:
+    """All tasks, in an order that agrees with every device's, in phases.
+
+    What a task needs has been done in an earlier phase, or before it in its own on its own device. Of two ways to cut it is the one that
+    takes less time if backward takes twice as long as forward: a task of each device, or up to one forward and one backward, which keeps
+    all devices busy alike wherever the schedule is full.
+    """
+    return min(
+        (_in_pairs(schedule), _by_slots(schedule)), key=lambda found: _Together(schedule, Costs(), found, host="apart").timeline().makespan
+    )
+
+
+def updates_last(found: Phases) -> Phases:
+    """The phases with all updates after everything else, in their order."""
+    rest = tuple(tuple(task for task in phase if task.kind is not Kind.UPDATE) for phase in found)
+    return (*(phase for phase in rest if phase), tuple(task for phase in found for task in phase if task.kind is Kind.UPDATE))
+
+
+def _by_slots(schedule: Schedule) -> Phases:
+    begin = schedule.simulate(SLOTS).begin
+    found: dict[float, list[Task]] = {}
+    for task in schedule.ordered():
+        found.setdefault(begin[task], []).append(task)
+    return tuple(tuple(found[slot]) for slot in sorted(found))
+
+
+def _in_pairs(schedule: Schedule) -> Phases:
+    position = [0] * len(schedule.tasks)
+    done: set[Task] = set()
+    found: list[tuple[Task, ...]] = []
+    while any(place < len(own) for place, own in zip(position, schedule.tasks, strict=True)):
+        now: list[Task] = []
+        for device in range(len(position)):
+            mine = list(_pair(schedule, device, position[device], done))
+            position[device] += len(mine)
+            now += mine
+        done.update(now)
+        found.append(tuple(now))
+    return tuple(found)
+
+
+def _pair(schedule: Schedule, device: int, position: int, done: set[Task]) -> Iterator[Task]:
+    """A device's next tasks, up to one forward and one backward."""
+    mine: set[Task] = set()
+    passes: set[bool] = set()
+    for task in schedule.tasks[device][position:]:
+        forward = task.kind is Kind.FORWARD
+        if forward or task.kind in (Kind.BACKWARD, Kind.INPUT_GRADIENT):
+            if forward in passes:
+                return
+            passes.add(forward)
+        if not all(need in done or need in mine for need in schedule.needs(task)):
+            return
+        mine.add(task)
+        yield task
+
+
+def simulated_together(schedule: Schedule, costs: Costs, *, host: Literal["apart", "together"] = "apart") -> Timeline:
+    """`Schedule.simulate` where devices exchange together.
+
+    An exchange is asked for when all devices that give or take have come to it, and begins when no device is within a task; from when it is
+    asked for until it is over none begins one. What is asked for at the same time goes together.
+
+    Args: host: "together": what passes between a device and the host is such an exchange, by itself.
+    """
+    return _Together(schedule, costs, phases(schedule), host=host).timeline()
+
+
+@dataclass(kw_only=True, eq=False)
+class _Exchange:
+    """What devices pass on at the end of a phase; or what passes between one and the host, if all wait for that."""
+
+    cost: float
+    devices: set[int]
+    missing: int  # devices that have not come to it
+    with_host: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Between:
+    """What a device does beside its tasks: an element comes from the host, results are put together, or go to it.
+
+    Attributes: with_host: whether it is the first or the last.
+    """
+
+    cost: float
+    with_host: bool
+
+
+_Item = Task | _Between | _Exchange
+
+
+@final
+class _Together:
+    """An event loop over devices, each of which has a queue of what it does."""
+
+    def __init__(self, schedule: Schedule, costs: Costs, found: Phases, *, host: Literal["apart", "together"]) -> None:
+        self._schedule, self._costs, self._host = schedule, costs, host
+        self._queues: list[deque[_Item]] = [deque() for _ in schedule.tasks]
+        self._last: _Exchange | None = None  # that of the phase before
+        for phase in found:
+            self._enqueue(phase)
+        for cost, with_host in ((costs.collect, False), (costs.results, True)):
+            for device in {schedule.device_mapping[stage] for stage in schedule.levels[-1]} if cost else ():
+                self._queues[device].append(self._with_host(device, cost) if with_host else _Between(cost=cost, with_host=False))
+        self._events: list[tuple[float, int, tuple[int, ...], bool]] = []  # (time, serial, devices that are through, with an exchange)
+        self._serial = itertools.count()
+        self._within = 0  # devices in the middle of a task
+        self._asked: list[_Exchange] = []
+        self._over = 0.0  # when the exchange that goes on will be
+        self._waiting: list[tuple[int, Task | _Between]] = []  # what devices would begin
+        self._begin: dict[Task, float] = {}
+        self._end: dict[Task, float] = {}
+
+    def _enqueue(self, phase: Sequence[Task]) -> None:
+        schedule, costs = self._schedule, self._costs
+        devices: set[int] = set()
+        longest = 0.0
+        for task in phase:
+            device = schedule.device(task)
+            if costs.element and task.kind is Kind.FORWARD and task.stage in schedule.levels[0]:
+                self._queues[device].append(self._with_host(device, costs.element))
+            self._queues[device].append(task)
+            for taker in schedule.takers(task):
+                if schedule.device_mapping[taker] != device:
+                    devices |= {device, schedule.device_mapping[taker]}
+                    longest = max(longest, costs.passing(task.stage, taker))
+        if any(self._cost(task) for task in phase):  # what nothing lies between is one exchange
+            self._last = None
+        if not devices:
+            return
+        if self._last is None:
+            self._last = _Exchange(cost=0.0, devices=set(), missing=0)
+        for device in devices - self._last.devices:
+            self._queues[device].append(self._last)
+        self._last.devices |= devices
+        self._last.missing = len(self._last.devices)
+        self._last.cost = max(self._last.cost, longest)
+
+    def _with_host(self, device: int, cost: float) -> _Between | _Exchange:
+        if self._host == "apart":
+            return _Between(cost=cost, with_host=True)
+        self._last = None  # an exchange after it is one of its own
+        return _Exchange(cost=cost, devices={device}, missing=1, with_host=True)
+
+    def timeline(self) -> Timeline:
+        """Plays all of it."""
+        for device in range(len(self._queues)):
+            self._come(device, 0.0)
+        self._start(0.0)
+        while self._events:
+            now = self._events[0][0]
+            while self._events and self._events[0][0] == now:
+                _, _, devices, is_exchange = heapq.heappop(self._events)
+                self._within -= not is_exchange
+                for device in devices:
+                    self._come(device, now)
+            self._start(now)
+        busy = [0.0] * len(self._queues)
+        for task, end in self._end.items():
+            busy[self._schedule.device(task)] += end - self._begin[task]
+        makespan = max(self._end.values()) - min(self._begin.values())
+        return Timeline(begin=self._begin, end=self._end, makespan=makespan, busy=tuple(busy))
+
+    def _come(self, device: int, now: float) -> None:
+        """A device comes to what is next."""
+        queue = self._queues[device]
+        while queue:
+            item = queue.popleft()
+            if isinstance(item, _Exchange):
+                item.missing -= 1
+                if not item.missing:
+                    self._asked.append(item)
+                return
+            if self._cost(item):
+                self._waiting.append((device, item))
+                return
+            assert isinstance(item, Task)  # the others cost something
+            self._begin[item] = self._end[item] = now
+
+    def _cost(self, item: Task | _Between) -> float:
+        return item.cost if isinstance(item, _Between) else self._costs.of(item.kind, item.stage)
+
+    def _start(self, now: float) -> None:
+        """What can begin does: exchanges first, all between devices together, then each with the host.
+
+        Where the host is apart, what passes between it and a device waits only for an exchange that goes on.
+        """
+        if self._asked and not self._within and now >= self._over:
+            begun = [exchange for exchange in self._asked if not exchange.with_host] or self._asked[:1]
+            self._asked = [exchange for exchange in self._asked if exchange not in begun]
+            self._over = now + max(exchange.cost for exchange in begun)
+            self._push(self._over, tuple(itertools.chain.from_iterable(exchange.devices for exchange in begun)), is_exchange=True)
+        if now < self._over:
+            return
+        waiting, self._waiting = self._waiting, []
+        for device, item in waiting:
+            if self._asked and not (isinstance(item, _Between) and item.with_host):
+                self._waiting.append((device, item))
+                continue
+            end = now + self._cost(item)
+            if isinstance(item, Task):
+                self._begin[item], self._end[item] = now, end
+            self._within += 1
+            self._push(end, (device,), is_exchange=False)
+
+    def _push(self, time: float, devices: tuple[int, ...], *, is_exchange: bool) -> None:
+        heapq.heappush(self._events, (time, next(self._serial), devices, is_exchange))

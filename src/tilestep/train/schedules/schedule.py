@@ -1,0 +1,345 @@
+"""Schedules of pipelines as data: which device does which task after which.
+
+A schedule says for each device in what order it does its tasks. Together with what each task needs, that is all: when a task begins
+follows from how long tasks take. `schedules.py` makes the usual ones.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Literal, cast, final
+
+from tilestep.messages import shortened
+from tilestep.train.other_arguments import require_kind
+from tilestep.train.schedules import csv_file
+from tilestep.train.schedules.checks import HOW_LEVELS, require_shape, require_tasks
+from tilestep.train.schedules.order import Dependencies
+from tilestep.train.schedules.tasks import ONE_EACH
+from tilestep.train.schedules.tasks import SLOTS as SLOTS
+from tilestep.train.schedules.tasks import Costs as Costs
+from tilestep.train.schedules.tasks import Kind as Kind
+from tilestep.train.schedules.tasks import Task as Task
+from tilestep.train.schedules.tasks import Timeline as Timeline
+from tilestep.train.schedules.tasks import Weights as Weights
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """The order of tasks on each device.
+
+    Attributes:
+        name: for messages and pictures.
+        levels: the stages in the order in which data passes through them; those of one level are concurrent: all of them get what the
+            level before made. Stages are numbered from 0 on, level by level.
+        device_mapping: each stage's device, devices being numbered from 0 on.
+        microbatches: of one run.
+        tasks: of each device, in its order.
+        weights: what backward computes with, where weights change within a run. "same": they don't. "stale": with the newest, whatever
+            forward had. "stashed": with those that forward had.
+        serial: whether a microbatch begins only when the one before has passed through all stages.
+    Raises: ValueError if a task is missing, there twice or on another device than its stage, if the order can never be followed, and for
+        levels, devices or weights that cannot be.
+    """
+
+    name: str
+    levels: tuple[tuple[int, ...], ...]
+    device_mapping: tuple[int, ...]
+    microbatches: int
+    tasks: tuple[tuple[Task, ...], ...] = field(repr=False)  # show() has them
+    weights: Weights = "same"
+    serial: bool = False
+    _level_of: Mapping[int, int] = field(init=False, repr=False, compare=False)
+    _needs: Dependencies = field(init=False, repr=False, compare=False)
+    _ordered: tuple[Task, ...] = field(init=False, repr=False, compare=False)
+    _numbers: tuple[int, ...] = field(init=False, repr=False, compare=False)  # of the ordered tasks, as Dependencies has them
+
+    def __post_init__(self) -> None:
+        require_shape(self.levels, self.device_mapping, self.microbatches, self.weights, devices=len(self.tasks))
+        require_tasks(self.device_mapping, self.microbatches, self.tasks)
+        object.__setattr__(self, "_level_of", {stage: level for level, stages in enumerate(self.levels) for stage in stages})
+        object.__setattr__(self, "_needs", Dependencies(self.levels, self.microbatches, self.tasks, serial=self.serial))
+        ordered, numbers = self._needs.order()
+        object.__setattr__(self, "_ordered", ordered)
+        object.__setattr__(self, "_numbers", numbers)
+
+    # -------------------------------------------------------------------------------------------------- what there is
+
+    @property
+    def stages(self) -> int:
+        """How many."""
+        return len(self.device_mapping)
+
+    @property
+    def training(self) -> bool:
+        """Whether there is a backward pass."""
+        return self._needs.training
+
+    def device(self, task: Task) -> int:
+        """Which one does it."""
+        return self.device_mapping[task.stage]
+
+    def needs(self, task: Task) -> Iterator[Task]:
+        """What has to be done before a task, beside what its device does before."""
+        return iter(self._needs.needs(task))
+
+    def takers(self, task: Task) -> tuple[int, ...]:
+        """The stages that get what a task makes: outputs, or gradients of its inputs."""
+        level = self._level_of[task.stage]
+        match task.kind:
+            case Kind.FORWARD:
+                return self.levels[level + 1] if level + 1 < len(self.levels) else ()
+            case Kind.BACKWARD | Kind.INPUT_GRADIENT:
+                return self.levels[level - 1] if level else ()
+            case _:
+                return ()
+
+    def ordered(self) -> tuple[Task, ...]:
+        """All tasks in one order that agrees with every device's, and in which each comes after what it needs."""
+        return self._ordered
+
+    # ------------------------------------------------------------------------------------------------ what comes of it
+
+    def simulate(
+        self,
+        costs: Costs = ONE_EACH,
+        *,
+        exchanges: Literal["apart", "together"] = "apart",
+        host: Literal["apart", "together"] = "apart",
+    ) -> Timeline:
+        """When each task happens if every device begins its next one as soon as it can.
+
+        Args:
+            exchanges: "apart": what a task made goes to another device when it is over, and nobody else is held up. "together": it goes at
+                the end of the task's phase, when no device is within a task, and all of them wait until it is over: what IPUs do
+                (docs/pipelines.md).
+            host: what passes between a device and the host, likewise; "together" is the sync pattern `full`, and needs such exchanges.
+        Raises: ValueError for `host` alone together, if `costs` has a sequence of another length than there are stages, or a time below 0.
+        """
+        self._check_costs(costs)
+        if exchanges == "together":
+            from tilestep.train.schedules.phasing import simulated_together
+
+            return simulated_together(self, costs, host=host)
+        if host == "together":
+            raise ValueError(
+                'host is "together", but exchanges is "apart": devices that wait for each other\'s host do so for exchanges, too'
+            )
+        begin: dict[Task, float] = {}
+        end: dict[Task, float] = {}
+        ends: dict[int, float] = {}  # by the tasks' numbers
+        cost_of, passing = functools.cache(costs.of), functools.cache(costs.passing)
+        free = [0.0] * len(self.tasks)
+        busy = [0.0] * len(self.tasks)
+        for task, number in zip(self._ordered, self._numbers, strict=True):
+            device = self.device(task)
+            start = free[device]
+            for need in self._needs.needed(number):
+                giver = self._needs.stage(need)
+                start = max(start, ends[need] + (passing(giver, task.stage) if self.device_mapping[giver] != device else 0.0))
+            if costs.element and task.kind is Kind.FORWARD and self._level_of[task.stage] == 0:
+                start += costs.element
+            cost = cost_of(task.kind, task.stage)
+            begin[task] = start
+            end[task] = ends[number] = start + cost
+            free[device] = start + cost
+            busy[device] += cost
+        first = min(begin.values(), default=0.0)
+        return Timeline(begin=begin, end=end, makespan=max(end.values(), default=0.0) - first, busy=tuple(busy))
+
+    def _check_costs(self, costs: Costs) -> None:
+        require_kind("costs", costs, Costs, "Costs, such as Costs(forward=1, backward=2)")
+        for kind in (each.name for each in fields(costs)):
+            value = getattr(costs, kind)
+            if isinstance(value, Sequence) and len(value) != self.stages:
+                raise ValueError(f"costs.{kind} has {len(value)} times, but there are {self.stages} stages")
+            for time in value if isinstance(value, Sequence) else (0.0 if value is None else value,):
+                if not time >= 0:
+                    raise ValueError(f"costs.{kind} has the time {time}: it must be 0 or more")
+
+    def stash(self) -> tuple[int, ...]:
+        """For each stage, how many microbatches' values it keeps at most for its backward pass, whatever the timing. 0 in inference."""
+        peaks = [0] * self.stages
+        held = [0] * self.stages
+        if not self.training:
+            return tuple(peaks)
+        whole = [self._needs.has(Task(stage, Kind.BACKWARD, 0)) for stage in range(self.stages)]
+        for tasks in self.tasks:
+            for task in tasks:
+                frees = Kind.BACKWARD if whole[task.stage] else Kind.WEIGHT_GRADIENT
+                if task.kind in (Kind.FORWARD, Kind.LOAD):
+                    held[task.stage] += 1
+                    peaks[task.stage] = max(peaks[task.stage], held[task.stage])
+                elif task.kind in (frees, Kind.STORE):
+                    held[task.stage] -= 1
+        return tuple(peaks)
+
+    def versions(self) -> Mapping[Task, int]:
+        """How many updates the weights have had with which a forward or backward task computes."""
+        found: dict[Task, int] = {}
+        updates = [0] * self.stages
+        for tasks in self.tasks:
+            for task in tasks:
+                if task.kind is Kind.UPDATE:
+                    updates[task.stage] += 1
+                elif task.kind is Kind.FORWARD or self.weights != "stashed":
+                    found[task] = updates[task.stage]
+                else:
+                    found[task] = found[Task(task.stage, Kind.FORWARD, task.microbatch)]
+        return found
+
+    # ---------------------------------------------------------------------------------------------------------- tables
+
+    def table(self) -> list[list[str]]:
+        """A row for each device, with its tasks as text."""
+        return [[str(task) for task in tasks] for tasks in self.tasks]
+
+    def to_csv(self, *, tasks_only: bool = False) -> str:
+        """All that the schedule is as comma-separated values, which `from_csv` reads: docs/pipelines.md says how.
+
+        Args: tasks_only: the table alone, in the form of `torch.distributed.pipelining`; it has no name.
+        Raises: ValueError if the table alone would be another schedule.
+        """
+        if tasks_only:
+            self._require_tasks_only()
+            return csv_file.written(None, self.table())
+        header = csv_file.Header(
+            name=self.name,
+            levels=tuple(tuple(map(int, stages)) for stages in self.levels),
+            device_mapping=tuple(map(int, self.device_mapping)),
+            devices=len(self.tasks),
+            microbatches=int(self.microbatches),
+            weights=self.weights,
+            serial=bool(self.serial),
+        )
+        return csv_file.written(header, self.table())
+
+    def _require_tasks_only(self) -> None:
+        lost = [f"weights {self.weights!r}"] if self.weights != "same" else []
+        lost += ["serial=True"] if self.serial else []
+        lost += [f"levels {shortened(str(self.levels))}"] if len(self.levels) < self.stages else []
+        if lost:
+            raise ValueError(
+                f"tasks_only is True, but rows of tasks cannot say what the schedule {self.name} has: {', '.join(lost)}. Leave tasks_only "
+                "away, because to_csv() writes all of it; or write another schedule, such as dataclasses.replace(schedule, serial=False)"
+            )
+
+    @classmethod
+    def from_csv(cls, text: str, *, name: str | None = None, device_mapping: Sequence[int] | None = None) -> Schedule:
+        """The schedule that `to_csv` has written, or rows of tasks, such as PyTorch's; empty cells are left out.
+
+        Rows without anything else are a schedule whose weights stay the same, which is not serial, with levels of one stage each:
+        `from_table` makes others of them.
+
+        Args:
+            text: a file's text.
+            name: None: what the text says; of rows "CSV".
+            device_mapping: None: what the text says; of rows where these have the stages.
+        Raises: TypeError for what is no text. ValueError for text that is no schedule, with the line, and as `Schedule` does.
+        """
+        header, tasks, line = csv_file.read(text)
+        try:
+            if header is None:
+                return _of_tasks(tasks, device_mapping=device_mapping, levels=None, name="CSV" if name is None else name)
+            return cls(
+                name=header.name if name is None else name,
+                levels=header.levels,
+                device_mapping=header.device_mapping if device_mapping is None else tuple(device_mapping),
+                microbatches=header.microbatches,
+                tasks=tasks,
+                weights=cast("Weights", header.weights),
+                serial=header.serial,
+            )
+        except ValueError as error:
+            raise ValueError(f"{error} (the tasks of device 0 are in line {line}, and each further device's in the next one)") from None
+
+    def show(self, costs: Costs = SLOTS, *, timeline: Timeline | None = None, width: int = 120) -> str:
+        """The schedule as text: a row for each device, time to the right, in units of the shortest task.
+
+        Stages are left out where a device has only one.
+
+        Args: timeline: shown instead of what `simulate(costs)` gives, to scale, in `width` columns.
+        Raises: as `simulate`.
+        """
+        from tilestep.train.schedules.pictures import as_text, to_scale
+
+        return as_text(self, costs) if timeline is None else to_scale(self, timeline, width)
+
+    def plot(self, path: str | Path, costs: Costs = SLOTS, *, timeline: Timeline | None = None) -> None:
+        """Draws the schedule to a file, whose suffix says the form (.svg, .png, .pdf): a row for each device, time to the right.
+
+        Args: timeline: drawn instead of what `simulate(costs)` gives.
+        Raises: ImportError if Matplotlib is not installed (`pip install 'tilestep[plots]'`), ValueError for a suffix that it does not
+            know; as `simulate`.
+        """
+        from tilestep.train.schedules.pictures import plot
+
+        plot(self, path, self.simulate(costs) if timeline is None else timeline)
+
+
+def from_table(
+    rows: Iterable[Iterable[str]],
+    *,
+    device_mapping: Sequence[int] | None = None,
+    levels: Sequence[Sequence[int]] | None = None,
+    name: str = "table",
+    weights: Weights = "same",
+    serial: bool = False,
+) -> Schedule:
+    """A schedule of one's own: a row of tasks for each device, such as ["0F0", "0F1", "0B0", "0B1", "0U"]; empty cells are left out.
+
+    Args: device_mapping: None: where the rows have the stages. levels: None: one stage each; [[0], [1, 2], [3]]: 1 and 2 are concurrent.
+        weights, serial: as `Schedule` has them.
+    Raises: TypeError for rows that are no lists. ValueError for what is no task, and as `Schedule` does.
+    """
+    tasks = tuple(_parsed(device, row) for device, row in enumerate(rows))
+    return _of_tasks(tasks, device_mapping=device_mapping, levels=levels, name=name, weights=weights, serial=serial)
+
+
+def _parsed(device: int, row: Iterable[str]) -> tuple[Task, ...]:
+    if isinstance(row, str):
+        raise TypeError(f'row {device} is {shortened(repr(row))}: it must be a list of tasks, such as ["0F0", "0B0"]; from_csv reads text')
+    try:
+        return tuple(Task.parse(cell) for cell in row if not isinstance(cell, str) or cell.strip())  # pyright: ignore[reportUnnecessaryIsInstance]
+    except ValueError as error:
+        raise ValueError(f"row {device}: {error}") from None
+
+
+def _of_tasks(
+    tasks: tuple[tuple[Task, ...], ...],
+    *,
+    device_mapping: Sequence[int] | None,
+    levels: Sequence[Sequence[int]] | None,
+    name: str,
+    weights: Weights = "same",
+    serial: bool = False,
+) -> Schedule:
+    where = {task.stage: device for device, row in enumerate(tasks) for task in row}
+    if not where:
+        raise ValueError("the table has no tasks: it must have a row for each device, such as 0F0, 0B0, 0U")
+    if device_mapping is None:
+        if max(where) >= len(where):
+            raise ValueError(
+                f"the table has the stages {shortened(str(sorted(where)))}: they must be numbered from 0 on without gaps, and stage "
+                f"{next(stage for stage in range(len(where)) if stage not in where)} is missing"
+            )
+        device_mapping = [where[stage] for stage in range(len(where))]
+    if levels is not None and any(not isinstance(stages, Sequence) or isinstance(stages, str) for stages in levels):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"levels is {shortened(str(levels))}: it must be a list of lists of stages; {HOW_LEVELS}")
+    return Schedule(
+        name=name,
+        levels=tuple((stage,) for stage in range(len(device_mapping))) if levels is None else tuple(map(tuple, levels)),
+        device_mapping=tuple(device_mapping),
+        microbatches=1 + max((task.microbatch for row in tasks for task in row if task.microbatch is not None), default=0),
+        tasks=tasks,
+        weights=weights,
+        serial=serial,
+    )
+
+
+def from_csv(text: str, *, name: str | None = None, device_mapping: Sequence[int] | None = None) -> Schedule:
+    """`Schedule.from_csv`."""
+    return Schedule.from_csv(text, name=name, device_mapping=device_mapping)

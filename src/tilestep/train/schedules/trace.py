@@ -1,0 +1,156 @@
+"""What a pipeline did on an emulated machine: the tasks of its schedule, with the times that the machine's trace has.
+
+with tilestep.profile() as profile:
+    state, losses = pipeline.step(state, microbatches)
+    jax.block_until_ready(losses)
+timeline = traced(pipeline.schedule, profile.timeline)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple, Protocol
+
+from tilestep.train.schedules.schedule import Costs, Kind, Schedule, Task, Timeline
+
+_PROGRAM: Final = re.compile(r"stage_\d+_(forward_and_backward|forward|backward|input_gradient|weight_gradient|update)$")
+_SUM: Final = "gradient_sum"  # of several stages that read one output, before its stage's backward
+_KINDS: Final = {
+    "forward": Kind.FORWARD,
+    "forward_and_backward": Kind.FORWARD,
+    "backward": Kind.BACKWARD,
+    "input_gradient": Kind.INPUT_GRADIENT,
+    "weight_gradient": Kind.WEIGHT_GRADIENT,
+    "update": Kind.UPDATE,
+}
+
+
+class Event(Protocol):
+    """One thing that an IPU did; those of a profile's timeline are such."""
+
+    @property
+    def ipu(self) -> int: ...
+    @property
+    def start_cycle(self) -> int: ...
+    @property
+    def end_cycle(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def program(self) -> str: ...
+
+
+class _Run(NamedTuple):
+    begin: int
+    end: int
+    kind: Kind
+    both: bool  # forward and backward in one
+
+
+def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> Timeline:
+    """When each task of one update happened, in cycles from the first one's begin on.
+
+    A task lasts from the begin of its program's compute to the end of that, of its exchanges and syncs between tiles; adding up
+    gradients of several stages is a part of backward. What comes from
+    the host before it, and what goes to other IPUs after it, lies outside. A task that has no program takes no time: backward of the last
+    stage, which is one with its forward, and input gradients of a first stage.
+
+    Args:
+        events: of a profile that covers whole updates, `profile.timeline`.
+        update: which, if they are several; the last if -1.
+    Raises: ValueError if the events are not those of whole updates with this schedule.
+    """
+    runs = _runs(events)
+    ipus = _ipus(schedule, runs)
+    begin: dict[Task, float] = {}
+    end: dict[Task, float] = {}
+    for device, tasks in enumerate(schedule.tasks):
+        own = runs[ipus[device]]
+        present = [task for task in tasks if _has_program(schedule, task, own)]
+        updates, rest = divmod(len(own), len(present))
+        if rest or not -updates <= update < updates:
+            raise ValueError(
+                f"the trace has {len(own)} runs of stages' programs on IPU {ipus[device]}, but an update has {len(present)} tasks there: "
+                f"it must cover whole updates, and update is {update}"
+            )
+        first = update % updates * len(present)
+        for task, run in zip(present, own[first : first + len(present)], strict=True):
+            if run.kind is not task.kind:
+                raise ValueError(
+                    f"the trace has {run.kind.name} on IPU {ipus[device]} where the schedule {schedule.name} has the task {task}"
+                )
+            begin[task], end[task] = run.begin, run.end
+        for before, task in pairwise(tasks):
+            if task not in begin:
+                begin[task] = end[task] = end[before]
+    zero = min(begin.values())
+    begin = {task: time - zero for task, time in begin.items()}
+    end = {task: time - zero for task, time in end.items()}
+    busy = [sum(end[task] - begin[task] for task in tasks) for tasks in schedule.tasks]
+    return Timeline(begin=begin, end=end, makespan=max(end.values()), busy=tuple(busy))
+
+
+def costs_of(schedule: Schedule, timeline: Timeline) -> Costs:
+    """How long tasks took on each stage; where it was not the same for each microbatch, the longest. No transfers."""
+
+    def longest(kind: Kind) -> list[float]:
+        lengths = [[0.0] for _ in range(schedule.stages)]
+        for task, end in timeline.end.items():
+            if task.kind is kind:
+                lengths[task.stage].append(end - timeline.begin[task])
+        return [max(own) for own in lengths]
+
+    return Costs(
+        forward=longest(Kind.FORWARD),
+        backward=longest(Kind.BACKWARD),
+        input_gradient=longest(Kind.INPUT_GRADIENT),
+        weight_gradient=longest(Kind.WEIGHT_GRADIENT),
+        update=longest(Kind.UPDATE),
+    )
+
+
+def _runs(events: Iterable[Event]) -> Mapping[int, Sequence[_Run]]:
+    """The runs of stages' programs on each IPU, in order of time."""
+    by_ipu: dict[int, list[Event]] = {}
+    for event in sorted(events, key=lambda event: event.start_cycle):
+        by_ipu.setdefault(event.ipu, []).append(event)
+    found: dict[int, list[_Run]] = {}
+    summed: dict[int, int] = {}  # IPU -> when it began to add up gradients for its next backward
+    for ipu, own in by_ipu.items():
+        for place, event in enumerate(own):
+            if event.kind != "compute":
+                continue
+            if event.program.endswith(_SUM):
+                summed.setdefault(ipu, event.start_cycle)
+            match = _PROGRAM.search(event.program)
+            if match is None:
+                continue
+            end, kinds = event.end_cycle, ["exchange", "sync"]
+            for _, after in pairwise(own[place : place + 3]):
+                if after.kind not in kinds or after.start_cycle != end:
+                    break
+                kinds = kinds[kinds.index(after.kind) + 1 :]
+                end = after.end_cycle
+            begin = summed.pop(ipu, event.start_cycle)
+            found.setdefault(ipu, []).append(_Run(begin, end, _KINDS[match[1]], match[1] == "forward_and_backward"))
+    return found
+
+
+def _ipus(schedule: Schedule, runs: Mapping[int, Sequence[_Run]]) -> Sequence[int]:
+    """Each device's IPU: devices are numbered in the order of their indices."""
+    if len(runs) != len(schedule.tasks):
+        raise ValueError(
+            f"the trace has runs of stages' programs on IPUs {sorted(runs)}, but the schedule {schedule.name} has {len(schedule.tasks)} "
+            "devices"
+        )
+    return sorted(runs)
+
+
+def _has_program(schedule: Schedule, task: Task, runs: Sequence[_Run]) -> bool:
+    if task.kind in (Kind.FORWARD, Kind.UPDATE):
+        return True
+    if task.kind is Kind.INPUT_GRADIENT and task.stage in schedule.levels[0]:
+        return False
+    return task.stage not in schedule.levels[-1] or not any(run.both for run in runs)

@@ -1,0 +1,278 @@
+"""Accumulators' dtypes and what optax lets stand in place of an array; collectives of an accumulating optimiser."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tilestep import train
+from tilestep.train import InfeedQueue, Replicas, accumulate_gradients, gradient_accumulation, repeat
+from tilestep.train.gradients.accumulation import finished
+from tilestep.train.loop.update_pattern import counters
+
+half = jnp.float16
+
+
+def after(optimiser: Any, params: Any, gradients: list[Any]) -> tuple[Any, Any]:
+    """(parameters, state) after updates with these gradients."""
+    state = optimiser.init(params)
+    for gradient in gradients:
+        updates, state = optimiser.update(gradient, state, params)
+        params = optax.apply_updates(params, updates)
+    return params, state
+
+
+def seen(found: list[Any]) -> optax.GradientTransformation:
+    """An optimiser that notes the dtypes of the gradients that it sees, and descends by them."""
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        found.append(jax.tree.map(lambda leaf: leaf.dtype.name, updates))
+        return jax.tree.map(jnp.negative, updates), state
+
+    return optax.GradientTransformation(lambda params: (), update)
+
+
+def test_sums_of_microbatches_are_as_many_times_their_mean() -> None:
+    """TensorFlow for the IPU: weights equal those of one big batch's step whose rate is as many times higher."""
+    params = {"w": jnp.asarray([1.0, -2.0])}
+    gradients = [{"w": jnp.asarray([k, 0.5 * k])} for k in (1.0, 2.0, 3.0, 6.0)]
+    found, _ = after(gradient_accumulation(optax.sgd(0.25), 4), params, gradients)
+    mean = {"w": jnp.asarray([3.0, 1.5])}
+    expected, _ = after(optax.sgd(4 * 0.25), params, [mean])
+    np.testing.assert_array_equal(found["w"], expected["w"])
+    np.testing.assert_array_equal(found["w"], [-2.0, -3.5])
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, "float32", lambda path, variable: np.float32 if path == "w" else None])
+def test_2048_small_gradients_of_a_half_add_up_exactly_in_a_float(dtype: Any) -> None:
+    """TensorFlow for the IPU's accumulation data type: a float16 variable whose accumulator is float32."""
+    small = half(1e-3)
+    exact = np.float32(2048 * float(small))  # 11 bits times 2 ** 11: exact in 24
+    weights, kinds = descended_by_halves(small, dtype)
+    assert kinds == {"w": "float32"}
+    assert (weights == half(-exact)).all()
+
+
+def test_in_a_half_they_do_not() -> None:
+    weights, kinds = descended_by_halves(half(1e-3), None)
+    assert kinds == {"w": "float16"}
+    assert (abs(weights + 2.049) > 0.01).all()  # from 1 on each sum is rounded to a multiple of 2 ** -10
+
+
+def descended_by_halves(small: Any, dtype: Any) -> tuple[np.ndarray, Any]:
+    """(float16 variables after one descent of rate 1 by 2048 equal gradients, dtypes that the optimiser saw)."""
+    found: list[Any] = []
+    optimiser = gradient_accumulation(seen(found), 2048, dtype=dtype)
+
+    def body(carry: Any, gradient: Any) -> Any:
+        updates, state = optimiser.update(gradient, carry[1], carry[0])
+        return optax.apply_updates(carry[0], updates), state
+
+    params = {"w": np.zeros(3, half)}
+    weights = repeat(2048, body, (params, optimiser.init(params)), InfeedQueue(itertools.repeat(({"w": np.full(3, small)},))))[0]["w"]
+    assert weights.dtype == half
+    return np.asarray(weights), found[-1]
+
+
+def test_a_running_mean_stays_where_a_sum_of_halves_overflows() -> None:
+    gradients = [jnp.full(2, g, half) for g in (60_000, -60_000, 60_000, 60_000)]
+    for reduction, expected in (("running_mean", 30_000), ("sum", np.inf), ("mean", np.inf)):
+        one_sided = gradients if reduction == "running_mean" else [jnp.abs(g) for g in gradients]
+        losses, found = accumulate_gradients(lambda p, g: (p * g).sum(), jnp.ones(2, half), jnp.stack(one_sided), reduction=reduction)
+        assert (found.dtype, losses.shape) == (half, (4,))
+        np.testing.assert_allclose(np.asarray(found, np.float32), expected, rtol=2e-3)
+    same = jnp.full((100, 3), 0.1, half)
+    _, found = accumulate_gradients(lambda p, g: (p * g).sum(), jnp.ones(3, half), same, reduction="running_mean")
+    np.testing.assert_array_equal(found, same[0])  # the mean of equal gradients is theirs
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, half])
+def test_a_mean_is_of_as_many_as_there_are_also_where_a_half_does_not_hold_that_number(dtype: Any) -> None:
+    """bfloat16 has nothing between 256 and 258, and float16 nothing above 65,504."""
+    assert float(finished(jnp.asarray(257, dtype) * 2, 257, "mean")) == pytest.approx(float(jnp.asarray(257, dtype)) * 2 / 257, rel=2**-9)
+    assert float(finished(jnp.asarray(60_000, dtype), 120_000, "mean")) == pytest.approx(0.5, rel=2**-8)
+
+
+@pytest.mark.parametrize("own", [half, jnp.float32])
+@pytest.mark.parametrize("dtype", [None, jnp.bfloat16, jnp.float32])
+@pytest.mark.parametrize("inner", [optax.adam(0.1), optax.lamb(0.1), optax.sgd(0.1, momentum=0.9)])
+def test_states_keep_their_dtypes_in_a_loop(inner: Any, own: Any, dtype: Any) -> None:
+    optimiser = gradient_accumulation(inner, 2, dtype=dtype)
+    params = {"w": jnp.ones(3, own)}
+    state = optimiser.init(params)
+    assert state.accumulators["w"].dtype == (own if dtype is None else dtype)
+    assert {leaf.dtype for leaf in jax.tree.leaves(state.inner) if leaf.shape} == {
+        jnp.dtype(own) if dtype is None else jnp.promote_types(own, dtype)
+    }
+    updates, new = jax.eval_shape(optimiser.update, params, state, params)
+    assert updates["w"].dtype == own
+    assert jax.tree.map(lambda leaf: leaf.dtype, new) == jax.tree.map(lambda leaf: leaf.dtype, state)
+
+
+def test_without_parameters_updates_are_of_the_gradients_dtype() -> None:
+    optimiser = gradient_accumulation(optax.sgd(1.0), 1, dtype=jnp.float32)
+    updates, _ = optimiser.update({"w": jnp.ones(2, half)}, optimiser.init({"w": jnp.ones(2, half)}))
+    assert updates["w"].dtype == half
+
+
+def test_none_stands_for_what_has_no_gradient() -> None:
+    params = {"w": jnp.ones(2), "frozen": jnp.ones(3), "nothing": None}
+    gradients = {"w": jnp.ones(2), "frozen": None, "nothing": None}
+    plain, _ = jax.eval_shape(lambda: optax.sgd(0.1).update(gradients, optax.sgd(0.1).init(params), params))
+    optimiser = gradient_accumulation(optax.sgd(0.1), 2)
+    state = optimiser.init(params)
+    for _ in range(2):
+        updates, state = jax.jit(optimiser.update)(gradients, state, params)
+    assert jax.tree.structure(updates) == jax.tree.structure(plain)
+    np.testing.assert_allclose(updates["w"], -0.2, rtol=1e-6)
+
+
+def test_whole_numbers_have_no_accumulator() -> None:
+    """They get their last gradient, as from optax alone: here zeros."""
+    params = {"w": jnp.ones(2), "steps": jnp.int32(7), "key": jax.random.key(0)}
+    optimiser = optax.masked(gradient_accumulation(optax.sgd(0.5), 2), {"w": True, "steps": True, "key": False})
+    state = optimiser.init(params)
+    assert state.inner_state.accumulators["steps"] is None
+    found = {k: params[k] for k in ("w", "steps")}
+    for _ in range(2):
+        updates, state = optimiser.update({"w": jnp.ones(2), "steps": jnp.int32(0), "key": None}, state, params)
+        found = optax.apply_updates(found, {k: updates[k] for k in found})
+    assert (found["w"].tolist(), int(found["steps"])) == ([0, 0], 7)
+
+
+def test_masks_within_and_without() -> None:
+    params, gradients = {"a": jnp.ones(2), "b": jnp.ones(2)}, {"a": jnp.ones(2), "b": jnp.ones(2)}
+    mask = {"a": True, "b": False}
+    for optimiser in (
+        optax.masked(gradient_accumulation(optax.sgd(0.5), 2), mask),
+        gradient_accumulation(optax.masked(optax.sgd(0.5), mask), 2),
+    ):
+        state = optimiser.init(params)
+        for _ in range(2):
+            updates, state = optimiser.update(gradients, state, params)
+        assert updates["a"].tolist() == [-1, -1]
+
+
+def test_further_arguments_of_an_optimiser_are_those_of_the_last_microbatch() -> None:
+    found: list[Any] = []
+
+    def update(updates: Any, state: Any, params: Any = None, *, value: Any) -> tuple[Any, Any]:
+        found.append(float(value))
+        return updates, state
+
+    optimiser = gradient_accumulation(optax.GradientTransformationExtraArgs(lambda params: (), update), 1)
+    optimiser.update(jnp.ones(2), optimiser.init(jnp.ones(2)), jnp.ones(2), value=3.0)
+    assert found == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"optimizer": "adam"}, TypeError, "the optimizer is 'adam': it must be an optax.GradientTransformation, such as optax.adam"),
+        ({"count": 0}, ValueError, "count is 0: it must be 1 to"),
+        ({"dtype": "floaty"}, TypeError, "the accumulator of w cannot have dtype 'floaty'"),
+        ({"shard_optimizer_state": "yes"}, TypeError, "shard_optimizer_state is 'yes': it must be True or False"),
+        ({"offload_optimizer_state": {"parameters": 3}}, TypeError, "offload is 3 for parameters: it must be None, True, False or a"),
+        ({"count": 2.0}, TypeError, "count is 2.0: it must be a whole number"),
+        ({"reduction": "max"}, ValueError, "reduction is 'max': it must be one of 'sum', 'mean', 'running_mean'"),
+        ({"dtype": jnp.int32}, TypeError, "an accumulator of dtype int32 cannot hold the gradients of w, which is float32"),
+        (
+            {"dtype": jnp.float8_e4m3fn},
+            TypeError,
+            "the accumulator of w cannot have dtype float8_e4m3fn, as the variable is float32: JAX has",
+        ),
+        ({"dtype": lambda path, variable: jnp.float32}, TypeError, "float32 cannot hold the gradients of z/0, which is complex64"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    params = {"w": jnp.ones(2), "z": [jnp.ones(2, jnp.complex64)]}
+    with pytest.raises(error, match=message):
+        gradient_accumulation(**{"optimizer": optax.sgd(0.1), "count": 2} | arguments).init(params)
+
+
+def test_another_optimiser_s_state_and_gradients_of_other_shapes_are_refused() -> None:
+    params, gradients = {"w": jnp.ones(3)}, {"w": jnp.ones(3)}
+    one, other = gradient_accumulation(optax.sgd(0.1), 2), gradient_accumulation(optax.sgd(0.1), 3)
+    with pytest.raises(ValueError, match="the state accumulates 3 microbatches for each update, but the optimiser 2: make the state with"):
+        one.update(gradients, other.init(params), params)
+    with pytest.raises(TypeError, match="the state is a tuple: it must be the AccumulationState that this optimiser's init has returned"):
+        one.update(gradients, optax.sgd(0.1).init(params), params)  # pyright: ignore[reportArgumentType]
+    for shape in ((), (2, 3)):
+        with pytest.raises(ValueError, match=rf"a gradient of shape \({', '.join(map(str, shape))}\) was given for .* of shape \(3,\)"):
+            one.update({"w": jnp.ones(shape)}, one.init(params), params)
+
+
+@pytest.mark.parametrize(
+    ("microbatches", "error", "message"),
+    [
+        ((), ValueError, "microbatches has no array"),
+        ({"x": jnp.ones((2, 3)), "y": jnp.ones((3, 3))}, ValueError, r"microbatches\['x'\] has 2, microbatches\['y'\] has 3"),
+        (jnp.float32(1), TypeError, "microbatches is a scalar: each array needs the microbatches along its leading axis"),
+        (jnp.ones((0, 3)), ValueError, "the number of microbatches is 0: it must be 1 or more"),
+    ],
+)
+def test_microbatches_that_are_none_are_refused(microbatches: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        accumulate_gradients(lambda p, x, y: p, 1.0, microbatches)
+
+
+def test_losses_come_with_what_is_beside_them() -> None:
+    data = {"x": jnp.arange(6.0).reshape(3, 2)}
+    (losses, aux), gradient = accumulate_gradients(lambda p, x: (p * x.sum(), {"x": x}), 2.0, data, has_aux=True)
+    assert (losses.tolist(), float(gradient)) == ([2, 10, 18], 15)
+    np.testing.assert_array_equal(aux["x"], data["x"])
+
+
+def collectives(jaxpr: Any) -> int:
+    """How many sums over replicas a program makes when it runs, if each of its branches takes the arm that makes most."""
+    total = 0
+    for eqn in jaxpr.eqns:
+        inner = [part for value in eqn.params.values() for part in (value if isinstance(value, tuple) else (value,))]
+        counts = [collectives(getattr(part, "jaxpr", part)) for part in inner if hasattr(getattr(part, "jaxpr", part), "eqns")]
+        times = eqn.params["length"] if eqn.primitive.name == "scan" else 1
+        total += times * (max(counts, default=0) if eqn.primitive.name == "cond" else sum(counts))
+        total += eqn.primitive.name.startswith("psum")
+    return total
+
+
+def test_replicas_sum_once_for_each_update() -> None:
+    """TensorFlow for the IPU: the mean over replicas of the sum over microbatches, summed as often as there are updates."""
+    optimiser = gradient_accumulation(train.cross_replica(optax.sgd(1.0)), 4)
+
+    def body(carry: Any, gradient: Any) -> Any:
+        updates, state = optimiser.update(gradient, carry[1], carry[0])
+        return optax.apply_updates(carry[0], updates), state
+
+    replicas = Replicas(devices=jax.devices("ipu")[:2])
+    start = jnp.float32(0)
+    texts: list[int] = []
+
+    def looked_at(carry: Any, gradient: Any) -> Any:
+        texts.append(collectives(jax.make_jaxpr(body)(carry, gradient).jaxpr))
+        return body(carry, gradient)
+
+    with InfeedQueue((np.float32(k) for k in itertools.count()), replicas=2) as infeed:
+        found = repeat(8, looked_at, (start, optimiser.init(start)), infeed, replicas=replicas)
+    assert float(found[0]) == -sum(range(16)) / 2
+    assert texts == [0, 1]  # of the steps before the last of an update, and of that one
+    alone = jax.make_jaxpr(lambda c, g: jax.vmap(body, in_axes=(None, 0), axis_name="replica")(c, g))(
+        (start, optimiser.init(start)), jnp.ones(2)
+    )
+    assert collectives(alone.jaxpr) == 1
+
+
+def test_whatever_holds_an_accumulating_optimiser_can_tell() -> None:
+    """A pipeline, which accumulates by itself, asks this of an optimiser's state."""
+    for optimiser, counts in (
+        (optax.chain(optax.clip(1.0), gradient_accumulation(optax.adam(0.1), 3)), [3]),
+        (optax.MultiSteps(gradient_accumulation(optax.adam(0.1), 5), 2), [5]),
+        (optax.adam(0.1), []),
+    ):
+        state = jax.eval_shape(optimiser.init, {"w": jnp.ones(2)})
+        assert [counter.count for counter in counters(jax.tree.structure(state))] == counts

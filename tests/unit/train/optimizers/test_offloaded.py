@@ -1,0 +1,239 @@
+"""An optimiser's state in the host's memory: no value changes, and each array is where it was asked for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
+
+from tilestep.train import (
+    InfeedQueue,
+    accumulate_gradients,
+    apply_updates,
+    gradient_accumulation,
+    offloaded,
+    on_device,
+    placed,
+    placed_like,
+    repeat,
+    sharded,
+)
+from tilestep.train.offload import choice_for, why_not
+
+X = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _one_way_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CPU, steps as small as these are compiled in a way of their own if nothing is in the host's memory, and round in another way."""
+    monkeypatch.setenv("TILESTEP_TINY_STEPS", "0")
+
+
+def parameters() -> Any:
+    return {"w": jnp.asarray(X[:8]), "b": jnp.zeros(8), "scale": jnp.float32(1)}
+
+
+def loss(params: Any, x: Any) -> Any:
+    return jnp.mean((params["scale"] * jnp.tanh(x @ params["w"] + params["b"]) - 1) ** 2)
+
+
+def step(optimizer: Any) -> Callable[[Any], Any]:
+    def body(carry: Any) -> Any:
+        params, state = carry
+        updates, state = optimizer.update(jax.grad(loss)(on_device(params), X), state, params)
+        return apply_updates(params, updates), state
+
+    return body
+
+
+def trained(optimizer: Any, params: Any = None, steps: int = 5) -> Any:
+    params = parameters() if params is None else params
+    return repeat(steps, step(optimizer), (params, optimizer.init(params)))
+
+
+def memories(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.sharding.memory_kind, tree)
+
+
+def assert_equal(found: Any, expected: Any) -> None:
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        optax.adamw(0.1, mu_dtype=jnp.bfloat16),
+        optax.lamb(0.1),
+        optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9, nesterov=True)),
+        optax.MultiSteps(optax.adam(0.1), 3),
+    ],
+    ids=["adamw", "lamb", "clip, sgd", "MultiSteps"],
+)
+def test_values_are_the_same_bit_for_bit(optimizer: Any) -> None:
+    params, state = trained(offloaded(optimizer, True))
+    expected = trained(optimizer)
+    assert_equal((params, state), expected)
+    assert set(jax.tree.leaves(memories(params))) == {"device"}
+    for leaf in jax.tree.leaves(state):
+        assert leaf.sharding.memory_kind == ("pinned_host" if leaf.size > 1 else "device")
+
+
+def test_accumulation_moves_by_kind_and_each_kind_only_when_it_is_used() -> None:
+    plain = optax.adam(0.1)
+    away = gradient_accumulation(plain, 2, offload_optimizer_state={"optimizer_state": True, "accumulators": True})
+    expected = trained(gradient_accumulation(plain, 2), steps=6)
+    params, state = trained(away, steps=6)
+    assert_equal((params, state), expected)
+    assert memories(state.inner[0].mu) == memories(state.accumulators) == {"w": "pinned_host", "b": "pinned_host", "scale": "device"}
+    state = gradient_accumulation(plain, 2, offload_optimizer_state=True).init(parameters())
+    assert memories(state.inner[0].mu)["w"] == "pinned_host"
+    assert memories(state.accumulators)["w"] == "device"
+    assert set(jax.tree.leaves(memories(gradient_accumulation(plain, 2).init(parameters())))) == {"device"}
+
+
+@pytest.mark.parametrize("dtype", [None, jnp.float32])
+def test_parameters_in_the_hosts_memory_may_be_accumulated_for(dtype: Any) -> None:
+    """What is made like them is made on the device, and converted there."""
+    offload = {"parameters": True, "accumulators": True, "optimizer_state": True}
+    optimizer = gradient_accumulation(optax.adam(0.1), 2, dtype=dtype, offload_optimizer_state=offload)
+
+    def halves() -> Any:
+        return jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), parameters())
+
+    away = trained(optimizer, placed(halves(), offload), steps=4)
+    assert {memories(tree)["w"] for tree in (away[0], away[1].accumulators, away[1].inner[0].mu)} == {"pinned_host"}
+    assert_equal(away, trained(gradient_accumulation(optax.adam(0.1), 2, dtype=dtype), halves(), steps=4))
+
+    def of(params: Any) -> Any:
+        return accumulate_gradients(loss, params, jnp.asarray(X)[None])
+
+    assert_equal(of(placed(halves(), True)), of(halves()))
+
+
+def test_a_divided_state_that_is_to_stay_on_the_device_is_refused() -> None:
+    """TensorFlow for the IPU's `replicated_optimizer_state_sharding` with `offload_weight_update_variables=False`."""
+    for offload in (False, {"optimizer_state": False}):
+        with pytest.raises(ValueError, match=r"offload_optimizer_state False: .* give sharded\(optimizer\)"):
+            gradient_accumulation(optax.adam(0.1), 2, offload_optimizer_state=offload, shard_optimizer_state=True)  # pyright: ignore[reportArgumentType]
+    gradient_accumulation(optax.adam(0.1), 2, shard_optimizer_state=True)
+    gradient_accumulation(sharded(optax.adam(0.1)), 2, offload_optimizer_state=False)
+
+
+def test_steps_called_one_by_one_keep_it_there_too() -> None:
+    plain = optax.sgd(0.1, momentum=0.9)
+    optimizer = offloaded(plain, True)
+    carry, expected = (parameters(), optimizer.init(parameters())), (parameters(), plain.init(parameters()))
+    for call in (lambda body: body, jax.jit, lambda body: jax.jit(body, donate_argnums=0)):
+        carry, expected = call(step(optimizer))(carry), call(step(plain))(expected)
+        assert memories(carry[1][0].trace) == {"w": "pinned_host", "b": "pinned_host", "scale": "device"}
+        assert_equal(carry, expected)
+    assert memories(jax.jit(optimizer.init)(parameters())[0].trace)["w"] == "pinned_host"
+
+
+def test_variables_are_chosen_one_by_one() -> None:
+    seen: list[tuple[str, Any]] = []
+
+    def choose(path: str, leaf: Any) -> bool:
+        seen.append((path, leaf.shape))
+        return path.endswith("mu/w")
+
+    _, state = trained(offloaded(optax.adam(0.1), choose))
+    assert memories(state[0].mu) == {"w": "pinned_host", "b": "device", "scale": "device"}
+    assert set(memories(state[0].nu).values()) == {"device"}
+    assert seen[:4] == [("0/count", ()), ("0/mu/b", (8,)), ("0/mu/scale", ()), ("0/mu/w", (8, 8))]
+
+
+def test_without_a_choice_it_stays_where_the_devices_memory_is_the_hosts() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for offload in (None, False):
+            assert set(jax.tree.leaves(memories(trained(offloaded(optax.adam(0.1), offload))))) == {"device"}
+        elsewhere = offloaded(optax.adam(0.1), platform="ipu").init(parameters())
+    assert memories(elsewhere[0].mu)["w"] == "pinned_host"
+
+
+def test_a_mapping_chooses_by_kind() -> None:
+    offload = {"parameters": True, "accumulators": False}
+    params = placed(parameters(), offload)
+    assert memories(params) == {"w": "pinned_host", "b": "pinned_host", "scale": "device"}
+    assert choice_for(offload, "optimizer_state") is None
+    assert choice_for({}, "parameters") is choice_for(offload, "accumulators") is False
+    after = trained(offloaded(optax.adam(0.1), {"optimizer_state": True, "parameters": True}), params)
+    assert memories(after[0]) == memories(placed(parameters(), True))
+    assert memories(after[1][0].mu)["w"] == "pinned_host"
+    assert_equal(after, trained(optax.adam(0.1)))
+
+
+def test_replicas_keep_their_own() -> None:
+    """On a mesh of one device of this process; tests/behaviour/test_offload.py has meshes of several."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("replicas",))
+    spec = PartitionSpec("replicas")
+    optimizer = offloaded(optax.adam(0.1), True)
+    params = jax.device_put(parameters(), NamedSharding(mesh, PartitionSpec()))
+    x = jax.device_put(X, NamedSharding(mesh, spec))
+
+    def update(params: Any, state: Any, x: Any) -> Any:
+        gradients = jax.lax.pmean(jax.grad(loss)(params, x), "replicas")
+        updates, state = optimizer.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state
+
+    mapped = jax.jit(jax.shard_map(update, mesh=mesh, in_specs=(PartitionSpec(), PartitionSpec(), spec), out_specs=PartitionSpec()))
+    params, state = mapped(params, optimizer.init(params), x)
+    assert state[0].mu["w"].sharding.memory_kind == "pinned_host"
+    assert_equal((params, state), trained(optax.adam(0.1), steps=1))
+
+
+def test_elements_go_to_the_device_of_a_carry_that_begins_in_the_hosts_memory() -> None:
+    momenta = jax.device_put(np.zeros(4, np.float32), SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host"))
+
+    def body(carry: Any, x: Any) -> Any:
+        momenta, weights = carry
+        return placed_like(on_device(momenta) + x, momenta), weights - x
+
+    infeed = InfeedQueue([np.ones(4, np.float32)] * 3)
+    momenta, weights = repeat(3, body, (momenta, np.zeros(4, np.float32)), infeed)
+    assert (momenta == 3).all()
+    assert (weights == -3).all()
+    assert momenta.sharding.memory_kind == "pinned_host"
+
+
+def test_a_body_that_moves_its_carry_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"carry\['h'\]: body .*lambda.* must keep it in the host's memory: found in the device's"):
+        repeat(2, lambda carry: on_device(carry), placed({"h": jnp.ones(3)}, True))
+
+
+def test_a_platform_without_such_a_memory_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none here, so this one is described as one."""
+    monkeypatch.setattr("tilestep.train.offload.HOST_KIND", "attic")
+    params = parameters()
+    with pytest.raises(
+        ValueError, match=r"offload wants optimizer_state in the host's memory, but the devices of platform 'cpu' address no"
+    ):
+        offloaded(optax.adam(0.1), True).init(params)
+    with pytest.warns(
+        UserWarning, match="optimizer_state stay on the device: the devices of platform 'ipu' address no memory 'attic'"
+    ) as told:
+        state = offloaded(optax.adam(0.1), platform="ipu").init(params)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert set(jax.tree.leaves(memories(state))) == {"device"}
+
+
+def test_what_cannot_be_is_told() -> None:
+    assert why_not("gpu", ["device", "pinned_host"]) is None
+    assert why_not("abacus", ["device"]) == "the devices of platform 'abacus' address no memory 'pinned_host', only device"
+    with pytest.raises(TypeError, match="offload is 'yes' for optimizer_state: it must be None, True, False or a function"):
+        offloaded(optax.adam(0.1), "yes")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="offload has an entry for 'weights': the kinds are optimizer_state, accumulators, parameters"):
+        offloaded(optax.adam(0.1), {"weights": True})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"offload\('0/count', leaf\) returned 1: it must be True or False"):
+        offloaded(optax.adam(0.1), lambda path, leaf: 1).init(parameters())  # pyright: ignore[reportArgumentType]

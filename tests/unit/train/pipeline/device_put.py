@@ -1,0 +1,84 @@
+"""Arrays on their way to devices, by what JAX's `device_put` calls and by itself; `test_pipelines.py` starts a process that has several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tilestep.train import InfeedQueue, repeat
+from tilestep.train.jax_private import device_put
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_values_of_all_kinds_are_copied_as_device_put_does(private: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert device_put._found is not None  # this version of JAX has it
+    if not private:
+        monkeypatch.setattr(device_put, "_found", None)
+    one, two = (jax.sharding.SingleDeviceSharding(device) for device in jax.devices()[:2])
+    both = jax.sharding.NamedSharding(jax.make_mesh((2,), ("x",)), jax.sharding.PartitionSpec("x"))
+    on_one = jax.device_put(np.arange(4, dtype=np.float32), one)
+    divided, hosted = jax.device_put(np.arange(4), both), jax.device_put(on_one, one.with_memory_kind("pinned_host"))
+    for values, places in (
+        ([on_one, on_one * 2], [two, one]),
+        ([on_one, np.ones(3, np.int32)], [two, two]),
+        ([on_one], [both]),
+        ([divided, on_one], [one, two]),
+        ([hosted], [two]),
+        ([], []),
+    ):
+        found, expected = device_put.copied(values, places), jax.device_put(values, places)
+        for a, b, place in zip(found, expected, places, strict=True):
+            np.testing.assert_array_equal(a, b)
+            assert a.sharding == b.sharding == place
+            assert a.committed
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_what_is_put_from_the_host_is_as_device_put_has_it(private: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not private:
+        monkeypatch.setattr(device_put, "_found", None)
+    arrays: list[Any] = [np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((), np.bool_), np.zeros((0, 4), np.int8)]
+    for kind in (None, "pinned_host"):
+        place = jax.sharding.SingleDeviceSharding(jax.devices()[1], memory_kind=kind)
+        for found, expected in zip(device_put.put(arrays, place), jax.device_put(arrays, place), strict=True):
+            np.testing.assert_array_equal(found, expected)
+            assert (found.dtype, found.sharding, found.committed) == (expected.dtype, place, True)
+    with jax.enable_x64(True):
+        (wide,) = device_put.put([np.array([2.0**60 + 2**20])], jax.sharding.SingleDeviceSharding(jax.devices()[0]))
+        assert wide.dtype == np.float64
+        assert float(wide[0]) == 2.0**60 + 2**20
+
+
+def test_shapes_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_put, "_MOST_KINDS", 2)
+    place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    for size in (1, 2, 3, 1):
+        assert device_put.put([np.zeros(size)], place)[0].shape == (size,)
+
+
+@pytest.mark.parametrize("level", ["disallow", "log", "disallow_explicit"])
+def test_a_transfer_guard_takes_them_for_what_the_program_asks_for(level: str) -> None:
+    one, two = (jax.sharding.SingleDeviceSharding(device) for device in jax.devices()[:2])
+    (on_one,) = device_put.put([np.ones(3, np.float32)], one)
+    with jax.transfer_guard(level):
+        if level == "disallow_explicit":
+            with pytest.raises(jax.errors.JaxRuntimeError, match="host-to-device"):
+                device_put.put([np.ones(3, np.float32)], one)
+            with pytest.raises(jax.errors.JaxRuntimeError, match="device-to-device"):
+                device_put.copied([on_one], [two])
+        else:
+            device_put.put([np.ones(3, np.float32)], one)
+            device_put.copied([on_one], [two])
+    with jax.transfer_guard("disallow"), pytest.raises(jax.errors.JaxRuntimeError, match="host-to-device"):
+        jax.jit(lambda x: x)(np.ones(3, np.float32))  # what is not asked for stays forbidden
+
+
+def test_a_queue_may_name_its_device() -> None:
+    device = jax.devices()[1]
+    with InfeedQueue([np.full(2, k, np.float32) for k in range(4)], sharding=device) as queue:
+        total = repeat(4, lambda total, x: total + x.sum(), jax.device_put(np.float32(0), device), queue)
+    assert float(total) == 12
+    assert total.devices() == {device}

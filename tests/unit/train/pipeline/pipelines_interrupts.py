@@ -1,0 +1,300 @@
+"""Ctrl-C in pipelines at random moments: each element counts once. `test_pipelines.py` starts a process that has the CPU devices for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tests.unit.train.moments import After, At, Moment, Never
+from tilestep.errors import LoopInterrupt
+from tilestep.train import InfeedQueue, OutfeedQueue, loop_state
+from tilestep.train.ctrl_c import CtrlC
+from tilestep.train.pipeline.pipeline import Pipeline
+from tilestep.train.pipeline.run.task_runner import Walk
+
+COUNT, UPDATES, WIDTH = 4, 6, 8
+ELEMENTS = COUNT * UPDATES
+
+
+def dense(params: Any, number: Any, x: Any) -> Any:
+    return number, jnp.tanh(x @ params["w"])
+
+
+def noisy(params: Any, number: Any, x: Any, *, key: Any) -> Any:
+    return number, jnp.tanh(x @ params["w"]) * jax.random.bernoulli(key, 0.9, x.shape)
+
+
+def counted(params: Any, aux: Any, number: Any, x: Any) -> Any:
+    return (number, jnp.tanh(x @ params["w"]) + aux), 0.5 * aux + 0.01 * x.mean()
+
+
+def head(params: Any, number: Any, x: Any) -> Any:
+    return ((x @ params["w"]) ** 2).mean(), number
+
+
+def result(params: Any, number: Any, x: Any) -> Any:
+    return x @ params["w"], number
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """A kind of pipeline. Attributes: settings: for Pipeline. aux: whether a stage has some. traced: within what it runs."""
+
+    stages: tuple[Any, ...] = (dense, head)
+    optimizer: Any = dataclasses.field(default_factory=lambda: optax.sgd(0.1, momentum=0.9))
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    replicas: int = 1
+    aux: bool = False
+    key: bool = False
+    eager: bool = False
+
+    def pipeline(self) -> Pipeline:
+        settings = {"program": "stages", "replicas": self.replicas, "strict": False, **self.settings}
+        return Pipeline(self.stages, self.optimizer, COUNT, **settings)
+
+    def init(self, pipeline: Pipeline) -> Any:
+        rng = np.random.default_rng(0)
+        params = [{"w": rng.normal(0, 0.4, (WIDTH, WIDTH)).astype(np.float32)} for _ in self.stages]
+        if "tied" in self.settings:
+            params[1] = params[0]
+        return pipeline.init(params, [None, np.float32(0), None] if self.aux else None)
+
+    def elements(self, *, wait_wall_s: float) -> Callable[[], Iterator[Any]]:
+        def dataset() -> Iterator[Any]:
+            rng = np.random.default_rng(1)
+            for k in range(ELEMENTS * self.replicas):
+                if wait_wall_s:
+                    time.sleep(wait_wall_s)
+                yield np.int32(k), rng.normal(size=(2, WIDTH)).astype(np.float32)
+
+        return dataset
+
+    def infeed(self, *, wait_wall_s: float = 0.0, depth: int = 1) -> InfeedQueue:
+        replicas = None if self.replicas == 1 else self.replicas
+        return InfeedQueue(self.elements(wait_wall_s=wait_wall_s), prefetch_depth=depth, replicas=replicas)
+
+    def runs_in(self) -> AbstractContextManager[Any]:
+        return jax.disable_jit() if self.eager else nullcontext()
+
+
+FORMS = {
+    "grouped": Form(),
+    "one program": Form(settings={"program": "single", "device_mapping": [0, 0]}),
+    "stashed": Form(settings={"pipeline_schedule": "stashed"}),
+    "zero bubble": Form(settings={"pipeline_schedule": "zero_bubble"}),
+    "stale": Form(settings={"pipeline_schedule": "stale"}),
+    "across stages": Form(optimizer=optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1))),
+    "inference": Form(stages=(dense, result), optimizer=None),
+    "tied": Form(settings={"tied": [[(0, "w"), (1, "w")]]}),
+    "tied on one device": Form(settings={"tied": [[(0, "w"), (1, "w")]], "device_mapping": [0, 0]}),
+    "replicas": Form(replicas=2),
+    "aux and keys": Form(stages=(noisy, counted, head), aux=True, key=True),
+    "looked at": Form(settings={"check_nans": True}),
+    "offloaded": Form(settings={"offload_optimizer_state": True, "offload_activations": True, "recompute": "full"}),
+    "sums": Form(settings={"accumulate_outfeed": True, "outfeed_loss": True}),
+    "without jit": Form(eager=True),
+}
+FAST = ("grouped", "one program", "stashed", "inference")
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Processes that a shell starts in the background ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@functools.cache
+def expected(name: str) -> tuple[Pipeline, list[np.ndarray], Any]:
+    """(a pipeline of that form, which is compiled; the state's arrays and the results of a run that nothing ends)."""
+    form = FORMS[name]
+    pipeline, outfeed = form.pipeline(), OutfeedQueue()
+    with form.runs_in():
+        state = pipeline.run(form.init(pipeline), form.infeed(), outfeed, repeat_count=UPDATES, key=jax.random.key(5) if form.key else None)
+    return pipeline, [np.asarray(leaf) for leaf in jax.tree.leaves(state)], outfeed.dequeue()
+
+
+def finished(name: str, infeed: InfeedQueue, moment: Moment, rng: random.Random) -> tuple[int, float]:
+    """Runs a pipeline to the end, whatever interrupts it, and compares with one that nothing has interrupted.
+
+    Returns: (how often a run was ended, how long all took).
+    """
+    form = FORMS[name]
+    pipeline, leaves, results = expected(name)
+    outfeed, state, done, ends, is_over = OutfeedQueue(), form.init(pipeline), 0, 0, False
+    jax.block_until_ready(state)
+    per_update = 1 if form.settings.get("accumulate_outfeed") else COUNT
+    begun = time.perf_counter()
+    wall_s = 0.0
+    with form.runs_in():
+        while not is_over:
+            try:
+                if done < UPDATES:
+                    moment.begin()
+                    key = jax.random.key(5) if form.key else None
+                    # Nothing is called between the end of the run and where what it returns is kept.
+                    state, done = pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - done, key=key, first_update=done), UPDATES
+                    wall_s = time.perf_counter() - begun
+                moment.end()
+                is_over = True
+            except KeyboardInterrupt as error:
+                reached = loop_state(error)
+                if reached is None:  # it came before a run began, or after
+                    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(state))
+                    continue
+                state, done, ends = reached.carry, done + reached.steps, ends + 1
+                assert infeed.consumed == done * COUNT * form.replicas
+                assert len(outfeed) == done * per_update
+                if done < UPDATES and rng.random() < 0.5:
+                    position = infeed.state()
+                    infeed.close()
+                    infeed = form.infeed()
+                    infeed.restore(position)
+    assert infeed.consumed == ELEMENTS * form.replicas
+    infeed.close()
+    for one, other in zip(jax.tree.leaves(state), leaves, strict=True):
+        np.testing.assert_array_equal(one, other)
+    jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
+    return ends, wall_s
+
+
+def at_random(name: str, trials: int) -> None:
+    rng = random.Random(name)
+    form = FORMS[name]
+    ends = 0
+    took = {wait: min(finished(name, form.infeed(wait_wall_s=wait), Never(), rng)[1] for _ in range(2)) for wait in (0.0, 0.0005)}
+    for trial in range(trials):
+        wait = (0.0, 0.0005)[trial % 2]
+        infeed = form.infeed(wait_wall_s=wait, depth=rng.choice((1, 3)))
+        ends += finished(name, infeed, After(rng.uniform(0, took[wait])), rng)[0]
+    assert ends
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_ctrl_c_at_a_random_moment_neither_loses_nor_repeats_an_element(name: str) -> None:
+    at_random(name, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMS)
+def test_ctrl_c_at_many_random_moments(name: str) -> None:
+    at_random(name, 15)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in FAST[:1] else pytest.mark.slow) for name in FORMS])
+def test_ctrl_c_wherever_python_looks_for_one(name: str) -> None:
+    """Also where a run is about to begin, and where it has ended and is about to return."""
+    rng, form = random.Random(name), FORMS[name]
+    for event in (*range(1, 9), *rng.sample(range(9, 6000), 4)):
+        finished(name, form.infeed(depth=3), At(event, Pipeline.run), rng)
+    for event in range(1, 9):
+        finished(name, form.infeed(depth=3), At(event, Pipeline.run, after=CtrlC.end), rng)
+
+
+def twice(*_: object) -> None:
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("name", ["grouped", "stashed", "one program"])
+def test_a_second_ctrl_c_ends_an_update_whose_elements_come_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    form, calls = FORMS[name], 0
+    pipeline, leaves, results = expected(name)
+    take = InfeedQueue.take
+
+    def interrupted(*args: Any, **settings: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2 * COUNT + 3:
+            twice()
+        return take(*args, **settings)
+
+    monkeypatch.setattr(InfeedQueue, "take", interrupted)
+    infeed, outfeed = form.infeed(), OutfeedQueue()
+    with pytest.raises(LoopInterrupt) as caught:
+        pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
+    assert (caught.value.steps, infeed.consumed, len(outfeed)) == (2, 2 * COUNT, 2 * COUNT)
+    jax.tree.map(np.testing.assert_array_equal, caught.value.outputs, jax.tree.map(lambda leaf: leaf[COUNT : 2 * COUNT], results))
+    state = pipeline.run(caught.value.state, infeed, outfeed, repeat_count=UPDATES - 2)
+    for one, other in zip(jax.tree.leaves(state), leaves, strict=True):
+        np.testing.assert_array_equal(one, other)
+    jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
+
+
+def test_a_second_ctrl_c_while_parameters_are_donated_tells_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    form, calls = FORMS["grouped"], 0
+    pipeline, leaves, _ = expected("grouped")
+    update = Walk._update_one
+
+    def interrupted(walk: Walk, *args: Any) -> None:
+        nonlocal calls
+        calls += 1
+        update(walk, *args)
+        if calls == 3:  # in the second update of two stages
+            twice()
+
+    infeed, outfeed, start = form.infeed(), OutfeedQueue(), form.init(pipeline)
+    saved = pipeline.run(start, infeed, outfeed)
+    saved, position, state = jax.tree.map(np.asarray, saved), infeed.state(), saved
+    with monkeypatch.context() as patch:
+        patch.setattr(Walk, "_update_one", interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - 1)
+    assert not isinstance(caught.value, LoopInterrupt)
+    lost: Any = caught.value
+    assert (loop_state(lost), lost.state) == (None, None)
+    assert infeed.consumed == 2 * COUNT
+    infeed.restore(position)
+    state = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), saved, form.init(pipeline))
+    state = pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - 1)
+    for one, other in zip(jax.tree.leaves(state), leaves, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_second_ctrl_c_while_an_update_is_noted_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = FORMS["grouped"]
+    use_held = InfeedQueue.use_held
+
+    def interrupted(queue: InfeedQueue) -> None:
+        twice()
+        use_held(queue)
+
+    pipeline, infeed, outfeed = expected("grouped")[0], form.infeed(), OutfeedQueue()
+    monkeypatch.setattr(InfeedQueue, "use_held", interrupted)
+    with pytest.raises(LoopInterrupt) as caught:
+        pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
+    assert (caught.value.steps, infeed.consumed, len(outfeed)) == (1, COUNT, COUNT)
+
+
+def test_an_interrupted_step_tells_the_state_and_what_it_would_have_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = FORMS["grouped"]
+    pipeline, _, results = expected("grouped")
+    run = pipeline._engine.run
+
+    def interrupted(*args: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return run(*args)
+
+    elements = list(form.elements(wait_wall_s=0.0)())[:COUNT]
+    batch = jax.tree.map(lambda *leaves: np.stack(leaves), *elements)
+    state = form.init(pipeline)
+    monkeypatch.setattr(pipeline._engine, "run", interrupted)
+    with pytest.raises(LoopInterrupt) as caught:
+        pipeline.step(state, batch)
+    reached = loop_state(caught.value)
+    assert reached is not None
+    assert (reached.steps, reached.carry) == (1, caught.value.state)
+    jax.tree.map(np.testing.assert_array_equal, caught.value.outputs, jax.tree.map(lambda leaf: leaf[:COUNT], results))

@@ -1,0 +1,229 @@
+"""What backward is given of forward: enough, and the least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from jax.ad_checkpoint import checkpoint_name
+from jax.experimental import io_callback
+from jax.sharding import SingleDeviceSharding
+from jax.tree_util import Partial
+
+from tilestep.train.jaxprs import flat_jaxpr, is_variable
+from tilestep.train.pipeline.compile.packing import SMALL_BYTES
+from tilestep.train.pipeline.compile.placement import Place
+from tilestep.train.pipeline.compile.residuals import Residuals, residuals
+
+PLACE = Place(devices=(jax.devices()[0],), whole=SingleDeviceSharding(jax.devices()[0]))
+W, X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8), np.linspace(0, 1, 32, dtype=np.float32).reshape(4, 8)
+
+
+def kinds_of(*arrays: Any) -> list[Any]:
+    return [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
+
+
+def backward_of(function: Callable[[Any, Any], Any]) -> Callable[[Sequence[Any], Sequence[Any]], Any]:
+    """As a stage's programs linearise it: gradients of parameters and arguments."""
+
+    def linearise(params: Sequence[Any], args: Sequence[Any]) -> Any:
+        output, pullback = jax.vjp(lambda params, args: [function(*params, *args)], list(params), list(args))
+        return output, [], pullback
+
+    return linearise
+
+
+def parts_of(function: Any, *, least: bool = True, w: Any = W, x: Any = X) -> Residuals:
+    wanted = [jax.eval_shape(function, w, x)]
+    return residuals(PLACE, backward_of(function), kinds_of(w), kinds_of(x), wanted, least=least)
+
+
+def gradients_of(parts: Residuals, w: Any, x: Any, gradient: Any) -> Any:
+    outputs, _, kept = jax.jit(parts.forward)([w], [x])
+    back = jax.jit(lambda params, args, kept, wanted: parts.pullback(params, args, kept)(wanted))
+    return outputs[0], back([w] if parts.kept_params else [], [x] if parts.kept_args else [], kept, [gradient])
+
+
+def gelu(w: Any, x: Any) -> Any:
+    return jax.nn.gelu(jnp.dot(x, w))
+
+
+def softmax(w: Any, x: Any) -> Any:
+    return jax.nn.softmax(x @ w)
+
+
+def dropped(w: Any, x: Any) -> Any:
+    key = jax.random.fold_in(jax.random.key(3), x[0, 0].astype(jnp.int32))
+    return jnp.where(jax.random.bernoulli(key, 0.5, (4, 8)), x @ w, 0.0) * 2
+
+
+@pytest.mark.parametrize("least", [False, True])
+@pytest.mark.parametrize("function", [gelu, softmax, dropped])
+def test_gradients_are_the_same(function: Any, least: bool) -> None:
+    gradient = np.cos(X)
+    output, (of_w, of_x) = gradients_of(parts_of(function, least=least), W, X, gradient)
+    expected, pullback = jax.vjp(function, W, X)
+    for found, own in zip((output, *of_w, *of_x), (expected, *pullback(gradient)), strict=True):
+        np.testing.assert_allclose(found, own, rtol=1e-6, atol=1e-6)
+
+
+def test_one_array_is_kept_of_gelu() -> None:
+    parts = parts_of(gelu)
+    assert [kind.shape for kind in parts.kinds] == [(4, 8)]  # the product
+    assert parts.kept_args == parts.kept_params == (0,)
+    assert len(parts_of(gelu, least=False).kinds) >= 4
+
+
+def test_nothing_but_the_mask_is_kept_of_random_numbers() -> None:
+    assert [(kind.dtype, kind.shape) for kind in parts_of(dropped).kinds] == [(jnp.dtype(bool), (4, 8))]
+
+
+def test_sums_are_kept_and_what_is_divided_by_them_is_not() -> None:
+    wide = np.zeros((8, 2**16), np.float32)
+    kept = [kind.shape for kind in parts_of(softmax, w=wide).kinds]
+    assert sorted(kept) == [(4, 1), (4, 2**16)]
+
+
+def test_which_is_the_greatest_is_not_asked_again() -> None:
+    def greatest(w: Any, x: Any) -> Any:
+        return jax.nn.gelu(x @ w).max(0)
+
+    kept = parts_of(greatest).kinds
+    assert (jnp.dtype(bool), (4, 8)) in [(kind.dtype, kind.shape) for kind in kept]
+
+
+def test_chains_of_any_length_are_not_computed_again() -> None:
+    def long(w: Any, x: Any) -> Any:
+        x = x @ w
+        for _ in range(100):
+            x = jnp.sin(x)
+        return x
+
+    assert 6 <= len(parts_of(long).kinds) <= 12  # of 100
+
+
+def test_what_a_policy_saves_is_kept_and_no_more() -> None:
+    def named(w: Any, x: Any) -> Any:
+        return jnp.sin(checkpoint_name(jnp.exp(x @ w), "here"))
+
+    saved = jax.checkpoint(named, policy=jax.checkpoint_policies.save_only_these_names("here"))  # pyright: ignore[reportPrivateImportUsage]
+    assert [kind.shape for kind in parts_of(saved).kinds] == [(4, 8)]
+    again = jax.checkpoint(named, policy=jax.checkpoint_policies.nothing_saveable)
+    assert parts_of(again).kinds == ()
+
+
+def test_effects_come_once(capfd: pytest.CaptureFixture[str]) -> None:
+    def telling(w: Any, x: Any) -> Any:
+        jax.debug.print("sum {}", w.sum())
+        return gelu(w, x)
+
+    gradients_of(parts_of(telling), W, X, np.ones_like(X))
+    jax.effects_barrier()
+    assert capfd.readouterr().out.count("sum") == 1
+
+
+@pytest.mark.parametrize("least", [False, True])
+def test_what_a_callback_returns_is_asked_for_once(least: bool) -> None:
+    asked: list[int] = []
+
+    def ask(_: Any) -> np.ndarray:
+        asked.append(1)
+        return np.full(8, len(asked), np.float32)
+
+    def told(w: Any, x: Any) -> Any:
+        answer = io_callback(ask, jax.ShapeDtypeStruct((8,), np.float32), jax.lax.stop_gradient(x[0]))
+        return jnp.sin(x @ w) * jnp.exp(answer)
+
+    parts = parts_of(told, least=least)
+    output, (of_w, _) = gradients_of(parts, W, X, np.ones_like(X))
+    assert len(asked) == 1
+    np.testing.assert_allclose(output, np.sin(X @ W) * np.e, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(of_w[0], X.T @ (np.cos(X @ W) * np.e), rtol=1e-5, atol=1e-6)
+
+
+def test_programs_have_the_names_that_the_stage_gives() -> None:
+    def scoped(w: Any, x: Any) -> Any:
+        with jax.named_scope("attention"):
+            return gelu(w, x)
+
+    parts = parts_of(scoped)
+    forward = jax.jit(parts.forward).lower(kinds_of(W), kinds_of(X)).as_text(debug_info=True)
+    backward = (
+        jax.jit(lambda *given: parts.pullback(*given)([X])).lower(kinds_of(W), kinds_of(X), list(parts.kinds)).as_text(debug_info=True)
+    )
+    for text in (forward, backward):
+        assert "attention" in text
+        assert "gelu" in text
+        assert "test_pipeline_residuals.py" in text
+
+
+ELEMENTWISE = (jnp.sin, jnp.tanh, lambda x: jnp.broadcast_to(x, (3, *x.shape)), lambda x: x.astype(jnp.float16), lambda x: -x)
+OTHERS = (lambda x: jnp.cumsum(x, 0), lambda x: x.sum(0), lambda x: jnp.sort(x, 0))
+
+
+@settings(max_examples=60, phases=[Phase.generate], deadline=None, derandomize=True)
+@given(data=st.data())
+def test_no_other_choice_weighs_less(data: st.DataObject) -> None:
+    """All choices of values from which backward can have what it reads are tried."""
+    count = data.draw(st.integers(1, 4))
+    steps = [
+        (data.draw(st.sampled_from([*ELEMENTWISE, *OTHERS])), data.draw(st.integers(0, number)), data.draw(st.integers(0, number)))
+        for number in range(count)
+    ]
+    read = data.draw(st.lists(st.integers(0, count), min_size=1, max_size=3, unique=True))
+
+    def work(x: Any) -> list[Any]:
+        values = [x]
+        for step, first, second in steps:
+            value = step(values[first])
+            other = values[second]
+            values.append(value + other if value.shape == other.shape and value.dtype == other.dtype else value)
+        return values
+
+    def linearise(params: Sequence[Any], args: Sequence[Any]) -> Any:
+        values = work(args[0])
+        return [values[-1]], [], Partial(lambda held, _: list(held), [values[index] for index in read])
+
+    x = np.linspace(-1, 1, 2**14, dtype=np.float32).reshape(4, -1)
+    parts = residuals(PLACE, linearise, [], kinds_of(x), kinds_of(x), least=True)
+    _, _, kept = parts.forward([], [x])
+    found = parts.pullback([], [x] if parts.kept_args else [], kept)([x])
+    for own, index in zip(found, read, strict=True):
+        np.testing.assert_allclose(own, work(x)[index], rtol=1e-6)
+    jaxpr = flat_jaxpr(lambda x: list(map(work(x).__getitem__, read)), x).jaxpr
+    chosen = sum(weight(kind) for kind in parts.kinds) + (weight(x) - 0.5 if parts.kept_args else 0)
+    assert chosen == least_of(jaxpr, x)
+
+
+def weight(kind: Any) -> float:
+    size = int(np.prod(kind.shape)) * kind.dtype.itemsize
+    return size if size <= SMALL_BYTES else size + SMALL_BYTES
+
+
+def least_of(jaxpr: Any, x: Any) -> float:
+    """By trying all."""
+    elementwise = {"sin", "tanh", "broadcast_in_dim", "convert_element_type", "neg", "add"}
+    equations = [(equation, [atom for atom in equation.invars if is_variable(atom)]) for equation in jaxpr.eqns]
+    variables = [jaxpr.invars[0], *(variable for equation, _ in equations for variable in equation.outvars)]
+    weights = {variable: weight(variable.aval) - (0.5 if variable is jaxpr.invars[0] else 0) for variable in variables}
+    bits = {variable: 1 << place for place, variable in enumerate(variables)}
+    rules = [
+        (sum({bits[atom] for atom in operands}), bits[equation.outvars[0]])
+        for equation, operands in equations
+        if equation.primitive.name in elementwise
+    ]
+    wanted = sum({bits[atom] for atom in jaxpr.outvars})
+    best = float("inf")
+    for subset in range(1 << len(variables)):
+        there = subset
+        for operands, result in rules:
+            there |= result if there & operands == operands else 0
+        if there & wanted == wanted:
+            best = min(best, sum(weights[variable] for variable in variables if subset & bits[variable]))
+    return best

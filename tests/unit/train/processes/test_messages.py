@@ -1,0 +1,156 @@
+"""Messages: all that they can say arrives as it was, and bytes that are no message are refused and do nothing."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import math
+import pickle
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tilestep.train.processes.messages import DEEPEST, LONGEST_BYTES, decode, encode
+
+KEYS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(), lambda keys: st.tuples(keys, keys), max_leaves=4
+)
+VALUES = st.recursive(
+    KEYS | st.integers(-(2**2000), 2**2000),
+    lambda values: st.lists(values) | st.lists(values).map(tuple) | st.dictionaries(KEYS, values),
+    max_leaves=30,
+)
+
+
+def shown(value: Any) -> Any:
+    """What tells values apart that are equal, or are not equal to themselves: types, signs of zero, NaNs, order of keys."""
+    match value:
+        case float():
+            return "float", struct.pack(">d", value)
+        case tuple() | list():
+            return type(value).__name__, [shown(each) for each in value]
+        case dict():
+            return "dict", [(shown(key), shown(each)) for key, each in value.items()]
+        case _:
+            return type(value).__name__, value
+
+
+@given(VALUES)
+@example("a lone \udcff surrogate")
+@example([0, -1, 127, 128, -128, -129, 255, 256, 2**63, -(2**63)])
+@example([math.inf, -math.inf, math.nan, -math.nan, -0.0, 5e-324])
+@example({1: "int", 2.5: "float", "1": "str", b"1": "bytes", None: (), (1, "a"): [{}]})
+@example([True, 1, 1.0])
+def test_a_value_arrives_as_it_was(value: Any) -> None:
+    assert shown(decode(encode(value))) == shown(value)
+
+
+@given(st.binary() | VALUES.map(pickle.dumps))
+@example(b"")
+@example(b"d" + b"\xff" * 4)
+@example(b"l\0\0\0\2N")
+@example(b"d\0\0\0\1l\0\0\0\0N")  # a list is no key
+@example(b"d\0\0\0\1t\0\0\0\1l\0\0\0\0N")
+@example(b"d\0\0\0\2TNi\0\0\0\1\1N")  # True and 1 are one key
+@example(b"s\0\0\0\1\xff")
+@example(b"l\0\0\0\1" * 100_000)
+def test_other_bytes_are_refused_or_say_a_value(data: bytes) -> None:
+    require_refused_or_a_value(data)
+
+
+def require_refused_or_a_value(data: bytes) -> None:
+    try:
+        value = decode(data)
+    except ValueError:
+        return
+    assert shown(decode(encode(value))) == shown(value)
+
+
+@given(VALUES, st.data())
+def test_changed_bytes_are_refused_or_say_another_value(value: Any, data: st.DataObject) -> None:
+    message = bytearray(encode(value))
+    for _ in range(data.draw(st.integers(1, 4))):
+        message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
+    require_refused_or_a_value(bytes(message))
+
+
+@given(VALUES, st.data())
+def test_a_message_that_is_cut_off_or_goes_on_is_refused(value: Any, data: st.DataObject) -> None:
+    message = encode(value)
+    with pytest.raises(ValueError, match="no message"):
+        decode(message[: data.draw(st.integers(0, len(message) - 1))])
+    with pytest.raises(ValueError, match=r"no message: [\d,]+ of [\d,]+ bytes are left over"):
+        decode(message + data.draw(st.binary(min_size=1)))
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+class Text(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        object(),
+        len,
+        Colour.RED,
+        Text("a"),
+        np.float32(1),
+        np.float64(1),
+        np.arange(3),
+        np.dtype("int32"),
+        collections.OrderedDict(a=1),
+        {1, 2},
+        bytearray(b"a"),
+        1j,
+        ValueError("text"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("around", [lambda value: value, lambda value: [0, {"a": (value,)}]], ids=["alone", "within"])
+def test_what_is_no_data_is_refused_by_who_says_it(value: Any, around: Any) -> None:
+    with pytest.raises(TypeError, match=rf"of type .*{type(value).__qualname__} cannot be told to the other processes: only None, bool"):
+        encode(around(value))
+
+
+def nested(depth: int) -> Any:
+    found: Any = ()
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+def test_depth_is_bounded() -> None:
+    assert decode(encode(nested(DEEPEST))) == nested(DEEPEST)
+    with pytest.raises(ValueError, match=f"is more than {DEEPEST} values deep: tuples, lists or dicts in each other"):
+        encode(nested(DEEPEST + 1))
+    around = b"l" + (1).to_bytes(4)
+    with pytest.raises(ValueError, match=f"no message: more than {DEEPEST} values deep"):
+        decode(around * (DEEPEST + 1) + b"N")
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(ValueError, match="values deep"):
+        encode(endless)
+
+
+@pytest.mark.parametrize("value", [b"a" * LONGEST_BYTES, ["a" * (LONGEST_BYTES // 2)] * 2, "é" * (LONGEST_BYTES // 2 + 1)])
+def test_length_is_bounded(value: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"what is told to the other processes has 16,\d+,\d+ bytes: at most 16,777,216 can be told at once"
+    ):
+        encode(value)
+    longest = b"a" * (LONGEST_BYTES - 5)
+    assert decode(encode(longest)) == longest
+
+
+@pytest.mark.parametrize("tag", [b"i", b"s", b"b"])
+def test_a_length_beyond_the_message_is_refused(tag: bytes) -> None:
+    with pytest.raises(ValueError, match=r"no message: 4,294,967,295 bytes should follow byte 5, and 3 do"):
+        decode(tag + b"\xff" * 4 + b"abc")

@@ -1,0 +1,237 @@
+"""The sentinel's port, to which anybody can connect: strangers are not heeded, and hear nothing."""
+
+from __future__ import annotations
+
+import json
+import resource
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilestep.train.processes import challenge, watchdog
+from tilestep.train.processes.challenge import introduced
+
+RUN_SENTINEL = Path(watchdog.__file__).with_name("run_watchdog.py")
+TOKEN = "the program's"
+MOST_FILES = 40  # that a sentinel under a flood may have open
+LIMIT_WALL_S = 30.0
+STRANGERS = (
+    b'{"kind": "hello", "token": "\\ud800"}\n',
+    b'{"kind": "verdict", "text": "process 1 died", "first": 1}\n',
+    b'{"kind": "over"}\n',
+    b'{"kind": "hello", "token": "another", "process": 1}\n{"kind": "end", "process": 1, "how": "died", "at": 0}\n',
+    b'{"kind": "hello", "token": "the program\'s", "process": 1, "name": "x"}\n',
+    b'{"kind": "end", "process": 1, "how": "died", "at": 0}\n',
+    b"no JSON, and no greeting\n",
+    b"[" * 5000 + b"\n",
+    b"\xff\xfe" * 16 + b"\n",
+    b"x" * (1 << 15),
+    challenge._TITLE[:-1] + b"!" + bytes(100),
+)
+ODD = (
+    b"no JSON\n",
+    b"[" * 100_000 + b"\n",
+    b"{" * 5000 + b"\n",
+    b"\xff\xfe\n",
+    b"[1, 2]\n",
+    b"null\n",
+    b"{}\n",
+    b'{"kind": ["end"]}\n',
+    b'{"kind": "hello"}\n',
+    b'{"kind": "hello", "name": 1}\n',
+    b'{"kind": "end"}\n',
+    b'{"kind": "end", "how": "died"}\n',
+    b'{"kind": "end", "how": "died", "at": null}\n',
+    b'{"kind": "end", "how": "died", "at": NaN}\n',
+    b'{"kind": "end", "how": "died", "at": 1e999}\n',
+    b'{"kind": "end", "how": "died", "at": ' + b"9" * 5000 + b"}\n",
+    b'{"kind": "end", "how": "died", "at": ' + b"9" * 4000 + b"}\n",
+    b'{"kind": "end", "how": "eaten", "at": 0}\n',
+    b'{"kind": "end", "how": "error", "at": 0}\n',
+    b'{"kind": "end", "how": "error", "text": 5, "at": 0}\n',
+    b'{"kind": "verdict", "text": "all died", "first": 1}\n',
+    b'{"kind": "over"}\n',
+    b'{"kind": "' + b"x" * (1 << 20) + b'"}\n',
+    b'{"kind": "\\ud800"}\n',
+)
+
+
+@dataclass(kw_only=True)
+class Hub:
+    """A sentinel of process 0 of 2, and its port."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def knock(self, data: bytes = b"") -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_WALL_S)
+        connection.sendall(data)
+        return connection
+
+    def join(self, process: int = 1) -> socket.socket:
+        """As the other process's sentinel does."""
+        connection = introduced("127.0.0.1", self.port, watchdog.PURPOSE, TOKEN.encode(), process)
+        connection.settimeout(LIMIT_WALL_S)
+        send(connection, kind="hello", name="of a test")
+        return connection
+
+    def say(self, text: str) -> None:
+        """As the watched process does."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(text.encode())
+        self.process.stdin.flush()
+
+    def leave(self) -> None:
+        """The watched process ends well."""
+        self.say("bye\n")
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def require_ends_well(self, other: socket.socket) -> None:
+        """Both processes do, and the hub has nothing to say of that."""
+        send(other, kind="bye")
+        self.leave()
+        send(other, kind="end", how="left", at=time.time())
+        assert self.process.wait(timeout=LIMIT_WALL_S) == 0
+        assert self.process.stderr is not None
+        assert self.process.stderr.read() == b""
+
+
+@contextmanager
+def started(**settings: Any) -> Iterator[Hub]:
+    """A sentinel, which watches nobody that it could end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        settings |= {"process": 0, "count": 2, "pid": 0, "token": TOKEN, "listener": listener.fileno()}
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(RUN_SENTINEL)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(listener.fileno(),),
+        )
+        found = Hub(process=process, port=listener.getsockname()[1])
+        found.say(json.dumps(settings) + "\n")
+        yield found
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        assert pipe is not None
+        pipe.close()
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with started(timeout_s=60.0) as found:
+        yield found
+
+
+def send(connection: socket.socket, **message: Any) -> None:
+    connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def heard(connection: socket.socket) -> bytes:
+    """All that somebody hears until it is sent away."""
+    found = b""
+    try:
+        while data := connection.recv(1 << 10):
+            found += data
+    except ConnectionResetError:
+        pass  # it had said more than was read
+    return found
+
+
+def test_a_stranger_is_not_heeded_and_hears_nothing_and_a_process_is(hub: Hub) -> None:
+    for stranger in STRANGERS:
+        with hub.knock(stranger) as connection:
+            assert heard(connection) == b"", stranger
+    with hub.join() as other:
+        hub.require_ends_well(other)
+
+
+def test_what_a_process_says_that_is_no_message_is_passed_over(hub: Hub) -> None:
+    with hub.join() as other:
+        for odd in ODD:
+            other.sendall(odd)
+        hub.require_ends_well(other)
+
+
+@pytest.mark.parametrize("process", [0, 2, 2**32 - 1])
+def test_a_process_that_there_is_not_is_refused(hub: Hub, process: int) -> None:
+    with pytest.raises(OSError, match=r"ended|reset"):
+        hub.join(process)
+    with hub.join() as other:
+        hub.require_ends_well(other)
+
+
+def test_who_comes_by_the_same_number_later_is_passed_over(hub: Hub) -> None:
+    with hub.join() as other:
+        with hub.join() as second:
+            send(second, kind="end", how="died", at=0.0)
+        with introduced("127.0.0.1", hub.port, watchdog.PURPOSE, TOKEN.encode(), 1):
+            pass  # one that has said nothing
+        hub.require_ends_well(other)
+
+
+def test_a_process_comes_in_under_a_flood_of_connections_and_leaves_in_one(hub: Hub) -> None:
+    resource.prlimit(hub.process.pid, resource.RLIMIT_NOFILE, (MOST_FILES, MOST_FILES))
+    flood = [hub.knock(b"t" * (n % 3)) for n in range(200)]
+    with hub.join() as other:
+        flood += [hub.knock(b"t") for _ in range(200)]
+        hub.require_ends_well(other)
+    for connection in flood:
+        connection.close()
+
+
+@pytest.mark.slow
+def test_a_process_that_never_comes_is_named() -> None:
+    with started(timeout_s=4.0) as alone:
+        assert alone.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(alone.process.stdout, selectors.EVENT_READ)
+            while not (selector.select(0.05) and watchdog.END in alone.process.stdout.read1()):
+                alone.say(".\n")  # the watched process lives
+        assert alone.process.stdin is not None
+        alone.process.stdin.close()
+        assert alone.process.stderr is not None
+        said = alone.process.stderr.read().decode()
+    assert said == "tilestep: process 1 of 2 (unknown) has not told process 0 within 8 s that it is there; process 0 ends, too\n"
+
+
+@pytest.mark.parametrize(
+    ("own", "ago_s", "other", "first"),
+    [
+        ("RuntimeError: no more data", 1.0, {"how": "error", "text": "ValueError: connection reset by peer"}, 0),
+        ("ProcessFailedError: process 1 (pid 1 on here) is gone", 1.0, {"how": "died"}, 1),
+        ("RuntimeError: no more data", 0.1, {"how": "died"}, 1),
+    ],
+    ids=["told late", "follows", "in order"],
+)
+def test_who_ended_first_is_named_whoever_is_heard_first(hub: Hub, own: str, ago_s: float, other: dict[str, str], first: int) -> None:
+    with hub.join() as connection:
+        send(connection, kind="end", at=time.time() - 0.5, **other)
+        hub.say(f"error {time.time() - ago_s:.6f} {own}\n")
+        assert hub.process.stdin is not None
+        hub.process.stdin.close()  # so that it has nobody to end
+        messages = [json.loads(line) for line in connection.makefile("rb")]
+    (verdict,) = [message for message in messages if message["kind"] == "verdict"]
+    assert verdict["first"] == first
+
+
+def test_nobody_sees_the_token(hub: Hub) -> None:
+    assert TOKEN.encode() not in Path(f"/proc/{hub.process.pid}/cmdline").read_bytes()
+
+
+def test_a_sentinel_imports_nothing_but_the_standard_library() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-I", "-S", str(RUN_SENTINEL)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (1, "")  # it has been told nothing, and ends; an import of another package would have failed

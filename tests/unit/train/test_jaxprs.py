@@ -1,0 +1,48 @@
+"""A function's work in two."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tilestep.train.jaxprs import flat_jaxpr, halves, needed
+
+
+def layer(w: Any, x: Any) -> Any:
+    return jnp.tanh(jax.nn.gelu(x @ w[0]) @ w[1])
+
+
+def work(*functions: Any) -> Counter[str]:
+    """What functions (with their arguments) compute that takes long."""
+    found: Counter[str] = Counter()
+    for function, args in functions:
+        jaxpr = flat_jaxpr(function, *args).jaxpr
+        names = [equation.primitive.name for equation in needed(jaxpr.eqns, jaxpr.outvars)]
+        found += Counter(name for name in names if name in ("dot_general", "tanh"))
+    return found
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_two_halves_of_a_backward_compute_each_thing_once(again: bool) -> None:
+    rng = np.random.default_rng(0)
+    w, x = [rng.normal(size=(4, 4)).astype(np.float32) for _ in range(2)], rng.normal(size=(3, 4)).astype(np.float32)
+    function = jax.checkpoint(layer) if again else layer
+
+    def backward(w: Any, x: Any, gradient: Any) -> Any:
+        of_w, of_x = jax.vjp(function, w, x)[1](gradient)
+        return [of_x, *of_w]
+
+    args = w, x, np.ones((3, 4), np.float32)
+    now, later = halves(flat_jaxpr(backward, *args), 1)
+    leaves = jax.tree.leaves(args)
+    first, crossed = now(leaves)
+    expected = backward(*args)
+    np.testing.assert_array_equal(first[0], expected[0])
+    jax.tree.map(np.testing.assert_array_equal, later(leaves, crossed), expected[1:])
+    assert work((now, [leaves]), (later, [leaves, crossed])) == work((backward, args))
+    assert work((later, [leaves, crossed])) == {"dot_general": 2}  # the products for the weights, and nothing else
