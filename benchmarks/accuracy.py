@@ -1,7 +1,7 @@
 """How near are tilestep's figures to those of real IPUs?
 
 Runs every published measurement that a JAX program or a superstep can express, under the conditions of its run, and
-prints predicted, measured and their ratio. docs/accuracy.md explains what is judged and how.
+prints predicted, measured and their ratio. docs/explanation/accuracy.md explains what is judged and how.
 
     python benchmarks/accuracy.py [--rows FILE.csv] [--json FILE]
 

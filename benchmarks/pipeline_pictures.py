@@ -11,7 +11,7 @@ with each of Graphcore's three schedules is run dry (nothing is computed) on a B
 
     python benchmarks/pipeline_pictures.py [--directory DIRECTORY] [--json FILE]
 
-draws the traces to DIRECTORY (docs/schedules has them).
+draws the traces to DIRECTORY (docs/pictures/schedules has them).
 """
 
 from __future__ import annotations

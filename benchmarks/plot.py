@@ -1,4 +1,4 @@
-"""Draws docs/accuracy.svg from a record of benchmarks/accuracy.py, and writes the tables of docs/accuracy.md anew.
+"""Draws docs/pictures/accuracy.svg from a record of benchmarks/accuracy.py, and writes the tables of docs/explanation/accuracy.md anew.
 
     python benchmarks/plot.py [--record benchmarks/results/accuracy.json] [--docs docs]
 
@@ -40,12 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         record = json.loads(options.record.read_text(encoding="utf-8"))
         drawing = parity(record)
-        page = options.docs / "accuracy.md"
+        page = options.docs / "explanation" / "accuracy.md"
         text = with_tables(page.read_text(encoding="utf-8"), record)
     except (OSError, ValueError, KeyError) as error:
         print(f"plot: {error!r}", file=sys.stderr)
         return 2
-    (options.docs / "accuracy.svg").write_text(drawing, encoding="utf-8")
+    (options.docs / "pictures" / "accuracy.svg").write_text(drawing, encoding="utf-8")
     page.write_text(text, encoding="utf-8")
     return 0
 

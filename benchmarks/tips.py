@@ -1,7 +1,7 @@
-"""What do the habits of docs/performance.md bring, in emulated time and in real time?
+"""What do the habits of docs/how-to/performance.md bring, in emulated time and in real time?
 
     benchmarks/tips.py                                           a table for each tip
-    benchmarks/tips.py --json benchmarks/results/tips.json       the record, and the tables of docs/performance.md anew
+    benchmarks/tips.py --json benchmarks/results/tips.json       the record, and the tables of docs/how-to/performance.md anew
     benchmarks/tips.py --emulated                                emulated time only, in seconds: nothing is computed
 
 Emulated time is that of a step in the long run: what 2n steps take more than n steps, over n, when the program is loaded, so that
@@ -40,7 +40,7 @@ from tilestep.train import InfeedQueue, repeat
 
 MACHINE = "bow-2000"
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "how-to" / "performance.md"
 CLASSIFIER = (784, 1024, 1024, 10), 128  # layers, and pictures of a batch: the network of JAX's own example of training on MNIST
 SMALL = (16, 16, 4), 8  # one whose steps are shorter than a call
 CHUNK = 8  # steps of one program on the device

@@ -23,7 +23,7 @@ backend = parse_backend("A first IPU program.")
 # %% [markdown]
 # ## Devices
 # CPU stays JAX's default. The emulated machine is a Bow-2000 with four IPUs, unless you ask for
-# [another](../docs/machines.md).
+# [another](../docs/reference/machines.md).
 
 # %%
 print(f"Platform = {backend}, the default is {jax.default_backend()}")

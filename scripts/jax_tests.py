@@ -6,7 +6,7 @@
 CHECKOUT is a checkout of JAX of the version that is installed (tag jax-v0.10.2 for jax 0.10.2); only its `tests` are used.
 What passes on the CPU and fails, is skipped, crashes or hangs on the platform counts against the platform. Each file runs in
 fresh processes: on the CPU, then what passed there on the platform. JAX's tests skip or change themselves by the name of the
-device under test; `--named` says under which names the platform is tested (docs/jax-tests.md).
+device under test; `--named` says under which names the platform is tested (docs/reference/jax-tests.md).
 Exit status 0 if the ratio is at least `--at-least` everywhere, 1 if not, 2 if a file's tests could not be loaded.
 """
 

@@ -43,7 +43,7 @@ OFFERED: dict[str, Callable[..., Any]] = {
 def code() -> dict[str, str]:
     """What stands in each document as code: blocks, and what is between backquotes."""
     found: dict[str, str] = {}
-    for path in sorted((ROOT / "docs").glob("*.md")):
+    for path in sorted((ROOT / "docs").rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         blocks = re.compile(r"^```.*?^```|^    .*?$", re.MULTILINE | re.DOTALL)
         found[path.name] = "\n".join([*blocks.findall(text), *re.findall(r"`[^`]+`", blocks.sub("", text))])

@@ -92,7 +92,7 @@ def test_a_compiler_that_fails_is_explained(sources: Path, tmp_path: Path) -> No
 def test_versions_of_jax_are_the_same_wherever_they_stand() -> None:
     oldest = ".".join(map(str, versions.OLDEST))
     assert f"jax>={oldest}" in PROJECT["dependencies"]
-    assert f"\njax {oldest} or newer." in (ROOT / "docs" / "build.md").read_text(encoding="utf-8")
+    assert f"\njax {oldest} or newer." in (ROOT / "docs" / "how-to" / "build.md").read_text(encoding="utf-8")
     newest = dict(line.split("<=") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if "<=" in line)
     assert versions.parse(newest["jax"]) == versions.parse(newest["jaxlib"]) == versions.NEWEST_TESTED
 

@@ -109,5 +109,5 @@ def test_every_dependency_has_its_licence_named() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     requirements = project["dependencies"] + [one for group in project["optional-dependencies"].values() for one in group]
     names = {re.split(r"[\[<>=]", requirement)[0] for requirement in requirements} - {"tilestep"}
-    listed = set(re.findall(r"^\| ([\w-]+) \|", (ROOT / "docs" / "licences.md").read_text(encoding="utf-8"), re.MULTILINE))
+    listed = set(re.findall(r"^\| ([\w-]+) \|", (ROOT / "docs" / "reference" / "licences.md").read_text(encoding="utf-8"), re.MULTILINE))
     assert names - listed == set()

@@ -1,4 +1,4 @@
-"""The tables of docs/accuracy.md, from a record of benchmarks/accuracy.py."""
+"""The tables of docs/explanation/accuracy.md, from a record of benchmarks/accuracy.py."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@
 | JAX_IPU_AVAILABLE_MEMORY_PROPORTION | 0 to 1, of a tile's memory (*)             | 0.6                   |
 | JAX_IPU_NUM_IO_TILES         | tiles set aside for transfers (*)                 | 0                     |
 | JAX_IPU_WEIGHT_LOAD_BITS     | 64 or 128 a cycle (*)                             | 64                    |
-| POPLAR_ENGINE_OPTIONS        | JSON object of engine options (docs/machines.md)  | {}                    |
+| POPLAR_ENGINE_OPTIONS        | JSON object of engine options (docs/reference/machines.md)  | {}                    |
 | TILESTEP_TINY_STEPS          | whether loops of small steps on CPU are compiled  | true                  |
 |                              | in one piece (train/loop/tiny_steps.py)                |                       |
 

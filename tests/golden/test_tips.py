@@ -1,4 +1,4 @@
-"""The emulated figures of docs/performance.md are what its command gives today."""
+"""The emulated figures of docs/how-to/performance.md are what its command gives today."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How long one operation takes on one IPU: pure functions of a machine's figures and the work.
 
 `estimate` prices any single operation; `elementwise_pass` prices a fused expression; matmuls and convolutions are
-planned by `tilestep.plan`. Formulas and sources: docs/cost-model.md, section Estimators.
+planned by `tilestep.plan`. Formulas and sources: docs/reference/cost-model.md, section Estimators.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ DIVISION_BUNDLES = 10 * F64_EMULATION
 
 # opcode -> (additions, subtractions and multiplications; divisions and square roots) of one element. Counted while FreeBSD's msun ran
 # (JuliaMath/openlibm@82e90aef src/e_exp.c, e_pow.c, ...) on 2,001 arguments: the most that any of them took, because a tile waits for its
-# slowest worker. docs/cost-model.md has the ranges. Comparisons, conversions and work on words of a double are not counted.
+# slowest worker. docs/reference/cost-model.md has the ranges. Comparisons, conversions and work on words of a double are not counted.
 F64_FUNCTIONS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
         "exponential": (23, 1),

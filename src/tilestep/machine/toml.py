@@ -1,4 +1,4 @@
-"""Machines by name or from a TOML file that says what differs from a named one (docs/machines.md)."""
+"""Machines by name or from a TOML file that says what differs from a named one (docs/reference/machines.md)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Steps that are equal but for their names share one compute set and one exchange (poplibs caches plans, and the frameworks
 outline repeated parts); a repetition costs only a call. Codelets are shared by all steps that run them. Figures and
-what they were compared with: docs/memory.md, section Code.
+what they were compared with: docs/reference/memory.md, section Code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How many bytes each tile holds, and when: buffers from birth to last use over the whole program, tile by tile.
 
-`docs/memory.md` says what is counted and what is not.
+`docs/reference/memory.md` says what is counted and what is not.
 """
 
 from __future__ import annotations

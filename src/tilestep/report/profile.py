@@ -27,7 +27,7 @@ class Profile(Figures):
         return render(self, width=width, color=color)
 
     def to_json(self) -> str:
-        """A JSON document; docs/profile.md describes it."""
+        """A JSON document; docs/reference/profile.md describes it."""
         return json.dumps(self.as_document(), ensure_ascii=False)
 
     def as_document(self) -> dict[str, Any]:

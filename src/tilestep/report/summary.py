@@ -42,7 +42,7 @@ KIND_TEXTS: Final[dict[EventKind | str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The headings of one table; docs/figures.md says under its title what each of them means."""
+    """The headings of one table; docs/reference/profile.md says under its title what each of them means."""
 
     title: str
     words: tuple[str, ...]  # give way where space is short

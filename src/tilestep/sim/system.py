@@ -1,7 +1,7 @@
 """The emulated system: virtual clocks of host, IPUs and links, moved by what the host program does.
 
 Nothing here computes values or looks at a real clock. Calls come in the order in which the host program made them;
-equal calls give equal times. docs/virtual-time.md explains the rules.
+equal calls give equal times. docs/explanation/virtual-time.md explains the rules.
 """
 
 from __future__ import annotations

@@ -32,10 +32,10 @@ def test_the_schedules_simulation_leaves_no_rest() -> None:
 
 @pytest.mark.slow
 def test_the_record_and_pictures_are_what_the_command_gives(tmp_path: Path, update_golden: bool) -> None:
-    pictures, record = (ROOT / "docs" / "schedules", RECORD) if update_golden else (tmp_path, tmp_path / "record.json")
+    pictures, record = (ROOT / "docs" / "pictures" / "schedules", RECORD) if update_golden else (tmp_path, tmp_path / "record.json")
     done = run_python("benchmarks/pipeline_pictures.py", "--directory", str(pictures), "--json", str(record))
     assert done.returncode == 0, done.stderr
     assert answers(record) == answers(RECORD)
     names = {path.name for path in pictures.glob("*.svg")}
-    assert names == {path.name for path in (ROOT / "docs" / "schedules").iterdir()}
+    assert names == {path.name for path in (ROOT / "docs" / "pictures" / "schedules").iterdir()}
     assert len(names) == 6

@@ -70,7 +70,7 @@ def test_a_plot_of_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_the_page_is_drawn_from_the_record_that_stands_beside_it() -> None:
     record = json.loads((ROOT / "benchmarks" / "results" / "accuracy.json").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "explanation" / "accuracy.md").read_text(encoding="utf-8")
     assert with_tables(page, record) == page
-    assert (ROOT / "docs" / "accuracy.svg").read_text(encoding="utf-8") == parity(record)
+    assert (ROOT / "docs" / "pictures" / "accuracy.svg").read_text(encoding="utf-8") == parity(record)
     assert re.fullmatch(r"[0-9a-f]{7,}\+?", record["commit"])

@@ -13,7 +13,7 @@ from tilestep.cost.elementwise import dearest
 from tilestep.cost.rates import BUNDLES, SOFTWARE_FUNCTION, rate
 from tilestep.program.work import DTYPE_BITS
 
-COST_MODEL = Path(__file__).parents[3] / "docs" / "cost-model.md"
+COST_MODEL = Path(__file__).parents[3] / "docs" / "reference" / "cost-model.md"
 
 
 def one(opcode: str, dtype: str, size: int, *, inputs: int = 2) -> StepCost:

@@ -12,7 +12,7 @@ from tests.processes import ROOT
 from tilestep.errors import SpecError
 from tilestep.machine import FieldSource, describe, load_machine, machine_names
 
-DOCUMENT = ROOT / "docs" / "machines.md"
+DOCUMENT = ROOT / "docs" / "reference" / "machines.md"
 
 
 def written(folder: Path, text: str, name: str = "mine.toml") -> str:

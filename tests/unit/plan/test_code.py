@@ -1,4 +1,4 @@
-"""Bytes of code on a tile, by hand from the table in docs/memory.md."""
+"""Bytes of code on a tile, by hand from the table in docs/reference/memory.md."""
 
 from __future__ import annotations
 

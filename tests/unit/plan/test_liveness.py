@@ -220,7 +220,7 @@ def test_the_peak_is_the_largest_live_set_found_by_brute_force(seed: int) -> Non
 
     on_tile: dict[str, list[int]] = {}
     tile = 0
-    for name, size in sizes.items():  # from the rules in docs/memory.md
+    for name, size in sizes.items():  # from the rules in docs/reference/memory.md
         share = -(-max(-(-size // TILES), min(128, size)) // 8) * 8
         count = min(TILES, -(-size // share)) if size else 0
         on_tile[name] = [0] * TILES

@@ -16,7 +16,7 @@ from tilestep.plan.steps import Program
 from tilestep.report import Profile, findings, profile_between
 from tilestep.report.summary import KIND_TEXTS, TABLES, Columns
 
-PROFILE_PAGE = Path(__file__).parents[3] / "docs" / "profile.md"
+PROFILE_PAGE = Path(__file__).parents[3] / "docs" / "reference" / "profile.md"
 
 
 def profile_of(host: Host) -> Profile:
@@ -204,7 +204,7 @@ def test_fallbacks_are_found_and_listed() -> None:
 
 
 def defined(columns: Columns) -> list[str]:
-    """The columns of a table that docs/profile.md defines under its title."""
+    """The columns of a table that docs/reference/profile.md defines under its title."""
     [section] = re.findall(rf"^### {columns.title}\n(.*?)(?=^##|\Z)", PROFILE_PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return re.findall(r"^\| `(.+?)` \| \S", section, re.MULTILINE)
 
