@@ -1,9 +1,15 @@
-"""JAX without its types, which say nothing of what is in a pytree: a checker would ask for a cast at every call."""
+"""Where types end: JAX without its types, and names for values that only a comment can describe.
+
+JAX's types say nothing of what is in a pytree, so a type checker would ask for a cast at every call.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax as _typed
 
 jax: Any = _typed
+
+Pytree: TypeAlias = Any  # containers that JAX knows (dicts, tuples, dataclasses, ...) with arrays or tracers as leaves
+Spec: TypeAlias = Any  # a jax.ShapeDtypeStruct, or another object with `shape` and `dtype`
