@@ -60,7 +60,7 @@ def unnamed(name: str, offered: Callable[..., Any]) -> list[str]:
     own = name.rpartition(".")[2]
     pages = [text for text in code().values() if re.search(rf"\b{own}\b", text)]
     if name == "Pipeline":
-        pages = [code()["pipelines.md"]]
+        pages = [code()["pipeline-options.md"]]
     return [each for each in parameters if not any(re.search(rf"\b{each}\b", text) for text in pages)]
 
 
