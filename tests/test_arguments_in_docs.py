@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.processes import ROOT
-from tilestep import train
+from tilestep import settings, train
 from tilestep.train import schedules
 from tilestep.train.schedules import schedule
 
@@ -67,6 +67,12 @@ def unnamed(name: str, offered: Callable[..., Any]) -> list[str]:
 @pytest.mark.parametrize("name", OFFERED)
 def test_a_document_names_each_argument(name: str) -> None:
     assert unnamed(name, OFFERED[name]) == []
+
+
+def test_the_page_of_settings_names_each_setting() -> None:
+    named = re.findall(r"^\| (\w+) +\|", settings.__doc__ or "", re.MULTILINE)
+    assert "TILESTEP_TINY_STEPS" in named
+    assert [name for name in named if not re.search(rf"`{name}`", (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8"))] == []
 
 
 def test_an_argument_that_no_document_names_is_found() -> None:
