@@ -13,3 +13,4 @@ jax: Any = _typed
 
 Pytree: TypeAlias = Any  # containers that JAX knows (dicts, tuples, dataclasses, ...) with arrays or tracers as leaves
 Spec: TypeAlias = Any  # a jax.ShapeDtypeStruct, or another object with `shape` and `dtype`
+Structure: TypeAlias = Any  # a jax.tree_util.PyTreeDef, which the types take for a variable
