@@ -93,7 +93,7 @@ def test_a_killed_process_ends_the_other_which_names_it() -> None:
 
 
 def require_named(ended: list[Ended], victim: int, words: str) -> None:
-    """All processes but the victim have ended with an error that names it: the sentinels', or another where these hear of it late."""
+    """All processes but the victim have ended with an error that names it: the watchdogs', or another where these hear of it late."""
     assert "victim" in ended[victim].lines, ended[victim]
     for process, end in enumerate(ended):
         assert end.status != 0, end
