@@ -7,8 +7,7 @@ run that no other program's steps can hold up, `sim.lockstep` for runs of a grou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Sequence as Seq
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal, NamedTuple, final
 
@@ -112,7 +111,7 @@ class Run:
 class Share(NamedTuple):
     """Parts of one run whose IPUs wait for each other when one of them accesses the host."""
 
-    parts: Seq[Part]
+    parts: Sequence[Part]
     sync: int  # cycles of a sync of all IPUs that wait, whether they are in the run or not
 
 
@@ -120,11 +119,11 @@ class Step(NamedTuple):
     """One thing that IPUs do. `act(start)` does it, moves their clocks and returns the cycle at which all have done it."""
 
     act: Callable[[int], int]
-    parts: Seq[Part]
+    parts: Sequence[Part]
     scope: Scope
     takes_arguments: bool = False  # those of its parts have to be there first
     last: bool = False  # the parts' results are there when it is over
-    gives: Seq[Value] = ()  # what the host has a copy of when it is over
+    gives: Sequence[Value] = ()  # what the host has a copy of when it is over
 
 
 @final
@@ -143,7 +142,7 @@ class Execution:
         self._passes: dict[tuple[tuple[tuple[int, int], int], ...], tuple[int, int, tuple[Load, ...]]] = {}
         self._superstep_sync = machine.ipu.sync_cycles + machine.ipu.superstep_overhead_cycles
 
-    def loads(self, prepared: Prepared, counts: Seq[Counts]) -> tuple[Load, ...]:
+    def loads(self, prepared: Prepared, counts: Sequence[Counts]) -> tuple[Load, ...]:
         """What one run puts on links and gateways.
 
         Raises: ValueError if something that depends on data was not counted.
@@ -167,7 +166,7 @@ class Execution:
         for part in run.parts:
             self.finish(part)
 
-    def steps(self, run: Run, shares: Seq[Share]) -> Iterator[Step]:
+    def steps(self, run: Run, shares: Sequence[Share]) -> Iterator[Step]:
         """The steps of a run, each IPU's in order."""
         prepared, parts = run.prepared, run.parts
         for part in parts:
@@ -305,7 +304,7 @@ class Execution:
                 end = max(end, arrived)
         return _release(share.parts, end)
 
-    def _compute(self, run: Run, parts: Seq[Part], start: int) -> int:
+    def _compute(self, run: Run, parts: Sequence[Part], start: int) -> int:
         """All that happens within an IPU: compute, exchange between tiles, sync."""
         prepared = run.prepared
         starts = {}
@@ -428,7 +427,7 @@ class Execution:
     # Transfers
 
     def _transfer(
-        self, links: Seq[Channel], state: IpuState, start: int, size_bytes: int, kind: int, ledger: ProgramLedger, sync: int = 0
+        self, links: Sequence[Channel], state: IpuState, start: int, size_bytes: int, kind: int, ledger: ProgramLedger, sync: int = 0
     ) -> int:
         """Bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last has arrived."""
         end = links[state.machine].book(start, self._from_bytes(size_bytes)) + self._latency + sync
@@ -465,7 +464,7 @@ def _nothing(start: int) -> int:
     return start
 
 
-def _release(parts: Seq[Part], end: int) -> int:
+def _release(parts: Sequence[Part], end: int) -> int:
     for part in parts:
         part.state.free = end
     return end

@@ -80,7 +80,7 @@ class Lockstep:
     def open(self, partition: Partition, entry: int) -> None:
         """An entry begins, if this is another than that of the work so far."""
         if self.partition is not partition or self.entry != entry:
-            self.settle()
+            self.flush()
             self.partition, self.entry = partition, entry
 
     def knows(self, value: Value, state: IpuState) -> bool:
@@ -119,7 +119,7 @@ class Lockstep:
             return True
         return self._stay(value)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Plays all of it."""
         if self.partition is None:
             return
@@ -141,7 +141,7 @@ class Lockstep:
 
     def _bound(self) -> None:
         if len(self._work) >= MAX_WORK:
-            self.settle()
+            self.flush()
 
     def _stay(self, value: Value) -> bool:
         """A result that would leave stays in SRAM, if it is one of those; whether it was."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Sequence as Seq
+from collections.abc import Mapping, Sequence
 from typing import final
 
 from tilestep.machine.spec import MachineSpec
@@ -71,7 +70,7 @@ class Prepared:
         self.bytes_to_host = sum(result.size_bytes for result in leaving)  # per IPU
         self.shares = _shares(states, machine)
 
-    def bodies(self, counts: Seq[Counts]) -> list[BodyCycles]:
+    def bodies(self, counts: Sequence[Counts]) -> list[BodyCycles]:
         """Cycles of one run's body per position.
 
         Raises: ValueError if something that depends on data was not counted.
@@ -82,13 +81,13 @@ class Prepared:
             raise ValueError(f"program '{self.name}' runs on {len(self.states)} IPUs, but has counts for {len(counts)}")
         return [self.body.cycles(counted) for counted in counts]
 
-    def calls(self, counts: Seq[Counts]) -> list[Calls]:
+    def calls(self, counts: Sequence[Counts]) -> list[Calls]:
         """What one run's host calls need per position. Raises as `bodies`, which comes first."""
         if not self.body.calls_counted:
             return [self.body.calls_fixed] * len(self.states)
         return [self.body.calls(counted) for counted in counts]
 
-    def take(self, known: Mapping[int, Value], arguments: Seq[Seq[int]], results: Seq[Seq[int]]) -> list[list[Value]]:
+    def take(self, known: Mapping[int, Value], arguments: Sequence[Sequence[int]], results: Sequence[Sequence[int]]) -> list[list[Value]]:
         """The argument values per position, all checked; the results' names are checked too.
 
         Raises: ValueError for unknown, donated or misplaced arguments, results that exist, wrong numbers of either.
@@ -124,7 +123,7 @@ class Prepared:
         return ValueError(f"program '{self.name}': {donated_value(value)}")
 
 
-def _shares(states: Seq[IpuState], machine: MachineSpec) -> tuple[tuple[tuple[int, ...], int], ...]:
+def _shares(states: Sequence[IpuState], machine: MachineSpec) -> tuple[tuple[tuple[int, ...], int], ...]:
     """(positions that wait for each other when one of them accesses the host, cycles of a sync of them), in order."""
     sets: dict[int, list[int]] = {}
     for position, state in enumerate(states):

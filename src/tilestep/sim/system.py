@@ -6,8 +6,7 @@ equal calls give equal times. docs/explanation/virtual-time.md explains the rule
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Sequence as Seq
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, final
 
@@ -86,7 +85,7 @@ class System:
     @property
     def end_cycle(self) -> int:
         """When all that was dispatched so far has finished, the host included."""
-        self._lockstep.settle()
+        self._lockstep.flush()
         return max(self._execution.horizon, self._host)
 
     @property
@@ -96,13 +95,13 @@ class System:
 
     @record.setter
     def record(self, enabled: bool) -> None:
-        self._lockstep.settle()
+        self._lockstep.flush()
         self._recorder.enabled = enabled
 
     @property
     def trace(self) -> Trace:
         """All events that are kept."""
-        self._lockstep.settle()
+        self._lockstep.flush()
         return Trace(events=self._recorder.between(0, self._recorder.position), dropped=self._recorder.dropped)
 
     def trace_between(self, start: Mark, end: Mark) -> Trace:
@@ -114,7 +113,7 @@ class System:
 
     def clear_trace(self) -> None:
         """Forget all events; sums, clocks and marks stay."""
-        self._lockstep.settle()
+        self._lockstep.flush()
         self._recorder.clear()
 
     def tile_use(self, ipu: int) -> TileUse:
@@ -123,7 +122,7 @@ class System:
 
     def mark(self) -> Mark:
         """This moment, with the sums so far. Takes no emulated time."""
-        self._lockstep.settle()
+        self._lockstep.flush()
         self._marks += 1
         return Mark(
             number=self._marks,
@@ -186,7 +185,7 @@ class System:
             self._lockstep.add_copy(value, made, giver, state, self._host)
             return
         if value.pending:
-            self._lockstep.settle()
+            self._lockstep.flush()
         self._download(source, value)
         self._values[target] = made
         made.ready = made.host_ready = max(value.host_ready, self._host)
@@ -200,7 +199,7 @@ class System:
         """
         found = self._value(value)
         found.use()
-        self._lockstep.settle()
+        self._lockstep.flush()
         self._host = max(self._host, found.ready)
 
     def read(self, value: int) -> None:
@@ -210,7 +209,7 @@ class System:
         """
         found = self._value(value)
         found.use()
-        self._lockstep.settle()
+        self._lockstep.flush()
         self._download(value, found)
         self._host = max(self._host, found.host_ready)
 
@@ -232,9 +231,9 @@ class System:
         *,
         key: int,
         ipus: tuple[int, ...],
-        arguments: Seq[Seq[int]],
-        results: Seq[Seq[int]],
-        counts: Seq[Counts],
+        arguments: Sequence[Sequence[int]],
+        results: Sequence[Sequence[int]],
+        counts: Sequence[Counts],
         group: tuple[str, int] | None = None,
     ) -> None:
         """The host starts `program` on `ipus` and goes on.
@@ -270,7 +269,7 @@ class System:
         if group is None:
             partition = prepared.partition
             if self._lockstep.partition is not None:
-                self._lockstep.settle()
+                self._lockstep.flush()
         else:
             partition = self._partitions.setdefault(group[0], Partition())
             self._lockstep.open(partition, entry)
@@ -300,7 +299,7 @@ class System:
 
     # What a dispatch changes, whenever it happens
 
-    def _bring_in(self, part: Part, prepared: Prepared, key: int, identity: int | str, values: Seq[Value]) -> int:
+    def _bring_in(self, part: Part, prepared: Prepared, key: int, identity: int | str, values: Sequence[Value]) -> int:
         """What one IPU has to load, save and stream in for a run.
 
         Returns: bytes of what streams in that lay in the SRAM of an evicted program, and is to lie there again.
@@ -359,7 +358,7 @@ class System:
         step = relaid(size_bytes, replace(ipu, num_tiles=ipu.num_tiles - num_io_tiles))
         return BodyCycles(compute=step.compute_cycles, exchange=step.exchange_cycles, sync=step.sync_cycles)
 
-    def _bring_out(self, part: Part, prepared: Prepared, values: Seq[Value], new: Seq[int]) -> None:
+    def _bring_out(self, part: Part, prepared: Prepared, values: Sequence[Value], new: Sequence[int]) -> None:
         """The results of a run on one IPU, and what becomes of the arguments that it took over."""
         state, known = part.state, self._values
         part.bytes_to_host = prepared.bytes_to_host
@@ -390,7 +389,7 @@ class System:
             self._require_not_donated(name, value)
             assert value.made_by is not None  # else the host would have it
             if self._lockstep.partition is not None and self._lockstep.partition is state.partition:
-                self._lockstep.settle()
+                self._lockstep.flush()
             waiting = state.waits_with()
             start = max(self._host, *(member.free for member in waiting))
             sync = sync_cycles(self.machine, tuple(member.index for member in waiting))

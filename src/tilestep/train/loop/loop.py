@@ -394,7 +394,7 @@ class _Run:
         self._ahead += 1
         if self._advance is not None or self._ahead >= self._loop.in_flight:
             # on a real machine the loop is one program, and nobody waits
-            hints.wait_aside(_jax.tree.leaves(self.carry), _jax.block_until_ready)
+            hints.wait_untimed(_jax.tree.leaves(self.carry), _jax.block_until_ready)
             self._waited(taken)
         if self._advance is not None:
             self._advance(self.steps)
