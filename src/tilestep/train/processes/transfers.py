@@ -20,7 +20,7 @@ from jax.experimental import transfer
 from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
 
 from tilestep.train.processes import hosts
-from tilestep.train.processes.remote import elsewhere
+from tilestep.train.processes.remote import remote_array
 from tilestep.train.processes.rendezvous import Meeting
 from tilestep.train.untyped import jax as _jax
 
@@ -105,7 +105,7 @@ class Transfers:
             taker = process_of(sharding)
             giver = process_of(value.sharding) if isinstance(value, jax.Array) else taker
             if taker != self._me:
-                found[place] = elsewhere(tuple(value.shape), value.dtype, sharding)
+                found[place] = remote_array(tuple(value.shape), value.dtype, sharding)
             if giver == taker:
                 if taker == self._me:
                     here.append(place)
@@ -118,7 +118,7 @@ class Transfers:
                 found[place] = value
         elif here:
             for place in here:
-                found[place] = elsewhere(tuple(values[place].shape), values[place].dtype, shardings[place])
+                found[place] = remote_array(tuple(values[place].shape), values[place].dtype, shardings[place])
         for taker in sorted(going):
             self._send(taker, [values[place] for place in going[taker]], [shardings[place] for place in going[taker]], given_up=given_up)
         for giver in sorted(coming):
@@ -167,7 +167,7 @@ class Transfers:
     def _receive(self, giver: int, kinds: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
         """Args: kinds: the values as arrays of which there is nothing here."""
         if self._is_passed_over(1, giver):
-            return [elsewhere(tuple(kind.shape), kind.dtype, sharding) for kind, sharding in zip(kinds, shardings, strict=True)]
+            return [remote_array(tuple(kind.shape), kind.dtype, sharding) for kind, sharding in zip(kinds, shardings, strict=True)]
         number, self._received[giver] = self._received[giver], self._received[giver] + 1
         is_whole = [not _is_alike(kind.sharding, sharding) for kind, sharding in zip(kinds, shardings, strict=True)]
         coming = [
