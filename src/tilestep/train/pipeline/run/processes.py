@@ -21,7 +21,7 @@ from tilestep.errors import ProcessFailedError
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.tracing import Element, spec_of
 from tilestep.train.processes.remote import remote_like
-from tilestep.train.processes.rendezvous import Meeting, meeting_of
+from tilestep.train.processes.rendezvous import Rendezvous, rendezvous_of
 from tilestep.train.processes.transfers import Transfers
 from tilestep.train.processes.tree_specs import described, tree_of
 from tilestep.train.untyped import jax as _jax
@@ -80,7 +80,7 @@ class Processes:
                 "device_mapping, or give devices=jax.local_devices() for a pipeline of this process alone"
             )
         self._commits_last = commits_last
-        self._connected: tuple[Meeting, Transfers] | None = None
+        self._connected: tuple[Rendezvous, Transfers] | None = None
         self._told: BaseException | None = None
         self._flush: Callable[[], None] | None = None
         self._is_committed = self._has_looked = False
@@ -95,10 +95,10 @@ class Processes:
         """Whether updates before the end of a run are of copies."""
         return self._commits_last
 
-    def _links(self) -> tuple[Meeting, Transfers]:
+    def _links(self) -> tuple[Rendezvous, Transfers]:
         if self._connected is None:
-            meeting = meeting_of(self._me, _jax.process_count(self._devices[0].client.platform))
-            self._connected = meeting, Transfers(meeting, self._devices)
+            rendezvous = rendezvous_of(self._me, _jax.process_count(self._devices[0].client.platform))
+            self._connected = rendezvous, Transfers(rendezvous, self._devices)
         return self._connected
 
     def put(self, values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
@@ -107,7 +107,7 @@ class Processes:
 
     def put_copies(self, values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
         """The same of values that may be donated before they have arrived."""
-        return self._links()[1].put(values, shardings, given_up=True)
+        return self._links()[1].put(values, shardings, may_be_donated=True)
 
     # ---------------------------------------------------------------------------------------------------------- meetings
 
@@ -126,7 +126,7 @@ class Processes:
 
     def _meet(self, point: str, value: Any = None, failure: _Failure | None = None) -> list[_Said]:
         try:
-            heard = self._links()[0].all((point, value, None if failure is None else asdict(failure)))
+            heard = self._links()[0].all_gather((point, value, None if failure is None else asdict(failure)))
         except ProcessFailedError as error:
             self._told = error
             raise
@@ -145,7 +145,7 @@ class Processes:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What all processes do. An exception inside is told to the others, who raise it at their next meeting.
+        """What all processes do. An exception inside is told to the others, who raise it at their next meeting point.
 
         But for Ctrl-C, which a terminal sends to all of them: it stays what it is in each.
         """
@@ -171,12 +171,12 @@ class Processes:
             order = _ECHO_ORDER
         flush, self._flush = self._flush, None
         if flush is not None:
-            meeting, transfers = self._links()
-            transfers.settle()
+            rendezvous, transfers = self._links()
+            transfers.begin_replay()
             try:
                 flush()
             except BaseException:
-                meeting.close()  # the others hear that this process is gone
+                rendezvous.close()  # the others hear that this process is gone
                 raise
         said = self._meet("has failed", failure=_Failure(text=text, order=order, interrupted=isinstance(error, KeyboardInterrupt)))
         self._told = error
