@@ -65,7 +65,7 @@ PUBLIC_NAMES = [
     "tilestep.plan.PlanCache",
     "tilestep.plan.Program",
     "tilestep.plan.Result",
-    "tilestep.plan.Sequence",
+    "tilestep.plan.Series",
     "tilestep.plan.Superstep",
     "tilestep.plan.TileMemory",
     "tilestep.plan.check_fits",

@@ -83,7 +83,7 @@ class Listener(Protocol):
         ...
 
     def set_apart(self, apart: bool) -> None:
-        """Some thread is within `aside` or `uploads_kept` from now on, or none is."""
+        """Some thread is within `untimed` or `uploads_kept` from now on, or none is."""
         ...
 
     def waited_for(self, array: Any) -> bool:
@@ -99,11 +99,11 @@ class Listener(Protocol):
         ...
 
 
-_aside: ContextVar[bool] = ContextVar("tilestep_aside", default=False)
+_untimed: ContextVar[bool] = ContextVar("tilestep_untimed", default=False)
 _kept: ContextVar[list[tuple[Any, ...]] | None] = ContextVar("tilestep_kept_uploads", default=None)
 _lock = threading.Lock()
 _listener: Listener | None = None
-_apart = 0  # threads within `aside` or `uploads_kept`
+_apart = 0  # threads within `untimed` or `uploads_kept`
 
 
 def listen(listener: Listener) -> None:
@@ -123,34 +123,34 @@ def _set_apart(change: int) -> None:
 
 
 @contextlib.contextmanager
-def aside() -> Iterator[None]:
+def untimed() -> Iterator[None]:
     """Says that what this thread waits for and reads inside holds up nothing: the emulated program goes on meanwhile.
 
     For threads that only look on, and waits that the machine emulated would not need.
     """
-    token = _aside.set(True)
+    token = _untimed.set(True)
     _set_apart(1)
     try:
         yield
     finally:
         _set_apart(-1)
-        _aside.reset(token)
+        _untimed.reset(token)
 
 
-def wait_aside(arrays: list[Any], wait: Callable[[list[Any]], object]) -> None:
-    """Waits for arrays, which holds up nothing (see `aside`), and is none of the program's own waits for them.
+def wait_untimed(arrays: list[Any], wait: Callable[[list[Any]], object]) -> None:
+    """Waits for arrays, which holds up nothing (see `untimed`), and is none of the program's own waits for them.
 
     JAX tells a platform of the first wait for an array only: so an emulator waits without it.
 
     Args: wait: what waits for arrays that no emulator waits for.
     """
     listener = _listener
-    with aside():
+    with untimed():
         wait(arrays if listener is None else [array for array in arrays if not listener.waited_for(array)])
 
 
-# Whether this thread is within `aside`; what it keeps its uploads in, or None. Neither runs bytecode.
-is_aside: Callable[[], bool] = _aside.get
+# Whether this thread is within `untimed`; what it keeps its uploads in, or None. Neither runs bytecode.
+is_untimed: Callable[[], bool] = _untimed.get
 kept_uploads: Callable[[], list[tuple[Any, ...]] | None] = _kept.get
 
 

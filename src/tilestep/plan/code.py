@@ -16,9 +16,8 @@ from tilestep.cost.dtypes import VECTOR_BYTES
 from tilestep.cost.step import Footprint
 from tilestep.machine.spec import IpuSpec
 from tilestep.plan.conv import convolution_of
-from tilestep.plan.spread import spread_evenly
-from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Superstep
-from tilestep.plan.steps import Sequence as Steps
+from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Series, Superstep
+from tilestep.plan.tile_layout import even_layout
 from tilestep.program.work import DTYPE_BITS, Work
 from tilestep.units import ceil_div
 
@@ -117,7 +116,7 @@ def _product_bytes(work: Work, footprint: Footprint, ipu: IpuSpec) -> int:
     for number, (shape, received) in enumerate(zip(work.operands, footprint.received_bytes, strict=False)):
         if not received:
             continue
-        held = piece = spread_evenly(shape.size_bytes, ipu.num_tiles).tile_bytes
+        held = piece = even_layout(shape.size_bytes, ipu.num_tiles).tile_bytes
         if number == 0 and work.opcode == "convolution":
             problem = convolution_of(work)
             if problem.taps > 1:
@@ -191,7 +190,7 @@ def _all(nodes: Sequence[Node]) -> Iterator[Node]:
     """Every node of a tree but its sequences."""
     for node in nodes:
         match node:
-            case Steps(nodes=inner):
+            case Series(nodes=inner):
                 yield from _all(inner)
             case Loop(body=body):
                 yield node

@@ -63,7 +63,7 @@ class Loop:
 
     name: str
     scope: str
-    body: Sequence
+    body: Series
     trips: int | None  # None: depends on data
     site: int | None = None  # of a data-dependent loop; None with trips None: not counted, one trip assumed
 
@@ -74,18 +74,18 @@ class Branch:
 
     name: str
     scope: str
-    arms: tuple[Sequence, ...]
+    arms: tuple[Series, ...]
     site: int | None  # None: not counted, the dearest arm assumed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sequence:
+class Series:
     """Nodes one after the other."""
 
     nodes: tuple[Node, ...] = ()
 
 
-Node = Superstep | Collective | HostCall | Loop | Branch | Sequence
+Node = Superstep | Collective | HostCall | Loop | Branch | Series
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +150,7 @@ class Program:
 
     name: str
     num_ipus: int
-    body: Sequence
+    body: Series
     arguments: tuple[Argument, ...]
     results: tuple[Result, ...]
     memory: TileMemory
@@ -175,7 +175,7 @@ class Counts:
 
 def _sites(node: Node) -> set[int]:
     match node:
-        case Sequence(nodes=nodes):
+        case Series(nodes=nodes):
             return {site for child in nodes for site in _sites(child)}
         case Loop(body=body, trips=trips, site=site):
             own: set[int] = {site} if trips is None and site is not None else set()

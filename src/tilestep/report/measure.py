@@ -44,7 +44,7 @@ def profile_between(system: System, start: Mark, end: Mark, *, of_jax: Callable[
     if end.number <= start.number:
         raise ValueError(f"mark {end.number} does not come after mark {start.number}: a profile needs its end after its start")
     since = (totals.since(start.programs.get(key)) for key, totals in end.programs.items())
-    ran = [totals for totals in since if totals.runs or totals.bytes_read]
+    ran = [totals for totals in since if totals.runs or totals.host.read]
     steps = {totals.key: _steps(totals) for totals in ran}
     busiest, by_kind = _busiest(ran)
     beside = {kind: by_kind.pop(kind) for kind in BESIDE if kind in by_kind}
@@ -101,7 +101,7 @@ def _program(
     totals: ProgramTotals, origin: Origin, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec
 ) -> ProgramProfile:
     program = totals.program
-    first = next(((b_in, b_out) for mark, b_in, b_out in totals.first_runs if start.number <= mark < end.number), (0, 0))
+    first = next(((b_in, b_out) for mark, b_in, b_out in totals.sizes.first_runs if start.number <= mark < end.number), (0, 0))
     return ProgramProfile(
         name=program.name,
         key=totals.key,
@@ -109,12 +109,12 @@ def _program(
         num_ipus=program.num_ipus,
         runs=totals.runs,
         loads=totals.loads,
-        host_bytes_in=_usual(totals.runs_by_bytes_in, first[0]),
-        host_bytes_out=_usual(totals.runs_by_bytes_out, first[1]),
+        host_bytes_in=_usual(totals.sizes.runs_by_bytes_in, first[0]),
+        host_bytes_out=_usual(totals.sizes.runs_by_bytes_out, first[1]),
         first_run_host_bytes_in=first[0],
-        host_bytes_saved=totals.bytes_saved,
-        host_bytes_restored=totals.bytes_restored,
-        host_bytes_read=totals.bytes_read,
+        host_bytes_saved=totals.host.saved,
+        host_bytes_restored=totals.host.restored,
+        host_bytes_read=totals.host.read,
         call_bytes_in=_called(totals, lambda call: call.bytes_from_host),
         call_bytes_out=_called(totals, lambda call: call.bytes_to_host),
         peak_tile_bytes=program.memory.peak_bytes,

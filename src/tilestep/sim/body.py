@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
-from tilestep.plan.steps import Branch, Collective, Counts, HostCall, Loop, Node, Program, Superstep
-from tilestep.plan.steps import Sequence as NodeSequence
+from tilestep.plan.steps import Branch, Collective, Counts, HostCall, Loop, Node, Program, Series, Superstep
 from tilestep.sim.collective import CollectiveCost, collective_cost
 from tilestep.sim.resources import Resource
 from tilestep.units import ceil_div, cycles_from_bytes, cycles_from_seconds
@@ -221,7 +220,7 @@ class _Pricer:
         match node:
             case Superstep() | Collective() | HostCall():
                 yield LeafUse(node, times, site, self.cycles(node))
-            case NodeSequence(nodes=nodes):
+            case Series(nodes=nodes):
                 for child in nodes:
                     yield from self.uses(child, times, site)
             case Loop(body=body, trips=int(trips)):
@@ -236,7 +235,7 @@ class _Pricer:
             case Branch(arms=arms):
                 yield from self._dearest(arms, times, site)
 
-    def _dearest(self, arms: Sequence[NodeSequence], times: int, site: Site | None) -> Iterator[LeafUse]:
+    def _dearest(self, arms: Sequence[Series], times: int, site: Site | None) -> Iterator[LeafUse]:
         """The dearest arm, and of the others what is counted anyway (a count of 0 says that it did not run)."""
         options = [tuple(self.uses(arm, 1, None)) for arm in arms]
         if not options:

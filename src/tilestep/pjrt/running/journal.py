@@ -131,7 +131,7 @@ class Journal:
         kept = hints.kept_uploads()
         if kept is not None and kind is Put:
             kept.append(entry)
-        elif not (hints.is_aside() and kind in (Wait, Read)):
+        elif not (hints.is_untimed() and kind in (Wait, Read)):
             self._entries.append(entry)
 
     def _add(self, entry: RawEntry) -> None:

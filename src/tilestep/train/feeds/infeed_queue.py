@@ -159,31 +159,31 @@ class InfeedQueue:
         with self._lock:
             self._user = None
 
-    def begin(self, *, chunk_steps: int, steps: int | None, carry_place: Sharding | None, over: Replicas | None = None) -> None:
+    def begin(self, *, chunk_steps: int, steps: int | None, carry_sharding: Sharding | None, over: Replicas | None = None) -> None:
         """A loop that has reserved the queue says how it wants its elements.
 
         Args:
             chunk_steps: steps of a chunk.
             steps: how many it needs; None: as many as there are, the last ones in a chunk that is not full.
-            carry_place: where its carry is, if that is committed to a place.
+            carry_sharding: where its carry is, if that is committed to a place.
             over: its replicas.
         """
         config: Any = jax.config
         if over is None and isinstance(self.replicas, Replicas):
             over = self.replicas
-        wanted = (chunk_steps, steps, carry_place, over, config.jax_default_device, bool(config.jax_enable_x64))
+        wanted = (chunk_steps, steps, carry_sharding, over, config.jax_default_device, bool(config.jax_enable_x64))
         if self._planned is None or self._planned[0] != wanted:
             self._planned = wanted, self._plan(*wanted)
         self._feeder.begin(self._planned[1])
 
     def _plan(
-        self, chunk_steps: int, steps: int | None, carry_place: Sharding | None, over: Replicas | None, default_device: Any, x64: bool
+        self, chunk_steps: int, steps: int | None, carry_sharding: Sharding | None, over: Replicas | None, default_device: Any, x64: bool
     ) -> Plan:
         chunks, rest = (1, 0) if steps is None else divmod(steps, chunk_steps)
         place = self._place
         if place is None:
-            place = _beside(carry_place) if over is None or self.replicas is None else _chunk_place(over.divided)
-        devices = carry_place.device_set if carry_place is not None else () if default_device is not None else jax.devices()[:1]
+            place = _beside(carry_sharding) if over is None or self.replicas is None else _chunk_place(over.divided)
+        devices = carry_sharding.device_set if carry_sharding is not None else () if default_device is not None else jax.devices()[:1]
         return Plan(
             chunk_steps=chunk_steps,
             chunks=chunks,
@@ -266,14 +266,15 @@ def _chunk_place(sharding: Any) -> Any:
     )
 
 
-def _beside(carry_place: Sharding | None) -> Any:
+def _beside(carry_sharding: Sharding | None) -> Any:
     """Where chunks go if only the place of the carry is known."""
-    if carry_place is None or len(carry_place.device_set) == 1:
-        return None if carry_place is None else SingleDeviceSharding(next(iter(carry_place.device_set)))
-    if isinstance(carry_place, NamedSharding):
-        return NamedSharding(carry_place.mesh, PartitionSpec())
+    if carry_sharding is None or len(carry_sharding.device_set) == 1:
+        return None if carry_sharding is None else SingleDeviceSharding(next(iter(carry_sharding.device_set)))
+    if isinstance(carry_sharding, NamedSharding):
+        return NamedSharding(carry_sharding.mesh, PartitionSpec())
     raise TypeError(
-        f"the carry has a {type(carry_place).__name__}, which does not say where elements go: give the InfeedQueue a sharding of elements"
+        f"the carry has a {type(carry_sharding).__name__}, which does not say where elements go: give the InfeedQueue a "
+        "sharding of elements"
     )
 
 

@@ -362,7 +362,7 @@ class Pipeline:
                 outfeed.reserve(user)
                 ends.callback(outfeed.release)
             if updates and infeed is not None:
-                infeed.begin(chunk_steps=1, steps=updates * count, carry_place=self._first.whole, over=self._first.replicas)
+                infeed.begin(chunk_steps=1, steps=updates * count, carry_sharding=self._first.whole, over=self._first.replicas)
             for update in range(first, first + updates):
                 done.check()
                 if outfeed is not None:

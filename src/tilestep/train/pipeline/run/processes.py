@@ -21,7 +21,7 @@ from tilestep.errors import ProcessFailedError
 from tilestep.train.pipeline.compile.placement import Place
 from tilestep.train.pipeline.compile.tracing import Element, kind_of
 from tilestep.train.processes.remote import like_elsewhere
-from tilestep.train.processes.rendezvous import Meeting, meeting_of
+from tilestep.train.processes.rendezvous import Rendezvous, rendezvous_of
 from tilestep.train.processes.transfers import Transfers
 from tilestep.train.processes.tree_specs import described, tree_of
 from tilestep.train.untyped import jax as _jax
@@ -79,7 +79,7 @@ class Processes:
                 "device_mapping, or give devices=jax.local_devices() for a pipeline of this process alone"
             )
         self._commits_last = commits_last
-        self._connected: tuple[Meeting, Transfers] | None = None
+        self._connected: tuple[Rendezvous, Transfers] | None = None
         self._told: BaseException | None = None
         self._settle: Callable[[], None] | None = None
         self._is_committed = self._has_looked = False
@@ -94,10 +94,10 @@ class Processes:
         """Whether updates before the end of a run are of copies."""
         return self._commits_last
 
-    def _links(self) -> tuple[Meeting, Transfers]:
+    def _links(self) -> tuple[Rendezvous, Transfers]:
         if self._connected is None:
-            meeting = meeting_of(self._me, _jax.process_count(self._devices[0].client.platform))
-            self._connected = meeting, Transfers(meeting, self._devices)
+            rendezvous = rendezvous_of(self._me, _jax.process_count(self._devices[0].client.platform))
+            self._connected = rendezvous, Transfers(rendezvous, self._devices)
         return self._connected
 
     def put(self, values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
@@ -106,7 +106,7 @@ class Processes:
 
     def put_copies(self, values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
         """The same of values that may be donated before they have arrived."""
-        return self._links()[1].put(values, shardings, given_up=True)
+        return self._links()[1].put(values, shardings, may_be_donated=True)
 
     # ---------------------------------------------------------------------------------------------------------- meetings
 
@@ -125,7 +125,7 @@ class Processes:
 
     def _meet(self, point: str, value: Any = None, failure: _Failure | None = None) -> list[_Said]:
         try:
-            heard = self._links()[0].all((point, value, None if failure is None else asdict(failure)))
+            heard = self._links()[0].all_gather((point, value, None if failure is None else asdict(failure)))
         except ProcessFailedError as error:
             self._told = error
             raise
@@ -170,12 +170,12 @@ class Processes:
             order = _ECHO_ORDER
         settle, self._settle = self._settle, None
         if settle is not None:
-            meeting, transfers = self._links()
-            transfers.settle()
+            rendezvous, transfers = self._links()
+            transfers.begin_replay()
             try:
                 settle()
             except BaseException:
-                meeting.close()  # the others hear that this process is gone
+                rendezvous.close()  # the others hear that this process is gone
                 raise
         said = self._meet("has failed", failure=_Failure(text=text, order=order, interrupted=isinstance(error, KeyboardInterrupt)))
         self._told = error
