@@ -181,7 +181,7 @@ def looped(model: Model, optimiser: Any, *, paced: bool) -> Side:
         return jax.block_until_ready(state)
 
     span = Span(steps=COUNT, every=COUNT, first=COUNT) if paced else Span(steps=COUNT)
-    program = repeat_loop(body, key=None, infed=True, outfeed=None, shardings=None).program(span)
+    program = repeat_loop(body, key=None, has_infeed=True, outfeed=None, shardings=None).program(span)
     return compiled(turn, program, state, data)
 
 

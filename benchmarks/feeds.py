@@ -109,7 +109,7 @@ def raw(size: Size, data: np.ndarray) -> Turn:
 def queued(size: Size, data: np.ndarray) -> Turn:
     infeed = InfeedQueue(functools.partial(endless, data), sharding=jax.devices()[0])
     infeed.reserve("a benchmark")
-    infeed.begin(chunk_steps=size.chunk, steps=size.chunk, carry_place=None)
+    infeed.begin(chunk_steps=size.chunk, steps=size.chunk, carry_sharding=None)
 
     def turn() -> object:
         for _ in range(size.batches // size.chunk):

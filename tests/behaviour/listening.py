@@ -29,7 +29,7 @@ JUNK = (
 )
 
 
-def sentinel_of(pid: int) -> int:
+def watchdog_of(pid: int) -> int:
     """The process beside a process of a job."""
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
@@ -39,7 +39,7 @@ def sentinel_of(pid: int) -> int:
             continue  # it has ended
         if fields["PPid"] == str(pid) and b"run_watchdog.py" in command:
             return int(status.parent.name)
-    raise AssertionError(f"process {pid} has no sentinel")
+    raise AssertionError(f"process {pid} has no watchdog")
 
 
 def listens(pid: int) -> set[tuple[str, int]]:
@@ -59,7 +59,7 @@ def listens(pid: int) -> set[tuple[str, int]]:
 
 
 def wait_until_joined(hub: int) -> None:
-    """Until another sentinel has a connection to that of process 0."""
+    """Until another watchdog has a connection to that of process 0."""
     while len([link for link in _links(hub) if link.startswith("socket:")]) < 2:  # the listening one is the first
         time.sleep(0.05)
 

@@ -15,7 +15,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from tilestep.train import start_processes
-from tilestep.train.processes.rendezvous import meeting_of
+from tilestep.train.processes.rendezvous import rendezvous_of
 from tilestep.train.processes.transfers import Transfers
 
 LIMIT_WALL_S = 120
@@ -35,10 +35,10 @@ def main() -> None:
     if how == "sleep":
         print("ready", flush=True)
         time.sleep(LIMIT_WALL_S)
-    meeting = meeting_of(jax.process_index(), jax.process_count())
-    Transfers(meeting, jax.devices())
+    rendezvous = rendezvous_of(jax.process_index(), jax.process_count())
+    Transfers(rendezvous, jax.devices())
     print("ready", flush=True)
-    while not any(meeting.all(bool(select.select([sys.stdin], [], [], PAUSE_WALL_S)[0]))):
+    while not any(rendezvous.all_gather(bool(select.select([sys.stdin], [], [], PAUSE_WALL_S)[0]))):
         pass
     total = multihost_utils.process_allgather(np.float32(process)).sum()
     print("end", float(total), flush=True)

@@ -74,7 +74,8 @@ def require_failures(count: int) -> None:
 
 
 def test_the_program_of_the_document_prints_what_is_shown(tmp_path: Path) -> None:
-    (block,) = [block for block in blocks((ROOT / "docs/how-to/pipelines.md").read_text(encoding="utf-8")) if block.language == "py"]
+    page = (ROOT / "docs/how-to/several-processes.md").read_text(encoding="utf-8")
+    (block,) = [block for block in blocks(page) if block.language == "py"]
     program = tmp_path / "two.py"
     program.write_text(block.text, encoding="utf-8")
     address = f"localhost:{free_port()}"
@@ -92,7 +93,7 @@ def test_a_killed_process_ends_the_other_which_names_it() -> None:
 
 
 def require_named(ended: list[Ended], victim: int, words: str) -> None:
-    """All processes but the victim have ended with an error that names it: the sentinels', or another where these hear of it late."""
+    """All processes but the victim have ended with an error that names it: the watchdogs', or another where these hear of it late."""
     assert "victim" in ended[victim].lines, ended[victim]
     for process, end in enumerate(ended):
         assert end.status != 0, end

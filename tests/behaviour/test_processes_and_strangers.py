@@ -1,4 +1,4 @@
-"""A job of two processes goes on whatever strangers send, listens at one address, and ends at once where a sentinel dies."""
+"""A job of two processes goes on whatever strangers send, listens at one address, and ends at once where a watchdog dies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from .listening import flood, listens, sentinel_of, wait_until_joined
+from .listening import flood, listens, wait_until_joined, watchdog_of
 from .process import environment
 from .several import ROOT, Ended, free_port, started
 
@@ -84,13 +84,13 @@ def test_a_job_goes_on_whatever_strangers_send_and_listens_at_one_address() -> N
         is_ready.set()
         thread.join()
         first, second = running.processes
-        sentinels = sentinel_of(first.pid), sentinel_of(second.pid)
+        watchdogs = watchdog_of(first.pid), watchdog_of(second.pid)
         at_0, at_1 = listens(first.pid), listens(second.pid)
-        hub = listens(sentinels[0])
+        hub = listens(watchdogs[0])
         assert {host for host, _ in at_0} == {host for host, _ in hub} == {HOST_0}
         assert (HOST_0, port) in at_0
         assert {host for host, _ in at_1} == {"127.0.0.1"}
-        assert (len(hub), listens(sentinels[1])) == (1, set())
+        assert (len(hub), listens(watchdogs[1])) == (1, set())
         strangers += flood(next(iter(hub)), 200)
         for process in running.processes:
             assert process.poll() is None, process.communicate()
@@ -113,17 +113,17 @@ def test_a_job_goes_on_whatever_strangers_send_and_listens_at_one_address() -> N
         pytest.param(0, signal.SIGSTOP, "has given no sign of life for 8 s", marks=pytest.mark.slow),
     ],
 )
-def test_processes_end_when_a_sentinel_does(process: int, number: signal.Signals, how: str) -> None:
+def test_processes_end_when_a_watchdog_does(process: int, number: signal.Signals, how: str) -> None:
     with job("localhost", free_port(), "sleep") as running:
         running.wait_until_ready()
-        wait_until_joined(sentinel_of(running.processes[0].pid))
-        sentinel = sentinel_of(running.processes[process].pid)
-        os.kill(sentinel, number)
-        ended = running.ended()  # which the sentinel's end is a part of: it has the process's stderr, too
+        wait_until_joined(watchdog_of(running.processes[0].pid))
+        watchdog = watchdog_of(running.processes[process].pid)
+        os.kill(watchdog, number)
+        ended = running.ended()  # which the watchdog's end is a part of: it has the process's stderr, too
     own, other = ended[process], ended[1 - process]
-    assert f"tilestep: the sentinel of process {process} (pid {sentinel}) {how}; process {process} ends, too" in own.err.splitlines()
+    assert f"tilestep: the watchdog of process {process} (pid {watchdog}) {how}; process {process} ends, too" in own.err.splitlines()
     assert own.status == 1, own
-    assert other.status in (1, -signal.SIGABRT), other  # by its own sentinel's word, or because JAX's coordinator is gone
+    assert other.status in (1, -signal.SIGABRT), other  # by its own watchdog's word, or because JAX's coordinator is gone
     said = "process 0's machine " if process == 0 else "process 1 of 2 "
     assert [line for line in other.err.splitlines() if line.startswith(f"tilestep: {said}")], other
 

@@ -11,7 +11,7 @@ Basis = Literal["documented", "measured", "derived", "assumed"]
 Value = int | float | str
 
 SyncPattern = Literal["full", "singlePipeline", "replicaAndLadder"]
-"""Which IPUs of a program wait for each other when one of them accesses the host (docs/explanation/virtual-time.md)."""
+"""Which IPUs of a program wait for each other when one of them accesses the host (docs/explanation/synchronisation.md)."""
 Topology = Literal["ladder", "torus"]
 """How the IPU-Links of a full rack run: up two sides, or up two sides and from their top back to their bottom."""
 SYNC_PATTERNS: tuple[str, ...] = get_args(SyncPattern)

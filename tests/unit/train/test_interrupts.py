@@ -22,7 +22,7 @@ from tests.unit.train.moments import After, At, Moment, Never
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, loop_state, repeat, while_loop
 from tilestep.train.ctrl_c import CtrlC
-from tilestep.train.loop.loop import _Run  # pyright: ignore[reportPrivateUsage]
+from tilestep.train.loop.session import Session
 
 
 @pytest.fixture(autouse=True)
@@ -198,18 +198,18 @@ def test_a_loop_that_accumulates_goes_on_in_the_midst_of_an_update(element: int)
 @pytest.mark.parametrize("moment", ["before it is noted", "after"])
 def test_a_second_ctrl_c_tells_a_carry_and_its_own_steps_or_nothing(loop: str, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes at once, so perhaps between the third chunk and the note of it, when the carry known so far has been donated."""
-    noted, chunks = _Run.did, 0
+    noted, chunks = Session.did, 0
 
-    def did(run: _Run, *args: Any) -> None:
+    def did(session: Session, *args: Any) -> None:
         nonlocal chunks
         chunks += 1
         if chunks == 3 and moment == "before it is noted":
             raise KeyboardInterrupt
-        noted(run, *args)
+        noted(session, *args)
         if chunks == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(_Run, "did", did)
+    monkeypatch.setattr(Session, "did", did)
     with pytest.raises(KeyboardInterrupt) as caught:
         repeat(20, lambda c: c + 1, 0, chunk=2) if loop == "repeat" else while_loop(lambda c: c < 20, lambda c: c + 1, 0, chunk=2)
     state = loop_state(caught.value)

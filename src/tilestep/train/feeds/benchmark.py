@@ -86,7 +86,7 @@ def infeed_benchmark(queue: InfeedQueue, number_of_epochs: int, elements_per_epo
     queue.reserve("infeed_benchmark")
     try:
         for number in range(epochs):
-            queue.begin(chunk_steps=chunk_steps, steps=steps, carry_place=None)
+            queue.begin(chunk_steps=chunk_steps, steps=steps, carry_sharding=None)
             measured.append(_epoch(take, number=number, epochs=epochs, elements=elements))
     finally:
         queue.release()

@@ -61,7 +61,7 @@ class InfeedQueue:
             replicas if replicas is None or isinstance(replicas, Replicas) else whole_number("replicas", replicas, least=1)
         )
         self._replicas = len(self.replicas.local) if isinstance(self.replicas, Replicas) else self.replicas
-        self._place = None if sharding is None else _jax.tree.map(_chunk_place, sharding)
+        self._sharding = None if sharding is None else _jax.tree.map(_chunk_sharding, sharding)
         if not isinstance(copy, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"copy is {copy!r}: it must be a bool")
         self._copy = copy
@@ -106,10 +106,10 @@ class InfeedQueue:
         Raises: QueueError while a loop uses the queue.
         """
         with self._reserved("state()"):
-            place = self._feeder.place()
-            if place.dataset_state is None:
-                return {"elements": place.elements}
-            return {"elements": place.elements, "skip": place.skip, "dataset": place.dataset_state}
+            start = self._feeder.next_start()
+            if start.dataset_state is None:
+                return {"elements": start.elements}
+            return {"elements": start.elements, "skip": start.skip, "dataset": start.dataset_state}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Goes to a position that `state()` gave, of this queue or of another one with an equal dataset.
@@ -121,7 +121,7 @@ class InfeedQueue:
         """
         with self._reserved("restore()"):
             start = _start_of(state)
-            if self._one_pass and self._feeder.begun:
+            if self._one_pass and self._feeder.has_begun:
                 raise QueueError(
                     "the dataset is an iterator whose one pass has begun: it cannot go back; give the InfeedQueue an iterable that begins "
                     "anew each time, or a callable that returns one"
@@ -136,8 +136,7 @@ class InfeedQueue:
             self._make_iterator,
             start,
             depth=self._depth,
-            replicas=self._replicas or 1,
-            replica_axis=self._replicas is not None,
+            replicas=self._replicas,
             staging=self._staging,
             copy=self._copy,
         )
@@ -159,39 +158,39 @@ class InfeedQueue:
         with self._lock:
             self._user = None
 
-    def begin(self, *, chunk_steps: int, steps: int | None, carry_place: Sharding | None, over: Replicas | None = None) -> None:
+    def begin(self, *, chunk_steps: int, steps: int | None, carry_sharding: Sharding | None, over: Replicas | None = None) -> None:
         """A loop that has reserved the queue says how it wants its elements.
 
         Args:
             chunk_steps: steps of a chunk.
             steps: how many it needs; None: as many as there are, the last ones in a chunk that is not full.
-            carry_place: where its carry is, if that is committed to a place.
+            carry_sharding: where its carry is, if that is committed to a place.
             over: its replicas.
         """
         config: Any = jax.config
         if over is None and isinstance(self.replicas, Replicas):
             over = self.replicas
-        wanted = (chunk_steps, steps, carry_place, over, config.jax_default_device, bool(config.jax_enable_x64))
+        wanted = (chunk_steps, steps, carry_sharding, over, config.jax_default_device, bool(config.jax_enable_x64))
         if self._planned is None or self._planned[0] != wanted:
             self._planned = wanted, self._plan(*wanted)
         self._feeder.begin(self._planned[1])
 
     def _plan(
-        self, chunk_steps: int, steps: int | None, carry_place: Sharding | None, over: Replicas | None, default_device: Any, x64: bool
+        self, chunk_steps: int, steps: int | None, carry_sharding: Sharding | None, over: Replicas | None, default_device: Any, x64: bool
     ) -> Plan:
         chunks, rest = (1, 0) if steps is None else divmod(steps, chunk_steps)
-        place = self._place
-        if place is None:
-            place = _beside(carry_place) if over is None or self.replicas is None else _chunk_place(over.divided)
-        devices = carry_place.device_set if carry_place is not None else () if default_device is not None else jax.devices()[:1]
+        sharding = self._sharding
+        if sharding is None:
+            sharding = _beside(carry_sharding) if over is None or self.replicas is None else _chunk_sharding(over.divided)
+        devices = carry_sharding.device_set if carry_sharding is not None else () if default_device is not None else jax.devices()[:1]
         return Plan(
             chunk_steps=chunk_steps,
             chunks=chunks,
             rest_steps=rest,
-            place=place,
+            sharding=sharding,
             default_device=default_device,
             x64=x64,
-            in_place=self._place is None and over is None and [device.platform for device in devices] == ["cpu"],
+            in_place=self._sharding is None and over is None and [device.platform for device in devices] == ["cpu"],
             partial=steps is None,
         )
 
@@ -252,7 +251,7 @@ class _Reserved:
         self._queue.release()
 
 
-def _chunk_place(sharding: Any) -> Any:
+def _chunk_sharding(sharding: Any) -> Any:
     """Where chunks go if elements go to `sharding`: an axis of steps comes first, and is not divided."""
     if isinstance(sharding, NamedSharding):
         spec = PartitionSpec(None, *sharding.spec)
@@ -266,14 +265,15 @@ def _chunk_place(sharding: Any) -> Any:
     )
 
 
-def _beside(carry_place: Sharding | None) -> Any:
+def _beside(carry_sharding: Sharding | None) -> Any:
     """Where chunks go if only the place of the carry is known."""
-    if carry_place is None or len(carry_place.device_set) == 1:
-        return None if carry_place is None else SingleDeviceSharding(next(iter(carry_place.device_set)))
-    if isinstance(carry_place, NamedSharding):
-        return NamedSharding(carry_place.mesh, PartitionSpec())
+    if carry_sharding is None or len(carry_sharding.device_set) == 1:
+        return None if carry_sharding is None else SingleDeviceSharding(next(iter(carry_sharding.device_set)))
+    if isinstance(carry_sharding, NamedSharding):
+        return NamedSharding(carry_sharding.mesh, PartitionSpec())
     raise TypeError(
-        f"the carry has a {type(carry_place).__name__}, which does not say where elements go: give the InfeedQueue a sharding of elements"
+        f"the carry has a {type(carry_sharding).__name__}, which does not say where elements go: give the InfeedQueue a "
+        "sharding of elements"
     )
 
 

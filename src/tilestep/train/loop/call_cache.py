@@ -1,6 +1,6 @@
-"""Loops that are called again with the carry that they returned: what the call before found out of its arguments holds still.
+"""Caches the previous call's plan: a loop called with the very carry that it returned skips its argument checks.
 
-Written to touch little: it runs between two programs, when the processor's caches are full of these programs' data.
+Lookups touch little memory, because they run between two programs, when the processor's caches are full of these programs' data.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from jax.tree_util import tree_flatten, tree_leaves
 from tilestep.train.calling import Body
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
+from tilestep.train.untyped import Pytree, Structure
 
 P = TypeVar("P")
 
-_reference: Any = weakref.ref
-_recent: Final[dict[int, Recent[Any]]] = {}  # by the id of the carry's first leaf
+_reference: Any = weakref.ref  # typed, it would ask for a type of each leaf
+_cache: Final[dict[int, CachedCall[Any]]] = {}  # by the id of the carry's first leaf
 
 
 class Call(NamedTuple):
-    """A loop's arguments but for the carry. Attributes: rest: those of which equal ones will do."""
+    """A loop's arguments but for the carry. Attributes: rest: arguments that are compared by value; the others must be the same objects."""
 
     body: Body
     infeed: InfeedQueue | None
@@ -30,53 +31,62 @@ class Call(NamedTuple):
     rest: tuple[Any, ...]
 
 
-class Recent(NamedTuple, Generic[P]):
-    """A call that has returned. Attributes: plan: what it found out. sure: whether that held for a call before it, too."""
+class CachedCall(NamedTuple, Generic[P]):
+    """A call that has returned a carry. It keeps no array, body or feed alive.
+
+    Attributes:
+        plan: what the call ran.
+        is_confirmed: whether the plan also held for the call before it.
+        leaves: weak references to the returned carry's leaves; the first one removes the call from the cache.
+        structure: of the carry.
+        objects: weak references to the body, the infeed and the outfeed; None for a feed that there was not.
+        rest: as in Call.
+    """
 
     plan: P
-    sure: bool
-    references: list[Any]  # to the carry's leaves; the first one forgets the call. Nothing is kept alive here, nor are body and feeds
-    structure: Any
-    whose: tuple[Any, Any, Any]
+    is_confirmed: bool
+    leaves: list[weakref.ref[Any]]
+    structure: Structure
+    objects: tuple[weakref.ref[Any] | None, weakref.ref[Any] | None, weakref.ref[Any] | None]
     rest: tuple[Any, ...]
 
 
-def found(carry: Any, call: Call) -> Recent[Any] | None:
+def lookup(carry: Pytree, call: Call) -> CachedCall[Any] | None:
     """The call with these arguments that returned this very carry, if there is one."""
     leaves, structure = tree_flatten(carry)
-    recent = _recent.get(id(leaves[0])) if leaves else None
-    if recent is None or recent.structure != structure or recent.rest != call.rest:
+    cached = _cache.get(id(leaves[0])) if leaves else None
+    if cached is None or cached.structure != structure or cached.rest != call.rest:
         return None
-    for reference, leaf in zip(recent.references, leaves, strict=True):
+    for reference, leaf in zip(cached.leaves, leaves, strict=True):
         if reference() is not leaf:
             return None
-    for reference, one in zip(recent.whose, call, strict=False):
-        if (reference if reference is None else reference()) is not one:
+    for reference, argument in zip(cached.objects, call, strict=False):
+        if (reference if reference is None else reference()) is not argument:
             return None
-    return recent
+    return cached
 
 
-def remember(carry: Any, call: Call, plan: P, *, sure: bool, before: Recent[P] | None) -> None:
-    """The call has returned the carry. Args: before: what `found` gave for it."""
-    if before is None:
+def store(carry: Pytree, call: Call, plan: P, *, is_confirmed: bool, cached: CachedCall[P] | None) -> None:
+    """Notes that the call has returned the carry. Args: cached: the result of `lookup` for the call."""
+    if cached is None:
         leaves, structure = tree_flatten(carry)
         try:
-            whose = (_weak(call.body), _weak(call.infeed), _weak(call.outfeed))
-        except TypeError:  # a body of another kind than a function, which nothing tells from one that is gone
+            objects = (_weak(call.body), _weak(call.infeed), _weak(call.outfeed))
+        except TypeError:  # a body without weak references: later a new body at the same address could not be told from it
             return
     else:
-        leaves, structure, whose = tree_leaves(carry), before.structure, before.whose
+        leaves, structure, objects = tree_leaves(carry), cached.structure, cached.objects
     if leaves:
         key = id(leaves[0])
         references: list[Any] = [_reference(leaves[0], functools.partial(_forget, key)), *map(_reference, leaves[1:])]
-        _recent[key] = Recent(plan, sure, references, structure, whose, call.rest)
+        _cache[key] = CachedCall(plan, is_confirmed, references, structure, objects, call.rest)
 
 
-def _weak(one: Any) -> Any:
-    return None if one is None else _reference(one)
+def _weak(argument: object) -> weakref.ref[Any] | None:
+    return None if argument is None else _reference(argument)
 
 
-def _forget(key: int, gone: Any) -> None:
-    recent = _recent.get(key)
-    if recent is not None and recent.references[0] is gone:
-        del _recent[key]
+def _forget(key: int, reference: weakref.ref[Any]) -> None:
+    cached = _cache.get(key)
+    if cached is not None and cached.leaves[0] is reference:
+        del _cache[key]

@@ -1,4 +1,4 @@
-"""A loop's carry before its first step: arrays and numbers of the caller, made ready to be donated."""
+"""Makes the caller's carry ready for a loop: numbers become arrays, and every leaf may be donated."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, Sharding
+from numpy.typing import NDArray
 
 from tilestep.train.feeds import narrow
+from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
 _array_types: set[type] = set()  # of leaves that were JAX's arrays: `isinstance` takes longer
@@ -20,61 +22,63 @@ class Carry:
     """A carry whose leaves may be donated.
 
     Attributes:
-        tree: JAX's and NumPy's arrays, none of weak type.
-        structure: the tree's.
-        place: where it is; None if it is not committed to a place.
-        shardings: of its leaves, in their order, for those on several devices of a mesh, else None; empty if there are none of them.
+        tree: a pytree of JAX's and NumPy's arrays, none of weak type.
+        structure: of the tree.
+        sharding: that of its committed leaves with the most devices; None: no leaf is committed to a device.
+        shardings: for each leaf: its sharding if it is on several devices of a mesh, else None. Empty without such leaves.
     """
 
-    tree: Any
-    structure: Any
-    place: Sharding | None
+    tree: Pytree
+    structure: Structure
+    sharding: Sharding | None
     shardings: tuple[NamedSharding | None, ...]
 
 
-def prepared(carry: Any, *, donate: bool, loop: str) -> Carry:
+def prepared(carry: Pytree, *, donate: bool, loop: str) -> Carry:
     """Makes a carry ready.
 
-    Numbers become arrays of JAX's default types. What is there twice is copied once, and with `donate` False everything is.
+    Numbers become arrays of JAX's default types. Of two leaves with the same memory one is copied; with `donate` False, every leaf.
 
-    Args: loop: the function's name, for messages.
-    Raises: TypeError for what is no array or number, or inside of a function that JAX traces. OverflowError for a whole number of Python's
-        or NumPy's that would become another one.
+    Args:
+        loop: the function's name, for messages.
+    Raises:
+        TypeError: for a leaf that is no array or number, or inside of a function that JAX traces.
+        OverflowError: for a whole number that its dtype in JAX does not hold.
     """
     leaves, structure = _jax.tree.flatten(carry)
     seen: set[int] = set()  # addresses of (first) buffers, which two arrays may share
-    place: Sharding | None = None
-    sharding: Any = None
-    count, divided, changed = 1, False, False
+    committed_to: Sharding | None = None  # with the most devices yet
+    sharding: Sharding | None = None  # of the last array
+    count, is_divided, is_changed = 1, False, False
     for index, leaf in enumerate(leaves):
         if type(leaf) not in _array_types and not _is_array(leaf, loop):
-            leaves[index], changed = _number(carry, index), True
+            leaves[index], is_changed = _number(carry, index), True
             continue
-        array: Any = leaf
+        array = leaf
         if array.sharding is not sharding:
             sharding = array.sharding
-            count = sharding.num_devices
-            divided = divided or count > 1
+            count = leaf.sharding.num_devices
+            is_divided = is_divided or count > 1
         committed = array.committed
-        if committed and (place is None or count > place.num_devices):
-            place = sharding
+        if committed and (committed_to is None or count > committed_to.num_devices):
+            committed_to = sharding
         if getattr(array, "weak_type", False):  # random keys have none
-            leaves[index], changed = _jax.device_put(np.asarray(array), sharding if committed else None), True
+            leaves[index], is_changed = _jax.device_put(np.asarray(array), sharding if committed else None), True
             continue
         try:
             memory = (array if count == 1 else array.addressable_shards[0].data).unsafe_buffer_pointer()
-        except Exception:  # the platform doesn't tell, or there is none
+        except Exception:  # the platform does not show addresses, or the array has no memory
             memory = id(array)
         if not donate or memory in seen:
-            leaves[index], changed = _jax.device_put(array, sharding if committed else None, may_alias=False), True
+            leaves[index], is_changed = _jax.device_put(array, sharding if committed else None, may_alias=False), True
         seen.add(memory)
-    shardings = tuple(_divided(leaf) for leaf in leaves) if divided else ()
-    tree = _jax.tree.unflatten(structure, leaves) if changed else carry
-    return Carry(tree=tree, structure=structure, place=place, shardings=shardings)
+    shardings = tuple(_divided(leaf) for leaf in leaves) if is_divided else ()
+    tree = _jax.tree.unflatten(structure, leaves) if is_changed else carry
+    return Carry(tree=tree, structure=structure, sharding=committed_to, shardings=shardings)
 
 
-def _is_array(leaf: Any, loop: str) -> bool:
-    """Whether a leaf is JAX's. Raises: TypeError inside of a function that JAX traces."""
+def _is_array(leaf: object, loop: str) -> bool:
+    """Whether a leaf is an array of JAX's. Raises: TypeError inside of a function that JAX traces."""
     if not isinstance(leaf, jax.Array):
         return False
     if isinstance(leaf, _jax.core.Tracer):
@@ -83,13 +87,13 @@ def _is_array(leaf: Any, loop: str) -> bool:
     return True
 
 
-def _divided(leaf: Any) -> NamedSharding | None:
+def _divided(leaf: object) -> NamedSharding | None:
     if isinstance(leaf, jax.Array) and isinstance(leaf.sharding, NamedSharding) and leaf.sharding.num_devices > 1:
         return leaf.sharding
     return None
 
 
-def _number(carry: Any, index: int) -> np.ndarray[Any, Any]:
+def _number(carry: Pytree, index: int) -> NDArray[Any]:
     path, leaf = _jax.tree_util.tree_flatten_with_path(carry)[0][index]
     try:
         array = np.asarray(leaf)

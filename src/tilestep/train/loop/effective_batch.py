@@ -1,9 +1,9 @@
-"""How many samples an update of a loop is of, for who watches: the loop's bar, and an emulator's profile."""
+"""How many samples an update of a loop has, which its progress bar and an emulator's profile show."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import final
 
 from tilestep import hints
 from tilestep.train.feeds.chunks import Chunk
@@ -13,38 +13,39 @@ from tilestep.train.loop.program_cache import Loop
 from tilestep.train.loop.update_pattern import Counter
 from tilestep.train.offload import platform_of
 from tilestep.train.replicas.replicas import Replicas
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 
 @final
 class UpdateSize:
-    """What an update of a loop is of, as far as it is known while the loop runs.
+    """The size of an update, as far as it is known while the loop runs.
 
     Args:
         name: of the loop's programs.
         count: microbatches for each update.
-        infeed: where they come from.
-        replicas: that the loop has.
-        paced: the loop, if it finds out whether each of its steps adds one microbatch; otherwise samples are not known.
+        infeed: their source.
+        replicas: of the loop.
+        loop: if its programs check that each step adds one microbatch. None: the number of samples is not known.
     """
 
-    def __init__(self, name: str, count: int, infeed: InfeedQueue | None, replicas: Replicas | None, paced: Loop | None) -> None:
-        self._name, self._count, self._infeed, self._replicas, self._paced = name, count, infeed, replicas, paced
+    def __init__(self, name: str, count: int, infeed: InfeedQueue | None, replicas: Replicas | None, loop: Loop | None) -> None:
+        self._name, self._count, self._infeed, self._replicas, self._loop = name, count, infeed, replicas, loop
         self._microbatch: int | None = None  # samples
 
     def began(self, chunk: Chunk) -> None:
-        """The loop's first program has been traced, for this chunk."""
-        if self._infeed is not None and self._paced is not None and not self._paced.unsteady:
+        """The loop's first program has been traced. Args: chunk: its elements."""
+        if self._infeed is not None and self._loop is not None and not self._loop.unsteady:
             self._microbatch = _samples_of(chunk, self._infeed, self._replicas)
 
-    def ended(self, carry: Any, steps: int) -> None:
-        """The loop has done so many steps: an emulator of its platform is told."""
+    def ended(self, carry: Pytree, steps: int) -> None:
+        """The loop has done `steps` steps: tells an emulator of its platform."""
         if hints.listens(platform_of(carry)):
             hints.accumulated(self.batch, steps)
 
     @property
     def batch(self) -> hints.EffectiveBatch:
-        """What is known."""
+        """The size, as an emulator is told it."""
         copies = 1 if self._replicas is None else self._replicas.count
         return hints.EffectiveBatch(
             loop=self._name,
@@ -61,17 +62,17 @@ class UpdateSize:
 
 
 def update_size(
-    name: str, counting: Sequence[Counter], infeed: InfeedQueue | None, replicas: Replicas | None, paced: Loop | None
+    name: str, counters: Sequence[Counter], infeed: InfeedQueue | None, replicas: Replicas | None, loop: Loop | None
 ) -> UpdateSize | None:
-    """That of a loop in whose carry `counting` accumulate; None if nothing does, or not all alike. The others are as for UpdateSize."""
-    counts = {counter.count for counter in counting}
-    return UpdateSize(name, counts.pop(), infeed, replicas, paced) if len(counts) == 1 else None
+    """The size for a carry with these counters; None without counters, or if their counts differ. The other arguments: see UpdateSize."""
+    counts = {counter.count for counter in counters}
+    return UpdateSize(name, counts.pop(), infeed, replicas, loop) if len(counts) == 1 else None
 
 
 def _samples_of(chunk: Chunk, infeed: InfeedQueue, replicas: Replicas | None) -> int | None:
-    """Samples of a microbatch: the length that the leading axes of its arrays have in common.
+    """Samples of a microbatch: the common length of its arrays' leading axes.
 
-    None if they have none: lengths differ, one is a scalar, or no array has another axis.
+    None if there is no such length: lengths differ, one array is a scalar, or no array has another axis.
     """
     axis = 1 if infeed.replicas is None else 2  # after that of steps, and that of a step's elements
     shapes = [leaf.shape[axis:] for leaf in _jax.tree.leaves(chunk.on_device)]

@@ -1,4 +1,4 @@
-"""The jitted programs of loops, kept so that the same loop called again is neither traced nor compiled."""
+"""Caches the jitted programs of loops, so that JAX neither traces nor compiles a loop that is called again."""
 
 from __future__ import annotations
 
@@ -11,33 +11,36 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
+import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from tilestep.train.calling import Body, Step, name_of
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.recompute import Recompute, in_loop
 from tilestep.train.loop import update_pattern
-from tilestep.train.loop.replicated import Spread
+from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.step import step_of, traced, truth
 from tilestep.train.loop.tiny_steps import Chosen, scan
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 
 class Program(Protocol):
-    """A jitted one."""
+    """A jitted program."""
 
-    def __call__(self, *args: Any) -> Any:
-        """Runs it."""
+    def __call__(self, *args: Pytree) -> Any:
+        """Starts it."""
         ...
 
-    def trace(self, *args: Any) -> Any:
-        """What `jax.jit`'s `trace` says."""
+    def trace(self, *args: Pytree) -> Any:
+        """The result of `jax.jit`'s `trace`."""
         ...
 
 
-FIRST_IN_FLIGHT: Final = 4  # chunks, until it is known how long one takes
+FIRST_IN_FLIGHT: Final = 4  # chunks, until the loop has measured how long one takes
 
-_MOST_OTHERS: Final = 128  # bodies that are no plain functions, which are kept alive
+_MOST_OTHERS: Final = 128  # bodies that are no plain functions, which the cache keeps alive
 
 _serial = itertools.count(1)
 _lock = threading.Lock()
@@ -46,11 +49,12 @@ _of_others: OrderedDict[Hashable, dict[Hashable, Loop]] = OrderedDict()
 
 
 class Span(NamedTuple):
-    """What a chunk's program does: `steps` steps.
+    """The steps of a chunk's program.
 
     Attributes:
-        every: steps for each update, if it is known which steps of the chunk update; else None, and a step that might finds out by itself.
-        first: number of the chunk's first step that updates, counted from 1; None: none of them does.
+        steps: how many.
+        every: steps for each update, if it is known which steps of the chunk update. None: each step finds out.
+        first: number of the chunk's first step that updates, counted from 1. None: none updates.
     """
 
     steps: int
@@ -60,11 +64,14 @@ class Span(NamedTuple):
 
 @dataclass(kw_only=True)
 class Loop:
-    """One loop: the programs of its chunks, and a name that no other loop has.
+    """The programs of one loop.
 
     Attributes:
+        name: no other loop has it.
+        programs: by the chunks that they run.
+        make: makes another one.
         unsteady: whether its body has turned out not to add one microbatch for each step.
-        in_flight: chunks that are started before the device is waited for; as many as turned out to keep it busy.
+        in_flight: chunks to start before the host waits for the device.
     """
 
     name: str
@@ -74,7 +81,7 @@ class Loop:
     in_flight: int = FIRST_IN_FLIGHT
 
     def program(self, span: Span) -> Program:
-        """That of a chunk."""
+        """The program of a chunk."""
         program = self.programs.get(span)
         if program is None:
             program = self.programs[span] = self.make(self, span)
@@ -85,45 +92,52 @@ def repeat_loop(
     body: Body,
     *,
     key: Hashable,
-    infed: bool,
+    has_infeed: bool,
     outfeed: OutfeedQueue | None,
-    shardings: Any,
-    spread: Spread | None = None,
+    shardings: Pytree,
+    replicated: ReplicatedLoop | None = None,
     recompute: Recompute = None,
 ) -> Loop:
     """The loop of `repeat`. Its programs are (carry, stacked elements) -> (carry, stacked values of the outfeed).
 
     Args:
-        key: what else two loops of one body may differ in.
-        shardings: a tree of the carry's shardings.
-        spread: over which replicas.
+        key: two loops of one body with different keys have programs of their own.
+        has_infeed: whether the body gets an element.
+        shardings: a tree of the carry's shardings; None lets XLA choose.
+        replicated: the replicas that it runs on.
         recompute: what `recomputed` functions in the body do.
     """
-    here, whose = _reference(body), None if outfeed is None else weakref.ref(outfeed)
+    function, queue = _reference(body), None if outfeed is None else weakref.ref(outfeed)
     last = outfeed is not None and outfeed.mode == "last"
 
     def make(loop: Loop, span: Span) -> Program:
         def step(body: Body) -> Step:
-            return step_of(in_loop(body, recompute), infed=infed, outfeed=None if whose is None else whose())
+            return step_of(in_loop(body, recompute), has_infeed=has_infeed, outfeed=None if queue is None else queue())
 
-        def run(carry: Any, elements: Any) -> tuple[Any, Any]:
+        def run(carry: Pytree, elements: Pytree) -> tuple[Pytree, Pytree]:
             if span.every is not None:
                 try:
-                    steps = (step(update_pattern.paced(here(), "between")), step(update_pattern.paced(here(), "last")))
+                    steps = (
+                        step(update_pattern.specialized(function(), "between")),
+                        step(update_pattern.specialized(function(), "last")),
+                    )
                     return _scanned(steps, carry, elements, span, last_only=last)
-                except (TypeError, ValueError):  # the body does not add one microbatch a step, or is wrong anyway, which it tells below
+                except (
+                    TypeError,
+                    ValueError,
+                ):  # the body adds another number of microbatches, or has an error, which the line below raises again
                     loop.unsteady = True
-            return _scanned((step(here()),), carry, elements, Span(steps=span.steps), last_only=last)
+            return _scanned((step(function()),), carry, elements, Span(steps=span.steps), last_only=last)
 
-        return _jitted(run, f"repeat_{name_of(here())}", (shardings, None), spread)
+        return _jitted(run, f"repeat_{name_of(function())}", (shardings, None), replicated)
 
-    return _kept(body, ("repeat", infed, whose, key, spread, recompute), make)
+    return _cached(body, ("repeat", has_infeed, queue, key, replicated, recompute), make)
 
 
-def _scanned(steps: tuple[Step, ...], carry: Any, elements: Any, span: Span, *, last_only: bool) -> tuple[Any, Any]:
-    """(carry, stacked values) after the chunk's steps. Args: steps: the one, or those between updates and before one."""
+def _scanned(steps: tuple[Step, ...], carry: Pytree, elements: Pytree, span: Span, *, last_only: bool) -> tuple[Pytree, Pytree]:
+    """(carry, stacked values) after the chunk's steps. Args: steps: one step, or (a step that does not update, a step that does)."""
 
-    def scanned(steps: tuple[Step, ...], carry: Any) -> tuple[Any, Any]:
+    def scanned(steps: tuple[Step, ...], carry: Pytree) -> tuple[Pytree, Pytree]:
         if span.every is None:
             return scan(steps[0], carry, elements, length=span.steps)
         between, last = steps
@@ -132,84 +146,84 @@ def _scanned(steps: tuple[Step, ...], carry: Any, elements: Any, span: Span, *, 
     if not last_only:
         return scanned(steps, carry)
     first = _jax.tree.map(lambda stacked: stacked[0], elements)
-    once, kinds = traced(steps[0], carry, first)
-    nothing = _jax.tree.map(lambda kind: _jax.numpy.zeros(kind.shape, kind.dtype), kinds)
+    once, specs = traced(steps[0], carry, first)
+    zeros = _jax.tree.map(lambda spec: _jax.numpy.zeros(spec.shape, spec.dtype), specs)
 
     def newest(step: Step) -> Step:
         return lambda state, element: (step(state[0], element), None)
 
-    (carry, values), _ = scanned(tuple(map(newest, (once, *steps[1:]))), (carry, nothing))
+    (carry, values), _ = scanned(tuple(map(newest, (once, *steps[1:]))), (carry, zeros))
     return carry, _jax.tree.map(lambda value: value[None], values)
 
 
 def while_loop_loop(
     body: Body,
-    condition: Callable[[Any], Any],
+    condition: Callable[[Pytree], ArrayLike],
     *,
     key: Hashable,
-    infed: bool,
+    has_infeed: bool,
     outfeed: OutfeedQueue | None,
-    shardings: Any,
-    spread: Spread | None = None,
+    shardings: Pytree,
+    replicated: ReplicatedLoop | None = None,
     recompute: Recompute = None,
 ) -> Loop:
     """The loop of `while_loop`. Its programs are (carry, most steps, stacked elements) -> (carry, status, stacked values).
 
-    `status` is how many steps were done if the condition is true after them, else -1 minus that.
+    `status`, int32[], is the number of steps done if the condition is true after them, else -1 minus that number.
     """
-    here, whose = _reference(body), None if outfeed is None else weakref.ref(outfeed)
+    function, queue = _reference(body), None if outfeed is None else weakref.ref(outfeed)
     last = outfeed is not None and outfeed.mode == "last"
 
-    def goes_on(carry: Any) -> Any:
+    def goes_on(carry: Pytree) -> jax.Array:
         answer = truth(condition, carry)
-        return answer if spread is None else spread.everywhere(_jax.numpy.asarray(answer))
+        return answer if replicated is None else replicated.holds_everywhere(answer)
 
     def make(loop: Loop, span: Span) -> Program:
         del loop
 
-        def run(carry: Any, most: Any, elements: Any) -> tuple[Any, Any, Any]:
-            def element_at(index: Any) -> Any:
+        def run(carry: Pytree, most: jax.Array, elements: Pytree) -> tuple[Pytree, jax.Array, Pytree]:
+            def element_at(index: jax.Array | int) -> Pytree:
                 return _jax.tree.map(lambda stacked: _jax.lax.dynamic_index_in_dim(stacked, index, keepdims=False), elements)
 
-            queue = None if whose is None else whose()
-            step, kinds = traced(step_of(in_loop(here(), recompute), infed=infed, outfeed=queue), carry, element_at(0))
+            collector = None if queue is None else queue()
+            step, specs = traced(step_of(in_loop(function(), recompute), has_infeed=has_infeed, outfeed=collector), carry, element_at(0))
             room = 1 if last else span.steps
-            rows = _jax.tree.map(lambda kind: _jax.numpy.zeros((room, *kind.shape), kind.dtype), kinds)
+            rows = _jax.tree.map(lambda spec: _jax.numpy.zeros((room, *spec.shape), spec.dtype), specs)
 
-            def again(state: Any) -> Any:
+            def has_next(state: Pytree) -> jax.Array:
                 done, carry, _ = state
                 return (done < most) & goes_on(carry)
 
-            def once(state: Any) -> Any:
+            def once(state: Pytree) -> Pytree:
                 done, carry, rows = state
                 carry, values = step(carry, element_at(done))
                 row = 0 if last else done
                 put = _jax.lax.dynamic_update_index_in_dim
                 return done + 1, carry, _jax.tree.map(lambda rows, value: put(rows, value, row, 0), rows, values)
 
-            done, carry, rows = _jax.lax.while_loop(again, once, (np.int32(0), carry, rows))
+            done, carry, rows = _jax.lax.while_loop(has_next, once, (np.int32(0), carry, rows))
             return carry, _jax.numpy.where(goes_on(carry), done, ~done), rows
 
-        return _jitted(run, f"while_loop_{name_of(here())}", (shardings, None, None), spread)
+        return _jitted(run, f"while_loop_{name_of(function())}", (shardings, None, None), replicated)
 
-    return _kept(body, ("while_loop", condition, infed, whose, key, spread, recompute), make)
+    return _cached(body, ("while_loop", condition, has_infeed, queue, key, replicated, recompute), make)
 
 
-def _jitted(run: Callable[..., Any], name: str, shardings: Any, spread: Spread | None) -> Program:
-    if spread is not None:
-        run = spread.over(run)
+def _jitted(run: Callable[..., Pytree], name: str, shardings: tuple[Pytree, ...], replicated: ReplicatedLoop | None) -> Program:
+    if replicated is not None:
+        run = replicated.replicate(run)
     run.__name__ = run.__qualname__ = name
-    if spread is None and shardings[0] is None:
+    if replicated is None and shardings[0] is None:
         return Chosen(run, shardings=shardings)
     return _jax.jit(run, donate_argnums=0, out_shardings=shardings)
 
 
 def _reference(body: Body) -> Callable[[], Any]:
-    """Gives the body; does not keep a function alive, which may hold large arrays."""
+    """Returns the body. It does not keep a function alive, because that may hold large arrays."""
     return weakref.ref(body) if isinstance(body, types.FunctionType) else lambda: body
 
 
-def _kept(body: Body, key: Hashable, make: Callable[[Loop, Span], Program]) -> Loop:
+def _cached(body: Body, key: Hashable, make: Callable[[Loop, Span], Program]) -> Loop:
     with _lock:
         if isinstance(body, types.FunctionType):
             loops = _of_functions.setdefault(body, {})

@@ -1,13 +1,14 @@
-"""A loop's program on replicas: each runs all of the chunk's steps, on its own elements."""
+"""Runs a loop's program on replicas: each runs all steps of a chunk, on its own elements."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+import jax
 from jax.sharding import PartitionSpec
+from jax.typing import ArrayLike
 
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
@@ -15,27 +16,30 @@ from tilestep.train.loop.carry import Carry
 from tilestep.train.optimizers.sharded import replica_specs
 from tilestep.train.replicas.divergence import require_equal_replicas
 from tilestep.train.replicas.replicas import Replicas
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spread:
-    """How a loop is spread over replicas.
+class ReplicatedLoop:
+    """A loop that runs on replicas.
 
-    Attributes: replicas. element_axis: whether a chunk's elements have an axis of replicas, after that of steps.
+    Attributes:
+        replicas: the devices.
+        element_axis: whether a chunk's elements have an axis of replicas, after that of steps.
     """
 
     replicas: Replicas
     element_axis: bool
 
-    def over(self, run: Callable[..., Any]) -> Callable[..., Any]:
+    def replicate(self, run: Callable[..., Pytree]) -> Callable[..., Pytree]:
         """`run(carry, ..., elements) -> (carry, ..., values)` on each replica; values get an axis of replicas if there are several."""
         replicas = self.replicas
         whole, divided = PartitionSpec(), PartitionSpec(None, replicas.axis)
         gathered = len(replicas.local) < replicas.count  # each process sees the values of all replicas
         elements_spec = divided if self.element_axis else whole
 
-        def of_replica(carry: Any, *others: Any) -> Any:
+        def on_replica(carry: Pytree, *others: Pytree) -> Pytree:
             *middle, elements = others
             if self.element_axis:
                 elements = _jax.tree.map(lambda stacked: _jax.lax.squeeze(stacked, (1,)), elements)
@@ -48,47 +52,51 @@ class Spread:
 
         values_spec = divided if replicas.count > 1 and not gathered else whole
 
-        def spread(carry: Any, *others: Any) -> Any:
+        def on_replicas(carry: Pytree, *others: Pytree) -> Pytree:
             middle = (whole,) * (len(others) - 1)
             carry_spec = replica_specs(carry, replicas.axis)
             in_specs, out_specs = (carry_spec, *middle, elements_spec), (carry_spec, *middle, values_spec)
-            return replicas.shard_map(of_replica, in_specs=in_specs, out_specs=out_specs)(carry, *others)
+            return replicas.shard_map(on_replica, in_specs=in_specs, out_specs=out_specs)(carry, *others)
 
-        return spread
+        return on_replicas
 
-    def everywhere(self, condition: Any) -> Any:
+    def holds_everywhere(self, condition: jax.Array) -> jax.Array:
         """Whether bool[] `condition` is true on all replicas."""
         return _jax.lax.pmin(condition.astype(_jax.numpy.int32), self.replicas.axis) > 0
 
-    def over_all(self, condition: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Whether a condition of the carry is true on all replicas, as a function from outside of them."""
+    def on_all_replicas(self, condition: Callable[[Pytree], ArrayLike]) -> Callable[[Pytree], ArrayLike]:
+        """A function of the replicated carry that says, bool[], whether `condition` is true on all replicas."""
         replicas = self.replicas
 
-        def of_replica(carry: Any) -> Any:
-            return self.everywhere(_jax.numpy.asarray(condition(carry)))
+        def on_replica(carry: Pytree) -> jax.Array:
+            return self.holds_everywhere(_jax.numpy.asarray(condition(carry)))
 
-        def on_all(carry: Any) -> Any:
+        def on_all(carry: Pytree) -> jax.Array:
             specs = (replica_specs(carry, replicas.axis),)
-            return replicas.shard_map(of_replica, in_specs=specs, out_specs=PartitionSpec())(carry)
+            return replicas.shard_map(on_replica, in_specs=specs, out_specs=PartitionSpec())(carry)
 
         return on_all
 
     def placed(self, carry: Carry) -> Carry:
-        """A carry that is ready, on the replicas.
+        """The carry, copied to the replicas if it is not there.
 
-        Raises: ValueError if it is somewhere else in parts. ReplicasDifferError if processes give different ones.
+        Raises:
+            ValueError: if parts of it are on other devices.
+            ReplicasDifferError: if processes give different carries.
         """
         tree = self.replicas.place(carry.tree)
         if tree is not carry.tree and not self.replicas.replicated.is_fully_addressable:
             require_equal_replicas(tree, self.replicas)
         shardings = tuple(leaf.sharding for leaf in _jax.tree.leaves(tree))
-        return dataclasses.replace(carry, tree=tree, place=self.replicas.replicated, shardings=shardings)
+        return dataclasses.replace(carry, tree=tree, sharding=self.replicas.replicated, shardings=shardings)
 
 
-def spread_over(replicas: Replicas | None, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None) -> Spread | None:
-    """How a loop with these feeds is spread; None: it is not.
+def replicated_loop(replicas: Replicas | None, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None) -> ReplicatedLoop | None:
+    """How a loop with these feeds runs on replicas; None: without replicas.
 
-    Raises: TypeError if `replicas` are none, ValueError if a feed is made for other replicas.
+    Raises:
+        TypeError: if `replicas` is no Replicas.
+        ValueError: if a feed is made for other replicas.
     """
     if replicas is None:
         return None
@@ -101,7 +109,7 @@ def spread_over(replicas: Replicas | None, infeed: InfeedQueue | None, outfeed: 
             "replicas enqueues its own: leave replicas away from the OutfeedQueue"
         )
     if infeed is None:
-        return Spread(replicas=replicas, element_axis=False)
+        return ReplicatedLoop(replicas=replicas, element_axis=False)
     expected = replicas if len(replicas.local) < replicas.count else replicas.count
     if infeed.replicas not in (replicas, expected, *((None,) if replicas.count == 1 else ())):
         raise ValueError(
@@ -109,4 +117,4 @@ def spread_over(replicas: Replicas | None, infeed: InfeedQueue | None, outfeed: 
             f"{'one' if infeed.replicas is None else infeed.replicas}: make it InfeedQueue(dataset, replicas=replicas), which gives each "
             "replica its own element"
         )
-    return Spread(replicas=replicas, element_axis=infeed.replicas is not None)
+    return ReplicatedLoop(replicas=replicas, element_axis=infeed.replicas is not None)

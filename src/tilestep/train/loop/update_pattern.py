@@ -1,4 +1,4 @@
-"""Which steps of a loop update the parameters, where its carry accumulates gradients: known before the loop runs, so that no step asks."""
+"""Finds which steps of a loop update the parameters, if its carry accumulates gradients, so that no step need ask."""
 
 from __future__ import annotations
 
@@ -8,46 +8,50 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from tilestep import hints
 from tilestep.train.calling import Body, Step
 from tilestep.train.gradients.accumulation import AccumulationState
 from tilestep.train.offload import platform_of
+from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
-_MOST_PROGRAMS: Final = 4  # of chunks of one length that differ in where updates are; beyond, a branch in the step costs less than they do
+_MOST_PROGRAMS: Final = (
+    4  # for chunks of one length whose updates are at different steps; with more of them, a branch in the step costs less
+)
 
 _jnp: Any = jax.numpy
 _lock = threading.Lock()
-_held: dict[int, tuple[weakref.ref[Any], int]] = {}  # by the counter's id: it, and its value
+_known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by a counter's id: a reference to it, and its value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counter:
-    """Where a carry counts microbatches. Attributes: leaf: its index among the carry's leaves. count: microbatches for each update."""
+    """A leaf of a carry that counts microbatches. Attributes: leaf: its index in the carry. count: microbatches for each update."""
 
     leaf: int
     count: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cadence:
-    """An update for every `count` steps. Attributes: held: microbatches since the last one, before the loop's first step."""
+class UpdatePattern:
+    """An update for every `count` steps. Attributes: accumulated: microbatches since the last update, before the loop's first step."""
 
     count: int
-    held: int
+    accumulated: int
 
     def first_update(self, done: int, steps: int) -> int | None:
-        """Of a chunk of `steps` steps, after `done` steps of the loop: the number of steps up to its first update; None if it has none."""
-        first = self.count - (self.held + done) % self.count
+        """The first step that updates, from 1, in a chunk of `steps` steps after `done` steps of the loop; None: no step updates."""
+        first = self.count - (self.accumulated + done) % self.count
         return first if first <= steps else None
 
     def chunk_steps(self, most: int) -> int:
-        """Steps of a chunk, `most` or less, such that updates are at the same steps of each, or of every few."""
+        """Steps of a chunk, `most` or less, so that all chunks, or every few, update at the same steps."""
         if most >= self.count:
             return most - most % self.count
         divisor = max(steps for steps in range(1, most + 1) if self.count % steps == 0)
@@ -55,62 +59,62 @@ class Cadence:
 
     def is_worth_programs(self, steps: int, total: int) -> bool:
         """Whether chunks of `steps` steps, in a loop of `total` steps, make few different programs."""
-        differing = range(0, min(total, steps * self.count), steps)
-        return len({self.first_update(done, steps) for done in differing[: self.count]}) <= _MOST_PROGRAMS
+        starts = range(0, min(total, steps * self.count), steps)
+        return len({self.first_update(done, steps) for done in starts[: self.count]}) <= _MOST_PROGRAMS
 
 
 @functools.lru_cache(maxsize=256)
-def counters(structure: Any) -> tuple[Counter, ...]:
-    """What accumulates in a carry of this structure; not what is inside of an accumulating optimiser, which sees updates only."""
-    found: list[Counter] = []
+def counters_in(structure: Structure) -> tuple[Counter, ...]:
+    """The counters of a carry. Those inside of an accumulating optimiser do not count, because it sees updates only."""
+    counters: list[Counter] = []
 
-    def visit(node: Any, leaf: int) -> None:
+    def visit(node: Structure, leaf: int) -> None:
         data = node.node_data()
         if data is None:
             return
         children = node.children()
         if data[0] is AccumulationState:
             if children[0].num_leaves == 1:
-                found.append(Counter(leaf=leaf, count=data[1][0]))
+                counters.append(Counter(leaf=leaf, count=data[1][0]))
             return
         for child in children:
             visit(child, leaf)
             leaf += child.num_leaves
 
     visit(structure, 0)
-    return tuple(found)
+    return tuple(counters)
 
 
-def cadence_of(carry: Any, found: Sequence[Counter], steps: int, loop: str) -> Cadence | None:
-    """When a loop of `steps` steps updates; None if its optimisers don't do it at the same steps.
+def update_pattern_of(carry: Pytree, counters: Sequence[Counter], steps: int, loop: str) -> UpdatePattern | None:
+    """The updates of a loop of `steps` steps; None if its optimisers update at different steps.
 
-    Raises: ValueError if it would end amid an accumulation.
+    Raises: ValueError if the loop would end amid an accumulation.
     """
     leaves = _jax.tree.leaves(carry)
-    cadences: set[Cadence] = set()
-    for counter in found:
-        for held in _values(leaves[counter.leaf]):
-            _require_whole(held, counter.count, steps, loop)
-            cadences.add(Cadence(count=counter.count, held=held))
-    return cadences.pop() if len(cadences) == 1 else None
+    patterns: set[UpdatePattern] = set()
+    for counter in counters:
+        for accumulated in _values(leaves[counter.leaf]):
+            _require_whole(accumulated, counter.count, steps, loop)
+            patterns.add(UpdatePattern(count=counter.count, accumulated=accumulated))
+    return patterns.pop() if len(patterns) == 1 else None
 
 
-def remember(carry: Any, found: Sequence[Counter], held: int) -> None:
-    """The carry's counters are known to be `held`: nobody has to wait for their values."""
+def remember(carry: Pytree, counters: Sequence[Counter], value: int) -> None:
+    """Notes the value of the carry's counters, so that the next loop need not wait for it."""
     leaves = _jax.tree.leaves(carry)
     with _lock:
-        for counter in found:
+        for counter in counters:
             leaf = leaves[counter.leaf]
-            _held[id(leaf)] = weakref.ref(leaf, functools.partial(_forget, id(leaf))), held
+            _known[id(leaf)] = weakref.ref(leaf, functools.partial(_forget, id(leaf))), value
 
 
-def _forget(key: int, gone: weakref.ref[Any]) -> None:
-    if _held.get(key, (None, 0))[0] is gone:
-        del _held[key]
+def _forget(key: int, reference: weakref.ref[Any]) -> None:
+    if _known.get(key, (None, 0))[0] is reference:
+        del _known[key]
 
 
-def _values(counter: Any) -> set[int]:
-    known = _held.get(id(counter))
+def _values(counter: jax.Array | NDArray[Any]) -> set[int]:
+    known = _known.get(id(counter))
     if known is not None and known[0]() is counter:
         return {known[1]}
     if isinstance(counter, jax.Array) and not counter.is_fully_addressable:
@@ -121,27 +125,27 @@ def _values(counter: Any) -> set[int]:
         return set(np.asarray(counter).ravel().tolist())
 
 
-def _require_whole(held: int, count: int, steps: int, loop: str) -> None:
-    over = (held + steps) % count
+def _require_whole(accumulated: int, count: int, steps: int, loop: str) -> None:
+    over = (accumulated + steps) % count
     if not over or not steps:
         return
     legal = [length for length in (steps - over, steps - over + count) if length > 0]
-    what = f"a multiple of {count}" if not held else f"{count - held} or a multiple of {count} more"
-    there = f", {held} of which are in its carry already" if held else ""
+    rule = f"a multiple of {count}" if not accumulated else f"{count - accumulated} or a multiple of {count} more"
+    there = f", {accumulated} of which are in its carry already" if accumulated else ""
     raise ValueError(
-        f"{loop} accumulates the gradients of {count} microbatches{there}, so its number of steps must be {what}: "
+        f"{loop} accumulates the gradients of {count} microbatches{there}, so its number of steps must be {rule}: "
         f"{steps} is not; the nearest {'are' if len(legal) > 1 else 'is'} {' and '.join(map(str, legal))}"
     )
 
 
-def paced(body: Body, known: Literal["between", "last"]) -> Body:
-    """The body when it is known what its step does: in the first of an update's steps, or in the last.
+def specialized(body: Body, known: Literal["between", "last"]) -> Body:
+    """The body for a step that is known to update ("last") or not to ("between"), so that it has no branch.
 
-    Its call raises ValueError if it does not add one microbatch wherever its carry accumulates.
+    Its call raises ValueError if it does not add exactly one microbatch wherever its carry accumulates.
     """
 
     @functools.wraps(body)
-    def run(carry: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(carry: Pytree, *args: Pytree, **kwargs: Pytree) -> Pytree:
         return _map_states(_counted, body(_map_states(functools.partial(dataclasses.replace, known=known), carry), *args, **kwargs))
 
     return run
@@ -153,30 +157,37 @@ def _counted(state: AccumulationState) -> AccumulationState:
     return dataclasses.replace(state, known=None)
 
 
-def _map_states(function: Callable[[Any], Any], tree: Any) -> Any:
-    def changed(node: Any) -> Any:
+def _map_states(function: Callable[[AccumulationState], AccumulationState], tree: Pytree) -> Pytree:
+    def changed(node: Pytree) -> Pytree:
         return function(node) if _is_state(node) else node
 
     return _jax.tree.map(changed, tree, is_leaf=_is_state)
 
 
-def _is_state(node: Any) -> bool:
+def _is_state(node: object) -> TypeGuard[AccumulationState]:
     return isinstance(node, AccumulationState)
 
 
-def scan(between: Step, last: Step, carry: Any, elements: Any, *, steps: int, count: int, first: int | None) -> tuple[Any, Any]:
-    """Like `jax.lax.scan`: `steps` steps. Number `first`, counted from 1, and each `count`-th after it are `last`, the others `between`.
+def scan(between: Step, last: Step, carry: Pytree, elements: Pytree, *, steps: int, count: int, first: int | None) -> tuple[Pytree, Pytree]:
+    """Like `jax.lax.scan`, but of two steps: a loop over updates, around a loop over each update's microbatches but the last one.
 
-    It is a loop over updates, in which there is a loop over the microbatches before the last one.
+    Args:
+        between: a step that does not update.
+        last: a step that updates: number `first`, counted from 1, and each `count`-th after it.
+        elements: stacked along their first axis, [steps, ...].
+        steps: of both kinds.
+        count: steps for each update.
+        first: None: no step updates.
+    Returns: (the carry, the steps' values stacked along their first axis).
     """
 
-    def at(index: Any) -> Any:
+    def at(index: jax.Array | np.int32) -> Pytree:
         return _jax.tree.map(lambda stacked: _jax.lax.dynamic_index_in_dim(stacked, index, keepdims=False), elements)
 
-    def some(carry: Any, begin: Any, number: int) -> tuple[Any, Any]:
+    def some(carry: Pytree, begin: jax.Array | np.int32, number: int) -> tuple[Pytree, Pytree]:
         return _jax.lax.scan(lambda carry, index: between(carry, at(begin + index)), carry, np.arange(number, dtype=np.int32))
 
-    def cycle(carry: Any, begin: Any, number: int) -> tuple[Any, Any]:
+    def cycle(carry: Pytree, begin: jax.Array | np.int32, number: int) -> tuple[Pytree, Pytree]:
         if number == 1:
             carry, value = last(carry, at(begin))
             return carry, _jax.tree.map(lambda value: value[None], value)
@@ -186,7 +197,7 @@ def scan(between: Step, last: Step, carry: Any, elements: Any, *, steps: int, co
 
     if first is None:
         return some(carry, np.int32(0), steps)
-    parts: list[Any] = []
+    parts: list[Pytree] = []
     head = 0 if first == count else first
     if head:
         carry, values = cycle(carry, np.int32(0), head)

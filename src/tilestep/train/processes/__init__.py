@@ -1,1 +1,1 @@
-"""One program in several processes: starting, watching, meeting, and arrays between them."""
+"""One program in several processes: how they start, are watched, exchange values, and send arrays."""

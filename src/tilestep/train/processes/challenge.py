@@ -2,7 +2,7 @@
 
 Who connects begins: a title, then a nonce. It hears a nonce, and answers with its number and a proof, an HMAC over both nonces and the
 number. Only then does it hear a proof itself. So a stranger hears 32 random bytes, and nothing at all without the title. What is said later
-is neither encrypted nor signed. The standard library alone: sentinels run this, too.
+is neither encrypted nor signed. The standard library alone: watchdogs run this, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A door: a listening socket to which anybody can connect, and through which only those come who greet as agreed.
 
 An accept that fails is no error. There are few strangers at a time: the oldest goes when one more comes. Each has a total time limit,
-however often it sends a byte. The standard library alone: sentinels run this, too.
+however often it sends a byte. The standard library alone: watchdogs run this, too.
 """
 
 from __future__ import annotations

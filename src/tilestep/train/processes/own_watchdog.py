@@ -1,4 +1,4 @@
-"""The sentinel beside this process: how it is started, what it is told, and how this process ends when it says so, or is gone."""
+"""Starts the watchdog beside this process, tells it how this process ends, and ends this process when the watchdog says so or is gone."""
 
 from __future__ import annotations
 
@@ -15,71 +15,74 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Final
 
-from tilestep.train.processes.watchdog import BEATS, END
+from tilestep.train.processes.watchdog import BEATS
+from tilestep.train.processes.watchdog_lifeline import END
 
 _ERROR_CHARACTERS: Final = 1000  # of the exception with which a process ends
 _NOTES_CHARACTERS: Final = 300  # of its notes: in which stage of a pipeline it was, say
-_START: Final = 3  # times the time-out: in which the first sign of life must come, before which Python starts
-_REAPED_WALL_S: Final = 1.0  # in which it is known how a process has ended whose pipe has
+_START: Final = 3  # time-outs in which the first sign of life must come, because Python starts before it
+_REAPED_WALL_S: Final = 1.0  # from the end of a process's pipe until its exit status is known
 
 
-def start_sentinel(settings: Mapping[str, Any], listener: socket.socket | None) -> None:
-    """Starts it, and the threads that keep in touch with it. At the end of this process it hears how that came.
+def start_watchdog(settings: Mapping[str, Any], listener: socket.socket | None) -> None:
+    """Starts the watchdog, and the threads that keep in touch with it. At its end this process tells the watchdog whether it ends well.
 
-    Args: settings: process, count, timeout_s, token, addresses. listener: that of process 0's, which is its own from now on.
+    Args:
+        settings: process, count, timeout_s, token, addresses.
+        listener: for process 0's watchdog, which owns it from now on.
     """
-    sentinel = subprocess.Popen(
+    watchdog = subprocess.Popen(
         [sys.executable, "-I", "-S", str(Path(__file__).with_name("run_watchdog.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         pass_fds=() if listener is None else (listener.fileno(),),
-        start_new_session=True,  # what ends this process's group leaves it there to tell
+        start_new_session=True,  # a signal to this process's group leaves the watchdog alive
     )
-    said = dict(settings) | {"pid": os.getpid()} | ({} if listener is None else {"listener": listener.fileno()})
-    _say(sentinel, json.dumps(said))  # not as an argument, which everybody on this machine can see: it has the token
+    settings_line = dict(settings) | {"pid": os.getpid()} | ({} if listener is None else {"listener": listener.fileno()})
+    _say(watchdog, json.dumps(settings_line))  # an argument would show the token to everybody on this machine
     if listener is not None:
         listener.close()
     process, timeout_s = settings["process"], settings["timeout_s"]
-    threading.Thread(target=_live, args=(sentinel, timeout_s / BEATS), name="tilestep-alive", daemon=True).start()
-    threading.Thread(target=_obey, args=(sentinel, process, timeout_s), name="tilestep-sentinel", daemon=True).start()
-    atexit.register(_leave, sentinel)
+    threading.Thread(target=_live, args=(watchdog, timeout_s / BEATS), name="tilestep-alive", daemon=True).start()
+    threading.Thread(target=_obey, args=(watchdog, process, timeout_s), name="tilestep-watchdog", daemon=True).start()
+    atexit.register(_leave, watchdog)
 
 
-def _say(sentinel: subprocess.Popen[bytes], line: str) -> None:
-    assert sentinel.stdin is not None  # it is a pipe
-    os.write(sentinel.stdin.fileno(), line.encode(errors="backslashreplace") + b"\n")  # a file's name in an error may be no text
+def _say(watchdog: subprocess.Popen[bytes], line: str) -> None:
+    assert watchdog.stdin is not None  # it is a pipe
+    os.write(watchdog.stdin.fileno(), line.encode(errors="backslashreplace") + b"\n")  # a file's name in an error may not be text
 
 
-def _live(sentinel: subprocess.Popen[bytes], pause_s: float) -> None:
-    """Gives signs of life."""
+def _live(watchdog: subprocess.Popen[bytes], pause_s: float) -> None:
+    """Writes signs of life."""
     gone = threading.Event()
     while not gone.wait(pause_s):
         try:
-            _say(sentinel, ".")
+            _say(watchdog, ".")
         except OSError:
             return
 
 
-def _obey(sentinel: subprocess.Popen[bytes], process: int, timeout_s: float) -> None:
-    """Ends this process when the sentinel says so, which has printed why; or when the sentinel is gone: nobody would say so any more."""
-    assert sentinel.stdout is not None
-    pipe = sentinel.stdout.fileno()
+def _obey(watchdog: subprocess.Popen[bytes], process: int, timeout_s: float) -> None:
+    """Ends this process when the watchdog says so, after it has printed why, or when the watchdog itself is gone."""
+    assert watchdog.stdout is not None
+    pipe = watchdog.stdout.fileno()
     how, silent, most = "", 0, BEATS * _START
     while not how:
         if wait([pipe], timeout_s / BEATS):
-            said = os.read(pipe, 1 << 10)
-            if END in said:
+            data = os.read(pipe, 1 << 10)
+            if END in data:
                 break
-            if not said:
-                how = f"has ended with status {_status(sentinel)}"
+            if not data:
+                how = f"has ended with status {_status(watchdog)}"
             silent, most = 0, BEATS
-        else:  # counted, because the clock goes on where the whole machine stands still
+        else:  # counted, because the clock goes on while the whole machine stands still
             silent += 1
             how = f"has given no sign of life for {timeout_s * most / BEATS:g} s" if silent > most else ""
     if how:
-        sentinel.kill()  # one that is stopped would stay
+        watchdog.kill()  # one that is stopped would stay
         print(
-            f"tilestep: the sentinel of process {process} (pid {sentinel.pid}) {how}; process {process} ends, too",
+            f"tilestep: the watchdog of process {process} (pid {watchdog.pid}) {how}; process {process} ends, too",
             file=sys.stderr,
             flush=True,
         )
@@ -87,23 +90,23 @@ def _obey(sentinel: subprocess.Popen[bytes], process: int, timeout_s: float) -> 
     os._exit(1)
 
 
-def _status(sentinel: subprocess.Popen[bytes]) -> int | None:
+def _status(watchdog: subprocess.Popen[bytes]) -> int | None:
     try:
-        return sentinel.wait(_REAPED_WALL_S)
+        return watchdog.wait(_REAPED_WALL_S)
     except subprocess.TimeoutExpired:
         return None
 
 
-def _leave(sentinel: subprocess.Popen[bytes]) -> None:
-    """At the end of this process: says whether it is a good one."""
+def _leave(watchdog: subprocess.Popen[bytes]) -> None:
+    """At the end of this process: tells the watchdog whether it ends well."""
     error: BaseException | None = getattr(sys, "last_value", None)
     notes = "; ".join(getattr(error, "__notes__", ()))[:_NOTES_CHARACTERS]
     text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS] + (f"; {notes}" if notes else "")
     try:
-        _say(sentinel, "bye" if error is None else f"error {time.time():.6f} {text}".replace("\n", " "))
+        _say(watchdog, "bye" if error is None else f"error {time.time():.6f} {text}".replace("\n", " "))
     except OSError:
         return
-    if error is not None:  # JAX would wait for the others here, who wait for this one
+    if error is not None:  # JAX would wait here for the others, which wait for this process
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)

@@ -18,7 +18,7 @@ from jax.experimental import multihost_utils
 from tilestep.train.jax_private import distributed
 from tilestep.train.processes import hosts
 from tilestep.train.processes.check_in import Place, Reception, check_in, tell
-from tilestep.train.processes.own_watchdog import start_sentinel
+from tilestep.train.processes.own_watchdog import start_watchdog
 from tilestep.train.processes.waiting import Waiting
 from tilestep.train.untyped import jax as _jax
 
@@ -50,7 +50,7 @@ def start_processes(
     crashes, ends with an exception or before the others, or gives no sign of life, the others end within `timeout_s` with exit status 1
     (some by JAX's own abort), and each prints which process it was and how it ended.
 
-    Beside each process runs a sentinel, a small Python process that ends with it; the sentinels talk to that of process 0 by TCP, on a
+    Beside each process runs a watchdog, a small Python process that ends with it; the watchdogs talk to that of process 0 by TCP, on a
     port that the system chooses.
 
     Args:
@@ -184,7 +184,7 @@ def _not_listening(place: Place, where: str, error: OSError) -> OSError:
 
 
 def _watch(me: int, count: int, timeout_s: float, coordinator: str | None) -> None:
-    """Starts the sentinel, which is told by JAX's own ways where that of process 0 is, and how they know each other."""
+    """Starts the watchdog, which is told by JAX's own ways where that of process 0 is, and how they know each other."""
     listener: socket.socket | None = None
     said: dict[str, Any] = {}
     if me == 0:
@@ -193,4 +193,4 @@ def _watch(me: int, count: int, timeout_s: float, coordinator: str | None) -> No
         said = {"addresses": [(host, listener.getsockname()[1]) for host in own], "token": secrets.token_hex(_TOKEN_BYTES)}
     text = json.dumps(said).encode().ljust(_SAID_BYTES)
     said = json.loads(np.asarray(_broadcast(np.frombuffer(text, np.uint8))).tobytes())
-    start_sentinel(said | {"process": me, "count": count, "timeout_s": timeout_s}, listener)
+    start_watchdog(said | {"process": me, "count": count, "timeout_s": timeout_s}, listener)

@@ -57,7 +57,7 @@ def test_memory_that_is_used_again_changes_no_array_that_lives() -> None:
     size = 50_000
     infeed = InfeedQueue((np.full(size, k, np.float32) for k in itertools.count()), prefetch_depth=1)
     infeed.reserve("test")
-    infeed.begin(chunk_steps=2, steps=2, carry_place=None)
+    infeed.begin(chunk_steps=2, steps=2, carry_sharding=None)
     kept = []
     for _ in range(12):
         chunk = infeed.take()
@@ -100,7 +100,7 @@ def test_a_frozen_data_set_is_fed_where_it_lies() -> None:
         data["x"].flags.writeable = True
     infeed = InfeedQueue(itertools.cycle(data["x"]))
     infeed.reserve("a test")
-    infeed.begin(chunk_steps=1, steps=3, carry_place=None)
+    infeed.begin(chunk_steps=1, steps=3, carry_sharding=None)
     for k in range(3):
         assert np.shares_memory(infeed.take().on_device, data["x"][k])
     infeed.release()
@@ -120,7 +120,7 @@ def test_frozen_rows_in_their_order_are_a_chunk_where_they_lie() -> None:
 
     infeed = InfeedQueue(epochs)
     infeed.reserve("a test")
-    infeed.begin(chunk_steps=length, steps=length, carry_place=None)
+    infeed.begin(chunk_steps=length, steps=length, carry_sharding=None)
     shared: list[bool] = []
     for first in range(0, 24, length):
         chunk = infeed.take().on_device
@@ -254,7 +254,7 @@ def test_without_copies_elements_are_used_where_they_lie(copy: bool) -> None:
 
     infeed = InfeedQueue(dataset, copy=copy)
     infeed.reserve("test")
-    infeed.begin(chunk_steps=1, steps=1, carry_place=None)
+    infeed.begin(chunk_steps=1, steps=1, carry_sharding=None)
     first = infeed.take()
     assert given.wait(10)
     rows[:] = 1
@@ -266,7 +266,7 @@ def test_a_chunk_that_was_taken_without_a_word_is_made_up_for() -> None:
     """As when a Ctrl-C comes between a chunk and its program."""
     infeed = InfeedQueue(range(3), prefetch_depth=1)
     infeed.reserve("test")
-    infeed.begin(chunk_steps=1, steps=1, carry_place=None)
+    infeed.begin(chunk_steps=1, steps=1, carry_sharding=None)
     infeed.take(wake=False)
     infeed.release()
     assert used(infeed, 1) == [1]
@@ -879,7 +879,7 @@ def test_what_a_loop_holds_and_has_not_used_comes_again(ahead: int, *, knows_its
     infeed = InfeedQueue(dataset, prefetch_depth=ahead)
     used(infeed, 3)
     infeed.reserve("a pipeline")
-    infeed.begin(chunk_steps=1, steps=100, carry_place=None)
+    infeed.begin(chunk_steps=1, steps=100, carry_sharding=None)
     taken = [float(infeed.take(hold=True).on_device[0]) for _ in range(4)]
     assert (taken, infeed.consumed) == ([3, 4, 5, 6], 3)
     infeed.use_held()
@@ -943,3 +943,23 @@ def test_a_dataset_shorter_than_a_restored_position_is_an_error() -> None:
     infeed.restore({"elements": 9})
     with pytest.raises(DatasetError, match=r"ended after 5 elements, before the position to which restore\(\) goes: after 9"):
         used(infeed, 1)
+
+
+def test_an_element_that_comes_after_its_chunk_was_taken_back_is_not_lost() -> None:
+    rows, asked, goes_on = frozen(np.arange(12 << 14, dtype=np.float32).reshape(12, -1)), threading.Event(), threading.Event()
+
+    def dataset() -> Iterator[Any]:
+        for k, row in enumerate(rows):
+            if k == 4:
+                asked.set()
+                assert goes_on.wait(60)
+            yield row
+
+    with InfeedQueue(dataset, prefetch_depth=1) as infeed:
+        infeed.begin(chunk_steps=4, steps=8, carry_sharding=None)
+        chunks = [infeed.take()]
+        assert asked.wait(60)  # the next chunk has begun, of elements that are used where they are, and has none yet
+        infeed.begin(chunk_steps=2, steps=4, carry_sharding=None)
+        goes_on.set()
+        chunks += [infeed.take() for _ in range(2)]
+    assert [float(row[0]) / (1 << 14) for chunk in chunks for row in chunk.on_device] == list(range(8))

@@ -14,7 +14,7 @@ import pytest
 from tilestep import train
 from tilestep.train import InfeedQueue, Replicas, accumulate_gradients, gradient_accumulation, repeat
 from tilestep.train.gradients.accumulation import finished
-from tilestep.train.loop.update_pattern import counters
+from tilestep.train.loop.update_pattern import counters_in
 
 half = jnp.float16
 
@@ -275,4 +275,4 @@ def test_whatever_holds_an_accumulating_optimiser_can_tell() -> None:
         (optax.adam(0.1), []),
     ):
         state = jax.eval_shape(optimiser.init, {"w": jnp.ones(2)})
-        assert [counter.count for counter in counters(jax.tree.structure(state))] == counts
+        assert [counter.count for counter in counters_in(jax.tree.structure(state))] == counts

@@ -18,7 +18,7 @@ from tilestep.errors import DatasetError
 from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, loop_state, repeat, while_loop
 from tilestep.train.loop import update_pattern
 from tilestep.train.loop.program_cache import Span, repeat_loop
-from tilestep.train.loop.update_pattern import Cadence, counters
+from tilestep.train.loop.update_pattern import UpdatePattern, counters_in
 
 RATE = 0.5
 
@@ -76,8 +76,8 @@ def test_the_newest_values_only() -> None:
 
 def program_text(body: Any, carry: Any, steps: int) -> str:
     """What JAX makes of the program of a chunk of `repeat`."""
-    count = counters(jax.tree.structure(carry))[0].count
-    kept = repeat_loop(body, key=None, infed=True, outfeed=None, shardings=None)
+    count = counters_in(jax.tree.structure(carry))[0].count
+    kept = repeat_loop(body, key=None, has_infeed=True, outfeed=None, shardings=None)
     program: Any = kept.program(Span(steps=steps, every=count, first=count))
     text = str(program.trace(carry, np.ones(steps, np.float32)).jaxpr)
     assert not kept.unsteady
@@ -204,7 +204,7 @@ def test_several_optimisers_of_one_count_need_no_branch() -> None:
         params = {"a": jnp.float32(0), "b": jnp.float32(0)}
         return params, optimiser.init(params)
 
-    assert [counter.count for counter in counters(jax.tree.structure(start()))] == [4, 4]
+    assert [counter.count for counter in counters_in(jax.tree.structure(start()))] == [4, 4]
     assert "cond[" not in program_text(body, start(), 8)
     found = repeat(8, body, start(), InfeedQueue(gradients()))[0]
     assert (float(found["a"]), float(found["b"])) == (-36, -18)
@@ -230,7 +230,7 @@ def test_an_ensemble_steps_together() -> None:
     ("count", "most", "steps"), [(4, 64, 64), (24, 64, 48), (64, 64, 64), (100, 64, 50), (128, 64, 64), (67, 64, 64), (5, 1, 1), (6, 4, 3)]
 )
 def test_chunks_suit_the_updates(count: int, most: int, steps: int) -> None:
-    assert Cadence(count=count, held=0).chunk_steps(most) == steps
+    assert UpdatePattern(count=count, accumulated=0).chunk_steps(most) == steps
 
 
 def test_a_bar_tells_how_many_microbatches_an_update_is_of(capsys: pytest.CaptureFixture[str]) -> None:

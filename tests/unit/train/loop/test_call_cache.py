@@ -29,14 +29,14 @@ def start() -> Pair:
 
 
 def known(carry: Any, body: Any, n: int, infeed: Any = None, replicas: Any = None) -> Any:
-    return call_cache.found(carry, Call(body, infeed, None, (n, None, replicas, None)))
+    return call_cache.lookup(carry, Call(body, infeed, None, (n, None, replicas, None)))
 
 
 def test_the_third_call_knows_its_plan() -> None:
     carry = start()
-    for sure in (False, True, True, True):
+    for is_confirmed in (False, True, True, True):
         carry = repeat(2, step, carry)
-        assert known(carry, step, 2).sure == sure
+        assert known(carry, step, 2).is_confirmed == is_confirmed
     np.testing.assert_array_equal(carry["a"], np.full(3, 8.0))
     assert carry["b"] == 2.0**8
 
@@ -91,16 +91,16 @@ def test_what_was_called_is_not_kept_alive() -> None:
     carry = jnp.zeros(())
     for _ in range(3):
         carry = repeat(4, body, carry, infeed)
-    assert known(carry, body, 4, infeed).sure
-    gone, before = weakref.ref(infeed), len(call_cache._recent)  # pyright: ignore[reportPrivateUsage]
+    assert known(carry, body, 4, infeed).is_confirmed
+    infeed_reference, plan_reference = weakref.ref(infeed), weakref.ref(known(carry, body, 4, infeed).plan)
     infeed.close()
     del infeed
     gc.collect()
-    assert gone() is None
+    assert infeed_reference() is None
     assert carry == 12.0
     del carry
     gc.collect()
-    assert len(call_cache._recent) == before - 1  # pyright: ignore[reportPrivateUsage]
+    assert plan_reference() is None
 
 
 def test_a_carry_that_was_donated_elsewhere_is_an_error() -> None:
@@ -124,6 +124,6 @@ def test_accumulations_end_where_the_loop_does_each_time() -> None:
     for turn in range(1, 6):
         carry = repeat(6, body, carry)
         assert carry[0] == -6.0 * turn
-    assert known(carry, body, 6).sure
+    assert known(carry, body, 6).is_confirmed
     with pytest.raises(ValueError, match="multiple of 3"):
         repeat(5, body, carry)

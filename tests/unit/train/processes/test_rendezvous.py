@@ -1,4 +1,4 @@
-"""Meetings: what processes hear of each other. Each process is a thread here."""
+"""A rendezvous: each process receives the values of all. Each process is a thread here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from tilestep.errors import ProcessFailedError
 from tilestep.train.processes import challenge, door, hosts, rendezvous
 from tilestep.train.processes.messages import encode
-from tilestep.train.processes.rendezvous import Meeting
+from tilestep.train.processes.rendezvous import Rendezvous
 
 LIMIT_WALL_S = 20.0
 
@@ -55,8 +55,8 @@ def threads() -> Iterator[ThreadPoolExecutor]:
         yield found
 
 
-def meetings(threads: ThreadPoolExecutor, count: int) -> list[Meeting]:
-    made = [threads.submit(Meeting, me, count) for me in range(count)]
+def connected(threads: ThreadPoolExecutor, count: int) -> list[Rendezvous]:
+    made = [threads.submit(Rendezvous, me, count) for me in range(count)]
     return [future.result(LIMIT_WALL_S) for future in made]
 
 
@@ -68,23 +68,23 @@ def outcomes(threads: ThreadPoolExecutor, calls: list[Callable[[], Any]]) -> lis
 
 @pytest.mark.usefixtures("broadcast")
 def test_all_hear_what_each_has_said(threads: ThreadPoolExecutor) -> None:
-    made = meetings(threads, 3)
+    made = connected(threads, 3)
     for turn in range(2):
-        said = outcomes(threads, [lambda one=one, turn=turn: one.all((one.me, turn)) for one in made])
+        said = outcomes(threads, [lambda one=one, turn=turn: one.all_gather((one.me, turn)) for one in made])
         assert said == [[(process, turn) for process in range(3)]] * 3
 
 
 @pytest.mark.usefixtures("broadcast")
 @pytest.mark.parametrize("process", [0, 1])
 def test_what_cannot_be_written_is_refused_before_anything_is_said(threads: ThreadPoolExecutor, process: int) -> None:
-    made = meetings(threads, 2)
+    made = connected(threads, 2)
 
     class Local:
         pass
 
     with pytest.raises(TypeError, match=r"type .*Local cannot be told to the other processes: only None, bool, int"):
-        made[process].all(Local())
-    assert outcomes(threads, [lambda one=one: one.all(one.me) for one in made]) == [[0, 1]] * 2
+        made[process].all_gather(Local())
+    assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1]] * 2
 
 
 @pytest.mark.usefixtures("broadcast")
@@ -92,63 +92,63 @@ def test_what_cannot_be_written_is_refused_before_anything_is_said(threads: Thre
 def test_what_is_no_message_is_an_error_in_all_and_they_go_on(
     threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, process: int
 ) -> None:
-    made = meetings(threads, 2)
+    made = connected(threads, 2)
     with monkeypatch.context() as patched:
         patched.setattr(rendezvous.messages, "encode", lambda value, **_: b"junk" if value == "this" else encode(value))
-        said = outcomes(threads, [lambda one=one: one.all("this" if one.me == process else None) for one in made])
+        said = outcomes(threads, [lambda one=one: one.all_gather("this" if one.me == process else None) for one in made])
     for error in said:
         assert isinstance(error, ValueError)
-        assert re.fullmatch(rf"process {process} \(pid .*\) has said no message: byte 0 is b'j'.*; all processes must run .*", str(error))
-    assert outcomes(threads, [lambda one=one: one.all(one.me) for one in made]) == [[0, 1]] * 2
+        assert re.fullmatch(rf"process {process} \(pid .*\) has sent no message: byte 0 is b'j'.*; all processes must run .*", str(error))
+    assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1]] * 2
 
 
 @pytest.mark.usefixtures("broadcast")
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"junk", "has said no message: byte 0 is b'j'"),
-        (encode([b""]), r"has said \[b''\] instead of what all have said"),
-        (encode(["", ""]), r"has said \['', ''\] instead of"),
-        (encode(2), "has said 2 instead of"),
-        (bytes(2 * rendezvous._ANSWER_BYTES + 1), "has said more than a message may have"),
-        (pickle.dumps([pickle.dumps(None)] * 2), "has said no message"),
+        (b"junk", "has sent no message: byte 0 is b'j'"),
+        (encode([b""]), r"has sent \[b''\] instead of all processes' messages"),
+        (encode(["", ""]), r"has sent \['', ''\] instead of"),
+        (encode(2), "has sent 2 instead of"),
+        (bytes(2 * rendezvous._ANSWER_BYTES + 1), "has sent more than a message may have"),
+        (pickle.dumps([pickle.dumps(None)] * 2), "has sent no message"),
     ],
 )
 def test_process_0_is_not_understood_if_it_says_anything_else(threads: ThreadPoolExecutor, answer: bytes, words: str) -> None:
-    hub, member = meetings(threads, 2)
+    hub, member = connected(threads, 2)
     hub_end = threads.submit(hub._lines[1].send_bytes, answer)
-    (error,) = outcomes(threads, [lambda: member.all(None)])
+    (error,) = outcomes(threads, [lambda: member.all_gather(None)])
     assert isinstance(error, ProcessFailedError)
     assert re.search(f"process 0 .* {words}", str(error))
     with pytest.raises(ProcessFailedError, match=words):
-        member.all(None)
+        member.all_gather(None)
     hub_end.exception(LIMIT_WALL_S)  # its message may not have gone through
 
 
 @pytest.mark.usefixtures("broadcast")
 def test_a_message_beyond_the_bound_is_not_read(threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub, member = meetings(threads, 2)
+    hub, member = connected(threads, 2)
     monkeypatch.setattr(rendezvous.messages, "LONGEST_BYTES", 100)
     member._lines[0].send_bytes(bytes(101))
     for _ in range(2):
-        with pytest.raises(ProcessFailedError, match=r"process 1 .* has said more than a message may have"):
-            hub.all(None)
+        with pytest.raises(ProcessFailedError, match=r"process 1 .* has sent more than a message may have"):
+            hub.all_gather(None)
 
 
 @pytest.mark.usefixtures("broadcast")
 @pytest.mark.parametrize("size", [1, 1_000_000])  # of what is said: more than a connection takes at once
 def test_who_speaks_after_a_process_has_gone_hears_which(threads: ThreadPoolExecutor, size: int) -> None:
-    made = meetings(threads, 3)
+    made = connected(threads, 3)
     made[2].close()
-    (first,) = outcomes(threads, [lambda: made[0].all("x" * size)])
-    (second,) = outcomes(threads, [lambda: made[1].all("x" * size)])
+    (first,) = outcomes(threads, [lambda: made[0].all_gather("x" * size)])
+    (second,) = outcomes(threads, [lambda: made[1].all_gather("x" * size)])
     for error in (first, second):
         assert isinstance(error, ProcessFailedError)
         assert str(error).startswith("process 2 (pid ")
         assert str(error).endswith("is gone: it has ended, or was killed")
     for one in made[:2]:
         with pytest.raises(ProcessFailedError, match="process 2 "):
-            one.all("again")
+            one.all_gather("again")
 
 
 @pytest.mark.usefixtures("broadcast")
@@ -156,63 +156,63 @@ def test_who_speaks_after_a_process_has_gone_hears_which(threads: ThreadPoolExec
 def test_who_is_interrupted_meets_no_more_and_the_others_hear_of_it(
     threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, victim: int
 ) -> None:
-    made = meetings(threads, 2)
+    made = connected(threads, 2)
 
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(made[victim], "_heard_by_all" if victim == 0 else "_heard_from_all", interrupted)
+        patched.setattr(made[victim], "_collect" if victim == 0 else "_send", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            made[victim].all(None)
-    with pytest.raises(ProcessFailedError, match=rf"process {victim} \(.* was interrupted while it met the others"):
-        made[victim].all(None)
+            made[victim].all_gather(None)
+    with pytest.raises(ProcessFailedError, match=rf"process {victim} \(.* was interrupted during a rendezvous"):
+        made[victim].all_gather(None)
     with pytest.raises(ProcessFailedError, match=rf"process {victim} \(.* is gone"):
-        made[1 - victim].all(None)
+        made[1 - victim].all_gather(None)
 
 
 def test_who_does_not_know_the_secret_is_not_heard(threads: ThreadPoolExecutor, broadcast: Broadcast) -> None:
-    hub = threads.submit(Meeting, 0, 2)
+    hub = threads.submit(Rendezvous, 0, 2)
     broadcast(np.frombuffer(b" ", np.uint8))  # waits until process 0 is there
     with pytest.raises(OSError, match=r"ended|reset"):
         challenge.introduced(*broadcast.address, rendezvous._PURPOSE, bytes(32), 1)
-    member = threads.submit(Meeting, 1, 2)
+    member = threads.submit(Rendezvous, 1, 2)
     made = [hub.result(LIMIT_WALL_S), member.result(LIMIT_WALL_S)]
-    assert outcomes(threads, [lambda one=one: one.all(one.me) for one in made]) == [[0, 1]] * 2
+    assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1]] * 2
 
 
 def test_strangers_keep_nobody_waiting(threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some say nothing, some begin to greet, some end; none of them is waited for."""
     monkeypatch.setattr(door, "GREETING_WALL_S", 10 * LIMIT_WALL_S)
-    hub = threads.submit(Meeting, 0, 3)
+    hub = threads.submit(Rendezvous, 0, 3)
     broadcast(np.frombuffer(b" ", np.uint8))
     strangers = [socket.create_connection(broadcast.address, timeout=LIMIT_WALL_S) for _ in range(100)]
     for number, stranger in enumerate(strangers):
         stranger.sendall((challenge._TITLE + bytes(32))[: number % 48])
         if number % 5 == 0:
             stranger.close()
-    members = [threads.submit(Meeting, me, 3) for me in (1, 2)]
+    members = [threads.submit(Rendezvous, me, 3) for me in (1, 2)]
     made = [future.result(LIMIT_WALL_S) for future in (hub, *members)]
     for stranger in strangers:
         stranger.close()
-    assert outcomes(threads, [lambda one=one: one.all(one.me) for one in made]) == [[0, 1, 2]] * 3
+    assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1, 2]] * 3
 
 
 def test_who_does_not_come_is_named(threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "_CONNECT_WALL_S", 0.5)
-    hub = threads.submit(Meeting, 0, 4)
+    hub = threads.submit(Rendezvous, 0, 4)
     broadcast(np.frombuffer(b" ", np.uint8))
-    came = threads.submit(Meeting, 2, 4)
+    came = threads.submit(Rendezvous, 2, 4)
     error, other = hub.exception(LIMIT_WALL_S), came.exception(LIMIT_WALL_S)
     assert isinstance(error, ProcessFailedError)
-    assert str(error) == "process 1 (on an unknown machine) has not come to the meeting of 4 processes within 0.5 s; missing, too: 3"
+    assert str(error) == "process 1 (on an unknown machine) has not come to the rendezvous of 4 processes within 0.5 s; missing, too: 3"
     assert error.process == 1
     assert isinstance(other, ProcessFailedError)
     assert str(other).endswith("is gone: it has ended, or was killed")
 
 
-def test_a_meeting_is_where_this_process_listens_and_nowhere_else(threads: ThreadPoolExecutor, broadcast: Broadcast) -> None:
-    made = meetings(threads, 2)
+def test_a_rendezvous_is_where_this_process_listens_and_nowhere_else(threads: ThreadPoolExecutor, broadcast: Broadcast) -> None:
+    made = connected(threads, 2)
     assert broadcast.address[0] == made[0].host() == made[1].host() == hosts.LOOPBACK
     with pytest.raises(ConnectionRefusedError):  # all have come
         socket.create_connection(broadcast.address)
@@ -225,7 +225,7 @@ def test_nobody_is_taken_for_process_0_who_does_not_know_the_secret(
     with socket.create_server(("127.0.0.1", 0)) as server:
         said = bytes(range(1, 33)) + hosts.join(*server.getsockname()).encode()
         broadcast(np.frombuffer(said.ljust(rendezvous._ADDRESS_BYTES), np.uint8))
-        member = threads.submit(Meeting, 1, 2)
+        member = threads.submit(Rendezvous, 1, 2)
         connection, _ = server.accept()
         with connection:
             connection.sendall(bytes(64))

@@ -1,4 +1,4 @@
-"""The sentinel's port, to which anybody can connect: strangers are not heeded, and hear nothing."""
+"""The watchdog's port, to which anybody can connect: strangers are not heeded, and hear nothing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from tilestep.train.processes import challenge, watchdog
+from tilestep.train.processes import challenge, watchdog, watchdog_lifeline
 from tilestep.train.processes.challenge import introduced
 
-RUN_SENTINEL = Path(watchdog.__file__).with_name("run_watchdog.py")
+RUN_WATCHDOG = Path(watchdog.__file__).with_name("run_watchdog.py")
 TOKEN = "the program's"
-MOST_FILES = 40  # that a sentinel under a flood may have open
+MOST_FILES = 40  # that a watchdog under a flood may have open
 LIMIT_WALL_S = 30.0
 STRANGERS = (
     b'{"kind": "hello", "token": "\\ud800"}\n',
@@ -67,7 +67,7 @@ ODD = (
 
 @dataclass(kw_only=True)
 class Hub:
-    """A sentinel of process 0 of 2, and its port."""
+    """A watchdog of process 0 of 2, and its port."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -78,7 +78,7 @@ class Hub:
         return connection
 
     def join(self, process: int = 1) -> socket.socket:
-        """As the other process's sentinel does."""
+        """As the other process's watchdog does."""
         connection = introduced("127.0.0.1", self.port, watchdog.PURPOSE, TOKEN.encode(), process)
         connection.settimeout(LIMIT_WALL_S)
         send(connection, kind="hello", name="of a test")
@@ -108,11 +108,11 @@ class Hub:
 
 @contextmanager
 def started(**settings: Any) -> Iterator[Hub]:
-    """A sentinel, which watches nobody that it could end."""
+    """A watchdog, which watches nobody that it could end."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         settings |= {"process": 0, "count": 2, "pid": 0, "token": TOKEN, "listener": listener.fileno()}
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(RUN_SENTINEL)],
+            [sys.executable, "-I", "-S", str(RUN_WATCHDOG)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -197,7 +197,7 @@ def test_a_process_that_never_comes_is_named() -> None:
         assert alone.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(alone.process.stdout, selectors.EVENT_READ)
-            while not (selector.select(0.05) and watchdog.END in alone.process.stdout.read1()):
+            while not (selector.select(0.05) and watchdog_lifeline.END in alone.process.stdout.read1()):
                 alone.say(".\n")  # the watched process lives
         assert alone.process.stdin is not None
         alone.process.stdin.close()
@@ -230,8 +230,8 @@ def test_nobody_sees_the_token(hub: Hub) -> None:
     assert TOKEN.encode() not in Path(f"/proc/{hub.process.pid}/cmdline").read_bytes()
 
 
-def test_a_sentinel_imports_nothing_but_the_standard_library() -> None:
+def test_a_watchdog_imports_nothing_but_the_standard_library() -> None:
     ended = subprocess.run(
-        [sys.executable, "-I", "-S", str(RUN_SENTINEL)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-S", str(RUN_WATCHDOG)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (1, "")  # it has been told nothing, and ends; an import of another package would have failed

@@ -1,0 +1,206 @@
+"""One call of a loop: it reserves the feeds, records the steps done, and reports them when an exception ends the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import final
+
+import jax
+
+from tilestep import hints
+from tilestep.errors import LoopInterrupt, QueueError
+from tilestep.train.ctrl_c import CtrlC
+from tilestep.train.feeds.chunks import Chunk
+from tilestep.train.feeds.infeed_queue import InfeedQueue
+from tilestep.train.feeds.outfeed_queue import OutfeedQueue
+from tilestep.train.loop.effective_batch import UpdateSize
+from tilestep.train.loop.in_flight import InFlight
+from tilestep.train.loop.program_cache import Loop
+from tilestep.train.resume import tell_loop_state
+from tilestep.train.untyped import Pytree
+from tilestep.train.untyped import jax as _jax
+
+
+@final
+class Session:
+    """One call of a loop. A `with` block holds its feeds, and keeps a Ctrl-C back until the loop can say what it has done.
+
+    Args:
+        name: of the loop, for messages and the progress bar.
+        loop: its programs.
+        carry: before the first step.
+        total: steps, if known.
+        progress: whether to show a progress bar.
+    Attributes:
+        reached: (the newest carry, the number of steps done for it). The loop reads it after the block without a call, because a Ctrl-C
+            that comes in a call would lose the carry (`CtrlC.end`).
+    """
+
+    __slots__ = (
+        "_bar",
+        "_ctrl_c",
+        "_in_flight",
+        "_infeed",
+        "_is_feeding",
+        "_is_first",
+        "_name",
+        "_outfeed",
+        "_progress",
+        "_set_bar",
+        "_taken",
+        "_total",
+        "_update",
+        "reached",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        loop: Loop,
+        carry: Pytree,
+        infeed: InfeedQueue | None,
+        outfeed: OutfeedQueue | None,
+        *,
+        total: int | None,
+        progress: bool,
+    ) -> None:
+        self.reached: tuple[Pytree, int] = carry, 0  # one assignment: no Ctrl-C comes between a carry and its number of steps
+        self._name, self._infeed, self._outfeed = name, infeed, outfeed
+        self._total, self._progress = total, progress
+        self._is_first = True  # no chunk has been started
+        self._in_flight = InFlight(loop)
+        self._ctrl_c = CtrlC()
+        self._bar: AbstractContextManager[tuple[Callable[[int], None], Callable[[str], None]]] | None = None
+        self._set_bar: tuple[Callable[[int], None], Callable[[str], None]] | None = None  # (the steps done, the name)
+        self._is_feeding = False  # an exception now comes from a feed or the dataset
+        self._taken: Chunk | None = None  # elements of the chunk that is about to start
+        self._update: UpdateSize | None = None
+
+    @property
+    def carry(self) -> Pytree:
+        """The newest carry."""
+        return self.reached[0]
+
+    @property
+    def steps(self) -> int:
+        """The number of steps done for the newest carry."""
+        return self.reached[1]
+
+    def __enter__(self) -> Session:
+        self._ctrl_c.begin()
+        try:
+            self._reserve()
+            if self._progress:
+                from tilestep.train.progress_bar import shown  # rich takes a while to import
+
+                self._bar = shown(self._name, self._total)
+                self._set_bar = self._bar.__enter__()
+        except BaseException:
+            self._ctrl_c.end()
+            raise
+        return self
+
+    def _reserve(self) -> None:
+        if self._infeed is not None:
+            self._infeed.reserve(self._name)
+        if self._outfeed is not None:
+            try:
+                self._outfeed.reserve(self._name)
+            except QueueError:
+                if self._infeed is not None:
+                    self._infeed.release()
+                raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        was_interrupted = False
+        try:
+            if self._bar is not None:
+                self._bar.__exit__(kind, error, trace)
+            if self._infeed is not None:
+                if self._taken is not None and (isinstance(error, Exception) or not self._is_lost()):  # the program did not start
+                    self._infeed.give_back(self._taken, 0)
+                self._infeed.release()
+            if self._outfeed is not None:
+                self._outfeed.release()
+            if self._update is not None and self.steps:
+                self._update.ended(self.carry, self.steps)
+        finally:
+            was_interrupted = self._ctrl_c.end()
+        if error is None and not was_interrupted:
+            return
+        if was_interrupted or isinstance(error, KeyboardInterrupt):
+            self._raise_interrupt(error or KeyboardInterrupt())
+        if error is not None and self._is_feeding and not isinstance(error, KeyboardInterrupt):
+            note = f"{self._name} had done {self.steps:,} steps; tilestep.train.loop_state(error) has the carry after them" + (
+                f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else ""
+            )
+            tell_loop_state(error, carry=self.carry, steps=self.steps, note=note)
+
+    def show_update(self, update: UpdateSize | None) -> None:
+        """Sets the size of an update, which the progress bar shows."""
+        self._update = update
+        if self._set_bar is not None and update is not None:
+            self._set_bar[1](f"{self._name}, {update}")
+
+    def elements(self, steps: int) -> Chunk | None:
+        """Waits for what the next chunk of `steps` steps needs: its elements, and room in the outfeed.
+
+        Returns: the elements; None without an infeed.
+        Raises: KeyboardInterrupt if a Ctrl-C has come. What `InfeedQueue.take` and `OutfeedQueue.make_room` raise.
+        """
+        self._ctrl_c.check()
+        self._is_feeding = True
+        if self._outfeed is not None:
+            self._outfeed.make_room(steps, self._ctrl_c.waiting)
+        if self._infeed is not None:
+            self._taken = self._infeed.take(self._ctrl_c.waiting, wake=False)
+        self._is_feeding = False
+        return self._taken
+
+    def will_enqueue(self, specs: Callable[[], Pytree]) -> None:
+        """The first chunk is about to start. Args: specs: returns the shapes and dtypes of its stacked values for the outfeed."""
+        assert self._outfeed is not None
+        self._is_feeding = True
+        self._outfeed.require_alike(specs)
+        self._is_feeding = False
+
+    def did(self, steps: int, carry: Pytree, values: Pytree) -> None:
+        """A chunk has been started. Args: steps: of it. carry, values: its results, which may still be being computed."""
+        self._ctrl_c.is_noting = True
+        try:
+            self.reached = carry, self.steps + steps
+            chunk, self._taken = self._taken, None
+            if self._outfeed is not None:
+                self._is_feeding = True
+                self._outfeed.deliver(values, steps)
+                self._is_feeding = False
+        finally:
+            self._ctrl_c.is_noting = False
+        if self._infeed is not None:
+            self._infeed.wake()
+        if self._is_first:
+            self._is_first = False
+            if self._update is not None and chunk is not None:
+                self._update.began(chunk)
+                self.show_update(self._update)
+        must_wait = self._in_flight.add()
+        if must_wait or self._set_bar is not None:
+            # A real machine runs the loop as one program, for which nobody waits.
+            hints.wait_untimed(_jax.tree.leaves(self.carry), _jax.block_until_ready)
+            self._in_flight.waited(chunk)
+            if self._set_bar is not None:
+                self._set_bar[0](self.steps)
+
+    def _is_lost(self) -> bool:
+        """Whether a started program has taken the carry over, and its result has not been noted."""
+        return any(leaf.is_deleted() for leaf in _jax.tree.leaves(self.carry) if isinstance(leaf, jax.Array))
+
+    def _raise_interrupt(self, error: BaseException) -> None:
+        """Waits for the chunks that were started. Raises: LoopInterrupt, unless a Ctrl-C has lost the carry."""
+        if not self._is_lost():
+            _jax.block_until_ready(self.carry)
+            interrupt = LoopInterrupt(carry=self.carry, steps=self.steps)
+            tell_loop_state(interrupt, carry=self.carry, steps=self.steps)
+            raise interrupt from error
