@@ -17,10 +17,11 @@ from typing import Any, Final, cast, final
 
 from tilestep import hints
 from tilestep.errors import QueueError
+from tilestep.train.datasets import SavesState
 from tilestep.train.feeds.chunks import Arrays, Chunk, Filling, Plan, on_devices
 from tilestep.train.feeds.contiguous import Run
 from tilestep.train.feeds.elements import ElementSpec, Outcome
-from tilestep.train.feeds.passes import Pass, SavesState, Start
+from tilestep.train.feeds.passes import Pass, Start
 from tilestep.train.feeds.staging import Copier, Staging, is_settled
 
 _GATHER_WALL_S: Final = 0.5e-3  # how long others may wait for what has come from a dataset meanwhile
