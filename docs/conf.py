@@ -19,7 +19,7 @@ author = "the tilestep authors"
 release = version = version_of("tilestep")
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton", "docstrings"]
-include_patterns = ["docs/**", "examples/*.ipynb", "*.md", "benchmarks/README.md"]
+include_patterns = ["docs/**", "examples/*.ipynb", "*.md", "benchmarks/README.md", "examples/README.md"]
 root_doc = "docs/index"
 default_role = "py:name"
 

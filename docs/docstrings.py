@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
+from types import BuiltinMethodType
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -95,7 +96,12 @@ def _process(app: Sphinx, what: str, name: str, thing: object, options: object, 
     lines[:] = [] if what == "data" else restructured(lines)  # a constant has only the docstring of its type
 
 
+def _skip(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
+    return True if isinstance(thing, BuiltinMethodType) else None  # it has the docstring of Python's own
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", _process)
+    app.connect("autodoc-skip-member", _skip)
     app.add_role_to_domain("py", "name", Name(innernodeclass=nodes.literal))
     return {"parallel_read_safe": True}

@@ -197,8 +197,13 @@ def accumulate_gradients(
 def effective_batch_size(microbatch: int, count: int = 1, replicas: int | Replicas = 1) -> int:
     """Samples for each update: those of a microbatch times microbatches for each update times replicas.
 
-    Args: replicas: their number, or the Replicas that the loop has.
-    Raises: TypeError for what is no whole number, ValueError for one below 1.
+    Args:
+        microbatch: samples of a microbatch.
+        count: microbatches for each update.
+        replicas: their number, or the Replicas that the loop has.
+    Raises:
+        TypeError: for what is no whole number.
+        ValueError: for a number below 1.
     """
     numbers = {"microbatch": microbatch, "count": count, "replicas": replicas.count if isinstance(replicas, Replicas) else replicas}
     samples, times, copies = (whole_number(name, number, least=1) for name, number in numbers.items())

@@ -164,10 +164,13 @@ class Replicas:
 
         With one process that is every element.
 
-        Args: dataset: as an InfeedQueue takes it: an iterable, or a callable without arguments that returns one.
-        Returns: an iterator of an iterator; of any other dataset an iterable, each pass over which begins the dataset anew. Its iterators
-            have `get_state` and `set_state` if those of the dataset have.
-        Raises: TypeError for what is no dataset.
+        Args:
+            dataset: as an InfeedQueue takes it: an iterable, or a callable without arguments that returns one.
+        Returns:
+            an iterator of an iterator; of any other dataset an iterable, each pass over which begins the dataset anew. Its iterators have
+            `get_state` and `set_state` if those of the dataset have.
+        Raises:
+            TypeError: for what is no dataset.
         """
         shared = Share(begin=iterator_maker(dataset), count=self.count, mine=frozenset(self.local))
         return iter(shared) if isinstance(dataset, Iterator) else shared
