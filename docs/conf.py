@@ -48,6 +48,7 @@ html_theme = "furo"
 html_title = f"tilestep {version}"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 html_static_path = ["_static"]
 html_extra_path = ["_extra"]  # the folder's own index.html leads to the first page
 html_css_files = ["pictures.css"]

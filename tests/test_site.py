@@ -151,6 +151,17 @@ def test_sections_of_docstrings_become_fields() -> None:
     assert "\n".join(restructured(DOCSTRING.splitlines())) == SHOWN
 
 
+def test_comments_beside_fields_become_attributes() -> None:
+    commented_fields = runpy.run_path(str(ROOT / "docs" / "docstrings.py"))["commented_fields"]
+    assert commented_fields("class A:\n    b: int\n    c: int = 1  # bytes\n    d: str  # else\n") == [
+        "",
+        "Attributes:",
+        "    c: bytes",
+        "    d: else",
+    ]
+    assert commented_fields("class A:\n    b: int\n") == []
+
+
 @pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.relative_to(ROOT / "docs" / "pictures").as_posix())
 def test_pictures_are_legible_in_dark_and_light(path: Path) -> None:
     """A picture has a ground of its own below everything, or colours for either."""
