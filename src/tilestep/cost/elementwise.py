@@ -31,18 +31,27 @@ def elementwise_pass(
     halo_bytes: int = 0,
     copied_bytes: int = 0,
 ) -> StepCost:
-    """One superstep: each worker loads a vector of every input, computes the whole expression, stores the outputs.
+    """Cost of one superstep in which each worker loads a vector of every input, computes the expression, and stores the outputs.
 
     Args:
-        ops: (opcode, dtype it computes in: of the first operand for compare, convert and the like, else of the result).
-        size: elements of the expression, spread evenly over the tiles.
-        inputs: what is read, constants left out. One smaller than `size` is a broadcast: it is sent to all tiles first.
-        outputs: what is stored.
-        moved_bytes: of the full-size inputs, over all tiles, that lie on other tiles and have to be sent first.
-        halo_bytes: of inputs read through shifted slices, on the fullest tile: what it needs of its neighbours' blocks.
-        copied_bytes: of such inputs, on the fullest tile: blocks that are copied together with their halos.
-        tile_elements: of the expression, on the fullest tile, where it lies unevenly; 0: spread evenly.
-    Raises: KeyError for an opcode that is not in ELEMENTWISE.
+        ops: (opcode, dtype) of each operation. The dtype is that of the first operand for compare, convert and the like, else the result's.
+        size: elements of the expression, in an even layout over the tiles.
+        inputs: shapes of the arrays that are read, without constants. One smaller than `size` is a broadcast, sent to all tiles first.
+        outputs: shapes of the arrays that are stored.
+        moved_bytes: of full-size inputs that have another layout and are sent first, over all tiles.
+        ipu: the IPU.
+        tile_elements: elements of the expression on the fullest tile, if its layout is uneven; 0: it is even.
+        halo_bytes: of inputs that are read through shifted slices: bytes of neighbouring blocks that the fullest tile receives.
+        copied_bytes: of such inputs: bytes on the fullest tile that are copied together with their halos.
+
+    Returns:
+        Cycles and bytes of the busiest tile.
+
+    Raises:
+        KeyError: for an opcode that is not in `ELEMENTWISE`.
+
+    Source:
+        poplibs@7eac0f26 lib/popops/PerformanceEstimation.cpp; docs/reference/cost-model.md, section Estimators.
     """
     if size == 0:
         return nothing(FAMILY)

@@ -1,4 +1,4 @@
-"""From a simulation's sums to a Profile."""
+"""Makes a profile from the sums of a simulation."""
 
 from __future__ import annotations
 
@@ -36,10 +36,16 @@ NUM_ALIVE = 100  # values at the peak of a program's memory that a profile names
 
 
 def profile_between(system: System, start: Mark, end: Mark, *, of_jax: Callable[[str], bool] = lambda _: False) -> Profile:
-    """What happened in `system` between two marks. What was resident before `start` counts as resident.
+    """What happened in `system` between two marks.
 
-    Args: of_jax: says of a program's name whether it is an operation outside of jit, or a function that JAX has jitted itself.
-    Raises: ValueError if `end` was not made after `start`.
+    Args:
+        system: the emulated system.
+        start: the mark at which the profile begins. Values that were resident before count as resident.
+        end: a later mark.
+        of_jax: whether a program of this name is an operation outside of jit, or a function that JAX has jitted itself.
+
+    Raises:
+        ValueError: if `end` was not made after `start`.
     """
     if end.number <= start.number:
         raise ValueError(f"mark {end.number} does not come after mark {start.number}: a profile needs its end after its start")
