@@ -146,7 +146,7 @@ def residuals(
         ]
         return lambda gradients: passed_back(filled, gradients)
 
-    away = tuple(index for index, variable in enumerate(values) if variable.aval.memory_space == _jax.memory.Space.Host)
+    away = tuple(index for index, variable in enumerate(values) if spec_of(variable).memory_space == _jax.memory.Space.Host)
     specs = tuple(map(_spec, values))
     return Residuals(forward=forward, specs=specs, away=away, kept_args=kept_args, kept_params=kept_params, pullback=pullback)
 
