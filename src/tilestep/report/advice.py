@@ -122,7 +122,7 @@ def _loads(figures: Figures) -> Iterator[Finding]:
 
 
 def _loaded(figures: Figures, loaded: list[ProgramProfile], spent: int, saved: str) -> str:
-    """Args: loaded: programs that the busiest IPU loaded, at least one. saved: what of `spent` was not loading."""
+    """Args: loaded: programs that the busiest IPU loaded, at least one. saved: the part of `spent` in which values were saved."""
     loads = sum(program.loads for program in loaded)
     took = f"{count_text(loads, 'program load')} {saved}took {share_text(spent, figures.emulated_cycles)} of emulated time"
     alone = [program for program in loaded if program.origin != "group"]  # members of a group are one program already
@@ -140,9 +140,9 @@ def _loaded(figures: Figures, loaded: list[ProgramProfile], spent: int, saved: s
 
 
 def _donation(figures: Figures) -> Iterator[Finding]:
-    """Only of programs whose arguments their caller can donate, where that takes something off what is emulated.
+    """Advice to donate, for programs whose caller can donate arguments, if donation would shorten the emulated time.
 
-    What the host takes to dispatch all runs stays, so where that is all of the time nothing is to be had.
+    The host's time to dispatch all runs stays, so donation saves nothing if that is all of the time.
     """
     at_stake = figures.emulated_cycles - figures.dispatch_cycles
     worth_it = LEAST_SHARE * figures.emulated_cycles

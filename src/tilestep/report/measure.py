@@ -143,7 +143,7 @@ def _program(
 
 
 def _called(totals: ProgramTotals, size: Callable[[HostCall], int]) -> int:
-    """Bytes of all host calls on all IPUs; not of what went to memory."""
+    """Bytes of all host calls on all IPUs, without accesses to pinned_host."""
     total = 0
     for use in totals.body.uses:
         if isinstance(use.leaf, HostCall) and not use.leaf.in_memory:
@@ -163,7 +163,7 @@ def _slowest(totals: ProgramTotals) -> int:
 
 
 def _own_cycles(kinds: Mapping[EventKind, int]) -> int:
-    """All kinds but what I/O tiles do beside the others."""
+    """Cycles of all kinds except those of I/O tiles beside the others."""
     return sum(cycles for kind, cycles in kinds.items() if kind not in BESIDE)
 
 
@@ -186,7 +186,7 @@ def _free_results(program: Program) -> Counter[str]:
 
 
 def _streamed_again(totals: ProgramTotals, machine: MachineSpec) -> list[StreamedArgument]:
-    """What donation would keep in SRAM: an own result, if one of its shape is free to take its place; a value that is returned as it is."""
+    """Arguments that donation would keep in SRAM: own results, if a result of that shape can take their memory; unchanged values."""
     found: list[StreamedArgument] = []
     free = _free_results(totals.program)
     for argument, refed, repeated in zip(totals.program.arguments, totals.refed, totals.repeated, strict=True):

@@ -27,7 +27,7 @@ class Profile(Figures):
             width: columns, at least 90.
             color: whether to add escape codes for a terminal.
         """
-        from tilestep.report.summary import render  # rich takes time to import: only who asks pays
+        from tilestep.report.summary import render  # importing rich takes time, so only a summary pays for it
 
         return render(self, width=width, color=color)
 
