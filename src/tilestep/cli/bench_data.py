@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
 
     Raises: the exceptions of the dataset's own code.
     """
+    from tilestep.train.datasets import iterator_maker
     from tilestep.train.feeds.benchmark import dataset_benchmark  # these bring JAX with them
-    from tilestep.train.feeds.elements import iterator_maker
 
     try:
         dataset: Any = _load(args.dataset)
