@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
+
+from tilestep.train.untyped import Pytree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +18,7 @@ class LoopState:
         steps: how many steps of the loop, or updates of this call of the pipeline, were done.
     """
 
-    carry: Any
+    carry: Pytree
     steps: int
 
 
@@ -29,7 +31,7 @@ def loop_state(error: BaseException) -> LoopState | None:
     return cast("LoopState | None", getattr(error, "tilestep_loop_state", None))
 
 
-def tell_loop_state(error: BaseException, *, carry: Any, steps: int, note: str | None = None) -> None:
+def tell_loop_state(error: BaseException, *, carry: Pytree, steps: int, note: str | None = None) -> None:
     """From now on `loop_state(error)` says this. Not of an exception that has no place for it, or lets nobody write to it."""
     with contextlib.suppress(Exception):
         error.tilestep_loop_state = LoopState(carry=carry, steps=steps)  # pyright: ignore[reportAttributeAccessIssue]

@@ -9,12 +9,14 @@ from typing import Any, Final, TypeGuard, final
 
 import jax
 import numpy as np
+from jax.typing import DTypeLike
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.feeds.staging import SHARED_BYTES
+from tilestep.train.untyped import Pytree, Structure
 
 _CURE: Final = "all elements must be alike: drop the remainder of the data (drop_remainder=True, drop_last=True), or pad it"
 
@@ -28,12 +30,12 @@ class Outcome(enum.IntEnum):
     OVER = 3  # the iterator is
 
 
-Dataset = Iterable[Any] | Callable[[], Iterable[Any]]
+Dataset = Iterable[Pytree] | Callable[[], Iterable[Pytree]]
 
 _tree: Any = jax.tree_util  # whose types say nothing of what is in a tree
 
 
-def iterator_maker(dataset: object) -> Callable[[], Iterator[Any]]:
+def iterator_maker(dataset: object) -> Callable[[], Iterator[Pytree]]:
     """What begins a pass over a dataset. Raises: TypeError if this is none."""
     if isinstance(dataset, Mapping | str | bytes):
         raise TypeError(f"dataset is a {type(dataset).__name__}: that is one element, not an iterable of them; put it into a list")  # pyright: ignore[reportUnknownArgumentType]
@@ -44,12 +46,12 @@ def iterator_maker(dataset: object) -> Callable[[], Iterator[Any]]:
     raise TypeError(f"dataset is a {type(dataset).__name__}: it must be an iterable of pytrees of arrays, or a callable that returns one")
 
 
-def _is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
+def _is_iterable(value: object) -> TypeGuard[Iterable[Pytree]]:
     """Whether `iter` takes it: by its type, without making an iterator."""
     return hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")
 
 
-def _iterable(returned: object) -> Iterable[Any]:
+def _iterable(returned: object) -> Iterable[Pytree]:
     if not _is_iterable(returned):
         raise TypeError(f"the dataset's callable returned a {type(returned).__name__}: it must return an iterable of pytrees of arrays")
     return returned
@@ -71,7 +73,7 @@ class ElementSpec:
 
     __slots__ = ("_formats", "_given", "_narrow", "_skeleton", "dtypes", "gathers", "shapes", "structure")
 
-    def __init__(self, element: Any, index: int, *, x64: bool) -> None:
+    def __init__(self, element: Pytree, index: int, *, x64: bool) -> None:
         leaves, self.structure = _tree.tree_flatten(element)
         if not leaves:
             raise DatasetError(f"element {index} has no arrays ({self.structure}): give a dataset whose elements are pytrees of arrays")
@@ -90,7 +92,7 @@ class ElementSpec:
         is_looked_at = all(self._given[position].isnative for position in self._narrow)  # `_feeds.gather` knows no other byte order
         self.gathers = self._skeleton is not None and self._formats is not None and not is_large and is_looked_at
 
-    def arrays(self, element: Any, index: int) -> list[NDArray[Any]]:
+    def arrays(self, element: Pytree, index: int) -> list[NDArray[Any]]:
         """The arrays of an element, in the order of the tree.
 
         Raises: DatasetError if its structure, a shape or a dtype is another than the first one's, or a whole number does not fit.
@@ -112,13 +114,13 @@ class ElementSpec:
         self._require_held(leaves, element, index)
         return leaves
 
-    def _require_held(self, arrays: list[NDArray[Any]], element: Any, index: int) -> None:
+    def _require_held(self, arrays: list[NDArray[Any]], element: Pytree, index: int) -> None:
         for position in self._narrow:
             array, dtype = arrays[position], self.dtypes[position]
             if (place := narrow.lost(array, dtype)) is not None:
                 raise DatasetError(f"element {index}{narrow.path_of(element, position)} {narrow.loss(array, place, dtype)}")
 
-    def _unlike(self, structure: Any) -> str:
+    def _unlike(self, structure: Structure) -> str:
         """Where another structure differs, as far as its arrays' paths tell."""
         first, other = ([_tree.keystr(path) for path, _ in _leaves_of(kind)] for kind in (self.structure, structure))
         missing, new = ([path for path in paths if path not in rest] for paths, rest in ((first, other), (other, first)))
@@ -129,7 +131,7 @@ class ElementSpec:
         ]
         return f" ({', '.join(told)})" if told else ""
 
-    def gather(self, iterator: Iterator[Any], rows: list[NDArray[Any]], row: int, end: int, seconds: float) -> tuple[int, Outcome, Any]:
+    def gather(self, iterator: Iterator[Pytree], rows: list[NDArray[Any]], row: int, end: int, seconds: float) -> tuple[int, Outcome, Any]:
         """Copies the iterator's elements into rows `row` to `end` of its leaves' arrays, for about `seconds` of wall time.
 
         Returns: how many; why no more; an element that is no plain NumPy, or is not like the first one, or what the iterator raised.
@@ -140,7 +142,7 @@ class ElementSpec:
         return count, Outcome(outcome), value
 
 
-def _skeleton(structure: Any, number: Iterator[int]) -> Any:
+def _skeleton(structure: Structure, number: Iterator[int]) -> Any:
     """What `_feeds.gather` takes as a structure; None if it has other containers than dicts, lists, tuples and None."""
     kind = structure.node_data()
     if kind is None:
@@ -159,7 +161,7 @@ def _formats(dtypes: Iterable[np.dtype[Any]]) -> tuple[str, ...] | None:
         return None
 
 
-def _array(leaf: Any, element: Any, position: int, index: int) -> NDArray[Any]:
+def _array(leaf: Any, element: Pytree, position: int, index: int) -> NDArray[Any]:
     try:
         array = np.asarray(leaf)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -173,10 +175,10 @@ def _array(leaf: Any, element: Any, position: int, index: int) -> NDArray[Any]:
     return array
 
 
-def _leaves_of(structure: Any) -> list[tuple[Any, Any]]:
+def _leaves_of(structure: Structure) -> list[tuple[Any, Any]]:
     """(path, number) of each leaf."""
     return _tree.tree_flatten_with_path(_tree.tree_unflatten(structure, range(structure.num_leaves)))[0]
 
 
-def _kind(shape: tuple[int, ...], dtype: Any) -> str:
+def _kind(shape: tuple[int, ...], dtype: DTypeLike) -> str:
     return f"{dtype}[{','.join(map(str, shape))}]"

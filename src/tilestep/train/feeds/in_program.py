@@ -25,12 +25,14 @@ from typing import Any, Final, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from tilestep.errors import UnsupportedError
 from tilestep.hints import dry_platforms
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.jax_private.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed
+from tilestep.train.untyped import Pytree
 
 _CODES: Final = _feeds.dtype_codes()
 _DTYPES: Final = {code: jnp.dtype(name) for name, code in _CODES.items()}
@@ -54,7 +56,7 @@ class PendingFeeds(NamedTuple):
 # ------------------------------------------------------------------------------------------------- inside of a program
 
 
-def infeed(token: Any, shape: Any) -> tuple[Any, Any]:
+def infeed(token: Any, shape: Any) -> tuple[Pytree, Pytree]:
     """Takes the next element of this device's infeed; the program waits until the host has fed it.
 
     Feeds of one program happen in the order in which it is written, with or without tokens.
@@ -189,7 +191,7 @@ def _dims(path: Path, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _dtype(path: Path, dtype: Any) -> Any:
+def _dtype(path: Path, dtype: DTypeLike) -> Any:
     found = _fed_as(dtype, bool(_config.jax_enable_x64))
     if found is None:
         raise TypeError(f"{_named(path)} has dtype {dtype}, which no feed carries: known are {', '.join(_CODES)}")
@@ -197,7 +199,7 @@ def _dtype(path: Path, dtype: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _fed_as(dtype: Any, x64: bool) -> Any:
+def _fed_as(dtype: DTypeLike, x64: bool) -> Any:
     """The dtype of 32 bits for one of 64 without `x64`; None for one that cannot be fed."""
     del x64  # canonicalize_dtype sees it
     canonical = None if jnp.issubdtype(dtype, jax.dtypes.extended) else jax.dtypes.canonicalize_dtype(dtype)

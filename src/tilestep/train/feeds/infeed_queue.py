@@ -21,6 +21,7 @@ from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.feeds.staging import Staging
 from tilestep.train.numbers import whole_number
 from tilestep.train.replicas.replicas import Replicas
+from tilestep.train.untyped import Device, Pytree
 from tilestep.train.untyped import jax as _jax
 
 MOST_AHEAD: Final = 255  # chunks; the bound of TensorFlow for the IPU
@@ -52,9 +53,15 @@ class InfeedQueue:
     """
 
     def __init__(
-        self, dataset: Dataset, *, prefetch_depth: int = 3, sharding: Any = None, replicas: int | Replicas | None = None, copy: bool = True
+        self,
+        dataset: Dataset,
+        *,
+        prefetch_depth: int = 3,
+        sharding: Pytree = None,
+        replicas: int | Replicas | None = None,
+        copy: bool = True,
     ) -> None:
-        self._make_iterator: Callable[[], Iterator[Any]] = iterator_maker(dataset)
+        self._make_iterator: Callable[[], Iterator[Pytree]] = iterator_maker(dataset)
         self._one_pass = isinstance(dataset, Iterator)
         self._depth = whole_number("prefetch_depth", prefetch_depth, least=1, most=MOST_AHEAD)
         self.replicas: Final = (
@@ -176,7 +183,13 @@ class InfeedQueue:
         self._feeder.begin(self._planned[1])
 
     def _plan(
-        self, chunk_steps: int, steps: int | None, carry_sharding: Sharding | None, over: Replicas | None, default_device: Any, x64: bool
+        self,
+        chunk_steps: int,
+        steps: int | None,
+        carry_sharding: Sharding | None,
+        over: Replicas | None,
+        default_device: Device | str | None,
+        x64: bool,
     ) -> Plan:
         chunks, rest = (1, 0) if steps is None else divmod(steps, chunk_steps)
         sharding = self._sharding
@@ -251,7 +264,7 @@ class _Reserved:
         self._queue.release()
 
 
-def _chunk_sharding(sharding: Any) -> Any:
+def _chunk_sharding(sharding: object) -> Sharding:
     """Where chunks go if elements go to `sharding`: an axis of steps comes first, and is not divided."""
     if isinstance(sharding, NamedSharding):
         spec = PartitionSpec(None, *sharding.spec)
@@ -265,7 +278,7 @@ def _chunk_sharding(sharding: Any) -> Any:
     )
 
 
-def _beside(carry_sharding: Sharding | None) -> Any:
+def _beside(carry_sharding: Sharding | None) -> Sharding | None:
     """Where chunks go if only the place of the carry is known."""
     if carry_sharding is None or len(carry_sharding.device_set) == 1:
         return None if carry_sharding is None else SingleDeviceSharding(next(iter(carry_sharding.device_set)))

@@ -19,6 +19,7 @@ from tilestep import hints
 from tilestep.errors import QueueError
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import belongs_to
+from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
 Mode = Literal["all", "last"]
@@ -105,7 +106,7 @@ class OutfeedQueue:
 
     # --------------------------------------------------------------------------------------------------- in the body
 
-    def enqueue(self, values: Any) -> None:
+    def enqueue(self, values: Pytree) -> None:
         """Sends a pytree of arrays or numbers out of a step. Called once in the body of a loop that was given this queue.
 
         Raises: QueueError outside of such a body, a second time in it, or inside of a function that the body transforms (`jax.jit`,
@@ -121,7 +122,7 @@ class OutfeedQueue:
 
     # ------------------------------------------------------------------------------------------------------- reading
 
-    def dequeue(self, wait: bool = False) -> Any:
+    def dequeue(self, wait: bool = False) -> Pytree:
         """Takes out what is there.
 
         If no loop runs, that is all that loops have enqueued. While one runs in another thread, it is what has been computed.
@@ -205,7 +206,7 @@ class OutfeedQueue:
                 chunk.to_host()
         return chunk.leaves
 
-    def _tree(self, leaves: list[Any]) -> Any:
+    def _tree(self, leaves: list[Any]) -> Pytree:
         return _jax.tree.unflatten(self._structure, leaves)
 
     def _require_other_thread(self, name: str) -> None:
@@ -260,7 +261,7 @@ class OutfeedQueue:
             leaves, structure = _jax.tree.flatten(kinds())
             self._require_alike(structure, [(leaf.shape[1:], leaf.dtype) for leaf in leaves])
 
-    def _require_alike(self, structure: Any, shapes: list[tuple[tuple[int, ...], Any]]) -> None:
+    def _require_alike(self, structure: Structure, shapes: list[tuple[tuple[int, ...], Any]]) -> None:
         with self._condition:
             if self._structure is not None and self._count and (structure, shapes) != (self._structure, self._shapes):
                 raise QueueError(
@@ -268,7 +269,7 @@ class OutfeedQueue:
                     "to be read: dequeue() them first, or use another OutfeedQueue"
                 )
 
-    def deliver(self, values: Any, steps: int) -> None:
+    def deliver(self, values: Pytree, steps: int) -> None:
         """Takes over the stacked values of a chunk's first `steps` steps; in mode "last", stacked alone, those of its last one."""
         if not steps:
             return
@@ -316,7 +317,7 @@ class Collector:
         self._values: Any = None
         self._called = False
 
-    def add(self, values: Any) -> None:
+    def add(self, values: Pytree) -> None:
         """Keeps what is enqueued. Raises: QueueError or TypeError if it cannot be."""
         if self._called:
             raise QueueError("enqueue() was called twice in one body: enqueue all values at once, as a dictionary or tuple")
@@ -395,5 +396,5 @@ def _columns(rows: list[list[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _described(structure: Any, shapes: list[tuple[tuple[int, ...], Any]]) -> str:
+def _described(structure: Structure, shapes: list[tuple[tuple[int, ...], Any]]) -> str:
     return str(_jax.tree.unflatten(structure, [f"{dtype}[{','.join(map(str, shape))}]" for shape, dtype in shapes]))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast, final
 
 from tilestep.errors import DatasetError
+from tilestep.train.untyped import Pytree
 
 
 class SavesState(Protocol):
@@ -20,7 +21,7 @@ class SavesState(Protocol):
         """Where it is."""
         ...
 
-    def set_state(self, state: Any) -> None:
+    def set_state(self, state: Pytree) -> None:
         """Goes there."""
         ...
 
@@ -46,14 +47,14 @@ class Pass:
     Args: make_iterator: begins the pass. start: where.
     """
 
-    def __init__(self, make_iterator: Callable[[], Iterator[Any]], start: Start) -> None:
+    def __init__(self, make_iterator: Callable[[], Iterator[Pytree]], start: Start) -> None:
         self.start = start
         self.in_hand: list[Any] = []
         self._make_iterator = make_iterator
-        self._iterator: Iterator[Any] | None = None
+        self._iterator: Iterator[Pytree] | None = None
         self._skipped = 0
 
-    def iterator(self) -> Iterator[Any]:
+    def iterator(self) -> Iterator[Pytree]:
         """Of the dataset, at the pass's next element. The first call begins the pass, and one that has raised is gone on with.
 
         Raises: what the dataset raises. DatasetError if it ends before the place where the pass begins.

@@ -16,6 +16,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _ALIGNMENT_BYTES: Final = 64  # XLA:CPU takes over host memory as it is only from this alignment on
@@ -64,7 +65,7 @@ class Staging:
         return raw.view(dtype).reshape(shape)
 
 
-def frozen(tree: Any) -> Any:
+def frozen(tree: Pytree) -> Pytree:
     """A copy of a data set that an InfeedQueue feeds to a CPU device without copying it again.
 
     Args: tree: a pytree of arrays of any shapes and dtypes, elements or batches along their first axis.

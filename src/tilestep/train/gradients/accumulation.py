@@ -6,10 +6,12 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from tilestep.train.calling import arguments_of
 from tilestep.train.gradients.recompute import Recompute, in_loop, require_recompute
@@ -19,6 +21,7 @@ from tilestep.train.optimizers.initial_state import in_one_program
 from tilestep.train.optimizers.offloaded import offloaded
 from tilestep.train.optimizers.sharded import sharded
 from tilestep.train.other_arguments import belongs_to, require_function
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -47,9 +50,9 @@ class AccumulationState:
             when it has been added, by which the loop sees that each of its steps adds one.
     """
 
-    microbatch: Any
-    accumulators: Any
-    inner: Any
+    microbatch: jax.Array
+    accumulators: Pytree
+    inner: Pytree
     count: int
     known: Literal["between", "last", "done"] | None = None
 
@@ -58,7 +61,7 @@ def gradient_accumulation(
     optimizer: optax.GradientTransformation,
     count: int,
     *,
-    dtype: Any | Choice = None,
+    dtype: DTypeLike | Choice | None = None,
     reduction: Reduction = "sum",
     offload_optimizer_state: Offload = None,
     shard_optimizer_state: bool = False,
@@ -102,11 +105,11 @@ def gradient_accumulation(
     wrapped = offloaded(sharded(optimizer) if shard_optimizer_state else optimizer, offload_optimizer_state)
     away = offload_optimizer_state if isinstance(offload_optimizer_state, Mapping) else {}
 
-    def init(params: Any) -> AccumulationState:
+    def init(params: Pytree) -> AccumulationState:
         platform = platform_of(params)
         return in_one_program(functools.partial(state_of, platform), params, platform)
 
-    def state_of(platform: str, params: Any) -> AccumulationState:
+    def state_of(platform: str, params: Pytree) -> AccumulationState:
         params = on_device(params)
         accumulators = placed(zeros_for(params, dtype), away, kind="accumulators", platform=platform)
         microbatch = _jnp.zeros((), np.int32)
@@ -114,14 +117,14 @@ def gradient_accumulation(
             microbatch=microbatch, accumulators=accumulators, inner=wrapped.init(promoted(params, accumulators)), count=number
         )
 
-    def update(updates: Any, state: AccumulationState, params: Any = None, **extra_args: Any) -> tuple[Any, AccumulationState]:
+    def update(updates: Pytree, state: AccumulationState, params: Pytree = None, **extra_args: Any) -> tuple[Any, AccumulationState]:
         gradients = on_device(updates)
         _require_own(state, number)
         if state.known == "done":
             raise ValueError("the gradients of a second microbatch were given in one step of the loop")
         accumulators = added(on_device(state.accumulators), gradients, state.microbatch, reduction)
 
-        def apply(accumulators: Any, inner: Any) -> tuple[Any, Any, Any]:
+        def apply(accumulators: Pytree, inner: Pytree) -> tuple[Any, Any, Any]:
             final = _map(lambda gradient, acc: gradient if acc is None else finished(acc, number, reduction), gradients, accumulators)
             seen = None if params is None else promoted(on_device(params), accumulators)
             changes, inner = wrapped.update(final, inner, seen, **extra_args)
@@ -129,7 +132,7 @@ def gradient_accumulation(
             # Zeros that XLA does not know for such: it makes them where the sums were, once nobody needs those, and not beside them.
             return changes, inner, _jax.tree.map(lambda acc: _jnp.where(state.microbatch < 0, acc, 0), accumulators)
 
-        def wait(accumulators: Any, inner: Any) -> tuple[Any, Any, Any]:
+        def wait(accumulators: Pytree, inner: Pytree) -> tuple[Any, Any, Any]:
             kinds, _, _ = _jax.eval_shape(apply, accumulators, inner)
             return _jax.tree.map(lambda kind: _jnp.zeros(kind.shape, kind.dtype), kinds), inner, accumulators
 
@@ -152,14 +155,14 @@ def gradient_accumulation(
 
 def accumulate_gradients(
     loss_fn: Callable[..., Any],
-    params: Any,
-    microbatches: Any,
+    params: Pytree,
+    microbatches: Pytree,
     *,
     has_aux: bool = False,
-    dtype: Any | Choice = None,
+    dtype: DTypeLike | Choice | None = None,
     reduction: Reduction = "sum",
     recompute: Recompute = None,
-) -> tuple[Any, Any]:
+) -> tuple[Pytree, Pytree]:
     """Losses and accumulated gradients of all microbatches: a loop in the program, for a step that takes its whole batch at once.
 
     Args:
@@ -183,7 +186,7 @@ def accumulate_gradients(
     params = on_device(params)
     zeros = zeros_for(params, dtype)
 
-    def step(accumulators: Any, numbered: Any) -> tuple[Any, Any]:
+    def step(accumulators: Pytree, numbered: Any) -> tuple[Pytree, Pytree]:
         index, microbatch = numbered
         args, kwargs = arguments_of(microbatch)
         value, gradients = gradient_of(params, *args, **kwargs)
@@ -203,7 +206,7 @@ def effective_batch_size(microbatch: int, count: int = 1, replicas: int = 1) -> 
     return samples * times * copies
 
 
-def zeros_for(params: Any, dtype: Any | Choice = None) -> Any:
+def zeros_for(params: Pytree, dtype: DTypeLike | Choice | None = None) -> Pytree:
     """Accumulators of the parameters' gradients: zeros, and None for parameters that are neither real nor complex.
 
     Raises: TypeError for a dtype that cannot hold them; it names the variable.
@@ -216,10 +219,10 @@ def path_name(path: Any) -> str:
     return _jax.tree_util.keystr(path, simple=True, separator="/")
 
 
-def added(accumulators: Any, gradients: Any, microbatch: Any, reduction: Reduction) -> Any:
+def added(accumulators: Pytree, gradients: Pytree, microbatch: jax.Array, reduction: Reduction) -> Pytree:
     """The accumulators with one more microbatch's gradients. Args: microbatch: int32[], how many were in them before."""
 
-    def add(gradient: Any, accumulator: Any) -> Any:
+    def add(gradient: jax.Array | None, accumulator: jax.Array | None) -> jax.Array | None:
         if gradient is None or accumulator is None:
             return accumulator
         if gradient.shape != accumulator.shape:
@@ -233,22 +236,22 @@ def added(accumulators: Any, gradients: Any, microbatch: Any, reduction: Reducti
     return _jax.tree.map(add, gradients, accumulators, is_leaf=lambda leaf: leaf is None)
 
 
-def finished(accumulator: Any, count: int, reduction: Reduction) -> Any:
+def finished(accumulator: jax.Array, count: int, reduction: Reduction) -> jax.Array:
     """What the optimiser gets of an accumulator after `count` microbatches."""
     if reduction != "mean":
         return accumulator
     return (accumulator.astype(_at_least_32_bits(accumulator.dtype)) / count).astype(accumulator.dtype)
 
 
-def _at_least_32_bits(dtype: Any) -> Any:
+def _at_least_32_bits(dtype: np.dtype[Any]) -> DTypeLike:
     """A dtype in which a number of microbatches is not rounded: halves hold few of them, bfloat16 none between 256 and 258."""
     return np.float32 if dtype.itemsize < np.dtype(np.float32).itemsize else dtype
 
 
-def promoted(params: Any, accumulators: Any) -> Any:
+def promoted(params: Pytree, accumulators: Pytree) -> Pytree:
     """The parameters as the optimiser sees them, so that its state keeps its dtype when it meets gradients of the accumulators'."""
 
-    def one(variable: Any, accumulator: Any) -> Any:
+    def one(variable: jax.Array | None, accumulator: jax.Array | None) -> jax.Array | None:
         if variable is None or accumulator is None:
             return variable
         return _jnp.asarray(variable, _jnp.promote_types(_jnp.result_type(variable), accumulator.dtype))
@@ -256,18 +259,18 @@ def promoted(params: Any, accumulators: Any) -> Any:
     return _map(one, params, accumulators)
 
 
-def _map(function: Callable[[Any, Any], Any], tree: Any, other: Any) -> Any:
+def _map(function: Callable[[Any, Any], Any], tree: Pytree, other: Pytree) -> Pytree:
     """`jax.tree.map` over two trees, the first of which may have None where the other has anything; there it stays None."""
     return _jax.tree.map(lambda a, b: None if a is None else function(a, b), tree, other, is_leaf=lambda leaf: leaf is None)
 
 
-def _zeros(path: str, variable: Any, dtype: Any | Choice) -> Any:
+def _zeros(path: str, variable: jax.Array, dtype: DTypeLike | Choice | None) -> Any:
     own = _jnp.result_type(variable)
     if not _jnp.issubdtype(own, _jnp.inexact):
         return None
     wanted = dtype
     if callable(wanted) and not isinstance(wanted, type):
-        wanted = cast("Choice", wanted)(path, variable)
+        wanted = wanted(path, variable)
     try:
         kind = own if wanted is None else _jax.dtypes.canonicalize_dtype(wanted)
     except TypeError as error:
@@ -284,7 +287,7 @@ def _zeros(path: str, variable: Any, dtype: Any | Choice) -> Any:
     return _jnp.zeros_like(variable, dtype=kind if wanted is None else wanted)  # JAX warns where it has no 64 bits
 
 
-def _require_own(state: Any, count: int) -> None:
+def _require_own(state: Pytree, count: int) -> None:
     """Raises: TypeError or ValueError for the state of another optimiser."""
     if not isinstance(state, AccumulationState):
         raise TypeError(f"the state is a {type(state).__name__}: it must be the AccumulationState that this optimiser's init has returned")
@@ -300,7 +303,7 @@ def _require_reduction(reduction: Any) -> None:
         raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(map(repr, _REDUCTIONS))}")
 
 
-def _leading(microbatches: Any) -> int:
+def _leading(microbatches: Pytree) -> int:
     """How many there are."""
     leaves = _jax.tree_util.tree_flatten_with_path(microbatches)[0]
     if not leaves:

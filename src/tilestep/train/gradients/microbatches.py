@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from tilestep.train.numbers import whole_number
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 
-def microbatches_of(batch: Any, count: int, *, replicas: int = 1) -> tuple[Any, np.ndarray]:
+def microbatches_of(batch: Pytree, count: int, *, replicas: int = 1) -> tuple[Any, np.ndarray]:
     """A batch of n rows as `count` microbatches (of so many replicas) of equally many rows, and which of these are rows of the batch.
 
     Rows stay in order. Where n is no multiple the last ones are the first row again, with False in the mask: a loss must leave them out, by

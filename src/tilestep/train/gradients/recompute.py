@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from tilestep.train.calling import Body, name_of
 from tilestep.train.feeds.outfeed_queue import uncollected
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 # None: everything is kept. "full": nothing but the function's arguments. A policy of `jax.checkpoint_policies`. Names: what
@@ -51,7 +52,7 @@ def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] =
     of_loop = _of_loop()
 
     @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Pytree:
         said: Recompute = of_loop.value
         if (met := _met.get()) is not None:
             met.append(said)
@@ -103,7 +104,7 @@ def in_loop(body: Body, recompute: Recompute) -> Body:
         return _has_checkpoint(_jax.make_jaxpr(look)(args, kwargs).jaxpr)
 
     @functools.wraps(body)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Pytree:
         token = _met.set(met := [])
         try:
             with _of_loop()(recompute):
@@ -127,7 +128,7 @@ def _has_checkpoint(jaxpr: Any) -> bool:
             return True
         for value in equation.params.values():
             for part in value if isinstance(value, tuple | list) else (value,):
-                inner: Any = getattr(part, "jaxpr", part)
+                inner: Pytree = getattr(part, "jaxpr", part)
                 if hasattr(inner, "eqns") and _has_checkpoint(inner):
                     return True
     return False

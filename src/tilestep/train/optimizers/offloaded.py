@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilestep.train.offload import Offload, choice_for, on_device, place, placed_like, platform_of, transformation
 from tilestep.train.optimizers.initial_state import in_one_program
+from tilestep.train.untyped import Pytree
 
 if TYPE_CHECKING:
     import optax
@@ -37,22 +38,22 @@ def offloaded(
     choice = choice_for(offload, "optimizer_state")
     inner = transformation(optimizer)
 
-    def init(params: Any) -> Any:
+    def init(params: Pytree) -> Pytree:
         here = platform_of(params)
 
-        def state(params: Any) -> Any:
+        def state(params: Pytree) -> Pytree:
             return place(inner.init(on_device(params)), choice, "optimizer_state", platform=platform or here)
 
         return in_one_program(state, params, here)
 
-    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+    def update(updates: Pytree, state: Pytree, params: Pytree = None, **extra: Any) -> tuple[Pytree, Pytree]:
         result, new = inner.update(on_device(updates), on_device(state), on_device(params), **extra)
         return result, placed_like(new, state)
 
     return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
 
-def apply_updates(params: Any, updates: Any) -> Any:
+def apply_updates(params: Pytree, updates: Pytree) -> Pytree:
     """`optax.apply_updates` for parameters of which some are in the host's memory, where they are afterwards, too."""
     import optax
 

@@ -14,6 +14,7 @@ from tilestep.train.offload import is_on_host, on_device, platform_of, transform
 from tilestep.train.optimizers.initial_state import in_one_program
 from tilestep.train.replicas.collectives import replica_axis
 from tilestep.train.replicas.shards import Shard, is_shard, on_parts, part_of, readable
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -44,13 +45,13 @@ def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LE
     least = whole_number("least_elements", least_elements, least=1)
     inner = transformation(optimizer)
 
-    def init(params: Any) -> Any:
+    def init(params: Pytree) -> Pytree:
         return in_one_program(state_of, params, platform_of(params))
 
-    def state_of(params: Any) -> Any:
+    def state_of(params: Pytree) -> Pytree:
         axis = replica_axis()
 
-        def divided(leaf: Any) -> Any:
+        def divided(leaf: Any) -> Pytree:
             if is_on_host(leaf):
                 raise ValueError("sharded(offloaded(optimizer)) would gather in the host's memory: use offloaded(sharded(optimizer))")
             if not isinstance(leaf, jax.Array) or leaf.size < least or not leaf.ndim:  # a scalar has no parts
@@ -61,8 +62,8 @@ def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LE
 
         return _jax.tree.map(divided, inner.init(params))
 
-    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-        def function(updates: Any, state: Any, params: Any) -> Any:
+    def update(updates: Pytree, state: Pytree, params: Pytree = None, **extra: Any) -> tuple[Pytree, Pytree]:
+        def function(updates: Pytree, state: Pytree, params: Pytree) -> Pytree:
             return inner.update(updates, state, params, **extra)
 
         axis = replica_axis()
@@ -77,28 +78,28 @@ def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LE
     return GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
 
-def unsharded(tree: Any) -> Any:
+def unsharded(tree: Pytree) -> Pytree:
     """`tree` with the whole array, on the device, in place of each Shard: a state as what is outside of the replicas' program wants it.
 
     With several processes all must call it, and each can read the arrays.
     """
 
-    def whole(node: Any) -> Any:
+    def whole(node: Pytree) -> Pytree:
         return on_device(readable(node.values))[: node.size].reshape(node.shape) if is_shard(node) else node
 
     return _jax.tree.map(whole, tree, is_leaf=is_shard)
 
 
-def replica_specs(tree: Any, axis: str) -> Any:
+def replica_specs(tree: Pytree, axis: str) -> Any:
     """A tree of PartitionSpecs for `jax.shard_map`: of a Shard over `axis`, of anything else none."""
     return _jax.tree.map(lambda node: PartitionSpec(axis) if is_shard(node) else PartitionSpec(), tree, is_leaf=is_shard)
 
 
-def _kept(old: Any, result: Any) -> Any:
+def _kept(old: Pytree, result: Pytree) -> Pytree:
     return Shard(values=result.part(), shape=old.shape) if is_shard(old) else result.whole()
 
 
-def _as_shard(old: Any, new: Any) -> Any:
+def _as_shard(old: Pytree, new: Pytree) -> Pytree:
     if not is_shard(old):
         return new
     flat = new.reshape(-1)

@@ -16,6 +16,7 @@ from tilestep.train.offload import is_on_host
 from tilestep.train.other_arguments import belongs_to, devices_of
 from tilestep.train.replicas.devices import Device, more_devices, select_devices
 from tilestep.train.replicas.shards import Shard, is_shard, part_elements, readable
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 AXIS: Final = "replica"  # the mesh axis of replicas, unless the caller has a mesh with another name for it
@@ -130,7 +131,7 @@ class Replicas:
         finally:
             _axis.reset(token)
 
-    def place(self, carry: Any) -> Any:
+    def place(self, carry: Pytree) -> Pytree:
         """A pytree of arrays and numbers on all replicas, equal on each. What is there already stays as it is, and the rest is copied;
         the copy may share the memory of a replica's device with what was given.
 
@@ -161,12 +162,12 @@ class Replicas:
         mine = frozenset(self.local)
         return (element for index, element in enumerate(dataset) if index % self.count in mine)
 
-    def _place_of(self, node: Any) -> NamedSharding:
+    def _place_of(self, node: Pytree) -> NamedSharding:
         """Where a node of a carry goes. What is in the host's memory stays in the host's memory."""
         array, sharding = (node.values, self.divided) if is_shard(node) else (node, self.replicated)
         return sharding.with_memory_kind(array.sharding.memory_kind) if is_on_host(array) else sharding
 
-    def _divisible(self, node: Any) -> Any:
+    def _divisible(self, node: Pytree) -> Any:
         """The array of a node of a carry; of a Shard all replicas' parts."""
         if not is_shard(node):
             return node
@@ -179,7 +180,7 @@ class Replicas:
             return _jax.device_put(arrays, places)
         return [_filled(array, place) for array, place in zip(arrays, places, strict=True)]
 
-    def _is_here(self, carry: Any, index: int, leaf: Any) -> bool:
+    def _is_here(self, carry: Pytree, index: int, leaf: Any) -> bool:
         """Whether leaf number `index` is on the replicas. Raises: ValueError if it is divided, over them or elsewhere, and no Shard."""
         if is_shard(leaf):
             parts = part_elements(leaf.size, self.count) * self.count
