@@ -40,9 +40,20 @@ _platform: ContextVar[str | None] = ContextVar("tilestep_traced_platform", defau
 
 
 def placed(tree: Pytree, offload: Offload = None, *, kind: Kind = "parameters", platform: str | None = None) -> Pytree:
-    """`tree` with the leaves that `offload` chooses in the host's memory, and the others where they are.
+    """A pytree with some leaves in the host's memory, and the others where they are.
 
-    Args: kind: what a mapping's entry must be for; the others are as for `offloaded`. Raises: as `offloaded`; ValueError for another kind.
+    Args:
+        tree: a pytree of arrays.
+        offload: as for `offloaded`.
+        kind: the entry of a mapping that counts.
+        platform: as for `offloaded`.
+
+    Returns:
+        The pytree with the leaves that `offload` chooses in the host's memory.
+
+    Raises:
+        TypeError: as for `offloaded`.
+        ValueError: as for `offloaded`, and when `kind` is another string.
     """
     _require_kinds([kind])
     return place(tree, choice_for(offload, kind), kind, platform=platform or platform_of(tree))
@@ -55,9 +66,17 @@ def on_device(tree: Pytree) -> Pytree:
 
 
 def placed_like(tree: Pytree, like: Pytree) -> Pytree:
-    """`tree` with each leaf in that memory in which the same leaf of `like` is, the host's or the device's.
+    """A pytree with its leaves in the memories of another one's.
 
-    Raises: ValueError if the trees have other structures.
+    Args:
+        tree: a pytree of arrays.
+        like: a pytree of the same structure.
+
+    Returns:
+        The arrays of `tree`, each in the memory (the host's or the device's) of the same leaf of `like`.
+
+    Raises:
+        ValueError: when the trees have different structures.
     """
     leaves, structure = _jax.tree.flatten(tree)
     spaces = [

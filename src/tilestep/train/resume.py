@@ -23,10 +23,15 @@ class LoopState:
 
 
 def loop_state(error: BaseException) -> LoopState | None:
-    """What the loop or the pipeline had done that `error` has ended; None if it did not end one, or if the carry is lost.
+    """The progress of the loop or pipeline that an exception has ended.
 
-    The exceptions of a loop are those of the dataset, of the feeds, and Ctrl-C (LoopInterrupt); those of a pipeline are all that its `step`
-    and `run` raise. The loop or pipeline can go on with the state's carry.
+    Args:
+        error: an exception of a loop: of the dataset, of the feeds, or LoopInterrupt at Ctrl-C. Or any exception of a pipeline's `step` or
+            `run`.
+
+    Returns:
+        The carry and the number of steps done, with which the loop or pipeline can go on. None if `error` did not end one, or the carry is
+        lost.
     """
     return cast("LoopState | None", getattr(error, "tilestep_loop_state", None))
 

@@ -62,12 +62,16 @@ class OutfeedQueue:
 
     Args:
         mode: "all" keeps each step's values, "last" those of the newest step only.
-        buffer_depth: how many steps' values it holds at most; None: any number, with one warning when they pass 1 GiB.
-        when_full: what a loop does whose values find no place: "block" waits until another thread has read enough, "drop" forgets the
-            oldest, "error" stops before the chunk with a QueueError. Chunks are no longer than `buffer_depth`, except with "drop".
-        replicas: values come from so many replicas, which are the leading axis of each array that is enqueued; with one replica the
-            queue takes that axis away. None: arrays come out as they were enqueued.
-    Raises: TypeError or ValueError for an argument of the wrong kind or out of its bounds.
+        buffer_depth: steps whose values it holds at most, 1 or more. None: any number, with one warning above 1 GiB.
+        when_full: what a loop does when there is no room for a chunk's values. "block": waits until another thread has read enough. "drop":
+            forgets the oldest values. "error": raises QueueError before the chunk. Chunks are no longer than `buffer_depth`, except with
+            "drop".
+        replicas: the length of the leading axis of each array that is enqueued, [replicas, ...]; with one replica the queue removes that
+            axis. None: arrays come out as they were enqueued.
+
+    Raises:
+        TypeError: when a number is no whole number.
+        ValueError: when an argument is out of its bounds.
     """
 
     def __init__(
@@ -107,10 +111,15 @@ class OutfeedQueue:
     # --------------------------------------------------------------------------------------------------- in the body
 
     def enqueue(self, values: Pytree) -> None:
-        """Sends a pytree of arrays or numbers out of a step. Called once in the body of a loop that was given this queue.
+        """Sends a pytree out of a step. Called once in the body of a loop that was given this queue.
 
-        Raises: QueueError outside of such a body, a second time in it, or inside of a function that the body transforms (`jax.jit`,
-            `lax.cond`, `lax.scan`, `jax.grad`, ...). TypeError for what is no array or number.
+        Args:
+            values: a pytree of arrays or numbers, of any shapes.
+
+        Raises:
+            QueueError: outside of such a body, a second time in it, or inside of a function that the body transforms (`jax.jit`,
+                `lax.cond`, `lax.scan`, `jax.grad`, ...).
+            TypeError: when a leaf is no array or number.
         """
         collector = _collectors.find(self)
         if collector is None:
@@ -123,14 +132,19 @@ class OutfeedQueue:
     # ------------------------------------------------------------------------------------------------------- reading
 
     def dequeue(self, wait: bool = False) -> Pytree:
-        """Takes out what is there.
+        """Takes out the values that are there.
 
-        If no loop runs, that is all that loops have enqueued. While one runs in another thread, it is what has been computed.
+        If no loop runs, these are all that loops have enqueued. While one runs in another thread, those that have been computed.
 
-        Args: wait: first wait for the end of the loop that runs.
-        Returns: in mode "all" the values of all these steps: NumPy arrays stacked along a new leading axis (of length 0 if there are none),
-            in the structure that was enqueued, or None if no loop has enqueued anything yet. In mode "last" the newest values, not stacked.
-        Raises: QueueError in mode "last" if there is nothing new.
+        Args:
+            wait: whether to wait first for the end of the loop that runs.
+
+        Returns:
+            In mode "all" the values of all these steps: the enqueued pytree, of NumPy arrays [steps, ...], or None if no loop has enqueued
+            values yet. In mode "last" the newest values, [...].
+
+        Raises:
+            QueueError: in mode "last", when there are no new values; when the loop's own thread waits.
         """
         with self._condition:
             while wait and self._user is not None and not self._closed:

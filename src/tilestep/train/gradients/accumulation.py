@@ -73,22 +73,27 @@ def gradient_accumulation(
     then has no branch: each update stands behind its microbatches. Anywhere else it is a branch of the program (`jax.lax.cond`).
 
     Args:
-        optimizer: any of optax. It gets gradients in the accumulators' dtype, and its state has that of accumulators and variables together
-            (`jnp.promote_types`); only the updates are of the variables' dtype again. Without `params`, `update` takes the gradients' dtype
-            for it. Further arguments of `update` are those of the last microbatch.
+        optimizer: any of optax. It gets gradients in the accumulators' dtype, and its state has the dtype of accumulators and variables
+            together (`jnp.promote_types`). Only the updates have the variables' dtype again; without `params`, `update` takes the
+            gradients' dtype for it. Further arguments of `update` are those of the last microbatch.
         count: microbatches for each update, 1 or more.
-        dtype: of the accumulators: None (the variable's own), a dtype, or a function of (path, variable) that returns one of these.
-            Paths are like "layers/0/kernel".
-        reduction: "sum"; "mean", the sum divided by `count`; "running_mean", the mean after each microbatch, which overflows in no dtype
+        dtype: of the accumulators: None (the variable's own), a dtype, or a function of (path, variable) that returns one of these. Paths
+            are like "layers/0/kernel".
+        reduction: "sum". "mean": the sum divided by `count`. "running_mean": the mean after each microbatch, which overflows in no dtype
             that holds the gradients.
-        offload_optimizer_state: what of the optimiser's state is in the host's memory but for the updates, as `offload` of `offloaded`.
-            None: on a platform whose devices have a memory of their own (not CPU), all but scalars, with a warning where it cannot be.
-            A mapping may have entries for "accumulators", which then move in each step, and "parameters", which `placed` heeds.
-        shard_optimizer_state: whether each replica keeps its part of the optimiser's state only, see `sharded`.
-    Raises: ValueError for a number or name out of its bounds, or a state that is to be divided but not offloaded; TypeError for an
-        `offload_optimizer_state` of another kind, or what is no optimiser. From `init` TypeError for a dtype that cannot hold the
-        variable's gradients, and what `offloaded` raises. From `update` ValueError for gradients of other shapes than the parameters, and
-        for the state of another accumulation.
+        offload_optimizer_state: the part of the optimiser's state that is in the host's memory between updates, as `offload` of
+            `offloaded`. None: all but scalars, on a platform whose devices have a memory of their own (not CPU), with a warning where that
+            is not possible. A mapping may have entries for "accumulators", which then move in each step, and "parameters", for `placed`.
+        shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`.
+
+    Returns:
+        The optimiser. Its state is an AccumulationState.
+
+    Raises:
+        ValueError: when a number or name is out of its bounds, or a state is to be divided but not offloaded. From `update`: when gradients
+            have other shapes than the parameters, or the state is that of another accumulation.
+        TypeError: when `optimizer` is no optimiser, or `offload_optimizer_state` is of another kind. From `init`: when a dtype cannot hold
+            the variable's gradients, and as for `offloaded`.
     """
     from optax import GradientTransformationExtraArgs  # which takes a while to import
 
@@ -166,17 +171,23 @@ def accumulate_gradients(
     """Losses and accumulated gradients of all microbatches: a loop in the program, for a step that takes its whole batch at once.
 
     Args:
-        loss_fn: `loss_fn(params, ...)` returns a real scalar, with `has_aux` a pair of it and a pytree of arrays. After the parameters come
-            a microbatch's items, as `repeat` gives a body its element: a tuple's or list's as further arguments, a mapping's with string
-            keys as keywords, anything else as one argument.
-        params: a pytree of real or complex arrays; what is in the host's memory comes to the device once.
-        microbatches: a pytree of arrays with the microbatches along their leading axis, which has one length, 1 or more.
-        dtype, reduction: of the accumulators, see `gradient_accumulation`.
-        recompute: what the gradients compute again instead of keeping it, of functions that `recomputed` marks in `loss_fn`.
-    Returns: (losses, gradients), with `has_aux` ((losses, aux), gradients). Losses and what is in aux are stacked along a new leading axis;
-        gradients are like the parameters, in the accumulators' dtype.
-    Raises: ValueError for microbatches whose leading axes differ or are empty; TypeError for those without one, and for what
-        `gradient_accumulation` and `jax.grad` refuse.
+        loss_fn: `loss_fn(params, ...)` returns a real scalar, [], or with `has_aux` a pair of it and a pytree of arrays. After the
+            parameters come a microbatch's items, as `repeat` gives a body its element: those of a tuple or list as further arguments, of a
+            mapping with string keys as keywords, anything else as one argument.
+        params: a pytree of real or complex arrays. Those in the host's memory come to the device once.
+        microbatches: a pytree of arrays, [microbatches, ...], one microbatch or more.
+        has_aux: whether `loss_fn` returns a pair.
+        dtype: of the accumulators, see `gradient_accumulation`.
+        reduction: of the gradients, see `gradient_accumulation`.
+        recompute: what the gradients compute again instead of storing, in functions that `recomputed` marks in `loss_fn`.
+
+    Returns:
+        (losses, gradients), with `has_aux` ((losses, aux), gradients). Losses, [microbatches], and the arrays of aux, [microbatches, ...],
+        are stacked. Gradients have the parameters' structure and shapes, and the accumulators' dtype.
+
+    Raises:
+        ValueError: when the microbatches' leading axes differ or are empty.
+        TypeError: when an array has no leading axis, and as for `gradient_accumulation` and `jax.grad`.
     """
     _require_reduction(reduction)
     require_recompute(recompute)
@@ -197,9 +208,18 @@ def accumulate_gradients(
 
 
 def effective_batch_size(microbatch: int, count: int = 1, replicas: int = 1) -> int:
-    """Samples for each update: those of a microbatch times microbatches for each update times replicas.
+    """The number of samples for each update.
 
-    Raises: ValueError for a number below 1.
+    Args:
+        microbatch: samples of a microbatch, 1 or more.
+        count: microbatches for each update, 1 or more.
+        replicas: 1 or more.
+
+    Returns:
+        microbatch * count * replicas, in samples.
+
+    Raises:
+        ValueError: when a number is below 1.
     """
     numbers = {"microbatch": microbatch, "count": count, "replicas": replicas}
     samples, times, copies = (whole_number(name, number, least=1) for name, number in numbers.items())

@@ -34,16 +34,25 @@ def _of_loop() -> Any:
 
 
 def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] = _AS_THE_LOOP_SAYS) -> F:
-    """A function of the same values whose gradients need less memory: what its backward pass takes is computed again.
+    """A function whose gradients need less memory: the backward pass computes its intermediate values again.
 
-    It is for parts of what is differentiated, such as a layer: the backward pass computes a whole part again before it goes through it, so
-    with "full" a single part as large as the loss itself saves nothing. Its arguments are pytrees of arrays. A random key among them gives
-    the same numbers each time.
+    It is for parts of a differentiated function, such as a layer. The backward pass computes a whole part again before it goes through it,
+    so with "full" a single part as large as the loss itself saves nothing. A random key among the arguments gives the same numbers each
+    time.
 
-    Args: recompute: None: nothing is. "full": everything but the arguments. A policy of `jax.checkpoint_policies`. A tuple of names:
-        everything but the arguments and what `jax.ad_checkpoint.checkpoint_name` gives such a name. By default what the loop around it
-        says, `repeat(..., recompute=...)`; nothing outside of a loop.
-    Raises: TypeError or ValueError for anything else. TypeError for what is no function.
+    Args:
+        function: of pytrees of arrays.
+        recompute: None: nothing is computed again. "full": everything but the arguments. A policy of `jax.checkpoint_policies`. A tuple of
+            names: everything but the arguments and the values to which `jax.ad_checkpoint.checkpoint_name` gives such a name. By default,
+                the
+            choice of the loop around it, `repeat(..., recompute=...)`; nothing outside of a loop.
+
+    Returns:
+        The function, with the same values.
+
+    Raises:
+        TypeError: when `function` is no function, or `recompute` of another kind.
+        ValueError: when `recompute` is another string, or a tuple without names.
     """
     if not callable(function):
         raise TypeError(f"recomputed() was given {function!r}: it must be a function")

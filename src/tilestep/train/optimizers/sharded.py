@@ -26,19 +26,30 @@ _jnp: Any = jnp
 
 
 def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LEAST_ELEMENTS) -> optax.GradientTransformationExtraArgs:
-    """`optimizer` with its state divided among the replicas (stage 1 of Rajbhandari et al. 2020, "ZeRO").
+    """`optimizer` with its state divided among R replicas: each keeps 1/R of it, and updates 1/R of the parameters.
 
     Each array of the state with `least_elements` or more, but no scalar, is a `Shard`: of its n elements in row-major order each replica
-    keeps ceil(n / R), the last ones padded with zeros. What the optimiser computes element by element, it computes on each replica for
-    that part alone, and the updates are gathered. What needs whole arrays (norms, factored moments) gets them, so that every optimiser
-    computes what it would have without. With `cross_replica(optimizer)` in here the gradients are scattered as they are summed, and
-    nobody has the whole sum unless the optimiser needs it.
+    keeps ceil(n / R), the last ones padded with zeros. Each replica computes elementwise operations for its part alone, and gathers the
+    updates. Operations on whole arrays (norms, factored moments) get them, so every optimiser computes the same values as without division.
+    With `cross_replica(optimizer)` in here the gradients are scattered as they are summed, and no replica has the whole sum unless the
+    optimiser needs it.
 
     `init` is called inside of the replicas' program, or outside: then the state is whole until `Replicas.place`, or a loop with `replicas`,
     divides it. With one replica nothing is divided. To keep the parts in the host's memory too: `offloaded(sharded(optimizer))`.
 
-    Raises: ValueError for a number below 1, TypeError for what is no optimiser. `init` and `update`: ValueError for a state that is in
-        the host's memory within `sharded`.
+    Args:
+        optimizer: any transformation of optax.
+        least_elements: of an array that is divided, 1 or more.
+
+    Returns:
+        The optimiser.
+
+    Raises:
+        ValueError: when `least_elements` is below 1. From `init` and `update`: when the state is in the host's memory within `sharded`.
+        TypeError: when `optimizer` is no optimiser.
+
+    Source:
+        Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", stage 1.
     """
     from optax import GradientTransformationExtraArgs  # which takes a while
 
@@ -79,9 +90,14 @@ def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LE
 
 
 def unsharded(tree: Pytree) -> Pytree:
-    """`tree` with the whole array, on the device, in place of each Shard: a state as what is outside of the replicas' program wants it.
+    """A pytree without Shards, such as an optimiser's state for use outside of the replicas' program.
 
-    With several processes all must call it, and each can read the arrays.
+    Args:
+        tree: a pytree of arrays and Shards.
+
+    Returns:
+        The pytree with a whole array, on the device, in place of each Shard. With several processes all must call it, and each can read the
+        arrays.
     """
 
     def whole(node: Pytree) -> Pytree:
@@ -91,7 +107,15 @@ def unsharded(tree: Pytree) -> Pytree:
 
 
 def replica_specs(tree: Pytree, axis: str) -> Any:
-    """A tree of PartitionSpecs for `jax.shard_map`: of a Shard over `axis`, of anything else none."""
+    """The specs of a pytree for `jax.shard_map` over replicas.
+
+    Args:
+        tree: a pytree of arrays and Shards.
+        axis: the mesh axis of replicas.
+
+    Returns:
+        A tree of PartitionSpecs: `PartitionSpec(axis)` for a Shard, `PartitionSpec()` for any other leaf.
+    """
     return _jax.tree.map(lambda node: PartitionSpec(axis) if is_shard(node) else PartitionSpec(), tree, is_leaf=is_shard)
 
 

@@ -35,9 +35,16 @@ _jnp: Any = jnp
 
 
 def replica_index(*, group_size: int | None = None) -> jax.Array:
-    """int32[]: the number of the replica that runs this, from 0 on; with `group_size` its number within its group.
+    """The number of the replica that runs this.
 
-    Args, raises: as `cross_replica_sum`.
+    Args:
+        group_size: successive replicas of a group, within which it counts. None: all replicas.
+
+    Returns:
+        int32[], from 0 on.
+
+    Raises:
+        ValueError: as for `cross_replica_sum`.
     """
     axis, groups, size = _group(group_size)
     if axis is None:
@@ -55,17 +62,35 @@ def replica_count() -> int:
 def cross_replica_sum(tree: Pytree, *, group_size: int | None = None) -> Pytree:
     """The sum over replicas of each array of a pytree, on every replica.
 
-    Args: group_size: sums are over groups of so many successive replicas. None: over all.
-    Raises: ValueError if it does not divide the number of replicas, or this is a function mapped over devices whose axis is unknown.
+    Args:
+        tree: a pytree of arrays, with the same shapes on all replicas.
+        group_size: successive replicas of a group, within which it happens. None: all replicas.
+
+    Returns:
+        Arrays of the same shapes and dtypes, equal on the replicas of a group.
+
+    Raises:
+        ValueError: when `group_size` does not divide the number of replicas, or the function is mapped over devices by an unknown axis.
     """
     axis, groups, _ = _group(group_size)
     return _mapped(tree, lambda x: x if axis is None else _jax.lax.psum(x, axis, axis_index_groups=groups))
 
 
 def cross_replica_mean(tree: Pytree, *, group_size: int | None = None) -> Pytree:
-    """The mean over replicas of each array of a pytree, on every replica; float16 and 8-bit floats are divided before they are summed.
+    """The mean over replicas of each array of a pytree, on every replica.
 
-    Args, raises: as `cross_replica_sum`. TypeError for an array that is neither real nor complex.
+    float16 and 8-bit floats are divided before they are summed.
+
+    Args:
+        tree: a pytree of arrays, with the same shapes on all replicas.
+        group_size: successive replicas of a group, within which it happens. None: all replicas.
+
+    Returns:
+        Arrays of the same shapes and dtypes, equal on the replicas of a group.
+
+    Raises:
+        ValueError: when `group_size` does not divide the number of replicas, or the function is mapped over devices by an unknown axis.
+        TypeError: when an array is neither real nor complex.
     """
     axis, groups, size = _group(group_size)
 
@@ -82,21 +107,36 @@ def cross_replica_mean(tree: Pytree, *, group_size: int | None = None) -> Pytree
 
 
 def cross_replica_all_gather(tree: Pytree, *, group_size: int | None = None) -> Pytree:
-    """Each array of all replicas, stacked along a new leading axis in the order of the replicas: [n, ...] becomes [R, n, ...].
+    """Each array of all replicas, stacked along a new leading axis in the order of the replicas.
 
-    Args, raises: as `cross_replica_sum`; within groups R is the group's size.
+    Args:
+        tree: a pytree of arrays, with the same shapes on all replicas.
+        group_size: successive replicas of a group, within which it happens. None: all replicas.
+
+    Returns:
+        An array [R, n, ...] for each array [n, ...]; within groups R is the group's size.
+
+    Raises:
+        ValueError: when `group_size` does not divide the number of replicas, or the function is mapped over devices by an unknown axis.
     """
     axis, groups, _ = _group(group_size)
     return _mapped(tree, lambda x: x[None] if axis is None else _jax.lax.all_gather(x, axis, axis_index_groups=groups))
 
 
 def cross_replica_reduce_scatter(tree: Pytree, *, reduction: Reduction = "sum", group_size: int | None = None) -> Pytree:
-    """Each array's sum (or mean) over replicas, of which each replica gets one part: replica r the rows r*k to (r+1)*k, k = ceil(n / R).
+    """The sum (or mean) over replicas of each array of a pytree, of which each replica gets one part.
 
-    The leading axis, of n rows, is padded with zeros to R*k, so that the last parts may end in zeros.
+    Args:
+        tree: a pytree of arrays, [n, ...] each.
+        reduction: "sum" or "mean".
+        group_size: as for `cross_replica_sum`.
 
-    Args: reduction: "sum" or "mean". group_size, raises: as `cross_replica_sum`. ValueError for an array without axes; TypeError for a
-        mean of whole numbers.
+    Returns:
+        For each array its part, [k, ...], k = ceil(n / R): replica r gets the rows r*k to (r+1)*k, with zeros beyond n.
+
+    Raises:
+        ValueError: when an array has no axes, `reduction` is another string, and as for `cross_replica_sum`.
+        TypeError: when a mean is of whole numbers.
     """
     if reduction not in _REDUCTIONS:
         raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(map(repr, _REDUCTIONS))}")
@@ -120,7 +160,17 @@ def cross_replica_reduce_scatter(tree: Pytree, *, reduction: Reduction = "sum", 
 def cross_replica_all_to_all(tree: Pytree, *, split_axis: int = 0, concat_axis: int = 0, group_size: int | None = None) -> Pytree:
     """Each replica cuts its arrays into R parts along `split_axis`, sends part r to replica r, and joins what it gets along `concat_axis`.
 
-    Args, raises: as `cross_replica_sum`. ValueError if an array has no such axis, or no whole number of rows for each replica.
+    Args:
+        tree: a pytree of arrays.
+        split_axis: of length n, which R divides.
+        concat_axis: of length m.
+        group_size: as for `cross_replica_sum`.
+
+    Returns:
+        Arrays of length n / R along `split_axis` and m * R along `concat_axis`; with the same axis for both, of the same shape.
+
+    Raises:
+        ValueError: when an array has no such axis, or R does not divide its length, and as for `cross_replica_sum`.
     """
     axis, groups, size = _group(group_size)
     axes = {"split_axis": split_axis, "concat_axis": concat_axis}
@@ -158,7 +208,12 @@ def element_key(key: jax.Array, step: jax.Array) -> jax.Array:
 
     An element of the dataset gets the same key however many replicas share the work.
 
-    Args: step: int[], counted by the caller, such as in the loop's carry.
+    Args:
+        key: a random key.
+        step: int[], counted by the caller, such as in the loop's carry.
+
+    Returns:
+        A random key.
     """
     return _jax.random.fold_in(key, step * replica_count() + replica_index())
 

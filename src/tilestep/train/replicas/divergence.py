@@ -49,10 +49,18 @@ class ReplicaDifference:
 
 
 def replica_differences(tree: Pytree, replicas: Replicas) -> tuple[ReplicaDifference, ...]:
-    """The arrays of a pytree that are not equal on all replicas, bit by bit, by a program on them; with several processes all must call it.
+    """The arrays of a pytree that are not equal on all replicas, bit by bit.
 
-    What a loop of `repeat` with `replicas` returns is replicated as JAX sees it: it shows replica 0's values, whatever the others have.
-    Arrays that are not on the replicas' devices are left out.
+    Args:
+        tree: a pytree of arrays, such as a loop with `replicas` returns. JAX takes it for replicated, and shows replica 0's values. Arrays
+            that are not on the replicas' devices are left out.
+        replicas: those of the loop. With several processes all must call this.
+
+    Returns:
+        One ReplicaDifference for each array that differs in any bit.
+
+    Raises:
+        TypeError: when `replicas` are no Replicas.
     """
     require_kind("replicas", replicas, Replicas, "the Replicas that the loop had")
     found, _ = _jax.tree_util.tree_flatten_with_path(tree)
@@ -75,9 +83,15 @@ def replica_differences(tree: Pytree, replicas: Replicas) -> tuple[ReplicaDiffer
 
 
 def require_equal_replicas(tree: Pytree, replicas: Replicas) -> None:
-    """Raises: ReplicasDifferError, with `differences`, if an array of a pytree is not equal on all replicas.
+    """Checks that the arrays of a pytree are equal on all replicas.
 
-    ValueError if there are several replicas, and the tree has arrays, but none of them is on the replicas: that would compare nothing.
+    Args:
+        tree: as for `replica_differences`.
+        replicas: as for `replica_differences`.
+
+    Raises:
+        ReplicasDifferError: when an array differs; its `differences` say which ones.
+        ValueError: when there are several replicas and arrays, but no array is on the replicas, because that would compare nothing.
     """
     arrays = [leaf for leaf in _jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
     if replicas.count > 1 and arrays and not any(_is_on(leaf, replicas) for leaf in arrays):
