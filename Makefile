@@ -16,7 +16,7 @@ unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE PYTHONWARNINGS VIRTU
 unexport PIP_PREFIX PIP_REQUIREMENT PIP_ROOT PIP_TARGET PIP_USER
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test test-all check format wheel clean
+.PHONY: help demo test test-all check format docs docs-links wheel clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -36,6 +36,13 @@ check: $(VENV)/.ready-test ## format, lint, types and the unit tests of what dif
 format: $(VENV)/.ready-test ## rewrite the sources as `make test` wants them
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
+
+docs: $(VENV)/.ready-test ## build the documentation: one static folder, build/docs, that needs no network
+	$(VENV)/bin/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs --doctree-dir build/doctrees . build/docs
+	@echo "open build/docs/index.html"
+
+docs-links: $(VENV)/.ready-test ## ask the network for each page elsewhere that the documentation links to
+	$(VENV)/bin/sphinx-build --quiet --builder linkcheck --conf-dir docs --doctree-dir build/doctrees . build/links
 
 wheel: $(VENV)/.ready-test ## build dist/tilestep-*.whl
 	$(VENV)/bin/python -m build --wheel .

@@ -33,8 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script,
 import tilestep
 from benchmarks.commit import commit
 from tilestep.machine import SYNC_PATTERNS, load_machine
-from tilestep.plan.steps import Argument, Collective, Node, Program, Result, Superstep, TileMemory
-from tilestep.plan.steps import Sequence as Nodes
+from tilestep.plan.steps import Argument, Collective, Node, Program, Result, Series, Superstep, TileMemory
 from tilestep.sim import System
 
 QUESTION = "does an event of virtual time cost the same from 1 to 256 IPUs?"
@@ -61,7 +60,7 @@ def program(name: str, *nodes: Node, takes: Sequence[int], gives: Sequence[int],
     return Program(
         name=name,
         num_ipus=num_ipus,
-        body=Nodes(nodes=nodes),
+        body=Series(nodes=nodes),
         arguments=tuple(
             Argument(index=k, name=f"a{k}", shape=f"u8[{size}]", size_bytes=size, result=k if k < donated else None)
             for k, size in enumerate(takes)

@@ -1,4 +1,4 @@
-"""Draws docs/pictures/accuracy.svg from a record of benchmarks/accuracy.py, and writes the tables of docs/explanation/accuracy.md anew.
+"""Draws docs/pictures/accuracy.svg from a record of benchmarks/accuracy.py, and writes the tables of the pages on accuracy anew.
 
     python benchmarks/plot.py [--record benchmarks/results/accuracy.json] [--docs docs]
 
@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, this file is in no package
 
-from benchmarks.measured.tables import NAMES, judged_families, with_tables
+from benchmarks.measured.tables import NAMES, PAGES, judged_families, with_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 BAND = 0.18  # of the bar
@@ -35,18 +35,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(description="draws predicted against measured from a record of benchmarks/accuracy.py")
     parser.add_argument("--record", type=Path, default=ROOT / "benchmarks" / "results" / "accuracy.json", help="(default: %(default)s)")
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of accuracy.svg and accuracy.md (default: %(default)s)")
+    parser.add_argument(
+        "--docs", type=Path, default=ROOT / "docs", help="folder of the pages and of pictures/accuracy.svg (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     try:
         record = json.loads(options.record.read_text(encoding="utf-8"))
         drawing = parity(record)
-        page = options.docs / "explanation" / "accuracy.md"
-        text = with_tables(page.read_text(encoding="utf-8"), record)
+        pages = [options.docs / page for page in PAGES]
+        texts = [with_tables(page.read_text(encoding="utf-8"), record, names) for page, names in zip(pages, PAGES.values(), strict=True)]
     except (OSError, ValueError, KeyError) as error:
         print(f"plot: {error!r}", file=sys.stderr)
         return 2
     (options.docs / "pictures" / "accuracy.svg").write_text(drawing, encoding="utf-8")
-    page.write_text(text, encoding="utf-8")
+    for page, text in zip(pages, texts, strict=True):
+        page.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.processes import ROOT
-from tilestep import train
+from tilestep import settings, train
 from tilestep.train import schedules
 from tilestep.train.schedules import schedule
 
@@ -60,13 +60,19 @@ def unnamed(name: str, offered: Callable[..., Any]) -> list[str]:
     own = name.rpartition(".")[2]
     pages = [text for text in code().values() if re.search(rf"\b{own}\b", text)]
     if name == "Pipeline":
-        pages = [code()["pipelines.md"]]
+        pages = [code()["pipeline-options.md"]]
     return [each for each in parameters if not any(re.search(rf"\b{each}\b", text) for text in pages)]
 
 
 @pytest.mark.parametrize("name", OFFERED)
 def test_a_document_names_each_argument(name: str) -> None:
     assert unnamed(name, OFFERED[name]) == []
+
+
+def test_the_page_of_settings_names_each_setting() -> None:
+    named = re.findall(r"^\| (\w+) +\|", settings.__doc__ or "", re.MULTILINE)
+    assert "TILESTEP_TINY_STEPS" in named
+    assert [name for name in named if not re.search(rf"`{name}`", (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8"))] == []
 
 
 def test_an_argument_that_no_document_names_is_found() -> None:

@@ -1,9 +1,9 @@
-"""The tables of docs/explanation/accuracy.md, from a record of benchmarks/accuracy.py."""
+"""The tables of the pages on accuracy, from a record of benchmarks/accuracy.py."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 NAMES = {
@@ -16,6 +16,9 @@ NAMES = {
     "IO": "host transfers",
 }
 
+# Page below docs/ to the tables that it has, by the names in their markers.
+PAGES: Mapping[str, tuple[str, ...]] = {"explanation/accuracy.md": ("families",), "reference/accuracy-rows.md": ("rows", "left out")}
+
 
 def judged_families(record: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
     """Judged rows that have a ratio."""
@@ -26,12 +29,16 @@ def judged_families(record: Mapping[str, Any]) -> dict[str, list[Mapping[str, An
     return families
 
 
-def with_tables(page: str, record: Mapping[str, Any]) -> str:
+def with_tables(page: str, record: Mapping[str, Any], names: Sequence[str]) -> str:
     """The page with today's tables, each between its marker, such as `<!-- rows -->`, and the next `<!-- end -->`.
+
+    Args: names: of the tables that the page has: "families", "rows", "left out".
 
     Raises: ValueError if a marker is missing.
     """
-    for name, lines in (("families", _family_table(record)), ("rows", _row_table(record)), ("left out", _left_out_table(record))):
+    tables = {"families": _family_table, "rows": _row_table, "left out": _left_out_table}
+    for name in names:
+        lines = tables[name](record)
         start, end = f"<!-- {name} -->\n", "<!-- end -->"
         before, found, rest = page.partition(start)
         _, closed, after = rest.partition(end)

@@ -74,7 +74,8 @@ def require_failures(count: int) -> None:
 
 
 def test_the_program_of_the_document_prints_what_is_shown(tmp_path: Path) -> None:
-    (block,) = [block for block in blocks((ROOT / "docs/how-to/pipelines.md").read_text(encoding="utf-8")) if block.language == "py"]
+    page = (ROOT / "docs/how-to/several-processes.md").read_text(encoding="utf-8")
+    (block,) = [block for block in blocks(page) if block.language == "py"]
     program = tmp_path / "two.py"
     program.write_text(block.text, encoding="utf-8")
     address = f"localhost:{free_port()}"

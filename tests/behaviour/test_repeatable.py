@@ -100,13 +100,13 @@ def test_a_wait_aside_is_no_wait_and_leaves_later_ones(ipu: jax.Device) -> None:
             step(x).block_until_ready()
         return profile.emulated_cycles
 
-    def aside(array: jax.Array) -> None:
-        hints.wait_aside([array], jax.block_until_ready)
+    def untimed(array: jax.Array) -> None:
+        hints.wait_untimed([array], jax.block_until_ready)
 
     cycles()
-    assert cycles(aside) == cycles() < cycles(jax.block_until_ready) == cycles(aside, jax.block_until_ready)
+    assert cycles(untimed) == cycles() < cycles(jax.block_until_ready) == cycles(untimed, jax.block_until_ready)
     with tilestep.dry_run():
-        assert cycles(aside) == cycles() < cycles(jax.block_until_ready) == cycles(aside, jax.block_until_ready)
+        assert cycles(untimed) == cycles() < cycles(jax.block_until_ready) == cycles(untimed, jax.block_until_ready)
 
 
 def test_a_wait_for_several_is_one_for_each_ready_or_not(ipus: list[jax.Device]) -> None:
@@ -120,7 +120,7 @@ def test_a_wait_for_several_is_one_for_each_ready_or_not(ipus: list[jax.Device])
         return profile.emulated_cycles
 
     def late(arrays: list[jax.Array]) -> None:
-        hints.wait_aside(arrays, jax.block_until_ready)
+        hints.wait_untimed(arrays, jax.block_until_ready)
         jax.block_until_ready(arrays)
 
     cycles(jax.block_until_ready)  # from here on the programs are loaded
@@ -155,7 +155,7 @@ def test_a_wait_aside_waits(ipu: jax.Device) -> None:
 
     step = jax.jit(lambda x: jax.pure_callback(late, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
     array = step(jax.device_put(np.ones(8, np.float32), ipu))
-    hints.wait_aside([array], jax.block_until_ready)
+    hints.wait_untimed([array], jax.block_until_ready)
     assert ended
 
 
@@ -165,7 +165,7 @@ def test_a_failure_is_told_to_who_waits_aside(ipu: jax.Device) -> None:
 
     broken = jax.jit(lambda x: jax.pure_callback(fail, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
     with pytest.raises(jax.errors.JaxRuntimeError, match="on purpose"):
-        hints.wait_aside([broken(jax.device_put(np.ones(8, np.float32), ipu))], jax.block_until_ready)
+        hints.wait_untimed([broken(jax.device_put(np.ones(8, np.float32), ipu))], jax.block_until_ready)
 
 
 PUTS = """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tilestep.machine import load_machine
-from tilestep.plan import Branch, Collective, HostCall, Loop, Program, Sequence, Superstep, lower
+from tilestep.plan import Branch, Collective, HostCall, Loop, Program, Series, Superstep, lower
 from tilestep.plan.steps import Node
 from tilestep.program import parse_hlo
 
@@ -20,7 +20,7 @@ CASES = sorted(path.parent for path in Path(__file__).parent.glob("*/machine.tom
 
 def rows(node: Node, indent: str = "") -> Iterator[str]:
     match node:
-        case Sequence(nodes=nodes):
+        case Series(nodes=nodes):
             for inner in nodes:
                 yield from rows(inner, indent)
         case Loop(name=name, trips=trips, body=body):

@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.sim.toy import Host, collective, program, superstep
 from tilestep.machine import load_machine
-from tilestep.plan import HostCall, Loop, Program, Sequence
+from tilestep.plan import HostCall, Loop, Program, Series
 
 FOLDER = Path(__file__).parent / "time"
 CODE = 250  # bytes of code per tile, of every program here
@@ -51,7 +51,7 @@ def feeds(host: Host) -> None:
     """A loop of three turns that take a batch and send a loss each, over two of the four tiles."""
     batch = HostCall(name="batch", scope="", bytes_to_host=0, bytes_from_host=6000, is_feed=True)
     loss = HostCall(name="loss", scope="", bytes_to_host=4, bytes_from_host=0, is_feed=True)
-    loop = Loop(name="loop", scope="", body=Sequence(nodes=(batch, superstep(5000, 700, 600), loss)), trips=3)
+    loop = Loop(name="loop", scope="", body=Series(nodes=(batch, superstep(5000, 700, 600), loss)), trips=3)
     host.run(coded(program(loop, name="loop", takes=(4000,), gives=(4000,), donates={0: 0}, num_io_tiles=2)), host.put(4000))
 
 

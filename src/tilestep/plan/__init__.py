@@ -1,4 +1,4 @@
-"""How a program is split over tiles and steps, and what that needs in time and memory."""
+"""Plans programs: splits them over tiles and steps, and works out their cycles and memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilestep.plan.steps import HostCall as HostCall
 from tilestep.plan.steps import Loop as Loop
 from tilestep.plan.steps import Program as Program
 from tilestep.plan.steps import Result as Result
-from tilestep.plan.steps import Sequence as Sequence
+from tilestep.plan.steps import Series as Series
 from tilestep.plan.steps import Superstep as Superstep
 from tilestep.plan.steps import TileMemory as TileMemory
 from tilestep.plan.streaming import check_streaming_memory as check_streaming_memory

@@ -1,4 +1,4 @@
-"""One computation while it is walked: which value each instruction has, and the steps so far."""
+"""One computation while it is lowered: the value of each instruction, and the steps so far."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tilestep.cost.elementwise import named_cast
 from tilestep.cost.rates import WITH_SCALAR
 from tilestep.machine.spec import IpuSpec
 from tilestep.plan.fuse import VIEWS, Units
+from tilestep.plan.host_gather import HostGathers
 from tilestep.plan.liveness import Moment
 from tilestep.plan.mapping import Leaf, Value
-from tilestep.plan.parking import Parking
 from tilestep.plan.price import pass_dtype
 from tilestep.plan.stencil import halo, starts
 from tilestep.plan.steps import Node
@@ -21,7 +21,7 @@ from tilestep.program.work import ArrayShape
 
 @dataclass(kw_only=True)
 class Block:
-    """One computation, walked."""
+    """One computation, lowered."""
 
     computation: Computation
     nodes: list[Node]
@@ -31,23 +31,24 @@ class Block:
 
 @dataclass(kw_only=True)
 class Scope:
-    """What is known inside one computation while it is walked."""
+    """The state of one computation while it is lowered."""
 
     computation: Computation
     units: Units
     users: Mapping[str, list[Instruction]]
-    parking: Parking
+    gathers: HostGathers
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     nodes: list[Node] = field(default_factory=list[Node])
     moments: list[Moment] = field(default_factory=list[Moment])
-    products: dict[str, int] = field(
-        default_factory=dict[str, int]
-    )  # homes laid out by a matmul or convolution: elements on the fullest tile
+    products: dict[str, int] = field(default_factory=dict[str, int])  # home of a matmul or convolution -> elements on the fullest tile
 
     def reads(
         self, operations: Sequence[Instruction], inside: set[str], size: int, ipu: IpuSpec
     ) -> tuple[list[tuple[Leaf, ArrayShape]], int, int]:
-        """What a pass of `size` elements loads, each array and each slice of one once; bytes of halos, and of blocks copied with them."""
+        """The arrays and slices that a pass of `size` elements loads, each once.
+
+        Returns: (array, shape) of each; bytes of halos; bytes of blocks that are copied with their halos.
+        """
         whole: dict[int, tuple[Leaf, ArrayShape]] = {}
         sliced: dict[int, tuple[Leaf, dict[str, Instruction]]] = {}
         for operand in (operand for member in operations for operand in member.operands):
@@ -60,7 +61,7 @@ class Scope:
             else:
                 sliced.setdefault(leaf.buffer, (leaf, {}))[1][part.name] = part
         halo_bytes = copied_bytes = 0
-        found = list(whole.values())
+        loaded = list(whole.values())
         for leaf, slices in sliced.values():
             parts = list(slices.values())
             if len(parts) > 1 and len({part.leaves[0].dims for part in parts}) == 1:
@@ -69,12 +70,12 @@ class Scope:
                 copied_bytes += margins.copied_bytes
                 home = leaf.home
             else:
-                home = leaf.home and f"{leaf.home}[{parts[0].name}]"  # part of an array lies elsewhere than what it meets
-            found += [(Leaf(leaf.buffer, home), part.leaves[0]) for part in parts]
-        return found, halo_bytes, copied_bytes
+                home = leaf.home and f"{leaf.home}[{parts[0].name}]"  # a part of an array has another layout than its partner
+            loaded += [(Leaf(leaf.buffer, home), part.leaves[0]) for part in parts]
+        return loaded, halo_bytes, copied_bytes
 
     def operation(self, member: Instruction, ipu: IpuSpec) -> tuple[str, str]:
-        """Under which name a fused operation is priced, and the dtype that it computes in."""
+        """The name under which a fused operation is priced, and the dtype in which it computes."""
         operands = [self.computation.by_name[operand].leaves[0] for operand in member.operands]
         opcode = member.opcode
         if opcode in WITH_SCALAR and any(self.source(operand).leaves[0].size == 1 for operand in member.operands):
@@ -84,11 +85,11 @@ class Scope:
         return opcode, pass_dtype(member, operands)
 
     def source(self, name: str) -> Instruction:
-        """What a fused operation really reads: seen through views, and through broadcasts, slices and pads that nobody stores."""
+        """The instruction that a fused operation reads, behind views, and behind broadcasts, slices and pads that are not stored."""
         return self.seen(name)[0]
 
     def seen(self, name: str) -> tuple[Instruction, Instruction | None]:
-        """As `source`, and the slice that is read of it, if any."""
+        """As `source`, with the slice of it that is read, if only a slice is."""
         instruction = self.computation.by_name[name]
         part: Instruction | None = None
         while (instruction.opcode in VIEWS or instruction.name in self.units.absorbed) and instruction.name not in self.units.fusible:
@@ -98,7 +99,7 @@ class Scope:
         return instruction, part
 
     def escapes(self, member: Instruction, inside: set[str]) -> bool:
-        """Whether something outside of the pass uses a result."""
+        """Whether an instruction outside of the pass uses a result."""
         return member is self.computation.root or any(
             user.name not in inside or (user.name not in self.units.fusible and self.escapes(user, inside))
             for user in self.users[member.name]
@@ -106,5 +107,5 @@ class Scope:
 
 
 def scope_of(instruction: Instruction) -> str:
-    """The user's operation; where XLA merged several it names them all, and the first stands for them."""
+    """The user's operation. XLA names all operations that it merged; the first stands for them."""
     return instruction.op_name.partition(";")[0]

@@ -1,4 +1,4 @@
-"""How many bytes each tile holds, and when: buffers from birth to last use over the whole program, tile by tile.
+"""Memory of a tile over time: how many bytes the buffers of a program take on each tile, from birth to last use.
 
 `docs/reference/memory.md` says what is counted and what is not.
 """
@@ -14,47 +14,47 @@ from numpy.typing import NDArray
 
 from tilestep.errors import TileMemoryError
 from tilestep.machine.spec import MachineSpec, TileSpec
-from tilestep.plan.spread import Spread, aligned, spread_evenly, spread_in_blocks
 from tilestep.plan.steps import Program, TileMemory
+from tilestep.plan.tile_layout import TileLayout, aligned, block_layout, even_layout
 
 LARGEST = 8  # parts that an error names
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """One step as memory sees it. Buffers are numbers given out by `Buffers`."""
+    """One step as memory sees it. Buffers are the numbers that `Buffers` gives out."""
 
     step: str
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
     temporary_tile_bytes: int = 0
-    in_place: bool = False  # what it writes may take the place of what it reads for the last time
-    inner: tuple[tuple[Moment, ...], ...] = ()  # of a loop its body, of a branch its arms; run between reads and writes
+    in_place: bool = False  # a result may take over the memory of an operand that is read for the last time
+    inner: tuple[tuple[Moment, ...], ...] = ()  # the body of a loop, the arms of a branch; they run between reads and writes
 
 
 class Buffers:
-    """Gives out numbers for arrays, and knows where each lies and which of them share memory."""
+    """Gives each array a number, and knows its layout and which arrays share memory."""
 
     def __init__(self, num_tiles: int) -> None:
         self.num_tiles = num_tiles
         self.names: list[str] = []
         self.sizes: list[int] = []
-        self.spreads: list[Spread] = []
+        self.layouts: list[TileLayout] = []
         self._same: list[int] = []
-        self._next_tile = 0  # where the next array begins that does not cover all tiles
+        self._next_tile = 0  # at which the next array begins that does not cover all tiles
 
     def new(self, name: str, size_bytes: int, block_bytes: int = 0) -> int:
         """A buffer of its own.
 
-        Args: block_bytes: of it on the fullest tile, where a plan laid it out in blocks; 0: spread evenly.
+        Args: block_bytes: on the fullest tile, if a plan laid the array out in blocks; 0: it has an even layout.
         """
-        lies = spread_in_blocks(size_bytes, block_bytes, self.num_tiles) if block_bytes else spread_evenly(size_bytes, self.num_tiles)
-        if lies.tiles < self.num_tiles:
-            lies = replace(lies, start=self._next_tile)
-            self._next_tile = (self._next_tile + lies.tiles) % self.num_tiles
+        layout = block_layout(size_bytes, block_bytes, self.num_tiles) if block_bytes else even_layout(size_bytes, self.num_tiles)
+        if layout.tiles < self.num_tiles:
+            layout = replace(layout, start=self._next_tile)
+            self._next_tile = (self._next_tile + layout.tiles) % self.num_tiles
         self.names.append(name)
         self.sizes.append(size_bytes)
-        self.spreads.append(lies)
+        self.layouts.append(layout)
         self._same.append(len(self._same))
         return len(self._same) - 1
 
@@ -87,17 +87,17 @@ def tile_memory(
     results: Sequence[int],
     on_host: Sequence[int],
 ) -> TileMemory:
-    """The fullest tile at the step at which it is fullest.
+    """Memory of the fullest tile, at the step at which it is fullest.
 
     Args:
         moments: the steps in order.
-        code: bytes per tile of what is loaded with the program, by kind.
+        code: bytes per tile that are loaded with the program, by kind.
         fixed: bytes per tile that no program can use otherwise, by kind.
         resident: buffers of donated arguments; they stay between runs.
         arguments: buffers of the other arguments; they live from the start to their last use.
         constants: buffers that live all the time; they are loaded with the program.
         results: buffers of the results; they live to the end.
-        on_host: buffers that lie in the host's memory and need no tile.
+        on_host: buffers in the host's memory, which need no tile.
     """
     timeline = _Timeline(buffers)
     start = timeline.tick("program start", 0)
@@ -112,8 +112,8 @@ def tile_memory(
     loaded = {buffers.find(buffer) for buffer in constants} - absent - stays
     lives = timeline.lives(absent)
     peak, tile, live_bytes = _fullest(lives, timeline.temporary, buffers)
-    here = {life.buffer: _on_tile(buffers.spreads[life.buffer], tile, buffers.num_tiles) for life in lives if life.covers(peak)}
-    spreads = [buffers.spreads[buffer] for buffer in here if buffer not in loaded]
+    here = {life.buffer: _on_tile(buffers.layouts[life.buffer], tile, buffers.num_tiles) for life in lives if life.covers(peak)}
+    layouts = [buffers.layouts[buffer] for buffer in here if buffer not in loaded]
     resident_bytes = sum(size for buffer, size in here.items() if buffer in stays)
     constant_bytes = sum(size for buffer, size in here.items() if buffer in loaded)
     alive: dict[str, int] = defaultdict(int)
@@ -132,19 +132,27 @@ def tile_memory(
         fixed_bytes=fixed_bytes,
         resident_bytes=resident_bytes,
         transient_bytes=live_bytes - constant_bytes - resident_bytes,
-        values_bytes=sum(lies.tile_bytes * lies.tiles for lies in spreads) + timeline.temporary[peak] * buffers.num_tiles,
+        values_bytes=sum(layout.tile_bytes * layout.tiles for layout in layouts) + timeline.temporary[peak] * buffers.num_tiles,
         always=_by_size(kinds),
         alive=_by_size(alive),
     )
 
 
 def fits(memory: TileMemory, tile: TileSpec) -> bool:
-    """Whether a tile holds all of it, and its code where a tile can fetch instructions from."""
+    """Whether a tile holds all of it, and the part of a tile that can hold code holds the code."""
     return memory.peak_bytes <= tile.sram_bytes and memory.instruction_bytes <= tile.executable_bytes
 
 
 def check_fits(program: Program, machine: MachineSpec) -> None:
-    """Raises TileMemoryError if the program needs more bytes on a tile than the tile has, or more of code than it can execute."""
+    """Checks that a program fits into the memory of a tile, and its code into the part of a tile that can hold code.
+
+    Args:
+        program: the planned program.
+        machine: the machine that it was planned for.
+
+    Raises:
+        TileMemoryError: if it does not fit.
+    """
     memory, tile = program.memory, machine.ipu.tile
     if fits(memory, tile):
         return
@@ -162,7 +170,7 @@ def check_fits(program: Program, machine: MachineSpec) -> None:
 
 @dataclass(frozen=True)
 class _Life:
-    """One buffer from the first to the last time at which it is there."""
+    """The first and the last time at which a buffer takes memory."""
 
     buffer: int
     first: int
@@ -176,29 +184,29 @@ def _by_size(parts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(((what, size) for what, size in parts.items() if size), key=lambda part: (-part[1], part[0])))
 
 
-def _on_tile(lies: Spread, tile: int, num_tiles: int) -> int:
-    return lies.tile_bytes if (tile - lies.start) % num_tiles < lies.tiles else 0
+def _on_tile(layout: TileLayout, tile: int, num_tiles: int) -> int:
+    return layout.tile_bytes if (tile - layout.start) % num_tiles < layout.tiles else 0
 
 
 def _fullest(lives: Sequence[_Life], temporary: Sequence[int], buffers: Buffers) -> tuple[int, int, int]:
-    """(time, tile, bytes) of the most that one tile holds at once; the first of equal ones."""
-    everywhere = [0] * (len(temporary) + 1)  # change of what lies on all tiles
-    events: list[list[tuple[Spread, int]]] = [[] for _ in range(len(temporary) + 1)]  # of what lies on some
+    """(time, tile, bytes) of the most that one tile holds at once; of several equal ones the first."""
+    everywhere = [0] * (len(temporary) + 1)  # change of the bytes on every tile
+    events: list[list[tuple[TileLayout, int]]] = [[] for _ in range(len(temporary) + 1)]  # changes of the bytes on some tiles
     for life in lives:
-        lies = buffers.spreads[life.buffer]
-        if lies.tiles == buffers.num_tiles:
-            everywhere[life.first] += lies.tile_bytes
-            everywhere[life.last + 1] -= lies.tile_bytes
-        elif lies.tiles:
-            events[life.first].append((lies, lies.tile_bytes))
-            events[life.last + 1].append((lies, -lies.tile_bytes))
+        layout = buffers.layouts[life.buffer]
+        if layout.tiles == buffers.num_tiles:
+            everywhere[life.first] += layout.tile_bytes
+            everywhere[life.last + 1] -= layout.tile_bytes
+        elif layout.tiles:
+            events[life.first].append((layout, layout.tile_bytes))
+            events[life.last + 1].append((layout, -layout.tile_bytes))
     held = np.zeros(buffers.num_tiles, dtype=np.int64)
     common = most_here = fullest_tile = 0
     best = (0, 0, -1)
     for time, extra in enumerate(temporary):
         common += everywhere[time]
-        for lies, change in events[time]:
-            _add(held, lies, change)
+        for layout, change in events[time]:
+            _add(held, layout, change)
         if events[time]:
             fullest_tile = int(held.argmax())
             most_here = int(held[fullest_tile])
@@ -207,15 +215,15 @@ def _fullest(lives: Sequence[_Life], temporary: Sequence[int], buffers: Buffers)
     return best
 
 
-def _add(held: NDArray[np.int64], lies: Spread, size_bytes: int) -> None:
-    end = lies.start + lies.tiles
-    held[lies.start : end] += size_bytes
+def _add(held: NDArray[np.int64], layout: TileLayout, size_bytes: int) -> None:
+    end = layout.start + layout.tiles
+    held[layout.start : end] += size_bytes
     if end > len(held):
         held[: end - len(held)] += size_bytes
 
 
 class _Timeline:
-    """Steps in the order in which they run, bodies of loops and all arms of branches once each."""
+    """Steps in the order in which they run: each body of a loop, and each arm of a branch, once."""
 
     def __init__(self, buffers: Buffers) -> None:
         self.buffers = buffers
@@ -252,30 +260,30 @@ class _Timeline:
                 self._in_place.append((time, moment))
 
     def lives(self, absent: set[int]) -> list[_Life]:
-        """Of all buffers but those that need no tile. What takes over an operand's memory begins to count when the operand is gone."""
+        """The lives of all buffers that need a tile. A buffer that takes over memory counts once the operand there is gone."""
         taken_over = dict(self._taken_over(absent))
         found = [_Life(buffer, taken_over.get(buffer, first), self.last[buffer]) for buffer, first in self.first.items()]
         return [life for life in found if life.buffer not in absent and life.first <= life.last]
 
     def _taken_over(self, absent: set[int]) -> Iterator[tuple[int, int]]:
-        """(buffer, time) of results of steps in place that lie in the memory of an operand read there for the last time."""
-        spreads = self.buffers.spreads
+        """(buffer, time) of results that take over the memory of an operand, which the step reads for the last time."""
+        layouts = self.buffers.layouts
         for time, moment in self._in_place:
             reads = {self.buffers.find(buffer) for buffer in moment.reads} - absent
             writes = {self.buffers.find(buffer) for buffer in moment.writes} - absent
-            dying = sorted((spreads[b] for b in reads - writes if self.last[b] == time), key=_room, reverse=True)
-            born = sorted((b for b in writes - reads if self.first[b] == time), key=lambda b: (_room(spreads[b]), b), reverse=True)
+            dying = sorted((layouts[b] for b in reads - writes if self.last[b] == time), key=_room, reverse=True)
+            born = sorted((b for b in writes - reads if self.first[b] == time), key=lambda b: (_room(layouts[b]), b), reverse=True)
             for buffer in born:
-                place = next((lies for lies in dying if _fits(spreads[buffer], lies)), None)
-                if place is not None:
-                    dying.remove(place)
+                room = next((layout for layout in dying if _fits(layouts[buffer], layout)), None)
+                if room is not None:
+                    dying.remove(room)
                     yield buffer, time + 1
 
 
-def _room(lies: Spread) -> tuple[int, int, int]:
-    return lies.tile_bytes, lies.tiles, lies.start
+def _room(layout: TileLayout) -> tuple[int, int, int]:
+    return layout.tile_bytes, layout.tiles, layout.start
 
 
-def _fits(lies: Spread, place: Spread) -> bool:
-    """Whether an array laid out over so many tiles can take the place of another."""
-    return lies.tile_bytes <= place.tile_bytes and lies.tiles <= place.tiles
+def _fits(layout: TileLayout, room: TileLayout) -> bool:
+    """Whether an array fits into the memory of another."""
+    return layout.tile_bytes <= room.tile_bytes and layout.tiles <= room.tiles

@@ -1,8 +1,8 @@
-"""HLO into a planned program: a tree of supersteps with their costs, arguments and results, memory."""
+"""Turns HLO into a planned program: a tree of priced supersteps, with arguments, results and memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence as AbstractSequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tilestep.errors import HloError
@@ -11,9 +11,9 @@ from tilestep.options import PlanOptions
 from tilestep.plan.block import Block
 from tilestep.plan.code import code_bytes, fixed_bytes
 from tilestep.plan.liveness import tile_memory
+from tilestep.plan.lowering import Lowering
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value
-from tilestep.plan.steps import Argument, Branch, Loop, Node, Program, Result, Sequence, Superstep
-from tilestep.plan.walk import Walk
+from tilestep.plan.steps import Argument, Branch, Loop, Node, Program, Result, Series, Superstep
 from tilestep.program.cleanup import clean
 from tilestep.program.hlo import HloModule
 
@@ -25,46 +25,54 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
     """Plans a program for `num_ipus` IPUs of a machine.
 
     Args:
-        module: per device, after XLA's partitioner, as `parse_hlo` gives it.
+        module: the program of one device after XLA's partitioner, as `parse_hlo` returns it.
+        machine: the machine to plan for.
         name: of the program, for reports.
-        options: how its matmuls and convolutions may be planned.
-    Returns: the steps of one IPU, arguments, results and memory; what had no estimator is listed in `fallback_ops`.
-    Raises: HloError if the module is not well formed; SettingsError if the I/O tiles leave none to compute on.
+        num_ipus: IPUs that run the program together.
+        options: how to plan matmuls and convolutions, and how many tiles to keep for I/O.
+
+    Returns:
+        The steps of one IPU, with arguments, results and memory (bytes of the fullest tile). `fallback_ops` lists the operations
+        without an estimator.
+
+    Raises:
+        HloError: if the module is not well formed.
+        SettingsError: if the I/O tiles leave no tile to compute on.
     """
     module = clean(module)
     ipu = compute_tiles(machine.ipu, options)
-    walk = Walk(module=module, ipu=ipu, num_ipus=num_ipus, options=options)
+    lowering = Lowering(module=module, ipu=ipu, num_ipus=num_ipus, options=options)
     spaces = module.argument_spaces or (0,) * len(module.entry.parameters)
     values: list[Value] = []
     for parameter, space in zip(module.entry.parameters, spaces, strict=True):
         if parameter.is_tuple:
             raise HloError(f"line {parameter.line}: argument {parameter.literal} is a tuple, which JAX never passes")
-        buffer = walk.buffers.new(_argument_name(parameter.op_name, parameter.literal), parameter.shape.size_bytes)
+        buffer = lowering.buffers.new(_argument_name(parameter.op_name, parameter.literal), parameter.shape.size_bytes)
         if space == HOST_SPACE:
-            walk.pinned.host.add(buffer)
+            lowering.pinned.host.add(buffer)
         values.append((Leaf(buffer, ANYWHERE),))
-    block = walk.block(module.entry, values)
-    arguments = _arguments(module, spaces, [walk.layouts.get(value[0].buffer, "") for value in values])
+    block = lowering.block(module.entry, values)
+    arguments = _arguments(module, spaces, [lowering.layouts.get(value[0].buffer, "") for value in values])
     results = _results(module)
-    walk.deliver(block, _places(results, block, values, walk))
+    lowering.deliver(block, _host_buffers(results, block, values, lowering))
     owned = {value[0].buffer for value in values}
     for result in results:
         buffer = block.root[result.index].buffer
         if result.argument is not None and buffer not in owned:
-            walk.buffers.share(buffer, values[result.argument][0].buffer)
-    body = Sequence(nodes=tuple(block.nodes))
-    streams = sum(not argument.on_host for argument in arguments)  # resident ones come once
+            lowering.buffers.share(buffer, values[result.argument][0].buffer)
+    body = Series(nodes=tuple(block.nodes))
+    streams = sum(not argument.on_host for argument in arguments)  # resident arguments come once
     streams += sum(result.argument is None and not result.on_host for result in results)
     memory = tile_memory(
         block.moments,
-        walk.buffers,
+        lowering.buffers,
         code=code_bytes(block.nodes, streams=streams),
         fixed=fixed_bytes(ipu),
         resident=[values[argument.index][0].buffer for argument in arguments if argument.result is not None],
         arguments=[values[argument.index][0].buffer for argument in arguments if argument.result is None],
-        constants=walk.constants,
+        constants=lowering.constants,
         results=[leaf.buffer for leaf in block.root],
-        on_host=sorted(walk.pinned.host),
+        on_host=sorted(lowering.pinned.host),
     )
     return Program(
         name=name,
@@ -74,54 +82,54 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
         results=results,
         memory=memory,
         num_io_tiles=options.num_io_tiles,
-        fallback_ops=tuple(sorted(walk.fallbacks)),
-        assumptions=tuple(sorted(walk.assumptions)),
+        fallback_ops=tuple(sorted(lowering.fallbacks)),
+        assumptions=tuple(sorted(lowering.assumptions)),
         flops=_flops(body),
-        parked_bytes=_parked_bytes(walk, [value[0].buffer for value in values], [leaf.buffer for leaf in block.root]),
+        parked_bytes=_parked_bytes(lowering, [value[0].buffer for value in values], [leaf.buffer for leaf in block.root]),
     )
 
 
 def compute_tiles(ipu: IpuSpec, options: PlanOptions) -> IpuSpec:
-    """What is left of an IPU to compute on and to hold values when its I/O tiles are set aside.
+    """The IPU without its I/O tiles: the tiles that compute and hold values.
 
-    Raises: SettingsError if none is left.
+    Raises: SettingsError if no tile is left.
     """
     options.require_tiles_left(ipu.num_tiles)
     return replace(ipu, num_tiles=ipu.num_tiles - options.num_io_tiles)
 
 
-def _places(results: AbstractSequence[Result], block: Block, arguments: AbstractSequence[Value], walk: Walk) -> list[int | None]:
-    """The buffer in pinned_host of each result: that of the argument whose place it takes, its own, or a new one; None: in the tiles."""
+def _host_buffers(results: Sequence[Result], block: Block, arguments: Sequence[Value], lowering: Lowering) -> list[int | None]:
+    """The buffer in pinned_host of each result: of the argument that it replaces, its own, or a new one; None: it is in the tiles."""
     taken = {value[0].buffer for value in arguments}
-    places: list[int | None] = []
+    buffers: list[int | None] = []
     for result, leaf in zip(results, block.root, strict=True):
         if result.argument is not None:
-            (place,) = arguments[result.argument]
-            places.append(place.buffer if place.buffer in walk.pinned.host else None)
+            (leaf,) = arguments[result.argument]
+            buffers.append(leaf.buffer if leaf.buffer in lowering.pinned.host else None)
             continue
         if not result.on_host:
-            places.append(None)
+            buffers.append(None)
             continue
         buffer = leaf.buffer
-        if buffer not in walk.pinned.host or buffer in taken:
-            buffer = walk.buffers.new(f"result {result.index}", result.size_bytes)
-            walk.pinned.host.add(buffer)
+        if buffer not in lowering.pinned.host or buffer in taken:
+            buffer = lowering.buffers.new(f"result {result.index}", result.size_bytes)
+            lowering.pinned.host.add(buffer)
         taken.add(buffer)
-        places.append(buffer)
-    return places
+        buffers.append(buffer)
+    return buffers
 
 
-def _parked_bytes(walk: Walk, arguments: AbstractSequence[int], results: AbstractSequence[int]) -> int:
-    """Of values that are in pinned_host during a run only. Poplar's remote buffers never share memory, so they add up."""
-    alone = walk.pinned.host - walk.pinned.merged - {*arguments, *results}
-    return sum(walk.buffers.sizes[buffer] for buffer in alone)
+def _parked_bytes(lowering: Lowering, arguments: Sequence[int], results: Sequence[int]) -> int:
+    """Bytes in pinned_host during a run only. They add up, because Poplar's remote buffers never share memory."""
+    alone = lowering.pinned.host - lowering.pinned.merged - {*arguments, *results}
+    return sum(lowering.buffers.sizes[buffer] for buffer in alone)
 
 
 def _argument_name(op_name: str, number: str) -> str:
     return op_name or f"arg{number}"
 
 
-def _arguments(module: HloModule, spaces: AbstractSequence[int], layouts: AbstractSequence[str]) -> tuple[Argument, ...]:
+def _arguments(module: HloModule, spaces: Sequence[int], layouts: Sequence[str]) -> tuple[Argument, ...]:
     taken_over = {argument: result for result, argument in module.input_output_aliases.items()}
     return tuple(
         Argument(
@@ -153,9 +161,9 @@ def _results(module: HloModule) -> tuple[Result, ...]:
 
 
 def _flops(node: Node) -> int:
-    """Of one run; a loop of unknown length counts once, a branch as its dearest arm."""
+    """Floating-point operations of one run. A loop of unknown length counts once, a branch as its dearest arm."""
     match node:
-        case Sequence(nodes=nodes):
+        case Series(nodes=nodes):
             return sum(map(_flops, nodes))
         case Loop(body=body, trips=trips):
             return (1 if trips is None else trips) * _flops(body)

@@ -1,8 +1,8 @@
-"""Where values lie: which of them have to move to other tiles before an operation can use them.
+"""Layouts of values over the tiles: which values have to move to other tiles before an operation can use them.
 
-The first model is coarse on purpose. A *home* names the operation that laid a value out over the tiles; values of equal
-home lie together. The home ANYWHERE means that the value can be laid out as its reader wants it, once, before the
-program starts: arguments, constants, and what a loop carries and only updates elementwise (weights in a training loop).
+The model is coarse on purpose. A *home* names the operation that laid a value out over the tiles, and values of equal home
+have equal layouts. The home ANYWHERE says that the first reader chooses the layout, once, before the program starts. This
+holds for arguments, for constants, and for what a loop carries and only updates elementwise (weights in a training loop).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tilestep.program.hlo import Computation, Instruction
 from tilestep.program.work import ArrayShape
 
 ANYWHERE = ""
-# The result lies where the first operand lies.
+# The result has the layout of the operand.
 _STAYS = frozenset({"all-reduce", "dynamic-update-slice", "scatter"})
 
 
 class Leaf(NamedTuple):
-    """One array of a value: the buffer that holds it, and where it lies."""
+    """One array of a value: the buffer that holds it, and its home."""
 
     buffer: int
     home: str
@@ -32,7 +32,7 @@ Value = tuple[Leaf, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """Home of a fused pass, and bytes of operands that come from elsewhere (on all tiles together)."""
+    """Home of a fused pass, and bytes of the operands that have another home (on all tiles together)."""
 
     home: str
     moved_bytes: int
@@ -46,13 +46,13 @@ def home_of(instruction: Instruction, operands: Sequence[Value], leaf: int) -> s
 
 
 def place_pass(name: str, inputs: Sequence[tuple[Leaf, ArrayShape]], size: int, products: AbstractSet[str]) -> Placed:
-    """A fused pass runs where its operands lie; those that lie elsewhere move.
+    """A fused pass runs in the layout of an operand; operands of another layout move.
 
     Args:
-        name: of the pass; its home if no operand decides.
-        inputs: what it reads.
+        name: of the pass; its home if no operand has one.
+        inputs: the arrays that it reads, and their shapes.
         size: elements of one full operand; smaller ones are broadcast, which the estimator prices.
-        products: homes laid out by a matmul or convolution; such an operand stays where it is, others come to it.
+        products: homes of matmuls and convolutions; such an operand stays, and the others come to it.
     """
     full = [(leaf.home, shape) for leaf, shape in inputs if shape.size == size]
     fixed = [home for home, _ in full if home != ANYWHERE]
@@ -61,8 +61,8 @@ def place_pass(name: str, inputs: Sequence[tuple[Leaf, ArrayShape]], size: int, 
     return Placed(home=home, moved_bytes=moved)
 
 
-def settled(body: Computation, fused: AbstractSet[str]) -> frozenset[int]:
-    """Elements of a loop's carried tuple that come back as they were or only updated elementwise: they keep their layout.
+def keeping_layout(body: Computation, fused: AbstractSet[str]) -> frozenset[int]:
+    """Indices of a loop's carried elements that keep their layout, because the body at most updates them elementwise.
 
     Args: fused: names of the body's elementwise instructions.
     """

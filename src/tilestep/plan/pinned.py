@@ -1,4 +1,4 @@
-"""What lies in pinned_host, and the steps that bring it or send it: each step first brings what it reads of it."""
+"""Values in pinned_host, and the steps that move them: a step brings the values that it reads just before it runs."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ PARTIAL_READS = frozenset({"dynamic-slice", "slice", "gather"})
 
 
 class Pinned:
-    """A program's values in pinned_host, while it is walked.
+    """A program's values in pinned_host, while it is lowered.
 
     Attributes:
-        host: buffers there.
-        merged: those of them that the program has made as a part of another.
+        host: buffers in pinned_host.
+        merged: those of them that are parts of another buffer.
     """
 
     def __init__(self, buffers: Buffers) -> None:
         self.buffers = buffers
         self.host: set[int] = set()
         self.merged: set[int] = set()
-        self._parked: set[int] = set()  # those that the program has just made: they are free to become a part of another
-        self._awaited: dict[int, tuple[Instruction, Leaf]] = {}  # buffers that come from pinned_host when something first reads them
+        self._mergeable: set[int] = set()  # buffers that the program has just written, and that may still become a part of another
+        self._awaited: dict[int, tuple[Instruction, Leaf]] = {}  # buffers that come from pinned_host at their first read
 
     def moved(self, instruction: Instruction, value: Value, scope: Scope) -> Value:
-        """A value written to pinned_host at once, or read from there when it is needed; where it is there already, the same."""
+        """Moves a value: to pinned_host at once, from there at its first read. A value that is there already stays as it is."""
         (leaf,) = value
         size_bytes = self.buffers.sizes[leaf.buffer]
         if instruction.destination == "host":
@@ -41,10 +41,10 @@ class Pinned:
                 return (self._awaited[leaf.buffer][1],)
             if leaf.buffer in self.host:
                 return value
-            place = Leaf(self.new(instruction, instruction.leaves[0].size_bytes), ANYWHERE)
-            self._parked.add(place.buffer)
+            pinned = Leaf(self.new(instruction, instruction.leaves[0].size_bytes), ANYWHERE)
+            self._mergeable.add(pinned.buffer)
             self.access(instruction, value, (), to_memory=instruction.leaves[0].size_bytes, scope=scope)
-            return (place,)
+            return (pinned,)
         if leaf.buffer not in self.host:
             return value
         arriving = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
@@ -52,9 +52,9 @@ class Pinned:
         return (arriving,)
 
     def without_copies(self, unit: Unit, scope: Scope) -> Unit:
-        """A unit without its copies within pinned_host, which XLA:CPU makes for its own buffers.
+        """A unit without its copies within pinned_host, because XLA:CPU makes these for its own buffers.
 
-        They are other names for what they copy: a value that has to lie in two places there is delivered twice.
+        A copy becomes another name of its operand. A value that is needed twice in pinned_host is delivered twice.
         """
         others: list[Instruction] = []
         for member in unit.members:
@@ -72,28 +72,28 @@ class Pinned:
         return buffer
 
     def keep(self, buffers: Iterable[int]) -> None:
-        """They become a part of no other."""
-        self._parked.difference_update(buffers)
+        """Says that these buffers do not become parts of another."""
+        self._mergeable.difference_update(buffers)
 
     def bring(self, leaves: Value, scope: Scope | Block) -> None:
-        """Brings what is awaited of `leaves` from pinned_host."""
+        """Brings those of `leaves` that have not come from pinned_host yet."""
         for leaf in leaves:
             if leaf.buffer in self._awaited:
                 instruction, _ = self._awaited.pop(leaf.buffer)
                 self.access(instruction, (), (leaf,), from_memory=self.buffers.sizes[leaf.buffer], scope=scope)
 
     def merge(self, leaf: Leaf) -> bool:
-        """Whether a value was only just written to pinned_host, so that it may have been written into another's place at once."""
-        if leaf.buffer not in self._parked:
+        """Makes a value a part of another buffer, if it has just been written to pinned_host; returns whether it has."""
+        if leaf.buffer not in self._mergeable:
             return False
-        self._parked.remove(leaf.buffer)
+        self._mergeable.remove(leaf.buffer)
         self.merged.add(leaf.buffer)
         return True
 
     def streamed(
         self, instruction: Instruction, operands: Sequence[Value], shapes: Sequence[Sequence[ArrayShape]], scope: Scope
     ) -> list[Value]:
-        """Operands with those in the host's memory brought into the tiles, for this one use; of a slice only what it takes."""
+        """The operands, with those in pinned_host brought into the tiles for this one use; for a slice only the bytes that it takes."""
         result: list[Value] = []
         for value, leaves in zip(operands, shapes, strict=True):
             moved: list[Leaf] = []
@@ -111,7 +111,7 @@ class Pinned:
     def access(
         self, instruction: Instruction, reads: Value, writes: Value, *, to_memory: int = 0, from_memory: int = 0, scope: Scope | Block
     ) -> None:
-        """Bytes of a value in pinned_host that the program itself reads or writes: no host program answers."""
+        """Adds a step in which the program itself reads or writes bytes in pinned_host. No host program answers."""
         node = HostCall(
             name=instruction.name, scope=scope_of(instruction), bytes_to_host=to_memory, bytes_from_host=from_memory, in_memory=True
         )
@@ -127,8 +127,8 @@ class Pinned:
         temporary_tile_bytes: int = 0,
         in_place: bool = False,
     ) -> None:
-        """Adds a step, after those that bring what it reads and is awaited."""
-        assert not isinstance(node, steps.Sequence)  # a sequence has no name and no moment of its own
+        """Adds a step, after the steps that bring its operands from pinned_host."""
+        assert not isinstance(node, steps.Series)  # a series has no name and no moment of its own
         for value in reads:
             self.bring(value, scope)
         scope.nodes.append(node)

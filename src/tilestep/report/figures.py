@@ -1,4 +1,4 @@
-"""What a part of a program's emulated life cost, as numbers: what else in this folder reads, advises on, draws and saves."""
+"""The figures of a profile: emulated time and memory as plain records, which the rest of this folder explains, draws and saves."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, Literal
 from tilestep.sim.trace import Event, EventKind
 from tilestep.units import seconds_from_cycles
 
-PINNED_HOST: Final = "pinned_host"  # the family of a program's stops for values in that memory
+PINNED_HOST: Final = "pinned_host"  # family of the steps in which a program stops for values in that memory
 Origin = Literal[
-    "user",  # a jitted function of the user's, or of a library's
+    "user",  # a jitted function of the user or of a library
     "jax",  # an operation outside of jit, or a function that JAX has jitted itself: nobody can donate its arguments
-    "group",  # a member of a program group: what streams is the choice of whoever made the group
+    "group",  # a member of a program group: its author chose the values that stream
 ]
 
 
@@ -24,14 +24,14 @@ class ProgramCycles:
     compute: int
     exchange: int  # between tiles, and between IPUs
     sync: int
-    host: int  # arguments and results over the host link, host calls, values of an evicted program that are saved
-    load: int  # the program itself over the host link
+    host: int  # arguments and results over the host link, host calls, saved values of an evicted program
+    load: int  # the program's code over the host link
     read: int  # results in SRAM that the host asked for
-    beside: int = 0  # arguments and results over I/O tiles, while the other tiles did something else
+    beside: int = 0  # arguments and results over I/O tiles, beside the other tiles' work
 
     @property
     def total(self) -> int:
-        """All of them but what went beside: that took no time of its own."""
+        """All of them except `beside`, which took no time of its own."""
         return self.compute + self.exchange + self.sync + self.host + self.load + self.read
 
 
@@ -53,50 +53,87 @@ class FamilyCycles:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedArgument:
-    """An argument that came over the host link again although it need not: donated, it would have stayed in SRAM since."""
+    """An argument that streamed in again needlessly: donated, it would have stayed in SRAM."""
 
     name: str
     shape: str
     size_bytes: int  # of one call, on one IPU
     calls: int  # in which it streamed in needlessly, counted on every IPU
-    cycles: int  # of the host link for its bytes in all of them, on one IPU
-    reason: Literal["own result", "same value"]  # the program had made it itself; it had streamed in before
+    cycles: int  # of the host link for its bytes in all these calls, on one IPU
+    reason: Literal["own result", "same value"]  # the program itself had made it; the same value had streamed in before
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramProfile:
-    """One compiled program. Two programs of one name are two of these, told apart by `key`."""
+    """One compiled program. Two programs of one name are two records with different keys.
+
+    It has 30 fields, because it is one flat row of the JSON profile: its readers find each figure under one name
+    (docs/reference/profile.md).
+
+    Attributes:
+        name: the program's name.
+        key: its number.
+        origin: who made it.
+        num_ipus: IPUs that run it together.
+        runs: how often it ran.
+        loads: runs that had to load it first.
+        host_bytes_in: arguments of one run in steady state, all its IPUs together; without restored values.
+        host_bytes_out: results of one run, likewise; without saved values.
+        first_run_host_bytes_in: arguments of the first run that this profile covers.
+        host_bytes_saved: values in the SRAM of evicted programs that went to the host because this program uses them; all runs together.
+        host_bytes_restored: values that returned to the SRAM from which they were evicted, because this program keeps them there;
+            all runs together.
+        host_bytes_read: results in SRAM that the host read; all runs together.
+        call_bytes_in: bytes that callbacks and infeeds brought, all runs and IPUs together.
+        call_bytes_out: bytes that callbacks and outfeeds sent, likewise.
+        peak_tile_bytes: bytes on the fullest tile, at the superstep at which it is fullest.
+        peak_tile: that tile.
+        peak_step: that superstep.
+        tile_bytes_by_kind: (kind, bytes) there; kinds are code, stacks, resident values and the like, and they add up to the peak.
+        alive_tile_bytes: (name, bytes) of values and temporaries there, the largest first, at most 100.
+        largest_tile_bytes: (part, bytes) of both kinds of parts, the 8 largest.
+        values_bytes: of values and temporaries at that superstep, on all tiles of an IPU together.
+        out_of_memory: whether it needs more than a tile has, and ran because that was allowed.
+        streaming_memory_bytes: of arguments, results and parked values in pinned_host, in the IPU-Machine that has most of them.
+        donated: arguments that become a result and stay in SRAM.
+        not_donated: arguments that stream in at each call, although a result of their shape could take their memory.
+        streamed_again: arguments that streamed in needlessly.
+        fallback_ops: operations without an estimator.
+        flops: floating-point operations of one run on one IPU, with every data-dependent loop taken once.
+        cycles: over all runs, on its slowest IPU.
+        families: the same by family of operations, the largest first.
+    """
 
     name: str
     key: int
     origin: Origin
     num_ipus: int
     runs: int
-    loads: int  # runs that had to load it first
-    host_bytes_in: int  # arguments of one run in steady state, all its IPUs together; not what is restored
-    host_bytes_out: int  # results of one, likewise; not what is saved
-    first_run_host_bytes_in: int  # of the first run that this profile covers
-    host_bytes_saved: int  # values in the SRAM of evicted programs, which it uses, so they went to the host first; all together
-    host_bytes_restored: int  # values that lay in the SRAM of an evicted program and came back, because it keeps them there; all together
-    host_bytes_read: int  # results in SRAM that the host asked for, all together
-    call_bytes_in: int  # that callbacks and infeeds brought in all its runs, all its IPUs together
-    call_bytes_out: int  # that callbacks and outfeeds sent
+    loads: int
+    host_bytes_in: int
+    host_bytes_out: int
+    first_run_host_bytes_in: int
+    host_bytes_saved: int
+    host_bytes_restored: int
+    host_bytes_read: int
+    call_bytes_in: int
+    call_bytes_out: int
     peak_tile_bytes: int
-    peak_tile: int  # the fullest tile
-    peak_step: str  # the superstep at which it is fullest
-    tile_bytes_by_kind: tuple[tuple[str, int], ...]  # (kind, bytes) there: kinds of code, stacks, resident values, ...; they add up
-    alive_tile_bytes: tuple[tuple[str, int], ...]  # (name, bytes) of values and temporaries there, the largest first, at most 100
-    largest_tile_bytes: tuple[tuple[str, int], ...]  # (what, bytes) of both kinds of parts, the 8 largest
-    values_bytes: int  # of values and temporaries at that step on all tiles of an IPU together
-    out_of_memory: bool  # it needs more than a tile has, and ran because that was allowed
-    streaming_memory_bytes: int  # of arguments, results and parked values in pinned_host, in the IPU-Machine that has most of them
-    donated: tuple[str, ...]  # arguments that become a result and stay in SRAM
-    not_donated: tuple[str, ...]  # that stream in at each call, though a result of their shape could take their memory
+    peak_tile: int
+    peak_step: str
+    tile_bytes_by_kind: tuple[tuple[str, int], ...]
+    alive_tile_bytes: tuple[tuple[str, int], ...]
+    largest_tile_bytes: tuple[tuple[str, int], ...]
+    values_bytes: int
+    out_of_memory: bool
+    streaming_memory_bytes: int
+    donated: tuple[str, ...]
+    not_donated: tuple[str, ...]
     streamed_again: tuple[StreamedArgument, ...]
     fallback_ops: tuple[str, ...]
-    flops: int  # of one run on one IPU, every data-dependent loop taken once
+    flops: int
     cycles: ProgramCycles
-    families: tuple[FamilyCycles, ...]  # largest first
+    families: tuple[FamilyCycles, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +160,7 @@ class StepProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupProfile:
-    """Programs that were dispatched as one program per IPU; figures of the IPU that is fullest."""
+    """Programs that were dispatched as one program per IPU, on the fullest IPU."""
 
     name: str
     ipu: int
@@ -133,11 +170,11 @@ class GroupProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchProfile:
-    """What an update of a loop that accumulates gradients is of: microbatch x count x replicas."""
+    """The batch of one update of a loop that accumulates gradients: microbatch x count x replicas."""
 
     loop: str  # name of its programs
-    steps: int  # that it has done: microbatches of each replica
-    microbatch: int | None  # samples of one, if the loop knows
+    steps: int  # microbatches that each replica has done
+    microbatch: int | None  # samples of a microbatch, if the loop knows
     count: int  # microbatches that a replica accumulates for an update
     replicas: int
     microbatches: int  # of an update
@@ -146,13 +183,13 @@ class BatchProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineProfile:
-    """The machine, as far as the figures need it."""
+    """The properties of the machine that explain the figures."""
 
     name: str
     num_ipus: int
     num_tiles: int  # of one IPU
     tile_sram_bytes: int
-    tile_executable_bytes: int  # of that: what can hold code
+    tile_executable_bytes: int  # the part of it that can hold code
     clock_hz: float
     sync_pattern: str
     streaming_memory_bytes: int  # of one IPU-Machine; 0: pinned_host is the host's memory
@@ -160,34 +197,51 @@ class MachineProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Emulated time and memory between two moments. Cycles are of the IPU's clock."""
+    """Emulated time and memory between two moments. Cycles are of the IPU's clock.
+
+    Attributes:
+        machine: the emulated machine.
+        emulated_cycles: from the end of all earlier work to the end of all work in the profile.
+        programs: in order of their first dispatch.
+        groups: program groups.
+        batches: of loops that accumulate gradients.
+        supersteps: the largest ones, largest first.
+        busiest_ipu: index of the IPU that did most.
+        loaded_on_busiest: keys of the programs that it loaded, whole or in part.
+        cycles_by_kind: of the busiest IPU.
+        io_tiles_cycles: of its I/O tiles, beside the others.
+        dispatches: by the host, of programs outside of groups.
+        dispatch_cycles: of the host, for these dispatches.
+        timeline: the events that were kept.
+        assumptions: sentences.
+    """
 
     machine: MachineProfile
-    emulated_cycles: int  # from the end of all work before to the end of all work in it
-    programs: tuple[ProgramProfile, ...]  # in order of their first dispatch
+    emulated_cycles: int
+    programs: tuple[ProgramProfile, ...]
     groups: tuple[GroupProfile, ...]
-    batches: tuple[BatchProfile, ...]  # of loops that accumulate gradients
-    supersteps: tuple[StepProfile, ...]  # the largest, largest first
+    batches: tuple[BatchProfile, ...]
+    supersteps: tuple[StepProfile, ...]
     busiest_ipu: int
-    loaded_on_busiest: tuple[int, ...]  # keys of the programs that it loaded, or whose code it brought
-    cycles_by_kind: Mapping[EventKind, int]  # of the busiest IPU
-    io_tiles_cycles: int  # of its I/O tiles, beside all that
-    dispatches: int  # by the host, of programs outside of groups
-    dispatch_cycles: int  # of the host's own, for these
+    loaded_on_busiest: tuple[int, ...]
+    cycles_by_kind: Mapping[EventKind, int]
+    io_tiles_cycles: int
+    dispatches: int
+    dispatch_cycles: int
     timeline: tuple[Event, ...]
-    assumptions: tuple[str, ...]  # sentences
+    assumptions: tuple[str, ...]
 
     @property
     def emulated_s(self) -> float:
-        """Seconds that the machine would have taken."""
+        """Seconds that the emulated machine needs."""
         return seconds_from_cycles(self.emulated_cycles, self.machine.clock_hz)
 
     @property
     def idle_cycles(self) -> int:
-        """Cycles in which the busiest IPU did nothing: it waited for the host or for other IPUs."""
+        """Cycles in which the busiest IPU waited for the host or for other IPUs."""
         return max(self.emulated_cycles - sum(self.cycles_by_kind.values()), 0)
 
     def label(self, key: int) -> str:
-        """The name of a program, with its key where another has the same name."""
+        """The name of a program, with its key if another has the same name."""
         name = next(program.name for program in self.programs if program.key == key)
         return name if sum(program.name == name for program in self.programs) == 1 else f"{name} #{key}"

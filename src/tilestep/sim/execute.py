@@ -1,159 +1,60 @@
-"""How one run goes: its steps on each IPU, and the time that each of them takes.
+"""Executes runs: the steps of a run on each IPU, and the cycles of each step.
 
-A step begins once the IPUs that take part in it have come to it, and ends for all of them together or for each by itself.
-Who else has to be between two steps meanwhile is the step's scope. When a step begins is for others to say: `at_once` for a
-run that no other program's steps can hold up, `sim.lockstep` for runs of a group on several IPUs.
+A step begins once all IPUs of its parts have come to it. It ends for all of them together, or for each by itself. Its scope says
+which other IPUs have to be between two steps meanwhile. This module does not choose the cycle at which a step begins: `at_once` does for
+a run that no other program's steps can hold up, `sim.play` does for runs of a group on several IPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Sequence as Seq
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, Literal, NamedTuple, final
+from typing import Final, final
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Counts
-from tilestep.sim.body import NO_CALLS, BodyCycles, Calls
 from tilestep.sim.channel import Channel
 from tilestep.sim.collective import pass_cost
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.prepared import Prepared
-from tilestep.sim.residency import Group, IpuState, Value
+from tilestep.sim.residency import IpuState, Value
 from tilestep.sim.resources import Load, Resources, delay
+from tilestep.sim.run import Part, Run, Share, Step
 from tilestep.sim.trace import KINDS, Recorder
 from tilestep.units import ceil_div, cycles_from_bytes, cycles_from_seconds
 
 (_LOAD, _SAVE, _STREAM_IN, _COMPUTE, _EXCHANGE, _SYNC, _COLLECTIVE, _HOST_CALL, _STREAM_OUT, _READ, _IO_IN, _IO_OUT) = range(len(KINDS))
 
-Scope = Literal[
-    "own",  # nobody else: a step within an IPU
-    "host",  # all that wait for it at an access to the host
-    "all",  # all IPUs of the partition: an exchange between IPUs
-]
-
-_NO_BODY: Final = BodyCycles()
-_MAX_SIZES: Final = 4096  # whose cycles over the host link, or from one IPU to another, are remembered
-
-
-@final
-class Part:
-    """What one IPU does in one run, and how far it is."""
-
-    __slots__ = (
-        "awaits",
-        "beside",
-        "body",
-        "brought",
-        "bytes_in",
-        "bytes_to_host",
-        "calls",
-        "code_bytes",
-        "end",
-        "group",
-        "leaving",
-        "ready",
-        "reloads",
-        "saved",
-        "state",
-        "staying",
-    )
-
-    def __init__(self, state: IpuState, body: BodyCycles = _NO_BODY, calls: Calls = NO_CALLS) -> None:
-        self.state = state
-        self.body = body
-        self.calls = calls
-        self.beside = False  # arguments and results pass beside its compute, over I/O tiles
-        self.reloads = False  # another program was loaded
-        self.brought = False  # its program has been loaded ahead of its other steps
-        self.group: Group | None = None  # whose member the program is
-        self.code_bytes = 0  # that have to come
-        self.saved: list[Value] = []  # of an evicted program, that go to the host first
-        self.bytes_in = 0  # arguments that stream in
-        self.ready = 0  # cycle at which all arguments can be had whose cycle is known
-        self.awaits: list[Value] = []  # arguments whose cycle is not
-        self.bytes_to_host = 0  # of the results that leave
-        self.staying: list[Value] = []  # results in SRAM
-        self.leaving: list[Value] = []  # results that are at the host or in streaming memory when it is over
-        self.end = 0  # cycle at which its results are there; 0: when it is free again
-
-
-@final
-class Run:
-    """One dispatch of a program."""
-
-    __slots__ = ("bytes_in", "bytes_restored", "bytes_saved", "host", "loads", "parts", "prepared", "reloads")
-
-    def __init__(self, prepared: Prepared, host: int, loads: tuple[Load, ...]) -> None:
-        self.prepared = prepared
-        self.bytes_in = 0  # all that its parts bring in
-        self.bytes_restored = 0  # the part of it that lay in the SRAM of an evicted program, and is to lie there again
-        self.bytes_saved = 0
-        self.reloads = False  # some part does
-        self.host = host  # cycle at which the host has dispatched it
-        self.loads = loads  # of links and gateways
-        self.parts: list[Part] = []
-
-    def note(self, mark: int) -> None:
-        """Adds it to the sums of its program; `mark` is the number of the latest mark before it."""
-        bytes_out = 0
-        for part in self.parts:
-            bytes_out += part.bytes_to_host
-        self.prepared.ledger.ran(
-            mark=mark,
-            bytes_in=self.bytes_in - self.bytes_restored,
-            bytes_out=bytes_out,
-            bytes_saved=self.bytes_saved,
-            bytes_restored=self.bytes_restored,
-            loaded=self.reloads,
-        )
-
-
-class Share(NamedTuple):
-    """Parts of one run whose IPUs wait for each other when one of them accesses the host."""
-
-    parts: Seq[Part]
-    sync: int  # cycles of a sync of all IPUs that wait, whether they are in the run or not
-
-
-class Step(NamedTuple):
-    """One thing that IPUs do. `act(start)` does it, moves their clocks and returns the cycle at which all have done it."""
-
-    act: Callable[[int], int]
-    parts: Seq[Part]
-    scope: Scope
-    takes_arguments: bool = False  # those of its parts have to be there first
-    last: bool = False  # the parts' results are there when it is over
-    gives: Seq[Value] = ()  # what the host has a copy of when it is over
+_MAX_SIZES: Final = 4096  # of transfers whose cycles are remembered
 
 
 @final
 class Execution:
-    """The clocks of a machine but for the host's, and the rules by which a step moves them."""
+    """The clocks of a machine except the host's, and the rules by which a step moves them."""
 
     def __init__(self, machine: MachineSpec, recorder: Recorder) -> None:
         self.resources = Resources(machine)
-        self.horizon = 0  # the latest end of anything so far
+        self.horizon = 0  # the latest end so far
         self._machine = machine
         self._recorder = recorder
         self._latency = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)
         self._load_cycles = cycles_from_seconds(machine.host.load_seconds, machine.ipu.clock_hz)
-        self._link_cycles: dict[int, int] = {}  # of so many bytes over a host link
-        # ((from, to), bytes) of all messages -> cycles of sync and of exchange, and what is used for it
+        self._link_cycles: dict[int, int] = {}  # bytes -> cycles over a host link
+        # ((from, to), bytes) of all messages -> cycles of sync, cycles of exchange, loads of links and gateways
         self._passes: dict[tuple[tuple[tuple[int, int], int], ...], tuple[int, int, tuple[Load, ...]]] = {}
         self._superstep_sync = machine.ipu.sync_cycles + machine.ipu.superstep_overhead_cycles
 
-    def loads(self, prepared: Prepared, counts: Seq[Counts]) -> tuple[Load, ...]:
-        """What one run puts on links and gateways.
+    def loads(self, prepared: Prepared, counts: Sequence[Counts]) -> tuple[Load, ...]:
+        """The loads of links and gateways in one run.
 
-        Raises: ValueError if something that depends on data was not counted.
+        Raises: ValueError if a data-dependent part was not counted.
         """
         if prepared.loads is None or prepared.body.traffic_counted:
             prepared.loads = self.resources.loads(prepared.body.traffic(counts[0] if counts else Counts()))
         return prepared.loads
 
     def at_once(self, run: Run) -> None:
-        """The whole run, on IPUs that nothing else synchronises with."""
+        """Executes the whole run, on IPUs that synchronise with no others."""
         if len(run.parts) == 1 and not run.prepared.is_special:
             self._on_one_ipu(run, run.parts[0])
             return
@@ -167,7 +68,7 @@ class Execution:
         for part in run.parts:
             self.finish(part)
 
-    def steps(self, run: Run, shares: Seq[Share]) -> Iterator[Step]:
+    def steps(self, run: Run, shares: Sequence[Share]) -> Iterator[Step]:
         """The steps of a run, each IPU's in order."""
         prepared, parts = run.prepared, run.parts
         for part in parts:
@@ -176,7 +77,7 @@ class Execution:
         for share in shares:
             if any(part.bytes_in and not part.beside for part in share.parts):
                 yield Step(partial(self._stream_in, run, share), share.parts, "host", takes_arguments=True)
-        leaves = any(_leaves(part) for part in parts)
+        leaves = any(part.streams_out for part in parts)
         ends_here = not (leaves or prepared.body.collective or prepared.calls_host)
         for together in [parts] if prepared.body.collective else [[part] for part in parts]:
             yield Step(partial(self._compute, run, together), together, "own", takes_arguments=True, last=ends_here)
@@ -186,7 +87,7 @@ class Execution:
             if prepared.calls_host:
                 yield Step(partial(self._call_host, run, share), share.parts, "host", last=not leaves)
         for share in shares if leaves else ():
-            if not any(_leaves(part) for part in share.parts):  # all that they have made stays
+            if not any(part.streams_out for part in share.parts):  # all their results stay
                 for part in share.parts:
                     yield Step(_nothing, [part], "own", last=True)
             elif share.parts[0].beside:
@@ -200,7 +101,7 @@ class Execution:
         return Step(partial(self._bring, run, part), [part], "own", gives=part.saved)
 
     def finish(self, part: Part) -> None:
-        """The results of a part are where they are to lie."""
+        """Says that the results of a part are in their memories."""
         end = max(part.end, part.state.free)
         for value in part.staying:
             value.ready = end
@@ -208,19 +109,19 @@ class Execution:
             value.ready = end
             if value.host_ready >= 0:
                 value.host_ready = end
-            elif value.memory_ready >= 0:  # else a later run has taken its place over already
+            elif value.memory_ready >= 0:  # else a later run has taken its memory over already
                 value.memory_ready = end
         self.horizon = max(self.horizon, end)
 
     def download(self, value: Value, part: Part, ledger: ProgramLedger, sync: int, start: int) -> int:
-        """Copies a value that lives in SRAM only to the host, between two runs of its IPU."""
+        """Copies a value that is in SRAM only to the host, between two runs of its IPU."""
         end = self._transfer(self.resources.to_host, part.state, start, value.size_bytes, _READ, ledger, 2 * sync)
         value.host_ready = part.state.free = end
         self.horizon = max(self.horizon, end)
         return end
 
     def pass_on(self, sizes: Mapping[tuple[int, int], int], members: Mapping[IpuState, ProgramLedger], start: int) -> int:
-        """Bytes from the SRAM of IPUs to that of others, over IPU-Links and gateways: one exchange, in which all `members` take part.
+        """Moves bytes between the SRAMs of IPUs, over IPU-Links and gateways, in one exchange of all `members`.
 
         Args: sizes: (from, to) -> bytes.
         """
@@ -254,7 +155,7 @@ class Execution:
         self.horizon = max(self.horizon, value.ready)
 
     def _on_one_ipu(self, run: Run, part: Part) -> None:
-        """The same as `steps`, for what most runs are: on one IPU, with no I/O tiles, host calls or collectives."""
+        """The same as `steps` for most runs: on one IPU, without I/O tiles, host calls or collectives."""
         state, share = part.state, Share(run.parts, 0)
         if part.code_bytes or part.saved or part.reloads:
             self._bring(run, part, max(run.host, state.free))
@@ -262,12 +163,12 @@ class Execution:
         if part.bytes_in:
             start = self._stream_in(run, share, start)
         start = self._compute(run, run.parts, start)
-        if _leaves(part):
+        if part.streams_out:
             self._stream_out(run, share, start)
         self.finish(part)
 
     def _shares(self, run: Run) -> list[Share]:
-        """The shares of a run that has its partition for itself."""
+        """The shares of a run that has its partition to itself."""
         shares = [Share([run.parts[k] for k in positions], sync) for positions, sync in run.prepared.shares]
         if run.prepared.num_io_tiles:
             for share in shares:
@@ -277,7 +178,7 @@ class Execution:
     # The steps
 
     def _bring(self, run: Run, part: Part, start: int) -> int:
-        """Saves what this run needs of an evicted program, and loads its own."""
+        """Saves the values of an evicted program that this run needs, and loads the run's own program."""
         state, ledger = part.state, run.prepared.ledger
         clock = max(start, state.io_end) if part.reloads else start
         if part.saved:
@@ -295,7 +196,7 @@ class Execution:
         return clock
 
     def _stream_in(self, run: Run, share: Share, start: int) -> int:
-        """All arguments that have to come, as one transfer to each IPU; those that wait for each other go on together."""
+        """All arguments that stream in, as one transfer to each IPU. IPUs that wait for each other go on together."""
         end = start
         for part in share.parts:
             if part.bytes_in:
@@ -305,8 +206,8 @@ class Execution:
                 end = max(end, arrived)
         return _release(share.parts, end)
 
-    def _compute(self, run: Run, parts: Seq[Part], start: int) -> int:
-        """All that happens within an IPU: compute, exchange between tiles, sync."""
+    def _compute(self, run: Run, parts: Sequence[Part], start: int) -> int:
+        """The work within an IPU: compute, exchange between tiles, sync."""
         prepared = run.prepared
         starts = {}
         if prepared.num_io_tiles:
@@ -337,14 +238,14 @@ class Execution:
         return end
 
     def _exchange(self, run: Run, start: int) -> int:
-        """All exchanges between IPUs; who else uses the same links and gateways makes them later."""
+        """All exchanges between IPUs. Other traffic on the same links and gateways makes them end later."""
         end = start + max(part.body.collective for part in run.parts) + delay(run.loads, start)
         for part in run.parts:
             self._spend(part.state, start, end, _COLLECTIVE, run.prepared.ledger)
         return _release(run.parts, end)
 
     def _call_host(self, run: Run, share: Share, start: int) -> int:
-        """All host calls: first what goes out, then what comes back; IPUs that share a link wait for each other's bytes."""
+        """All host calls: first the bytes out, then the bytes in. IPUs that share a link wait for each other's bytes."""
         end = start
         for part in share.parts:
             calls, index = part.calls, part.state.machine
@@ -361,10 +262,10 @@ class Execution:
         return _release(share.parts, end)
 
     def _stream_out(self, run: Run, share: Share, start: int) -> int:
-        """All results that go back, as one transfer from each IPU; those that wait for each other go on together."""
+        """All results that stream out, as one transfer from each IPU. IPUs that wait for each other go on together."""
         prepared, end = run.prepared, start
         for part in share.parts:
-            if _leaves(part):
+            if part.streams_out:
                 sent = self._leave(part, start) + 2 * share.sync
                 self._spend(part.state, start, sent, _STREAM_OUT, prepared.ledger)
                 end = max(end, sent)
@@ -373,9 +274,12 @@ class Execution:
     # Beside compute, over I/O tiles
 
     def _feed_beside(self, run: Run, part: Part, start: int) -> tuple[int, int]:
-        """Infeeds and outfeeds of a run that has computed until `start`: the cycle at which they are over, and what of all latency is seen.
+        """Infeeds and outfeeds of a run that has computed until `start`.
 
-        That of each infeed is, as of arguments that come beside compute; and that of the last outfeed.
+        Compute hides no latency of an infeed, as of arguments that come beside compute, and it hides the latency of all outfeeds but
+        the last.
+
+        Returns: the cycle at which they end; the cycles of latency that compute does not hide.
         """
         calls, ledger, state = part.calls, run.prepared.ledger, part.state
         compute, exchange, sync, _, _ = part.body
@@ -391,7 +295,7 @@ class Execution:
         return end, calls.waits - hidden
 
     def _take_in(self, run: Run, part: Part, start: int) -> int:
-        """The cycle at which the body can begin: its arguments may have come to the I/O tiles while the run before computed."""
+        """The cycle at which the body can begin. Its arguments may have come to the I/O tiles while the run before computed."""
         state, ledger = part.state, run.prepared.ledger
         earliest = max(run.host, part.ready, state.inputs_from)
         if not part.bytes_in:
@@ -403,7 +307,7 @@ class Execution:
         return begin
 
     def _send(self, run: Run, part: Part, start: int) -> int:
-        """Results leave from the I/O tiles, once these have sent those of the run before."""
+        """Sends results from the I/O tiles, once these have sent the results of the run before."""
         state, ledger = part.state, run.prepared.ledger
         begin = max(start, state.io_end)
         self._spend(state, start, begin, _STREAM_OUT, ledger)
@@ -414,7 +318,7 @@ class Execution:
         return begin
 
     def _beside(self, state: IpuState, link: Channel, start: int, cycles: int, kind: int, ledger: ProgramLedger) -> int:
-        """A transfer that only I/O tiles take part in; they do one thing after the other."""
+        """A transfer of the I/O tiles alone, which do one transfer after the other."""
         if self._recorder.enabled:
             for begin, end in state.io.pieces(start, cycles):
                 self._recorder.add(state.index, begin, end, KINDS[kind], ledger.program.name)
@@ -422,15 +326,15 @@ class Execution:
         return max(state.io.book(start, cycles), link.book(start, cycles))
 
     def _passed(self, prepared: Prepared, size_bytes: int) -> int:
-        """Cycles for bytes to pass between the I/O tiles and the others: each I/O tile exchanges its share of them."""
+        """Cycles in which bytes pass between the I/O tiles and the others: each I/O tile exchanges its share of them."""
         return ceil_div(ceil_div(size_bytes, prepared.num_io_tiles), self._machine.ipu.tile.exchange_bytes_per_cycle)
 
     # Transfers
 
     def _transfer(
-        self, links: Seq[Channel], state: IpuState, start: int, size_bytes: int, kind: int, ledger: ProgramLedger, sync: int = 0
+        self, links: Sequence[Channel], state: IpuState, start: int, size_bytes: int, kind: int, ledger: ProgramLedger, sync: int = 0
     ) -> int:
-        """Bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last has arrived."""
+        """Moves bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last byte has arrived."""
         end = links[state.machine].book(start, self._from_bytes(size_bytes)) + self._latency + sync
         self._spend(state, start, end, kind, ledger)
         return end
@@ -456,16 +360,11 @@ class Execution:
         return cycles
 
 
-def _leaves(part: Part) -> bool:
-    """Whether bytes of its results leave the chip."""
-    return part.bytes_to_host > 0
-
-
 def _nothing(start: int) -> int:
     return start
 
 
-def _release(parts: Seq[Part], end: int) -> int:
+def _release(parts: Sequence[Part], end: int) -> int:
     for part in parts:
         part.state.free = end
     return end

@@ -1,10 +1,10 @@
-"""Sums per program, kept whether or not events are recorded; a profile is the difference of two states."""
+"""Sums per program, kept whether or not events are recorded. A profile is the difference of two states of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, final
 
 from tilestep.plan.steps import Counts, Program
@@ -14,30 +14,76 @@ from tilestep.sim.trace import KINDS, EventKind
 _K = TypeVar("_K")
 
 
+@dataclass(slots=True, kw_only=True)
+class HostBytes:
+    """Bytes between one program's IPUs and the host, all runs and IPUs together."""
+
+    arguments: int = 0  # that streamed in, except the restored ones
+    results: int = 0  # that streamed out
+    saved: int = 0  # of values in the SRAM of an evicted program, saved because this program uses them
+    restored: int = 0  # of values that were in the SRAM of an evicted program, and return because this program keeps them there
+    read: int = 0  # of results in SRAM that the host asked for
+
+    def minus(self, other: HostBytes) -> HostBytes:
+        """The difference to another."""
+        return HostBytes(
+            arguments=self.arguments - other.arguments,
+            results=self.results - other.results,
+            saved=self.saved - other.saved,
+            restored=self.restored - other.restored,
+            read=self.read - other.read,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSizes:
+    """How many bytes single runs of a program stream, on all their IPUs together."""
+
+    runs_by_bytes_in: Mapping[int, int]  # bytes of arguments -> runs; without the program's very first run
+    runs_by_bytes_out: Mapping[int, int]  # bytes of results -> runs; likewise
+    first_runs: tuple[tuple[int, int, int], ...]  # (mark, bytes in, bytes out) of the first run after each mark that had one
+
+    def since(self, earlier: RunSizes) -> RunSizes:
+        """The runs after `earlier`, with all first runs."""
+        return RunSizes(
+            runs_by_bytes_in=_minus(self.runs_by_bytes_in, earlier.runs_by_bytes_in),
+            runs_by_bytes_out=_minus(self.runs_by_bytes_out, earlier.runs_by_bytes_out),
+            first_runs=self.first_runs,
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProgramTotals:
-    """What one program did, up to a mark or between two."""
+    """The sums of one program, up to a mark or between two.
+
+    Attributes:
+        program: the program.
+        key: its number.
+        body: the cost of one run.
+        runs: how often it ran.
+        loads: runs that had to load it, on whichever IPUs.
+        cycles: IPU -> kind -> cycles.
+        counted: IPU -> (site, arm) -> how often a data-dependent part was taken.
+        host: bytes between its IPUs and the host.
+        sizes: bytes that single runs streamed.
+        refed: per argument, runs in which it streamed in although this program had made it and had stayed loaded.
+        repeated: per argument, runs in which it streamed in again although the program had stayed loaded.
+    """
 
     program: Program
     key: int
     body: BodyCost
     runs: int
-    loads: int  # dispatches that had to load it, on whichever IPUs
-    cycles: Mapping[int, Mapping[EventKind, int]]  # ipu -> kind -> cycles
-    counted: Mapping[int, Mapping[Site, int]]  # ipu -> (site, arm) -> times
-    runs_by_bytes_in: Mapping[int, int]  # bytes of arguments of one run, all its IPUs -> runs; without its very first run
-    runs_by_bytes_out: Mapping[int, int]
-    first_runs: tuple[tuple[int, int, int], ...]  # (mark, bytes in, bytes out) of the first run after each mark that had one
-    bytes_in: int  # of arguments that came over the host link, but for those that are restored
-    bytes_out: int  # of results
-    bytes_saved: int  # of values in the SRAM of an evicted program, saved because this one uses them
-    bytes_restored: int  # of values that lay in the SRAM of an evicted program, and come back because this one keeps them there
-    bytes_read: int  # results in SRAM that the host asked for
-    refed: tuple[int, ...]  # per argument: runs in which it streamed in although this same program had made it and had stayed loaded
-    repeated: tuple[int, ...]  # per argument: runs in which it streamed in although it had before, and the program had stayed loaded
+    loads: int
+    cycles: Mapping[int, Mapping[EventKind, int]]
+    counted: Mapping[int, Mapping[Site, int]]
+    host: HostBytes
+    sizes: RunSizes
+    refed: tuple[int, ...]
+    repeated: tuple[int, ...]
 
     def since(self, earlier: ProgramTotals | None) -> ProgramTotals:
-        """What was added after `earlier`."""
+        """The sums of everything after `earlier`."""
         if earlier is None:
             return self
         return ProgramTotals(
@@ -48,14 +94,8 @@ class ProgramTotals:
             loads=self.loads - earlier.loads,
             cycles={ipu: _minus(kinds, earlier.cycles.get(ipu, {})) for ipu, kinds in self.cycles.items()},
             counted={ipu: _minus(sites, earlier.counted.get(ipu, {})) for ipu, sites in self.counted.items()},
-            runs_by_bytes_in=_minus(self.runs_by_bytes_in, earlier.runs_by_bytes_in),
-            runs_by_bytes_out=_minus(self.runs_by_bytes_out, earlier.runs_by_bytes_out),
-            first_runs=self.first_runs,
-            bytes_in=self.bytes_in - earlier.bytes_in,
-            bytes_out=self.bytes_out - earlier.bytes_out,
-            bytes_saved=self.bytes_saved - earlier.bytes_saved,
-            bytes_restored=self.bytes_restored - earlier.bytes_restored,
-            bytes_read=self.bytes_read - earlier.bytes_read,
+            host=self.host.minus(earlier.host),
+            sizes=self.sizes.since(earlier.sizes),
             refed=tuple(a - b for a, b in zip(self.refed, earlier.refed, strict=True)),
             repeated=tuple(a - b for a, b in zip(self.repeated, earlier.repeated, strict=True)),
         )
@@ -63,18 +103,14 @@ class ProgramTotals:
 
 @final
 class ProgramLedger:
-    """The running sums of one program. Written by System only, read through `totals`."""
+    """The running sums of one program. Only this folder writes them; others read `totals`."""
 
     __slots__ = (
         "body",
-        "bytes_in",
-        "bytes_out",
-        "bytes_read",
-        "bytes_restored",
-        "bytes_saved",
         "counted",
         "cycles",
         "first_runs",
+        "host",
         "key",
         "loads",
         "program",
@@ -93,14 +129,10 @@ class ProgramLedger:
         self.loads = 0
         self.cycles: dict[int, list[int]] = {}  # ipu -> cycles in the order of KINDS
         self.counted: dict[int, Counter[Site]] = {}
+        self.host = HostBytes()
         self.runs_by_bytes_in: Counter[int] = Counter()
         self.runs_by_bytes_out: Counter[int] = Counter()
         self.first_runs: list[tuple[int, int, int]] = []
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.bytes_saved = 0
-        self.bytes_restored = 0
-        self.bytes_read = 0
         self.refed = [0] * len(program.arguments)
         self.repeated = [0] * len(program.arguments)
 
@@ -112,13 +144,13 @@ class ProgramLedger:
         return row
 
     def count(self, ipu: int, counts: Counts) -> None:
-        """Add the counts of one run."""
+        """Adds the counts of one run."""
         total = self.counted.setdefault(ipu, Counter())
         for site in self.body.counted:
             total[site] += counts.times[site]
 
     def ran(self, *, mark: int, bytes_in: int, bytes_out: int, bytes_saved: int, bytes_restored: int, loaded: bool) -> None:
-        """Add one run on all its IPUs; `mark` is the number of the latest mark before it."""
+        """Adds one run on all its IPUs; `mark` is the number of the latest mark before it."""
         if self.runs:
             self.runs_by_bytes_in[bytes_in] += 1
             self.runs_by_bytes_out[bytes_out] += 1
@@ -126,10 +158,11 @@ class ProgramLedger:
             self.first_runs.append((mark, bytes_in, bytes_out))
         self.runs += 1
         self.loads += loaded
-        self.bytes_in += bytes_in
-        self.bytes_out += bytes_out
-        self.bytes_saved += bytes_saved
-        self.bytes_restored += bytes_restored
+        host = self.host
+        host.arguments += bytes_in
+        host.results += bytes_out
+        host.saved += bytes_saved
+        host.restored += bytes_restored
 
     def totals(self) -> ProgramTotals:
         """A frozen copy."""
@@ -141,14 +174,12 @@ class ProgramLedger:
             loads=self.loads,
             cycles={ipu: dict(zip(KINDS, row, strict=True)) for ipu, row in self.cycles.items()},
             counted={ipu: dict(sites) for ipu, sites in self.counted.items()},
-            runs_by_bytes_in=dict(self.runs_by_bytes_in),
-            runs_by_bytes_out=dict(self.runs_by_bytes_out),
-            first_runs=tuple(self.first_runs),
-            bytes_in=self.bytes_in,
-            bytes_out=self.bytes_out,
-            bytes_saved=self.bytes_saved,
-            bytes_restored=self.bytes_restored,
-            bytes_read=self.bytes_read,
+            host=replace(self.host),
+            sizes=RunSizes(
+                runs_by_bytes_in=dict(self.runs_by_bytes_in),
+                runs_by_bytes_out=dict(self.runs_by_bytes_out),
+                first_runs=tuple(self.first_runs),
+            ),
             refed=tuple(self.refed),
             repeated=tuple(self.repeated),
         )

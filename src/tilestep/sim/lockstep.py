@@ -1,9 +1,9 @@
-"""What the host dispatches in one entry into a program group: collected, and played when a time has to be known.
+"""Collects the dispatches of one entry into a program group, and plays them when a time has to be known.
 
-Members of a group are one program to the machine. What the host dispatches in one entry into the group is one launch of it,
-and the dispatches, IPU by IPU, are its steps. They are collected until the entry is over, or somebody needs to know a time,
-and then played in order of time (`sim.play`). Only then is it known what stays on the chip: a result of one member that
-another takes, on the same IPU, or on another by a copy, which goes over IPU-Links.
+To the machine, the members of a group are one program, and one entry into the group is one launch of it. The dispatches, IPU by IPU,
+are its steps. They are collected until the entry ends or a caller needs a time, and then played in order of time (`sim.play`). Only
+then is it known which results stay on the chip: those that another member takes on the same IPU, or on another IPU by a copy, which goes
+over IPU-Links.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from tilestep.machine.spec import MachineSpec
-from tilestep.sim.execute import Execution, Part, Run
+from tilestep.sim.execute import Execution
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.play import Download, Pass, Play, Work
 from tilestep.sim.residency import NOWHERE, IpuState, Partition, Value
+from tilestep.sim.run import Part, Run
 
-MAX_WORK: Final = 4096  # runs and copies that wait to be played; with more, what there is is played without the rest
+MAX_WORK: Final = 4096  # runs and copies that wait to be played; at this number they are played without those that follow
 
 
 @final
 class _Copy:
-    """A value of one IPU that is to be had on another, too: over IPU-Links if a member takes it there, else by way of the host."""
+    """A copy of a value for another IPU: over IPU-Links if a member takes it there, else by way of the host."""
 
-    __slots__ = ("giver", "host", "position", "source", "state", "taker", "target")
+    __slots__ = ("destination", "host", "origin", "position", "source", "taker", "target")
 
-    def __init__(self, source: Value, target: Value, giver: IpuState, state: IpuState, host: int, position: int) -> None:
-        self.position = position  # among the work
+    def __init__(self, source: Value, target: Value, origin: IpuState, destination: IpuState, host: int, position: int) -> None:
+        self.position = position  # in the work
         self.source = source
         self.target = target
-        self.giver = giver  # the IPU that has it
-        self.state = state  # the one that is to have it
+        self.origin = origin  # the IPU that has the value
+        self.destination = destination  # the IPU that gets it
         self.host = host  # cycle at which the host has asked for it
-        self.taker: ProgramLedger | None = None  # the member that takes it there
+        self.taker: ProgramLedger | None = None  # the member that takes the copy
 
 
 @final
@@ -42,21 +43,21 @@ class Lockstep:
     """The work of one entry into a group that has not been played yet."""
 
     def __init__(self, machine: MachineSpec, execution: Execution) -> None:
-        self.partition: Partition | None = None  # whose work it is; None: there is none
+        self.partition: Partition | None = None  # whose work is collected; None: there is no work
         self.entry = 0
         self._machine = machine
         self._execution = execution
         self._mark = 0
         self._work: list[Run | _Copy] = []
-        self._makers: dict[Value, Part] = {}  # of results that would leave the chip
-        self._open: dict[Value, _Copy] = {}  # target -> copy that nobody has taken yet
-        self._loading: dict[int, tuple[Run, Part]] = {}  # by IPU that has another program loaded
+        self._makers: dict[Value, Part] = {}  # results that would leave the chip, and the parts that make them
+        self._open: dict[Value, _Copy] = {}  # target -> copy that no member has taken yet
+        self._loading: dict[int, tuple[Run, Part]] = {}  # by IPU, for those that load another program
         self._spans: dict[Value, tuple[IpuState, int, int]] = {}  # values that stay between members: positions in the work, both excluded
 
     def add_run(self, run: Run, taken: Sequence[Sequence[Value]], mark: int) -> None:
-        """A run of a member, in the entry that is open. What it makes or saves is pending from now on.
+        """Adds a run of a member to the open entry. The values that it makes or saves are pending from now on.
 
-        Args: taken: its arguments, per part. mark: the number of the latest mark.
+        Args: taken: its arguments, per part; mark: the number of the latest mark.
         """
         self._mark = mark
         for values in taken:
@@ -78,32 +79,32 @@ class Lockstep:
         self._bound()
 
     def open(self, partition: Partition, entry: int) -> None:
-        """An entry begins, if this is another than that of the work so far."""
+        """Begins an entry, unless the work so far is of this entry."""
         if self.partition is not partition or self.entry != entry:
-            self.settle()
+            self.flush()
             self.partition, self.entry = partition, entry
 
     def knows(self, value: Value, state: IpuState) -> bool:
-        """Whether a value, which is for the IPU `state`, is on its chip, or comes with what is to be played."""
+        """Whether a value of the IPU `state` is on its chip, or comes there with the work that is to be played."""
         if self.partition is None:
             return False
         if value.pending:
-            return value.host_ready >= 0  # else it comes to streaming memory
+            return value.host_ready >= 0  # else it goes to streaming memory
         return state.partition is self.partition and value.epoch > 0 and value.epoch == state.epoch
 
-    def add_copy(self, source: Value, target: Value, giver: IpuState, state: IpuState, host: int) -> None:
-        """`target`, for the IPU `state`, is a copy of `source`, which `knows` is true of."""
-        copy = _Copy(source, target, giver, state, host, len(self._work))
+    def add_copy(self, source: Value, target: Value, origin: IpuState, destination: IpuState, host: int) -> None:
+        """Adds a copy of `source`, of which `knows` is true, from one IPU to another."""
+        copy = _Copy(source, target, origin, destination, host, len(self._work))
         target.pending = True
-        if giver is not state and not (source.pending and source not in self._makers):
+        if origin is not destination and not (source.pending and source not in self._makers):
             self._open[target] = copy
         self._work.append(copy)
         self._bound()
 
     def keep(self, value: Value, part: Part, ledger: ProgramLedger) -> bool:
-        """A member takes a pending value, in a run that is not added yet: keeps it on the chip, if it can be.
+        """Keeps a pending value on the chip, if that is possible, because a member takes it in a run that is not added yet.
 
-        Returns: whether it lies in the SRAM of the member's IPU when the run begins.
+        Returns: whether the value is in the SRAM of the member's IPU when the run begins.
         """
         copy = self._open.pop(value, None)
         if copy is not None:
@@ -119,8 +120,8 @@ class Lockstep:
             return True
         return self._stay(value)
 
-    def settle(self) -> None:
-        """Plays all of it."""
+    def flush(self) -> None:
+        """Plays all work that was collected."""
         if self.partition is None:
             return
         self._count_what_stays()
@@ -141,10 +142,10 @@ class Lockstep:
 
     def _bound(self) -> None:
         if len(self._work) >= MAX_WORK:
-            self.settle()
+            self.flush()
 
     def _stay(self, value: Value) -> bool:
-        """A result that would leave stays in SRAM, if it is one of those; whether it was."""
+        """Keeps a result in SRAM that would leave the chip; returns whether the value is such a result."""
         part = self._makers.pop(value, None)
         if part is None:
             return False
@@ -158,14 +159,14 @@ class Lockstep:
 
     @staticmethod
     def _pass_on(copy: _Copy, taker: ProgramLedger, work: list[Work]) -> None:
-        """Values that are asked for one after the other go together."""
+        """Adds the value to the exchange before, if there is one, because values requested one after the other go together."""
         maker = copy.source.made_by
-        assert maker is not None  # it lies in SRAM
+        assert maker is not None  # it is in SRAM
         before = work[-1] if work else None
         if not isinstance(before, Pass):
             before = Pass()
             work.append(before)
-        before.add((copy.giver, maker), (copy.state, taker), copy.target.size_bytes, copy.host)
+        before.add((copy.origin, maker), (copy.destination, taker), copy.target.size_bytes, copy.host)
 
     @staticmethod
     def _by_way_of_the_host(copy: _Copy, copies: dict[Value, list[tuple[Value, int]]], work: list[Work]) -> None:
@@ -175,15 +176,15 @@ class Lockstep:
             target.pending = False
             return
         if not source.pending:
-            assert source.made_by is not None  # it lies in SRAM
-            work.append(Download(source, Part(copy.giver), source.made_by, copy.host))
-            source.made_by.bytes_read += source.size_bytes
+            assert source.made_by is not None  # it is in SRAM
+            work.append(Download(source, Part(copy.origin), source.made_by, copy.host))
+            source.made_by.host.read += source.size_bytes
             source.host_ready = 0
             source.pending = True
         copies.setdefault(source, []).append((target, copy.host))
 
     def _count_what_stays(self) -> None:
-        """Adds what stays on the chip between members to what the groups need on their tiles."""
+        """Adds the values that stay on the chip between members to the tile memory of the groups."""
         changes: dict[int, list[tuple[IpuState, int]]] = {}  # by position in the work
         for value, (state, start, end) in self._spans.items():
             if end > start + 1:
@@ -197,6 +198,7 @@ class Lockstep:
                 live[state] += size_bytes
             if isinstance(entry, Run):
                 for part in entry.parts:
-                    if live[part.state] and part.group is not None:
-                        part.group.hold(entry.prepared.ledger.program, live[part.state], self._machine.ipu.num_tiles)
-                        part.state.use = part.group.use
+                    state = part.state
+                    if live[state] and state.group is not None:
+                        state.group.hold(entry.prepared.ledger.program, live[state], self._machine.ipu.num_tiles)
+                        state.use = state.group.use

@@ -1,13 +1,13 @@
-"""Playing the work of a program group, whose runs hold each other up where its IPUs synchronise: an event loop.
+"""Plays the work of a program group in an event loop, because its runs hold each other up where its IPUs synchronise.
 
-- A step within an IPU begins when its IPU has come to it and, if others take part, they have as well.
-- An access to the host is asked for when its IPUs have come to it. It begins when all that have to wait for them are
-  between two steps, and they stay so until it is over. What is asked for meanwhile by others of them happens at once.
-- An exchange between IPUs is the same with all IPUs of the partition.
-- An IPU that comes between two steps while something is asked for waits.
+- A step within an IPU begins when all IPUs that take part have come to it.
+- An access to the host is requested when its IPUs have come to it. It begins when all IPUs that wait for them are between two
+  steps, and these stay there until it ends. Further requests of the same IPUs are served at the same time.
+- An exchange between IPUs is the same, with all IPUs of the partition.
+- An IPU that comes between two steps while a request is open waits.
 
-What happens in one cycle happens in two rounds: first everybody arrives, then what can begins, in the order in which it
-was asked for. A step costs as many events however many IPUs there are.
+A cycle has two rounds. First all IPUs arrive. Then the steps that can begin do, in the order of their requests. The number of
+events of a step does not depend on the number of IPUs.
 """
 
 from __future__ import annotations
@@ -19,42 +19,43 @@ from functools import partial
 from typing import NamedTuple, final
 
 from tilestep.machine.spec import MachineSpec
-from tilestep.sim.execute import Execution, Part, Run, Share, Step
+from tilestep.sim.execute import Execution
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.residency import IpuState, Partition, Value
+from tilestep.sim.run import Part, Run, Share, Step
 from tilestep.sim.sync import sync_cycles
 
 
 @final
 class _Item:
-    """A step that its IPUs have in their queues."""
+    """A step in the queues of its IPUs."""
 
     __slots__ = ("missing", "ready", "step")
 
     def __init__(self, step: Step, ready: int) -> None:
         self.step = step
         self.ready = ready  # cycle before which it cannot begin, as far as known
-        self.missing = len(step.parts)  # IPUs that have not come to it, and arguments whose cycle is not known
+        self.missing = len(step.parts)  # IPUs that have not come to it, plus arguments whose cycle is not known
 
 
 @final
 class _Set:
     """IPUs that wait for each other: at an access to the host, or all of them at an exchange."""
 
-    __slots__ = ("asked", "busy", "held", "ipus", "parked", "sync", "until")
+    __slots__ = ("busy", "held", "ipus", "parked", "requests", "sync", "until")
 
     def __init__(self) -> None:
         self.ipus: list[int] = []
         self.sync = 0  # cycles of a sync
         self.busy = 0  # of its IPUs, those in the middle of a step
-        self.held = False  # while what they wait for goes on
+        self.held = False  # while the access or exchange goes on that they wait for
         self.until = 0  # the latest end of that
-        self.asked: list[_Item] = []
-        self.parked: list[_Item] = []  # steps that would begin if nothing were asked for
+        self.requests: list[_Item] = []
+        self.parked: list[_Item] = []  # steps that would begin if no request were open
 
 
 class Download(NamedTuple):
-    """A value that lives in SRAM goes to the host."""
+    """A value in SRAM goes to the host."""
 
     value: Value
     part: Part
@@ -64,24 +65,24 @@ class Download(NamedTuple):
 
 @final
 class Pass:
-    """Values that go from IPUs to others in one exchange."""
+    """Values that go from some IPUs to others in one exchange."""
 
-    __slots__ = ("host", "members", "sizes", "takers")
+    __slots__ = ("destinations", "host", "members", "sizes")
 
     def __init__(self) -> None:
-        self.members: dict[IpuState, ProgramLedger] = {}  # all that take part, and who made or takes their first value
-        self.takers: list[IpuState] = []
+        self.members: dict[IpuState, ProgramLedger] = {}  # all that take part, and the program that made or takes their first value
+        self.destinations: list[IpuState] = []
         self.sizes: dict[tuple[int, int], int] = {}  # (from, to) -> bytes
         self.host = 0  # cycle at which the host has asked for all of them
 
-    def add(self, giver: tuple[IpuState, ProgramLedger], taker: tuple[IpuState, ProgramLedger], size_bytes: int, host: int) -> None:
-        """A value that goes from an IPU, where a member made it, to another, where a member takes it."""
-        for state, ledger in (giver, taker):
+    def add(self, source: tuple[IpuState, ProgramLedger], destination: tuple[IpuState, ProgramLedger], size_bytes: int, host: int) -> None:
+        """Adds a value that goes from one IPU, where a member made it, to another, where a member takes it."""
+        for state, ledger in (source, destination):
             self.members.setdefault(state, ledger)
-        if taker[0] not in self.takers:
-            self.takers.append(taker[0])
-        way = giver[0].index, taker[0].index
-        self.sizes[way] = self.sizes.get(way, 0) + size_bytes
+        if destination[0] not in self.destinations:
+            self.destinations.append(destination[0])
+        route = source[0].index, destination[0].index
+        self.sizes[route] = self.sizes.get(route, 0) + size_bytes
         self.host = max(self.host, host)
 
 
@@ -91,7 +92,7 @@ Work = Run | Download | Pass
 
 @final
 class Play:
-    """One playing of the work of a partition."""
+    """The event loop over the work of one partition."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class Play:
     ) -> None:
         self._execution = execution
         self._members = partition.members
-        self._copies = copies  # source -> (target, cycle at which the host asked)
+        self._copies = copies  # source -> (target, cycle at which the host has asked for it)
         self._loading = loading
         self._waiting: dict[Value, list[tuple[_Item, Part]]] = {}
         self._queues: dict[int, deque[_Item]] = {index: deque() for index in self._members}
@@ -113,7 +114,7 @@ class Play:
             self._sets.setdefault(state.host_set, _Set()).ipus.append(index)
         for waiting in self._sets.values():
             waiting.sync = sync_cycles(machine, tuple(waiting.ipus))
-        self._asking: list[_Set] = []  # sets that something is asked of
+        self._requesting: list[_Set] = []  # sets with open requests
         self._own: list[_Item] = []  # steps within an IPU that could begin now
         self._events: list[tuple[int, int, bool, _Ending]] = []  # (cycle, serial, whether something ends, what)
         self._serial = 0
@@ -137,14 +138,14 @@ class Play:
                     self._end(what, now)
                 else:
                     assert isinstance(what, _Item)  # only items become ready
-                    self._ask(what)
+                    self._request(what)
             self._begin(now)
         assert not any(self._queues.values()), "steps are left that wait for each other"
         for state in self._members.values():
             state.free = max(state.free, self._sets[state.host_set].until, self._whole.until)
 
     def _in_turn(self, work: list[Work]) -> None:
-        """The same for one IPU, which waits for nobody."""
+        """The same for one IPU, which waits for no other."""
         for entry in work:
             if isinstance(entry, Run):
                 (part,) = entry.parts
@@ -177,9 +178,9 @@ class Play:
 
     def _steps(self, entry: Work) -> Iterator[tuple[Step, int]]:
         if isinstance(entry, Pass):
-            for taker in entry.takers:
-                run, part = self._loading.get(taker.index, (None, None))
-                if run is not None and part is not None and not part.brought:  # what comes would be lost when another program is loaded
+            for destination in entry.destinations:
+                run, part = self._loading.get(destination.index, (None, None))
+                if run is not None and part is not None and not part.brought:  # the values would be lost when its program is loaded
                     yield self._execution.bring(run, part), run.host
             parts = [Part(state) for state in entry.members]
             yield Step(partial(self._execution.pass_on, entry.sizes, entry.members), parts, "all"), entry.host
@@ -218,27 +219,27 @@ class Play:
         if not item.missing:
             self._push(item.ready, item, ends=False)
 
-    def _ask(self, item: _Item) -> None:
-        """All that take part have come to a step."""
+    def _request(self, item: _Item) -> None:
+        """Requests a step, once all its IPUs have come to it."""
         match item.step.scope:
             case "own":
                 self._own.append(item)
             case "host":
                 waiting = self._sets[item.step.parts[0].state.host_set]
-                if not waiting.asked:
-                    self._asking.append(waiting)
-                waiting.asked.append(item)
+                if not waiting.requests:
+                    self._requesting.append(waiting)
+                waiting.requests.append(item)
             case "all":
-                self._whole.asked.append(item)
+                self._whole.requests.append(item)
 
     def _begin(self, now: int) -> None:
-        """What can begin in cycle `now` does."""
+        """Begins all steps that can begin in cycle `now`."""
         whole = self._whole
-        if whole.asked and not whole.busy and not whole.held:
+        if whole.requests and not whole.busy and not whole.held:
             self._fire(whole, now)
-        if self._asking and not whole.held:
-            ready = [waiting for waiting in self._asking if not waiting.busy and not waiting.held]
-            self._asking = [waiting for waiting in self._asking if waiting not in ready]
+        if self._requesting and not whole.held:
+            ready = [waiting for waiting in self._requesting if not waiting.busy and not waiting.held]
+            self._requesting = [waiting for waiting in self._requesting if waiting not in ready]
             for waiting in ready:
                 whole.busy += 1
                 self._fire(waiting, now)
@@ -253,12 +254,12 @@ class Play:
             self._push(item.step.act(now), item, ends=True)
 
     def _blocking(self, item: _Item) -> _Set | None:
-        """A set of which something is asked, or which is held, that a step within IPUs has to wait for."""
+        """A set that a step within IPUs has to wait for, because it has open requests or is held."""
         sets = (self._whole, *(self._sets[part.state.host_set] for part in item.step.parts))
-        return next((waiting for waiting in sets if waiting.held or waiting.asked), None)
+        return next((waiting for waiting in sets if waiting.held or waiting.requests), None)
 
     def _fire(self, waiting: _Set, now: int) -> None:
-        items, waiting.asked = waiting.asked, []
+        items, waiting.requests = waiting.requests, []
         waiting.until = max(item.step.act(now) for item in items)
         waiting.held = True
         self._push(waiting.until, (waiting, items), ends=True)
@@ -295,7 +296,7 @@ class Play:
             self._come(part.state.index, now)
 
     def _give(self, value: Value) -> None:
-        """The cycle from which a value can be had off the chip is known."""
+        """Says that the cycle is known from which a value is available off the chip."""
         if not value.pending:
             return
         value.pending = False

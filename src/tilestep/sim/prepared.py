@@ -1,15 +1,15 @@
-"""A program on certain IPUs, ready to be dispatched: all that can be worked out and checked beforehand."""
+"""Programs ready to be dispatched on certain IPUs: everything that is worked out and checked once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Sequence as Seq
+from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
 from tilestep.machine.spec import MachineSpec
-from tilestep.plan.steps import Counts
-from tilestep.sim.body import BodyCost, BodyCycles, Calls
-from tilestep.sim.ledger import ProgramLedger
+from tilestep.plan.steps import Counts, Program
+from tilestep.sim.body import BodyCost, BodyCycles, Calls, body_cost
+from tilestep.sim.interface import Interface
+from tilestep.sim.ledger import ProgramLedger, ProgramTotals
 from tilestep.sim.residency import IpuState, Partition, Value
 from tilestep.sim.resources import Load
 from tilestep.sim.sync import sync_cycles
@@ -17,26 +17,20 @@ from tilestep.sim.sync import sync_cycles
 
 @final
 class Prepared:
-    """What dispatching one program on certain IPUs needs, worked out once."""
+    """One program on certain IPUs, ready to be dispatched."""
 
     __slots__ = (
         "body",
-        "bytes_to_host",
         "calls_host",
-        "donated",
-        "inputs",
+        "interface",
         "is_special",
-        "kept_layouts",
-        "layouts",
         "ledger",
         "loads",
         "name",
         "num_io_tiles",
-        "outputs",
         "partition",
         "shares",
         "states",
-        "vacated",
     )
 
     def __init__(self, ledger: ProgramLedger, body: BodyCost, states: tuple[IpuState, ...], machine: MachineSpec) -> None:
@@ -44,37 +38,19 @@ class Prepared:
         self.ledger = ledger
         self.body = body
         self.states = states
+        self.interface = Interface(program)
         self.name = program.name
         self.num_io_tiles = program.num_io_tiles
         self.calls_host = body.calls_host
         self.is_special = body.collective or self.calls_host or self.num_io_tiles > 0
         self.loads: tuple[Load, ...] | None = None  # of links and gateways in one run, once known
         self.partition = Partition()  # outside of groups
-        # (bytes, whether it lies in the host's memory, whether a result takes over its SRAM)
-        self.inputs = tuple(
-            (argument.size_bytes, argument.on_host, argument.result is not None and not argument.on_host) for argument in program.arguments
-        )
-        self.donated = tuple(
-            position for position, argument in enumerate(program.arguments) if argument.result is not None and not argument.on_host
-        )
-        # donated arguments in streaming memory or the host's
-        self.vacated = tuple(
-            position for position, argument in enumerate(program.arguments) if argument.result is not None and argument.on_host
-        )
-        self.layouts = tuple(argument.layout for argument in program.arguments)
-        self.kept_layouts = tuple("" if result.argument is None else self.layouts[result.argument] for result in program.results)
-        # (bytes, whether it takes over an argument's SRAM and so stays there, whether the program itself writes it to pinned_host)
-        self.outputs = tuple(
-            (result.size_bytes, result.argument is not None and not result.on_host, result.on_host) for result in program.results
-        )
-        leaving = [result for result in program.results if result.argument is None and not result.on_host]
-        self.bytes_to_host = sum(result.size_bytes for result in leaving)  # per IPU
         self.shares = _shares(states, machine)
 
-    def bodies(self, counts: Seq[Counts]) -> list[BodyCycles]:
-        """Cycles of one run's body per position.
+    def bodies(self, counts: Sequence[Counts]) -> list[BodyCycles]:
+        """Cycles of one run's body, per device position.
 
-        Raises: ValueError if something that depends on data was not counted.
+        Raises: ValueError if a data-dependent part was not counted.
         """
         if not self.body.counted:
             return [self.body.fixed] * len(self.states)
@@ -82,26 +58,27 @@ class Prepared:
             raise ValueError(f"program '{self.name}' runs on {len(self.states)} IPUs, but has counts for {len(counts)}")
         return [self.body.cycles(counted) for counted in counts]
 
-    def calls(self, counts: Seq[Counts]) -> list[Calls]:
-        """What one run's host calls need per position. Raises as `bodies`, which comes first."""
+    def calls(self, counts: Sequence[Counts]) -> list[Calls]:
+        """The needs of one run's host calls, per device position. Raises: as `bodies`, which comes first."""
         if not self.body.calls_counted:
             return [self.body.calls_fixed] * len(self.states)
         return [self.body.calls(counted) for counted in counts]
 
-    def take(self, known: Mapping[int, Value], arguments: Seq[Seq[int]], results: Seq[Seq[int]]) -> list[list[Value]]:
-        """The argument values per position, all checked; the results' names are checked too.
+    def take(self, known: Mapping[int, Value], arguments: Sequence[Sequence[int]], results: Sequence[Sequence[int]]) -> list[list[Value]]:
+        """Checks the arguments and the names of the results; returns the arguments' values, per device position.
 
-        Raises: ValueError for unknown, donated or misplaced arguments, results that exist, wrong numbers of either.
+        Raises: ValueError for an unknown, donated or misplaced argument, a result that exists, a wrong number of either.
         """
         num_ipus = len(self.states)
         if len(arguments) != num_ipus or len(results) != num_ipus:
-            given = f"arguments for {len(arguments)} and results for {len(results)}"
-            raise ValueError(f"program '{self.name}' runs on {num_ipus} IPUs, but was given {given}")
-        taken: list[list[Value]] = []  # no call for each argument: this is on the way of every dispatch
-        made: set[int] = set()
+            got = f"arguments for {len(arguments)} and results for {len(results)}"
+            raise ValueError(f"program '{self.name}' runs on {num_ipus} IPUs, but was given {got}")
+        inputs, outputs = self.interface.inputs, self.interface.outputs
+        taken: list[list[Value]] = []  # without a call for each argument, because every dispatch comes here
+        new_names: set[int] = set()
         for state, ids, new in zip(self.states, arguments, results, strict=True):
-            if len(ids) != len(self.inputs) or len(new) != len(self.outputs):
-                wanted = f"{len(self.inputs)} arguments and {len(self.outputs)} results per IPU"
+            if len(ids) != len(inputs) or len(new) != len(outputs):
+                wanted = f"{len(inputs)} arguments and {len(outputs)} results per IPU"
                 raise ValueError(f"program '{self.name}' has {wanted}, but was given {len(ids)} and {len(new)}")
             row: list[Value] = []
             for value in ids:
@@ -111,9 +88,9 @@ class Prepared:
                 row.append(found)
             taken.append(row)
             for value in new:
-                if value in known or value in made:
+                if value in known or value in new_names:
                     raise ValueError(existing_value(value))
-                made.add(value)
+                new_names.add(value)
         return taken
 
     def _refusal(self, value: int, found: Value | None, state: IpuState) -> ValueError:
@@ -124,24 +101,65 @@ class Prepared:
         return ValueError(f"program '{self.name}': {donated_value(value)}")
 
 
-def _shares(states: Seq[IpuState], machine: MachineSpec) -> tuple[tuple[tuple[int, ...], int], ...]:
-    """(positions that wait for each other when one of them accesses the host, cycles of a sync of them), in order."""
+def _shares(states: Sequence[IpuState], machine: MachineSpec) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """(positions that wait for each other when one accesses the host, cycles of a sync of them), in order."""
     sets: dict[int, list[int]] = {}
     for position, state in enumerate(states):
         sets.setdefault(state.host_set, []).append(position)
     return tuple((tuple(positions), sync_cycles(machine, tuple(states[k].index for k in positions))) for positions in sets.values())
 
 
+@final
+class PreparedPrograms:
+    """All programs that were dispatched on one machine, by key and IPUs.
+
+    Args: state_of: gives the state of an IPU.
+    """
+
+    def __init__(self, machine: MachineSpec, state_of: Callable[[int], IpuState]) -> None:
+        self._machine = machine
+        self._state_of = state_of
+        self._ledgers: dict[int, ProgramLedger] = {}
+        self._prepared: dict[tuple[int, tuple[int, ...]], Prepared] = {}
+
+    def get(self, program: Program, key: int, ipus: tuple[int, ...]) -> Prepared:
+        """The program with this key, ready to be dispatched on these IPUs.
+
+        Raises: ValueError if the key is another program's, or the IPUs are not as many different ones as the program needs.
+        """
+        prepared = self._prepared.get((key, ipus))
+        if prepared is None or prepared.ledger.program is not program:
+            prepared = self._prepare(program, key, ipus)
+        return prepared
+
+    def totals(self) -> dict[int, ProgramTotals]:
+        """The sums of each program by key, in order of first dispatch."""
+        return {key: ledger.totals() for key, ledger in self._ledgers.items()}
+
+    def _prepare(self, program: Program, key: int, ipus: tuple[int, ...]) -> Prepared:
+        ledger = self._ledgers.get(key)
+        if ledger is not None and ledger.program != program:
+            raise ValueError(f"key {key} is program '{ledger.program.name}': it cannot also be program '{program.name}'")
+        if len(ipus) != program.num_ipus or len(set(ipus)) != len(ipus):
+            raise ValueError(f"program '{program.name}' runs on {program.num_ipus} different IPUs, but was dispatched on {ipus}")
+        states = tuple(self._state_of(ipu) for ipu in ipus)
+        body = body_cost(program, self._machine, ipus)
+        if ledger is None:
+            ledger = self._ledgers[key] = ProgramLedger(program, key, body)
+        prepared = self._prepared[key, ipus] = Prepared(ledger, body, states, self._machine)
+        return prepared
+
+
 def unknown_value(value: int) -> str:
-    """Message."""
+    """Text of the error."""
     return f"value {value} is unknown: it was never made, or it was forgotten"
 
 
 def existing_value(value: int) -> str:
-    """Message."""
+    """Text of the error."""
     return f"value {value} exists already: every value needs a number of its own"
 
 
 def donated_value(value: int) -> str:
-    """Message."""
+    """Text of the error."""
     return f"value {value} was donated and the host has no copy of it: nobody can use it any more"

@@ -1,4 +1,4 @@
-"""Where values lie, which program each IPU has loaded, and how much of a tile that takes."""
+"""Which memories hold each value, which program each IPU has loaded, and how many bytes of a tile that takes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOWHERE: Final = -1  # in place of a cycle: there is no copy
 
 @final
 class Value:
-    """One device array as it lies on one IPU. Mutable: System moves it."""
+    """One device array on one IPU. Mutable, because the system moves it."""
 
     __slots__ = (
         "_noted",
@@ -39,29 +39,29 @@ class Value:
         self.ipu = ipu
         self.size_bytes = size_bytes
         self.ready = ready  # cycle at which it has been computed
-        self.epoch = epoch  # the load of a program in whose SRAM it lies, 0 if in none
+        self.epoch = epoch  # number of the load of the program in whose SRAM it is; 0: it is in no SRAM
         self.host_ready = host_ready  # cycle from which the host's memory has a copy, or NOWHERE
         self.memory_ready = NOWHERE  # cycle from which streaming memory has it, or NOWHERE
         self.made_by = made_by  # the program whose result it is
-        self.layout = ""  # over the tiles, as that program's plan wants it; '' if it lies as any reader wants it
-        self.made_in = 0  # the load of that program which has made it, 0 if none has made it on this IPU
+        self.layout = ""  # over the tiles, chosen by that program's plan; '' if its reader chooses
+        self.made_in = 0  # number of the load of that program which has made it; 0: none has made it on this IPU
         self.streamed_to: ProgramLedger | None = None  # the latest program that it streamed in to
-        self.streamed_in = 0  # the load of that program
-        self.streamed_at = 0  # the dispatch
-        self._noted = 0  # of a needless transfer the argument, from 1: of an own result, or (negative) of the same value; 0: of none
+        self.streamed_in = 0  # number of the load of that program
+        self.streamed_at = 0  # number of the dispatch
+        self._noted = 0  # a needless transfer: 1 + argument for an own result, -1 - argument for the same value; 0: none
         self.written = False  # to pinned_host, by the program whose result it is
-        self.pending = False  # it will be had outside of SRAM from a cycle that is not known yet
+        self.pending = False  # it will be available outside of SRAM, from a cycle that is not known yet
 
     @property
     def off_chip_ready(self) -> int:
-        """Cycle from which it can be had outside of SRAM, or NOWHERE."""
+        """Cycle from which it is available outside of SRAM, or NOWHERE."""
         return self.host_ready if self.host_ready >= 0 else self.memory_ready
 
     def streams_to(self, ledger: ProgramLedger, index: int, epoch: int, dispatch: int) -> None:
-        """It streams in as an argument. Counts that as needless if it would lie in SRAM had it been donated.
+        """Notes that it streams in as an argument. The transfer counts as needless if donation would have kept the value in SRAM.
 
-        It would if the program has been loaded since it made the value, or since the value streamed in to it before: a program that has
-        been evicted in between finds nothing there. Nobody can donate what goes to two arguments of one call.
+        Donation would have, if the program has stayed loaded since it made the value, or since the value streamed in to it before: an
+        evicted program finds nothing in SRAM. A value that goes to two arguments of one call cannot be donated.
         """
         if self.streamed_at == dispatch:
             self._withdraw()
@@ -81,7 +81,7 @@ class Value:
             self._noted = 0
 
     def use(self) -> None:
-        """The host program uses it: so it could not have been donated to a run before."""
+        """Notes that the host program uses it, so it could not have been donated to an earlier run."""
         if self._noted > 0:
             self._withdraw()
 
@@ -95,20 +95,27 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class TileUse:
-    """Bytes on the fullest tile of one IPU that its loaded program, or group of programs, takes."""
+    """Bytes that the loaded program, or group of programs, takes on the fullest tile of one IPU.
 
-    code_bytes: int = 0  # of all members
-    fixed_bytes: int = 0  # stacks and the like, which they share
-    resident_bytes: int = 0  # of the member that keeps most between runs: members share what they keep
-    transient_bytes: int = 0  # of the member that needs most while it runs
+    Attributes:
+        code_bytes: of all members.
+        fixed_bytes: stacks and the like, which the members share.
+        resident_bytes: of the member that keeps most between runs, because members share what they keep.
+        transient_bytes: of the member that needs most while it runs.
+    """
+
+    code_bytes: int = 0
+    fixed_bytes: int = 0
+    resident_bytes: int = 0
+    transient_bytes: int = 0
 
     @property
     def peak_bytes(self) -> int:
-        """The most that is in use at once."""
+        """The most bytes that are in use at once."""
         return self.code_bytes + self.fixed_bytes + self.resident_bytes + self.transient_bytes
 
     def with_member(self, program: Program) -> TileUse:
-        """Also `program`, in one group with the others."""
+        """The same with `program` as another member."""
         memory = program.memory
         return TileUse(
             code_bytes=self.code_bytes + memory.code_bytes,
@@ -120,18 +127,23 @@ class TileUse:
 
 @dataclass(kw_only=True)
 class Group:
-    """The programs that one IPU has seen in one program group; they count as one program."""
+    """The programs of one program group on one IPU, which count as one program.
 
-    members: dict[int, str] = field(default_factory=dict[int, str])  # key -> name, in order of their first dispatch
+    Attributes:
+        members: key -> name of each program, in order of first dispatch.
+        use: bytes that they take on the fullest tile.
+    """
+
+    members: dict[int, str] = field(default_factory=dict[int, str])
     use: TileUse = TileUse()
 
     def hold(self, program: Program, size_bytes: int, num_tiles: int) -> None:
-        """While `program` ran there were also `size_bytes` on the IPU that one member has made and another takes later."""
+        """Counts `size_bytes` on the IPU while `program` ran: values that one member has made and another takes later."""
         tile_bytes = ceil_div(size_bytes, num_tiles - program.num_io_tiles)
         self.use = replace(self.use, transient_bytes=max(self.use.transient_bytes, program.memory.transient_bytes + tile_bytes))
 
     def add(self, key: int, program: Program) -> bool:
-        """Returns: whether it is new."""
+        """Adds a member. Returns: whether it is new."""
         if key in self.members:
             return False
         self.members[key] = program.name
@@ -143,15 +155,16 @@ class Group:
 class IpuState:
     """Clocks and contents of one IPU."""
 
-    __slots__ = ("epoch", "free", "host_set", "index", "inputs_from", "io", "io_end", "loaded", "machine", "partition", "use")
+    __slots__ = ("epoch", "free", "group", "host_set", "index", "inputs_from", "io", "io_end", "loaded", "machine", "partition", "use")
 
     def __init__(self, *, index: int, machine: int, host_set: int) -> None:
         self.index = index
         self.machine = machine  # the IPU-Machine whose host link it shares
-        self.host_set = host_set  # equal: IPUs of one program that wait for each other at an access to the host
+        self.host_set = host_set  # IPUs of one program with equal numbers wait for each other at an access to the host
         self.free = 0  # cycle from which it can take the next step
         self.loaded: int | str | None = None  # key of the program, or name of the group, that is loaded
         self.epoch = 0  # number of the load that put it there; 0 before the first
+        self.group: Group | None = None  # whose members are loaded; None: a single program is
         self.use = TileUse()
         self.partition: Partition | None = None
         self.io = Channel()  # its I/O tiles
@@ -159,14 +172,14 @@ class IpuState:
         self.io_end = 0  # cycle at which the I/O tiles have sent all results so far
 
     def join(self, partition: Partition) -> None:
-        """From now on it runs the program, or group of programs, of `partition`."""
+        """Moves the IPU to `partition`, because it runs that program, or group of programs, from now on."""
         if self.partition is not None:
             del self.partition.members[self.index]
         partition.members[self.index] = self
         self.partition = partition
 
     def waits_with(self) -> list[IpuState]:
-        """The IPUs, itself among them, that wait for each other when it accesses the host between two runs."""
+        """This IPU and those that wait with it, when it accesses the host between two runs."""
         if self.partition is None:
             return [self]
         return [member for member in self.partition.members.values() if member.host_set == self.host_set]
@@ -174,9 +187,10 @@ class IpuState:
 
 @final
 class Partition:
-    """The IPUs that have one program, or one group of programs, loaded together: what synchronises."""
+    """The IPUs that synchronise, because they have one program, or one group of programs, loaded together."""
 
-    __slots__ = ("members",)
+    __slots__ = ("members", "paid_entry")
 
     def __init__(self) -> None:
         self.members: dict[int, IpuState] = {}  # by number, in order of joining
+        self.paid_entry = 0  # of a group: the latest entry whose dispatch the host has paid

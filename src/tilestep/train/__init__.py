@@ -31,9 +31,9 @@ from tilestep.train.optimizers.offloaded import offloaded as offloaded
 from tilestep.train.optimizers.sharded import replica_specs as replica_specs
 from tilestep.train.optimizers.sharded import sharded as sharded
 from tilestep.train.optimizers.sharded import unsharded as unsharded
-from tilestep.train.pipeline.pipeline import JointState as JointState
 from tilestep.train.pipeline.pipeline import Pipeline as Pipeline
-from tilestep.train.pipeline.pipeline import PipelineState as PipelineState
+from tilestep.train.pipeline.state import JointState as JointState
+from tilestep.train.pipeline.state import PipelineState as PipelineState
 from tilestep.train.processes.start import start_processes as start_processes
 from tilestep.train.replicas.collectives import cross_replica as cross_replica
 from tilestep.train.replicas.collectives import cross_replica_all_gather as cross_replica_all_gather

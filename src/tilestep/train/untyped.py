@@ -13,5 +13,6 @@ jax: Any = _typed
 
 Pytree: TypeAlias = Any  # containers that JAX knows (dicts, tuples, dataclasses, ...) with arrays or tracers as leaves
 Spec: TypeAlias = Any  # a jax.ShapeDtypeStruct, or another object with `shape` and `dtype`
+Atom: TypeAlias = Any  # a variable of a traced function, or a constant in it; its `aval` has `shape` and `dtype`
 Structure: TypeAlias = Any  # a jax.tree_util.PyTreeDef, and
 Device: TypeAlias = Any  # a jax.Device: type checkers take either for a variable

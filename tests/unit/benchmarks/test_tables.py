@@ -10,11 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.measured.tables import with_tables
+from benchmarks.measured.tables import PAGES, with_tables
 from benchmarks.plot import main, parity
 
 ROOT = Path(__file__).parents[3]
 PAGE = "# Accuracy\n<!-- families -->\nold\n<!-- end -->\nbetween\n<!-- rows -->\n<!-- end -->\n<!-- left out -->\n<!-- end -->\nlast\n"
+ALL = ("families", "rows", "left out")
 
 
 def entry(name: str, ratio: float, **more: Any) -> dict[str, Any]:
@@ -38,7 +39,7 @@ RECORD: dict[str, Any] = {
 
 
 def test_tables_stand_between_their_markers() -> None:
-    text = with_tables(PAGE, RECORD)
+    text = with_tables(PAGE, RECORD, ALL)
     assert "old" not in text
     assert "| AB: AB | 2 | 7.0% | +10.0% | +3.0% |" in text
     assert "fits or not: 2 of 3 right" in text
@@ -46,12 +47,12 @@ def test_tables_stand_between_their_markers() -> None:
     assert "nobody knows" in text
     assert "| EF1 EF2 | too long |\n| GH1 | no such machine |" in text
     assert text.count("EF1") == 1
-    assert with_tables(text, RECORD) == text
+    assert with_tables(text, RECORD, ALL) == text
 
 
 def test_a_page_without_markers_is_refused() -> None:
     with pytest.raises(ValueError, match="<!-- rows -->"):
-        with_tables(PAGE.replace("<!-- rows -->", ""), RECORD)
+        with_tables(PAGE.replace("<!-- rows -->", ""), RECORD, ALL)
 
 
 def test_a_plot_shows_every_judged_row_and_says_its_finding() -> None:
@@ -68,9 +69,10 @@ def test_a_plot_of_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFix
     assert "no row of the record is judged" in capsys.readouterr().err
 
 
-def test_the_page_is_drawn_from_the_record_that_stands_beside_it() -> None:
+def test_the_pages_are_drawn_from_the_record() -> None:
     record = json.loads((ROOT / "benchmarks" / "results" / "accuracy.json").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "explanation" / "accuracy.md").read_text(encoding="utf-8")
-    assert with_tables(page, record) == page
+    for name, tables in PAGES.items():
+        page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        assert with_tables(page, record, tables) == page
     assert (ROOT / "docs" / "pictures" / "accuracy.svg").read_text(encoding="utf-8") == parity(record)
     assert re.fullmatch(r"[0-9a-f]{7,}\+?", record["commit"])

@@ -11,7 +11,7 @@ from tilestep.cost import elementwise_pass
 from tilestep.options import PlanOptions
 from tilestep.plan.code import code_bytes, code_of, code_of_pass, fixed_bytes
 from tilestep.plan.price import price, superstep
-from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Sequence, Superstep
+from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Series, Superstep
 from tilestep.program.work import ArrayShape, Work
 
 DEFAULTS = PlanOptions()
@@ -82,8 +82,8 @@ def test_what_exchanges_nothing_has_no_exchange_code() -> None:
 
 def test_loops_and_arms_are_there_once() -> None:
     step = pass_of("add")
-    loop = Loop(name="loop", scope="", body=Sequence(nodes=(step, step)), trips=1000)
-    branch = Branch(name="branch", scope="", arms=(Sequence(nodes=(step,)), Sequence(nodes=(step,))), site=None)
+    loop = Loop(name="loop", scope="", body=Series(nodes=(step, step)), trips=1000)
+    branch = Branch(name="branch", scope="", arms=(Series(nodes=(step,)), Series(nodes=(step,))), site=None)
     assert kinds(loop, branch) == {**kinds(step), "control code": 700 + 36 + 3 * 8 + 2 * 8}
 
 

@@ -11,8 +11,7 @@ import pytest
 from tilestep.errors import TileMemoryError
 from tilestep.machine import load_machine
 from tilestep.plan.liveness import Buffers, Moment, check_fits, tile_memory
-from tilestep.plan.steps import Program, TileMemory
-from tilestep.plan.steps import Sequence as Steps
+from tilestep.plan.steps import Program, Series, TileMemory
 
 CODE, FIXED = 1000, 50
 TILES = 4
@@ -254,7 +253,7 @@ def test_a_program_that_does_not_fit_is_an_error_that_names_tile_step_and_parts(
         alive=(("params['w']", available + 1 - CODE),),
         always=(("exchange code", CODE),),
     )
-    program = Program(name="p", num_ipus=1, body=Steps(), arguments=(), results=(), memory=memory)
+    program = Program(name="p", num_ipus=1, body=Series(), arguments=(), results=(), memory=memory)
     with pytest.raises(TileMemoryError) as caught:
         check_fits(program, machine)
     first, second, *rest = str(caught.value).splitlines()
@@ -274,7 +273,7 @@ def test_code_must_lie_where_a_tile_can_execute_it() -> None:
     memory = TileMemory(
         peak_bytes=300_000, peak_step="dot.3", code_bytes=available + 55_000, resident_bytes=0, transient_bytes=0, always=code
     )
-    program = Program(name="p", num_ipus=1, body=Steps(), arguments=(), results=(), memory=memory)
+    program = Program(name="p", num_ipus=1, body=Series(), arguments=(), results=(), memory=memory)
     check_fits(program, machine)
     larger = replace(memory, always=(*code, ("control code", 8)))
     with pytest.raises(TileMemoryError) as caught:

@@ -7,7 +7,7 @@ import pytest
 from tests.golden.texts import hlo_text, module_text
 from tilestep.errors import HloError
 from tilestep.machine import load_machine
-from tilestep.plan import Branch, Collective, HostCall, Loop, Program, Sequence, Superstep, lower
+from tilestep.plan import Branch, Collective, HostCall, Loop, Program, Series, Superstep, lower
 from tilestep.plan.steps import Node
 from tilestep.program import parse_hlo
 
@@ -25,7 +25,7 @@ def stored(name: str, *, num_ipus: int = 1) -> Program:
 def families(node: Node) -> list[str]:
     """The supersteps' families in order; of loops and branches what is inside."""
     match node:
-        case Sequence(nodes=nodes) | Branch(arms=nodes):
+        case Series(nodes=nodes) | Branch(arms=nodes):
             return [family for inner in nodes for family in families(inner)]
         case Loop(body=body):
             return families(body)
@@ -179,7 +179,7 @@ def test_a_collective_of_one_device_exchanges_nothing() -> None:
   %a = f32[4]{0} all-reduce(%x), replica_groups={{0}}, to_apply=%add
   ROOT %b = f32[4]{0} collective-permute(%a), source_target_pairs={{0,0}}"""
     add = "%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %s = f32[] add(%a, %b)\n}"
-    assert lowered(module_text(lines, computations=add)).body == Sequence()
+    assert lowered(module_text(lines, computations=add)).body == Series()
 
 
 def test_callbacks_stop_for_the_host_with_the_bytes_of_operands_and_results() -> None:
@@ -231,7 +231,7 @@ def test_a_call_without_results_is_priced() -> None:
 
 def test_operations_on_nothing_are_no_steps() -> None:
     lines = "  %x = f32[0,4]{1,0} parameter(0)\n  %n = f32[0,4]{1,0} negate(%x)\n  ROOT %r = f32[4,0]{0,1} transpose(%n), dimensions={1,0}"
-    assert lowered(module_text(lines)).body == Sequence()
+    assert lowered(module_text(lines)).body == Series()
 
 
 def test_views_and_tuples_cost_nothing() -> None:
@@ -240,7 +240,7 @@ def test_views_and_tuples_cost_nothing() -> None:
   %v = f32[32]{0} bitcast(%x)
   %t = (f32[32]{0}, f32[8,4]{1,0}) tuple(%v, %x)
   ROOT %e = f32[32]{0} get-tuple-element(%t), index=0"""
-    assert lowered(module_text(lines)).body == Sequence()
+    assert lowered(module_text(lines)).body == Series()
 
 
 def test_equal_programs_are_equal() -> None:

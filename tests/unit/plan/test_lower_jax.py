@@ -17,7 +17,7 @@ from jax.scipy import special as jsp
 from tests.golden.clean_hlo import clean_hlo
 from tilestep.machine import load_machine
 from tilestep.plan import lower
-from tilestep.plan.steps import Branch, Loop, Node, Sequence, Superstep
+from tilestep.plan.steps import Branch, Loop, Node, Series, Superstep
 from tilestep.program import parse_hlo
 
 MACHINE = load_machine("bow-2000")
@@ -266,7 +266,7 @@ def supersteps(node: Node) -> list[Superstep]:
     match node:
         case Superstep():
             return [node]
-        case Sequence(nodes=nodes) | Branch(arms=nodes):
+        case Series(nodes=nodes) | Branch(arms=nodes):
             return [step for inner in nodes for step in supersteps(inner)]
         case Loop(body=body):
             return supersteps(body)

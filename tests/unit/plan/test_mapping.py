@@ -6,7 +6,7 @@ from tests.golden.texts import hlo_text, module_text
 from tilestep.cost import ELEMENTWISE
 from tilestep.plan.counters import without_counters
 from tilestep.plan.fuse import fuse
-from tilestep.plan.mapping import ANYWHERE, Leaf, place_pass, settled
+from tilestep.plan.mapping import ANYWHERE, Leaf, keeping_layout, place_pass
 from tilestep.program import ArrayShape, Computation, parse_hlo
 from tilestep.program.cleanup import clean
 
@@ -37,13 +37,13 @@ def test_a_pass_over_arguments_is_a_home_of_its_own_and_moves_nothing() -> None:
 
 def test_a_training_loop_keeps_its_weights_and_batch_in_place() -> None:
     body = loop_body("train_loop")
-    kept = settled(body, fuse(body, elementwise=ELEMENTWISE).fusible)
+    kept = keeping_layout(body, fuse(body, elementwise=ELEMENTWISE).fusible)
     assert kept == set(range(6))  # counter, b1, w1, w2, x, y
 
 
 def test_a_hidden_state_that_goes_through_a_product_does_not_stay_in_place() -> None:
     body = loop_body("scan")
-    kept = settled(body, fuse(body, elementwise=ELEMENTWISE).fusible)
+    kept = keeping_layout(body, fuse(body, elementwise=ELEMENTWISE).fusible)
     assert kept == {0, 2, 3}  # counter, outputs written in place, inputs; not the state at 1
 
 

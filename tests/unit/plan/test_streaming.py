@@ -11,7 +11,7 @@ from tests.unit.sim.toy import MACHINE, program
 from tilestep.errors import StreamingMemoryError
 from tilestep.machine import MachineSpec
 from tilestep.plan import Branch, HostCall, Loop, Program, Superstep, check_streaming_memory, streaming_memory_bytes
-from tilestep.plan.steps import Node, Sequence
+from tilestep.plan.steps import Node, Series
 
 OFFLOADED = program(takes=(1000, 8), gives=(1000, 300), donates={0: 0}, host_arguments=(0,), host_results=(0, 1))
 
@@ -179,7 +179,7 @@ def test_a_branch_that_may_leave_one_alone_writes_it_only_where_it_does_not() ->
     [branch] = [node for node in made.body.nodes if isinstance(node, Branch)]
     update, keep = branch.arms
     assert calls(update.nodes) == [("new", 0, 256, True), ("new", 256, 0, True)]
-    assert keep == Sequence()
+    assert keep == Series()
     assert calls(made.body.nodes) == []
     assert made.memory.transient_bytes < 256  # the state is nowhere on the chip but for the update
 
@@ -367,7 +367,7 @@ def test_what_a_branch_updates_or_leaves_alone_is_updated_in_place_whichever_arm
     [branch] = [node for node in made.body.nodes if isinstance(node, Branch)]
     update, keep = branch.arms if arms[0] == "update" else branch.arms[::-1]
     assert calls(update.nodes) == [("near", 0, 256, True), ("away", 256, 0, True)]
-    assert keep == Sequence()
+    assert keep == Series()
     assert calls(made.body.nodes) == []
     assert made.parked_bytes == 0
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.sim.toy import MACHINE, Host, collective, program, superstep
-from tilestep.plan.steps import HostCall, Loop, Program, Sequence
+from tilestep.plan.steps import HostCall, Loop, Program, Series
 from tilestep.report import Profile, findings, profile_between
 from tilestep.report.figures import ProgramProfile
 
@@ -259,7 +259,7 @@ def test_feeds_beside_compute_stop_for_what_is_left_of_them() -> None:
     """Of four elements that come while the turn before computes, the program stops for the first alone, and the latencies."""
     host = Host()
     feed = HostCall(name="feed", scope="", bytes_to_host=0, bytes_from_host=100, is_feed=True)
-    host.run(program(Loop(name="loop", scope="", body=Sequence(nodes=(superstep(200), feed)), trips=4), num_io_tiles=1))
+    host.run(program(Loop(name="loop", scope="", body=Series(nodes=(superstep(200), feed)), trips=4), num_io_tiles=1))
     [found] = profile_of(host).programs
     [stops] = [family.host for family in found.families if family.family == "host call"]
     assert found.cycles.host == stops < 4 * 105

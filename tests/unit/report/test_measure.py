@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOADED, NUM_TILES, Host, collective, program, superstep
-from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Sequence
+from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Series
 from tilestep.report import Profile, profile_between
 from tilestep.report.figures import ProgramCycles
 
@@ -145,7 +145,7 @@ def test_state_that_is_saved_and_restored_is_neither_argument_nor_result() -> No
 
 def test_bytes_are_of_all_ipus_and_cycles_of_the_slowest() -> None:
     host = Host(2)
-    f = program(Loop(name="while", scope="", body=Sequence(nodes=(superstep(10),)), trips=None, site=0), takes=(8,), gives=(4,), num_ipus=2)
+    f = program(Loop(name="while", scope="", body=Series(nodes=(superstep(10),)), trips=None, site=0), takes=(8,), gives=(4,), num_ipus=2)
     host.system.dispatch(
         f,
         key=1,
@@ -187,8 +187,8 @@ def test_families_and_supersteps_come_largest_first() -> None:
     f = program(
         superstep(5, 1, 1, name="add", family="elementwise"),
         superstep(100, 30, 2, name="dot", family="matmul"),
-        Loop(name="while", scope="", body=Sequence(nodes=(superstep(40, name="dot.1", family="matmul"),)), trips=2),
-        Branch(name="cond", scope="", arms=(Sequence(), Sequence(nodes=(superstep(9, name="rare"),))), site=None),
+        Loop(name="while", scope="", body=Series(nodes=(superstep(40, name="dot.1", family="matmul"),)), trips=2),
+        Branch(name="cond", scope="", arms=(Series(), Series(nodes=(superstep(9, name="rare"),))), site=None),
         HostCall(name="callback", scope="", bytes_to_host=8, bytes_from_host=0),
         collective("all-reduce", 1000),
         num_ipus=2,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.sim.toy import collective, machine, program, superstep
-from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Node, Sequence
+from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Node, Series
 from tilestep.sim.body import BodyCost, BodyCycles, Calls, body_cost
 from tilestep.sim.resources import gateway_of, link_of
 
@@ -17,11 +17,11 @@ def cost(*nodes: Node, num_ipus: int = 1) -> BodyCost:
 
 
 def loop(*nodes: Node, trips: int | None = None, site: int | None = None) -> Loop:
-    return Loop(name="while", scope="", body=Sequence(nodes=nodes), trips=trips, site=site)
+    return Loop(name="while", scope="", body=Series(nodes=nodes), trips=trips, site=site)
 
 
 def branch(*arms: Node, site: int | None = None) -> Branch:
-    return Branch(name="cond", scope="", arms=tuple(Sequence(nodes=(arm,)) for arm in arms), site=site)
+    return Branch(name="cond", scope="", arms=tuple(Series(nodes=(arm,)) for arm in arms), site=site)
 
 
 NOTHING = Counts()

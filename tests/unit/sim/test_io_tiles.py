@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.sim.toy import DISPATCH, LATENCY, LOADED, ONE_HOP, Host, program, superstep
 from tilestep.machine import SyncPattern
-from tilestep.plan.steps import HostCall, Loop, Program, Sequence
+from tilestep.plan.steps import HostCall, Loop, Program, Series
 from tilestep.report import profile_between
 from tilestep.units import ceil_div
 
@@ -176,7 +176,7 @@ def feed(*, takes: int = 0, gives: int = 0) -> HostCall:
 
 def fed_loop(turns: int, compute: int, *, takes: int, gives: int, num_io_tiles: int = IO_TILES, num_ipus: int = 1) -> Program:
     nodes = (feed(takes=takes), superstep(compute), feed(gives=gives))
-    loop = Loop(name="loop", scope="", body=Sequence(nodes=nodes), trips=turns)
+    loop = Loop(name="loop", scope="", body=Series(nodes=nodes), trips=turns)
     return program(loop, takes=(), gives=(), num_io_tiles=num_io_tiles, num_ipus=num_ipus)
 
 
@@ -213,7 +213,7 @@ def test_several_feeds_in_a_turn_are_one_element() -> None:
     """Two infeeds of 30 bytes each hide as one of 60 does, but each has its own latency and superstep."""
     host = Host()
     nodes = (feed(takes=30), feed(takes=30), superstep(200))
-    host.run(program(Loop(name="loop", scope="", body=Sequence(nodes=nodes), trips=4), num_io_tiles=IO_TILES))
+    host.run(program(Loop(name="loop", scope="", body=Series(nodes=nodes), trips=4), num_io_tiles=IO_TILES))
     (call,) = spans(host, "host-call")
     assert call[1] - call[0] == 60 + 8 * LATENCY
     assert spans(host, "compute") == [(DISPATCH + LOADED, DISPATCH + LOADED + 4 * 200)]

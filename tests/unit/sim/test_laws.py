@@ -15,7 +15,7 @@ from tests.processes import run_python
 from tests.unit.sim.mixture import PATTERNS, rack, trace_at_random
 from tests.unit.sim.toy import Host, collective, machine, program, superstep
 from tilestep.machine import MachineSpec, SyncPattern
-from tilestep.plan.steps import Collective, Counts, HostCall, Loop, Node, Program, Sequence
+from tilestep.plan.steps import Collective, Counts, HostCall, Loop, Node, Program, Series
 from tilestep.sim import Event
 from tilestep.sim.body import body_cost
 from tilestep.sim.channel import Channel
@@ -195,7 +195,7 @@ def test_twice_the_iterations_is_twice_the_loop(trips: int, compute: int, reduce
     )
 
     def cost(times: int | None) -> tuple[tuple[int, ...], dict[Resource, int], tuple[int, ...]]:
-        loop = Loop(name="while", scope="", body=Sequence(nodes=inner), trips=times, site=None if times is not None else 0)
+        loop = Loop(name="while", scope="", body=Series(nodes=inner), trips=times, site=None if times is not None else 0)
         found = body_cost(program(loop, num_ipus=8), machine(8), tuple(range(8)))
         counts = Counts(times={(0, 0): 2 * trips})
         return found.cycles(counts), dict(found.traffic(counts)), found.calls(counts)

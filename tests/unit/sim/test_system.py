@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOAD, LOADED, NUM_TILES, Host, collective, machine, program, superstep
-from tilestep.plan.steps import Counts, Loop, Program, Sequence
+from tilestep.plan.steps import Counts, Loop, Program, Series
 from tilestep.sim import System
 from tilestep.sim.trace import MAX_EVENTS
 
@@ -113,7 +113,7 @@ def test_programs_on_other_ipus_of_a_machine_share_its_gateway() -> None:
 
 def test_counts_of_each_ipu_time_its_own_run() -> None:
     system = System(machine(2))
-    body = Loop(name="while", scope="", body=Sequence(nodes=(superstep(10),)), trips=None, site=0)
+    body = Loop(name="while", scope="", body=Series(nodes=(superstep(10),)), trips=None, site=0)
     system.dispatch(
         program(body, num_ipus=2),
         key=1,
@@ -372,7 +372,7 @@ def test_a_negative_size_is_refused() -> None:
 
 def test_a_missing_count_is_refused_before_anything_moves() -> None:
     system = System(machine(1))
-    body = Loop(name="while", scope="", body=Sequence(nodes=(superstep(10),)), trips=None, site=0)
+    body = Loop(name="while", scope="", body=Series(nodes=(superstep(10),)), trips=None, site=0)
     with pytest.raises(ValueError, match="site 0, arm 0 has no count"):
         system.dispatch(program(body), key=1, ipus=(0,), arguments=[[]], results=[[]], counts=[Counts()])
     with pytest.raises(ValueError, match="program 'f' runs on 1 IPUs, but has counts for 0"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Seq
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tilestep.machine.fields import SyncPattern
 from tilestep.machine.spec import HostSpec, IpuSpec, LinkSpec, MachineSpec, TileSpec
-from tilestep.plan.steps import Argument, Collective, CollectiveKind, Node, Program, Result, Sequence, Superstep, TileMemory
+from tilestep.plan.steps import Argument, Collective, CollectiveKind, Node, Program, Result, Series, Superstep, TileMemory
 from tilestep.sim import System
 
 DISPATCH, LATENCY, LOAD = 20, 5, 100  # cycles: of the host per program, of a transfer, of a load beside its bytes
@@ -71,12 +71,12 @@ def collective(kind: CollectiveKind, size_bytes: int, groups: tuple[tuple[int, .
 def program(
     *nodes: Node,
     name: str = "f",
-    takes: Seq[int] = (),
-    gives: Seq[int] = (),
+    takes: Sequence[int] = (),
+    gives: Sequence[int] = (),
     donates: dict[int, int] | None = None,
     num_ipus: int = 1,
-    host_arguments: Seq[int] = (),
-    host_results: Seq[int] = (),
+    host_arguments: Sequence[int] = (),
+    host_results: Sequence[int] = (),
     resident_bytes: int = 0,
     transient_bytes: int = 0,
     num_io_tiles: int = 0,
@@ -87,7 +87,7 @@ def program(
     return Program(
         name=name,
         num_ipus=num_ipus,
-        body=Sequence(nodes=nodes),
+        body=Series(nodes=nodes),
         arguments=tuple(
             Argument(index=i, name=f"a{i}", shape=f"u8[{size}]", size_bytes=size, result=aliases.get(i), on_host=i in host_arguments)
             for i, size in enumerate(takes)
@@ -136,7 +136,7 @@ class Host:
         return results
 
     def run_on(
-        self, ipus: tuple[int, ...], called: Program, arguments: Seq[Seq[int]], *, group: tuple[str, int] | None = None
+        self, ipus: tuple[int, ...], called: Program, arguments: Sequence[Sequence[int]], *, group: tuple[str, int] | None = None
     ) -> list[list[int]]:
         """Dispatch on several IPUs."""
         results = [[self._name() for _ in called.results] for _ in ipus]

@@ -15,8 +15,8 @@ from typing import Any
 from tilestep.errors import StoredError
 from tilestep.machine.spec import MachineSpec
 from tilestep.options import PlanOptions
+from tilestep.plan.serialized import dump_program, load_program
 from tilestep.plan.steps import Program
-from tilestep.plan.stored import dump_program, load_program
 
 _MAGIC = b"tilestep executable\n"
 _SECTIONS = ("code", "options", "hlo", "values", "plan")

@@ -13,17 +13,16 @@ from tilestep.errors import UnsupportedError
 from tilestep.pjrt import _native
 from tilestep.pjrt.running.entries import PlannedRun
 from tilestep.pjrt.running.journal import Journal
-from tilestep.plan.steps import Branch, Loop, Node, Program
-from tilestep.plan.steps import Sequence as Nodes
+from tilestep.plan.steps import Branch, Loop, Node, Program, Series
 
 Values = Literal["error", "zeros"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DryMode:
-    """How a dry run answers what it cannot know."""
+    """The answers of a dry run to questions that need values."""
 
-    values: Values = "error"  # what reading a value gives
+    values: Values = "error"  # the result of reading a value
     trip_count: int | None = None  # of a loop whose end depends on data
 
 
@@ -185,8 +184,8 @@ def without_counters(program: Program, mode: DryMode, site_locations: Sequence[s
 
     def fixed(node: Node) -> Node:
         match node:
-            case Nodes(nodes=nodes):
-                return Nodes(nodes=tuple(fixed(child) for child in nodes))
+            case Series(nodes=nodes):
+                return Series(nodes=tuple(fixed(child) for child in nodes))
             case Loop(trips=None, site=int(site)):
                 if mode.trip_count is None:
                     raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""The journal: what the host program did to the platform, in order. It becomes emulated time later.
+"""The journal: the actions of the host program on the platform, in order. They become emulated time later.
 
 A dispatch only appends an entry. Entries are replayed when a profile asks for emulated time. They are also replayed when many have
 gathered, up to the first that would have to wait. So emulated time costs nothing where nobody looks.
@@ -131,7 +131,7 @@ class Journal:
         kept = hints.kept_uploads()
         if kept is not None and kind is Put:
             kept.append(entry)
-        elif not (hints.is_aside() and kind in (Wait, Read)):
+        elif not (hints.is_untimed() and kind in (Wait, Read)):
             self._entries.append(entry)
 
     def _add(self, entry: RawEntry) -> None:

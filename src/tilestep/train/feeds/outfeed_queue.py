@@ -212,7 +212,7 @@ class OutfeedQueue:
 
     def _looking(self) -> AbstractContextManager[None]:
         """A thread beside the loop's holds up no emulated machine when it waits for values, and the loop's own does."""
-        return contextlib.nullcontext() if threading.get_ident() == self._loop_thread else hints.aside()
+        return contextlib.nullcontext() if threading.get_ident() == self._loop_thread else hints.untimed()
 
     def _on_host(self, chunk: _Chunk) -> list[Any]:
         if not chunk.is_on_host:

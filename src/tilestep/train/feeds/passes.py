@@ -8,22 +8,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, final
+from typing import Any, cast, final
 
 from tilestep.errors import DatasetError
+from tilestep.train.datasets import SavesState
 from tilestep.train.untyped import Pytree
-
-
-class SavesState(Protocol):
-    """An iterator that knows its place, such as grain's."""
-
-    def get_state(self) -> Any:
-        """Where it is."""
-        ...
-
-    def set_state(self, state: Pytree) -> None:
-        """Goes there."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

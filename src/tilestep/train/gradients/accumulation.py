@@ -21,6 +21,7 @@ from tilestep.train.optimizers.initial_state import in_one_program
 from tilestep.train.optimizers.offloaded import offloaded
 from tilestep.train.optimizers.sharded import sharded
 from tilestep.train.other_arguments import belongs_to, require_function
+from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -207,21 +208,22 @@ def accumulate_gradients(
     return values, _jax.tree.map(lambda acc: finished(acc, number, reduction), accumulators)
 
 
-def effective_batch_size(microbatch: int, count: int = 1, replicas: int = 1) -> int:
+def effective_batch_size(microbatch: int, count: int = 1, replicas: int | Replicas = 1) -> int:
     """The number of samples for each update.
 
     Args:
         microbatch: samples of a microbatch, 1 or more.
         count: microbatches for each update, 1 or more.
-        replicas: 1 or more.
+        replicas: their number, 1 or more, or the Replicas of the loop.
 
     Returns:
         microbatch * count * replicas, in samples.
 
     Raises:
+        TypeError: when an argument is no whole number.
         ValueError: when a number is below 1.
     """
-    numbers = {"microbatch": microbatch, "count": count, "replicas": replicas}
+    numbers = {"microbatch": microbatch, "count": count, "replicas": replicas.count if isinstance(replicas, Replicas) else replicas}
     samples, times, copies = (whole_number(name, number, least=1) for name, number in numbers.items())
     return samples * times * copies
 

@@ -188,7 +188,7 @@ class Session:
         must_wait = self._in_flight.add()
         if must_wait or self._set_bar is not None:
             # A real machine runs the loop as one program, for which nobody waits.
-            hints.wait_aside(_jax.tree.leaves(self.carry), _jax.block_until_ready)
+            hints.wait_untimed(_jax.tree.leaves(self.carry), _jax.block_until_ready)
             self._in_flight.waited(chunk)
             if self._set_bar is not None:
                 self._set_bar[0](self.steps)

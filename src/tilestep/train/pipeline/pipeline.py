@@ -1,4 +1,4 @@
-"""Pipelines: a model in stages on several devices, which work on different microbatches at once."""
+"""Trains a model in stages on several devices, which work on different microbatches at once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 import jax
 from jax.sharding import Mesh
+from jax.typing import DTypeLike
 
 from tilestep import hints
 from tilestep.train.calling import name_of
@@ -37,17 +37,20 @@ from tilestep.train.pipeline.arguments import (
     ties_of,
     typed_key,
 )
-from tilestep.train.pipeline.compile.placement import places_of
+from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
+from tilestep.train.pipeline.compile.placement import placements_of
 from tilestep.train.pipeline.compile.tracing import Function, wants_key
-from tilestep.train.pipeline.compile.updates import Optimizing
+from tilestep.train.pipeline.compile.updates import OptimizerPlan
 from tilestep.train.pipeline.run.batches import Batch, Stacked, Taken
+from tilestep.train.pipeline.run.chooser import PROGRAMS, Which
 from tilestep.train.pipeline.run.engine import Engine
-from tilestep.train.pipeline.run.one_program import PROGRAMS, Which
 from tilestep.train.pipeline.run.processes import Processes, Unfed
 from tilestep.train.pipeline.run.progress import Progress
 from tilestep.train.pipeline.run.results import Results
-from tilestep.train.pipeline.run.state import RunState, StageState
+from tilestep.train.pipeline.run.state import RunState
+from tilestep.train.pipeline.state import PipelineState, pipeline_state, run_state
 from tilestep.train.schedules.schedule import Schedule
+from tilestep.train.untyped import Device, Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -58,92 +61,74 @@ _REDUCTIONS: Final = ("sum", "mean", "running_mean")
 _serial = itertools.count(1)  # of pipelines: each is a program of its own
 
 
-@functools.partial(_jax.tree_util.register_dataclass, data_fields=("state",), meta_fields=())
-@dataclass(frozen=True, kw_only=True)
-class JointState:
-    """The state of an optimiser that looks across stages, a pytree: it is for all stages' parameters, each array where it is used."""
-
-    state: Any
-
-
-@functools.partial(_jax.tree_util.register_dataclass, data_fields=("params", "optimizer_state", "aux"), meta_fields=())
-@dataclass(frozen=True, kw_only=True)
-class PipelineState:
-    """What a pipeline trains, a pytree.
-
-    Attributes:
-        params: a list with one pytree for each stage, with a list of them for concurrent stages; each on its stage's device.
-        optimizer_state: likewise; a JointState where the optimiser looks across stages. None in inference, and before the first update
-            if the optimiser is a function of what the last stage returns.
-        aux: the stages' auxiliary state, as `params`; None if there is none. With several replicas each array has a leading axis of them.
-    """
-
-    params: list[Any]
-    optimizer_state: list[Any] | JointState | None
-    aux: list[Any] | None = None
-
-
 @final
 class Pipeline:
-    """A model in stages.
+    """A model in stages on several devices, which work on different microbatches at once.
 
-    The first stage gets the run's `inputs`, then the microbatch's element (a tuple's or list's items, or a mapping's as keywords); each
-    later one the outputs of the one before, a tuple's items as separate arguments. Concurrent stages all get the same, and their outputs
-    are concatenated in order. In training the last stage returns the loss, a real scalar, or (loss, outputs).
+    The first stage gets the run's `inputs`, then the microbatch's element (a tuple's or list's items, or a mapping's as keywords). Each
+    later stage gets the outputs of the one before, a tuple's items as separate arguments. Concurrent stages all get the same; their
+    outputs are joined in order. In training the last stage returns the loss, a real scalar, or (loss, outputs).
 
-    A stage with auxiliary state (see `init`) is called `stage(params, aux, ...)` and returns (outputs, the new aux). It has no gradients.
-    A stage that has a keyword-only parameter `key` gets a random key there, which is another one for each stage, microbatch and replica,
-    and the same whatever the schedule.
+    A stage with auxiliary state (see `init`) is called `stage(params, aux, ...)` and returns (outputs, the new aux). Auxiliary state has
+    no gradients. A stage that has a keyword-only parameter `key` gets a random key there: another one for each stage, microbatch and
+    replica, and the same with any schedule.
 
     Args:
-        stages: functions (params, *args) -> outputs; a list of them stands for concurrent stages. What a stage computes with comes as an
-            argument: an array that its function has captured is refused when it is traced.
-        optimizer: any of optax; or a function of what the last stage returns, which returns (one of optax, the loss) and so may take
-            a learning rate from the run's inputs. One that looks across stages (clipping by the global norm) computes together only what
-            comes from several. None: inference.
-        gradient_accumulation_count: microbatches of one update.
-        pipeline_schedule: a name of `tilestep.train.schedules.SCHEDULES`, or a Schedule for so many stages and microbatches.
+        stages: functions (params, *args) -> outputs; a list of them stands for concurrent stages. A stage gets all its arrays as
+            arguments: an array that its function has captured is refused when it is traced.
+        optimizer: a transformation of optax; or a function of the last stage's outputs that returns (a transformation of optax, the
+            loss), so that it can take a learning rate from the run's inputs. None: inference. If the transformation looks across stages
+            (as clipping by the global norm does), only values that depend on several stages are computed in one place.
+        gradient_accumulation_count: the number of microbatches in an update.
+        pipeline_schedule: a name in `tilestep.train.schedules.SCHEDULES`, or a `Schedule` for these stages and microbatches.
         reduction: of the microbatches' gradients: "sum", "mean" or "running_mean".
         devices: None: `jax.devices()`.
-        device_mapping: for each stage the index of its device, with lists for concurrent stages; None: one after the other. In place of an
-            index there may be a tuple of several, or a mesh: the stage's arrays are then divided as those that `init` gets are, and its
-            arguments are there as a whole.
-        replicas: so many times the devices: replica r has those from r times as many on as one has. Each has its own elements; an update is
-            of the mean of their gradients. A mesh in device_mapping has an axis "replica" of so many.
-        recompute: what backward computes again rather than keeps: None, "full", a `jax.checkpoint` policy, or names of checkpoints.
-        gradient_accumulation_dtype: of the accumulators: None (the variable's), a dtype, or a function of (path, variable).
-        offload_optimizer_state: what is in the host's memory while it is not used, as `offloaded` has it; a mapping may have entries for
-            "accumulators" and "parameters" too.
-        offload_activations: whether what stages keep for backward is in the host's memory meanwhile: False, True, or for which stages,
-            by their numbers from 0 on.
-        shard_optimizer_state: whether each replica keeps its part of the optimiser's state only, see `sharded`.
-        tied: parameters that are one: a list of lists of paths (stage, key, ...), or ((stage, member), key, ...) among concurrent ones.
-            Gradients are summed, the first of them is updated, and the others are copies of it: on the same devices the same array.
-        outfeed_loss: whether `step` and the outfeed get the loss alone.
-        outfeed_mask: of each item that the last stage returns, whether it is hidden from them.
-        accumulate_outfeed: whether they get the sums over an update's microbatches, whatever `reduction` is.
-        accumulate_outfeed_dtype: of these sums; None: the values' own.
-        check_nans: whether every output and gradient must be finite, which is looked at before each update.
-        program: "stages": a program for each task. "single": one for an update, on the first stage's device, that does one microbatch
-            after the other. "auto": the latter if there is one device only, or if starting tasks is what takes the time: the second run
-            is measured, and if so the next two are done by one program to see which is faster. On `ipu` always the former.
-        strict: whether counts are refused with which the schedule wastes slots.
-    Raises: TypeError, ValueError for arguments that cannot be.
+        device_mapping: for each stage the index of its device, with lists for concurrent stages. None: one after the other. Instead of an
+            index it may be a tuple of several, or a mesh. The stage's arrays are divided over these devices as the arrays that `init`
+            gets are; the stage's arguments are whole on each.
+        replicas: the number of copies of the pipeline, each on as many devices. Replica r has the devices from r times that number on.
+            Each has its own elements; an update uses the mean of their gradients. A mesh in `device_mapping` has an axis "replica" of
+            this size.
+        recompute: which values backward computes again instead of keeping them: None, "full", a `jax.checkpoint` policy, or names of
+            checkpoints.
+        gradient_accumulation_dtype: the dtype of accumulators: None (that of the variable), a dtype, or a function (path, variable) ->
+            dtype.
+        offload_optimizer_state: which state is in the host's memory while it is not used, as for `offloaded`. A mapping may have entries
+            for "accumulators" and "parameters", too.
+        offload_activations: whether values that a stage keeps for backward wait in the host's memory: False, True, or the numbers of such
+            stages, from 0 on.
+        shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`.
+        tied: parameters that stay equal: a list of lists of paths (stage, key, ...), or ((stage, member), key, ...) among concurrent
+            stages. Their gradients are summed, the first is updated, and the others are copies of it; on the same devices they are the
+            same array.
+        outfeed_loss: whether `step` and the outfeed get only the loss.
+        outfeed_mask: for each item that the last stage returns, whether `step` and the outfeed do not get it.
+        accumulate_outfeed: whether they get sums over an update's microbatches, with any `reduction`.
+        accumulate_outfeed_dtype: the dtype of these sums; None: that of the values.
+        check_nans: whether all outputs and gradients must be finite. They are checked before each update.
+        program: "stages": a program for each task. "single": one program for an update, on the first stage's device, which does one
+            microbatch after the other. "auto": one program if there is one device only, or if starting tasks takes most of the time: the
+            pipeline measures three updates each way, and keeps the faster. On `ipu` it is always a program for each task.
+        strict: whether counts with which the schedule wastes slots are refused.
+
+    Raises:
+        TypeError: if an argument is of another type.
+        ValueError: if an argument is out of bounds, or two do not go together.
     """
 
     def __init__(
         self,
         stages: Sequence[StageFunction | Sequence[StageFunction]],
-        optimizer: optax.GradientTransformation | Callable[..., tuple[optax.GradientTransformation, Any]] | None = None,
+        optimizer: optax.GradientTransformation | Callable[..., tuple[optax.GradientTransformation, jax.Array]] | None = None,
         gradient_accumulation_count: int = 1,
         *,
         pipeline_schedule: str | Schedule = "grouped",
         reduction: Reduction = "sum",
-        devices: Sequence[Any] | None = None,
+        devices: Sequence[Device] | None = None,
         device_mapping: Sequence[int | Mesh | Sequence[int | Mesh | Sequence[int]]] | None = None,
         replicas: int = 1,
         recompute: Recompute = None,
-        gradient_accumulation_dtype: Any | Choice = None,
+        gradient_accumulation_dtype: DTypeLike | Choice | None = None,
         offload_optimizer_state: Offload = None,
         offload_activations: bool | Sequence[int] = False,
         shard_optimizer_state: bool = False,
@@ -151,7 +136,7 @@ class Pipeline:
         outfeed_loss: bool = False,
         outfeed_mask: Sequence[bool] | None = None,
         accumulate_outfeed: bool = False,
-        accumulate_outfeed_dtype: Any = None,
+        accumulate_outfeed_dtype: DTypeLike | None = None,
         check_nans: bool = False,
         program: Which = "auto",
         strict: bool = True,
@@ -175,21 +160,21 @@ class Pipeline:
         entries = entries_of(device_mapping, self._levels)
         self._replicas = whole_number("replicas", replicas, least=1, hint=belongs_to(replicas, "devices", "mesh"))
         known = tuple(jax.devices()) if devices is None else devices_of(devices)
-        places = places_of(entries, known, self._replicas)
-        several = not all(place.is_here for place in places)
-        rank: dict[Any, int] = {device: index for index, device in enumerate(known)}
-        number = len(places)
+        placements = placements_of(entries, known, self._replicas)
+        several = not all(placement.is_local for placement in placements)
+        rank: dict[Device, int] = {device: index for index, device in enumerate(known)}
+        number = len(placements)
         self._schedule = schedule_of(
             pipeline_schedule,
             self._levels,
             count,
-            [rank.get(place.devices[0], len(known) + int(place.devices[0].id)) for place in places],
+            [rank.get(placement.devices[0], len(known) + int(placement.devices[0].id)) for placement in placements],
             training=self._training,
             strict=strict,
             offloaded=list(range(number)) if offload_activations is True else offloaded_of(offload_activations),
         )
         ties = ties_of(tied, self._levels)
-        optimizing = None
+        plan = None
         if optimizer is not None:
             require_optimizer(optimizer, offload_optimizer_state, shard=shard_optimizer_state, replicas=self._replicas)
             # Where each microbatch has an update of its own, its gradient is all there is to reduce.
@@ -199,15 +184,15 @@ class Pipeline:
                     f"tied parameters are updated at one time, but the {self._schedule.name} schedule updates each stage at another: give "
                     "a schedule whose weights stay the same within a run"
                 )
-            optimizing = Optimizing(
+            plan = OptimizerPlan(
                 optimizer=optimizer,
                 per_update=count if same else 1,
                 reduction=reduction,
                 accumulator_dtype=gradient_accumulation_dtype,
                 offload=offload_optimizer_state,
                 shard=shard_optimizer_state,
-                keep=self._schedule.weights == "stashed",
-                again=not same,
+                keeps_old=self._schedule.weights == "stashed",
+                repeats=not same,
             )
         self._results = Results(
             schedule=self._schedule,
@@ -219,27 +204,27 @@ class Pipeline:
         )
         self._processes = None
         if several:
-            self._processes = Processes(places, first=len(self._levels[0]), commits_last=self._schedule.weights != "same")
-        self._engine = Engine(
-            functions=[
+            self._processes = Processes(placements, first=len(self._levels[0]), commits_last=self._schedule.weights != "same")
+        spec = PipelineSpec(
+            functions=tuple(
                 Function(
                     function=function if recompute is None else recomputed(function, recompute),
                     name=name_of(function),
-                    place=place,
+                    placement=placement,
                     wants_key=wants_key(function),
                 )
-                for function, place in zip((function for level in self._levels for function in level), places, strict=True)
-            ],
+                for function, placement in zip((function for level in self._levels for function in level), placements, strict=True)
+            ),
             schedule=self._schedule,
-            optimizing=optimizing,
+            optimizer=plan,
             ties=ties,
             nest=functools.partial(nested, levels=self._levels),
-            check_nans=check_nans,
-            which=program,
-            processes=self._processes,
+            # Reports of emulated machines name each parameter, and messages of check_nans each gradient: nothing is packed then.
+            packed=not check_nans and placements[0].devices[0].platform != "ipu",
         )
-        self._first = places[0]
-        self._last = places[-len(self._levels[-1]) :]
+        self._engine = Engine(spec, check_nans=check_nans, which=program, processes=self._processes)
+        self._first = placements[0]
+        self._last = placements[-len(self._levels[-1]) :]
         self._group = f"pipeline {next(_serial)}"
 
     def __repr__(self) -> str:
@@ -251,20 +236,25 @@ class Pipeline:
         """The order of tasks of one update."""
         return self._schedule
 
-    def init(self, params: Sequence[Any], aux: Sequence[Any] | None = None) -> PipelineState:
+    def init(self, params: Sequence[Pytree], aux: Sequence[Pytree] | None = None) -> PipelineState:
         """The state before the first update: copies of the parameters, each on its stage's device.
 
         Args:
-            params: a list with one pytree for each stage, with a list of them for concurrent stages. For stages of other processes shapes
-                and dtypes are enough (`jax.ShapeDtypeStruct`).
-            aux: likewise, what a stage has beside parameters and changes by itself, such as statistics of its batches; None for stages that
-                have nothing. With several replicas each begins with a copy, and goes on with its own.
-        Raises: ValueError if there are more or fewer than stages, tied parameters are unlike, or the optimiser accumulates by itself.
+            params: a list with one pytree of arrays for each stage, and a list of them for concurrent stages. For stages of other
+                processes shapes and dtypes are enough (`jax.ShapeDtypeStruct`).
+            aux: auxiliary state in the same form: arrays that a stage changes by itself, such as statistics of its batches. None for
+                stages without such a state. With several replicas each begins with a copy, and goes on with its own.
+
+        Returns:
+            The state, whose arrays are new.
+
+        Raises:
+            ValueError: if there are more or fewer entries than stages, tied parameters differ, or the optimiser accumulates by itself.
         """
         with self._together(), self._one_program(f"{self._group}'s first state"):
             number = sum(map(len, self._levels))
-            own_aux = [None] * number if aux is None else flat(aux, self._levels, "aux")
-            state = self._state(self._engine.init(flat(params, self._levels, "params"), own_aux))
+            own_aux: list[Pytree] = [None] * number if aux is None else flat(aux, self._levels, "aux")
+            state = self._nested(self._engine.init(flat(params, self._levels, "params"), own_aux))
             if accumulates(state.optimizer_state):
                 raise ValueError(
                     "the optimizer is wrapped in gradient_accumulation(), but a pipeline accumulates by itself: give it the bare "
@@ -274,19 +264,31 @@ class Pipeline:
                 self._processes.agree("has placed the parameters")
             return state
 
-    def step(self, state: PipelineState, microbatches: Any, *, inputs: Sequence[Any] = (), key: Any = None) -> tuple[PipelineState, Any]:
+    def step(
+        self, state: PipelineState, microbatches: Pytree, *, inputs: Sequence[Pytree] = (), key: jax.Array | None = None
+    ) -> tuple[PipelineState, Pytree]:
         """One update, or in inference one round.
 
         Args:
             state: its arrays are donated.
-            microbatches: a pytree of arrays whose first axis is `gradient_accumulation_count`; with several replicas the second is theirs.
-                Of several processes only that of the first stage looks at it.
-            inputs: further arguments of the first stage, before the element: the same for all microbatches.
-            key: a random key from which the stages' are made (`jax.random.key`); another one for each step.
-        Returns: (the new state, what the last stage returned, along a new first axis; with several replicas the second is theirs).
-        Raises: ValueError, TypeError or OverflowError for what does not fit. What a stage raises, with a note that names stage and
-            microbatch; NotFiniteError if asked for; LoopInterrupt at Ctrl-C, when the update is done; ProcessFailedError if another
-            process has failed. Each has as `state` the state after the last finished update, or None if its arrays are lost.
+            microbatches: a pytree of arrays of the shape `[gradient_accumulation_count, ...]`, with several replicas
+                `[gradient_accumulation_count, replicas, ...]`. Of several processes only that of the first stage reads it.
+            inputs: further arguments of the first stage, before the element. All microbatches get the same.
+            key: a random key from which the stages' keys are made (`jax.random.key`). Give each step another one.
+
+        Returns:
+            (the new state, the last stage's results). Each array of the results has a new leading axis of microbatches, and with several
+            replicas a second one of replicas: `[gradient_accumulation_count, replicas, ...]`.
+
+        Raises:
+            ValueError: if an argument does not fit the pipeline.
+            TypeError: if a microbatch is no array of numbers, or the key is no random key.
+            OverflowError: if a whole number would become another one on the device.
+            NotFiniteError: if `check_nans` finds an infinite number or none.
+            LoopInterrupt: after Ctrl-C, when the update is done.
+            ProcessFailedError: if another process has failed.
+            Exception: of a stage, with a note that names stage and microbatch. Each of these exceptions has as `state` the state after
+                the last finished update, or None if its arrays are lost.
         """
         progress = Progress(state, name=self._name, count=self._schedule.microbatches, updates=1, bar=False)
         with progress, self._together(), self._one_program():
@@ -296,7 +298,7 @@ class Pipeline:
             progress.check()
         return progress.state, progress.outputs
 
-    def _batch(self, microbatches: Any, inputs: tuple[Any, ...]) -> Batch:
+    def _batch(self, microbatches: Pytree, inputs: tuple[Pytree, ...]) -> Batch:
         """Raises: ValueError for arrays of another number of microbatches or replicas."""
         if self._processes is not None and not self._processes.feeds:
             return Unfed(inputs)
@@ -324,9 +326,9 @@ class Pipeline:
         infeed: InfeedQueue | None,
         outfeed: OutfeedQueue | None = None,
         *,
-        inputs: Sequence[Any] = (),
+        inputs: Sequence[Pytree] = (),
         repeat_count: int = 1,
-        key: Any = None,
+        key: jax.Array | None = None,
         first_update: int = 0,
         progress: bool = False,
     ) -> PipelineState:
@@ -334,18 +336,24 @@ class Pipeline:
 
         Args:
             state: its arrays are donated.
-            infeed: with several replicas made for them: `InfeedQueue(dataset, replicas=...)`. Of several processes only that of the first
-                stage takes from its one.
-            outfeed: gets what the last stage returns, one element for each microbatch; with accumulate_outfeed one for each update. Of
-                several processes that of the last stage gives to its one.
-            inputs: as `step` has.
+            infeed: with several replicas a queue that is made for them: `InfeedQueue(dataset, replicas=...)`. Of several processes only
+                that of the first stage takes elements.
+            outfeed: gets the last stage's results, one element for each microbatch; with `accumulate_outfeed` one for each update. Of
+                several processes only that of the last stage fills its queue.
+            inputs: as for `step`.
+            repeat_count: the number of updates.
             key: update number n has `jax.random.fold_in(key, n)` for its key.
-            first_update: the first one's number. A run that goes on after another one that was interrupted has the same keys with
+            first_update: the number of the first update. A run that continues an interrupted one has the same keys with
                 `loop_state(error).steps`.
-            progress: whether to show a bar with the microbatches done, and what is being compiled.
-        Returns: the new state. Its arrays may still be being computed.
-        Raises: as `step` does, and what the dataset raises. QueueError for a feed that is closed or in use. ValueError for a feed that does
-            not go with the pipeline.
+            progress: whether to show a bar with the microbatches that are done, and the programs that are compiled.
+
+        Returns:
+            The new state. Its arrays may still be in computation.
+
+        Raises:
+            QueueError: if a feed is closed or in use.
+            ValueError: if a feed does not fit the pipeline.
+            Exception: of the dataset, and as for `step`.
         """
         updates = whole_number("repeat_count", repeat_count, least=0)
         first = whole_number("first_update", first_update, least=0)
@@ -388,7 +396,7 @@ class Pipeline:
 
         Raises: ValueError if only some of it is.
         """
-        here = {place.is_here for place in self._last}
+        here = {placement.is_local for placement in self._last}
         if len(here) > 1:
             raise ValueError(
                 "the last stages are in several processes, so that there is none whose outfeed has all that they return: leave the outfeed "
@@ -418,45 +426,21 @@ class Pipeline:
         return f"a pipeline of {self._schedule.stages} stages"
 
     def _run(
-        self, state: PipelineState, batch: Batch, key: Any, progress: Progress, outfeed: OutfeedQueue | None = None
-    ) -> tuple[PipelineState, Any]:
+        self, state: PipelineState, batch: Batch, key: jax.Array | None, progress: Progress, outfeed: OutfeedQueue | None = None
+    ) -> tuple[PipelineState, Pytree]:
         """Args: outfeed: whether it takes what will come out is found out before the run, which could not be undone."""
 
-        def accept(row: Callable[[], Sequence[Any]], kinds: Sequence[Any]) -> None:
-            self._results.require(kinds)
+        def accept(row: Callable[[], Sequence[Sequence[Spec]]], trees: Sequence[Pytree]) -> None:
+            self._results.require(trees)
             if outfeed is not None:
-                outfeed.require_alike(lambda: self._results.queued(row(), kinds))
+                outfeed.require_alike(lambda: self._results.queued(row(), trees))
 
-        outcome = self._engine.run(self._stages(state), progress.counting(batch), typed_key(key), progress.compiled, accept)
+        outcome = self._engine.run(run_state(state, self._levels), progress.counting(batch), typed_key(key), progress.compiled, accept)
         give = self._results.of_stacked if outcome.is_stacked else self._results.of
-        outputs = give(outcome.outputs, outcome.kinds)
+        outputs = give(outcome.outputs, outcome.trees)
         if self._processes is not None:
             outputs = self._processes.given_out(outputs, self._results.numbers(self._replicas))
-        return self._state(outcome.state), outputs
+        return self._nested(outcome.state), outputs
 
-    def _stages(self, state: PipelineState) -> RunState:
-        require_kind("state", state, PipelineState, "a PipelineState, as init, step and run return it")
-        params = flat(state.params, self._levels, "state.params")
-        nothing: list[Any] = [None] * len(params)
-        aux = nothing if state.aux is None else flat(state.aux, self._levels, "state.aux")
-        found, joint = nothing, None
-        if isinstance(state.optimizer_state, JointState):
-            joint = state.optimizer_state.state
-        elif state.optimizer_state is not None:
-            found = flat(state.optimizer_state, self._levels, "state.optimizer_state")
-        stages = [StageState(params=own, optimizer_state=o, aux=a) for own, o, a in zip(params, found, aux, strict=True)]
-        return RunState(stages=tuple(stages), joint=joint)
-
-    def _state(self, state: RunState) -> PipelineState:
-        nest: Callable[[list[Any]], list[Any]] = lambda own: nested(own, self._levels)  # noqa: E731
-        optimizer_state: list[Any] | JointState | None = None
-        if state.joint is not None:
-            optimizer_state = JointState(state=state.joint)
-        elif self._training and any(stage.optimizer_state is not None for stage in state.stages):
-            optimizer_state = nest([stage.optimizer_state for stage in state.stages])
-        has_aux = any(_jax.tree.leaves(stage.aux) for stage in state.stages)
-        return PipelineState(
-            params=nest([stage.params for stage in state.stages]),
-            optimizer_state=optimizer_state,
-            aux=nest([stage.aux for stage in state.stages]) if has_aux else None,
-        )
+    def _nested(self, state: RunState) -> PipelineState:
+        return pipeline_state(state, self._levels, training=self._training)

@@ -18,7 +18,7 @@ Put = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]  # (arrays, shardi
 
 
 @functools.lru_cache(maxsize=4096)
-def elsewhere(shape: tuple[int, ...], dtype: Any, sharding: Sharding) -> Any:
+def remote_array(shape: tuple[int, ...], dtype: Any, sharding: Sharding) -> Any:
     """An array of which this process has nothing: other processes' devices have it.
 
     On devices of this process it is an error, which comes out of everything that is computed with it.
@@ -30,25 +30,25 @@ def elsewhere(shape: tuple[int, ...], dtype: Any, sharding: Sharding) -> Any:
     return _jax.make_array_from_single_device_arrays(shape, sharding, [], dtype=dtype)
 
 
-def like_elsewhere(tree: Any, sharding: Sharding) -> Any:
+def remote_like(tree: Any, sharding: Sharding) -> Any:
     """Arrays of other processes' devices, of such shapes and dtypes."""
-    return _jax.tree.map(lambda leaf: elsewhere(tuple(leaf.shape), leaf.dtype, sharding), tree)
+    return _jax.tree.map(lambda leaf: remote_array(tuple(leaf.shape), leaf.dtype, sharding), tree)
 
 
-def put_here(values: Sequence[Any], shardings: Sequence[Sharding]) -> list[Any]:
+def put_local(values: Sequence[Any], shardings: Sequence[Sharding]) -> list[Any]:
     """Values that every process has, on the devices of those shardings that are this process's."""
     found = [
-        value if sharding.is_fully_addressable else elsewhere(np.shape(value), _jax.dtypes.canonicalize_dtype(value.dtype), sharding)
+        value if sharding.is_fully_addressable else remote_array(np.shape(value), _jax.dtypes.canonicalize_dtype(value.dtype), sharding)
         for value, sharding in zip(values, shardings, strict=True)
     ]
-    here = [place for place, sharding in enumerate(shardings) if sharding.is_fully_addressable]
-    for place, value in zip(here, _jax.device_put([found[place] for place in here], [shardings[place] for place in here]), strict=True):
-        found[place] = value
+    here = [index for index, sharding in enumerate(shardings) if sharding.is_fully_addressable]
+    for index, value in zip(here, _jax.device_put([found[index] for index in here], [shardings[index] for index in here]), strict=True):
+        found[index] = value
     return found
 
 
 @final
-class Elsewhere:
+class RemoteProgram:
     """A program that another process runs: here its results are known by their shapes only.
 
     Args: function: what it computes. whole: where.
@@ -61,6 +61,6 @@ class Elsewhere:
     def __call__(self, *args: Any) -> Any:
         if self._made is None:
             leaves, structure = _jax.tree.flatten(_jax.eval_shape(self._function, *args))
-            self._made = like_elsewhere(leaves, self._whole), structure
+            self._made = remote_like(leaves, self._whole), structure
         leaves, structure = self._made
         return _jax.tree.unflatten(structure, leaves)

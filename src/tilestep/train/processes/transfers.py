@@ -20,7 +20,7 @@ from jax.experimental import transfer
 from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
 
 from tilestep.train.processes import hosts
-from tilestep.train.processes.remote import elsewhere
+from tilestep.train.processes.remote import remote_array
 from tilestep.train.processes.rendezvous import Rendezvous
 from tilestep.train.untyped import Device, Spec
 from tilestep.train.untyped import jax as _jax
@@ -107,7 +107,7 @@ class Transfers:
             destination = process_of(sharding)
             source = process_of(value.sharding) if isinstance(value, jax.Array) else destination
             if destination != self._me:
-                results[index] = elsewhere(tuple(value.shape), value.dtype, sharding)
+                results[index] = remote_array(tuple(value.shape), value.dtype, sharding)
             if source == destination:
                 if destination == self._me:
                     here.append(index)
@@ -120,7 +120,7 @@ class Transfers:
                 results[index] = value
         elif here:
             for index in here:
-                results[index] = elsewhere(tuple(values[index].shape), values[index].dtype, shardings[index])
+                results[index] = remote_array(tuple(values[index].shape), values[index].dtype, shardings[index])
         for destination in sorted(going):
             self._send(
                 destination,
@@ -174,7 +174,7 @@ class Transfers:
     def _receive(self, source: int, specs: Sequence[Spec], shardings: Sequence[Sharding]) -> list[Any]:
         """The values from another process. Args: specs: the values as arrays without data."""
         if self._is_skipped(1, source):
-            return [elsewhere(tuple(spec.shape), spec.dtype, sharding) for spec, sharding in zip(specs, shardings, strict=True)]
+            return [remote_array(tuple(spec.shape), spec.dtype, sharding) for spec, sharding in zip(specs, shardings, strict=True)]
         number, self._received[source] = self._received[source], self._received[source] + 1
         is_whole = [not _is_alike(spec.sharding, sharding) for spec, sharding in zip(specs, shardings, strict=True)]
         coming = [

@@ -115,7 +115,7 @@ class Schedule:
         Args:
             exchanges: "apart": what a task made goes to another device when it is over, and nobody else is held up. "together": it goes at
                 the end of the task's phase, when no device is within a task, and all of them wait until it is over: what IPUs do
-                (docs/how-to/pipelines.md).
+                (docs/reference/schedules.md).
             host: what passes between a device and the host, likewise; "together" is the sync pattern `full`, and needs such exchanges.
         Raises: ValueError for `host` alone together, if `costs` has a sequence of another length than there are stages, or a time below 0.
         """
@@ -198,7 +198,7 @@ class Schedule:
         return [[str(task) for task in tasks] for tasks in self.tasks]
 
     def to_csv(self, *, tasks_only: bool = False) -> str:
-        """All that the schedule is as comma-separated values, which `from_csv` reads: docs/how-to/pipelines.md says how.
+        """All that the schedule is as comma-separated values, which `from_csv` reads: docs/reference/schedules.md says how.
 
         Args: tasks_only: the table alone, in the form of `torch.distributed.pipelining`; it has no name.
         Raises: ValueError if the table alone would be another schedule.

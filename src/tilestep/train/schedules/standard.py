@@ -1,4 +1,4 @@
-"""The usual schedules of pipelines, made by pure functions. `Schedule` says what they are; docs/how-to/pipelines.md shows them.
+"""The usual schedules of pipelines, made by pure functions. `Schedule` says what they are; docs/reference/schedules.md shows them.
 
 Common arguments: `stages` is how many there are, or a list with how many of each level are concurrent ([1, 2, 1]: two in the middle);
 `microbatches` of one run; `training`, whether there is a backward pass and an update; `device_mapping`, each stage's device in the

@@ -153,6 +153,10 @@ class Timeline:
     makespan: float
     busy: tuple[float, ...]
 
+    def __repr__(self) -> str:
+        tasks, devices = f"{len(self.begin):,} tasks", f"{len(self.busy):,} device{'s' * (len(self.busy) != 1)}"
+        return f"<Timeline: {tasks} on {devices}, makespan {self.makespan:g}, bubble {self.bubble:.1%}>"
+
     @property
     def bubble(self) -> float:
         """The part of all devices' time in which they wait, from 0 to 1."""

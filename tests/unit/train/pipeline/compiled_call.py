@@ -23,7 +23,7 @@ from tilestep.errors import NotFiniteError
 from tilestep.train import InfeedQueue
 from tilestep.train.jax_private import compiled_call
 from tilestep.train.pipeline.pipeline import Pipeline
-from tilestep.train.pipeline.run import engine
+from tilestep.train.pipeline.run import program_cache
 
 COUNT = 8
 
@@ -37,13 +37,13 @@ def made(seed: int = 1, **options: Any) -> tuple[Pipeline, Any]:
 @contextlib.contextmanager
 def only(pipeline: Pipeline, kept: str) -> Iterator[None]:
     """Inside, the pipeline's programs are there in one form: "direct" or "looked_up"."""
-    engine = pipeline._engine
-    assert engine._latest is not None
-    before = engine._latest.runnable
+    programs = pipeline._engine._programs
+    assert programs._latest is not None
+    before = programs._latest.runnable
     other = {"direct": "looked_up", "looked_up": "direct"}[kept]
-    engine._latest = engine._latest._replace(runnable=before._replace(**{other: None}))
+    programs._latest = programs._latest._replace(runnable=before._replace(**{other: None}))
     yield
-    engine._latest = engine._latest._replace(runnable=before)
+    programs._latest = programs._latest._replace(runnable=before)
 
 
 def three_updates(pipeline: Pipeline, state: Any, change: Callable[[Any], Any] | None = None) -> Any:
@@ -58,7 +58,7 @@ def three_updates(pipeline: Pipeline, state: Any, change: Callable[[Any], Any] |
 
 
 def looked_up(pipeline: Pipeline) -> Pipeline:
-    pipeline._engine._starts_directly = False
+    pipeline._engine._programs._may_be_direct = False
     return pipeline
 
 
@@ -267,7 +267,7 @@ def test_what_compiling_leaves_is_held_once_for_each_set_of_shapes(monkeypatch: 
         held.append(weakref.ref(pieces))
         return pieces
 
-    monkeypatch.setattr(engine, "hold_pieces", hold)
+    monkeypatch.setattr(program_cache, "hold_pieces", hold)
     pipeline = small()
     state = pipeline.init([{"w": np.eye(4, dtype=np.float32)}] * 2)
     counts: list[int] = []
@@ -492,10 +492,10 @@ def test_structures_and_arguments_that_nothing_reads() -> None:
 def test_runs_with_a_queue_take_over_the_programs_of_later_stages() -> None:
     pipeline, state = made(1)
     state, _ = pipeline.step(state, batches(0, COUNT))
-    (stepped,) = pipeline._engine._compiled.values()
+    (stepped,) = pipeline._engine._programs._runnables.values()
     rows = zip(*batches(1, COUNT), strict=True)
     pipeline.run(state, InfeedQueue(list(rows)))
-    ran = list(pipeline._engine._compiled.values())[1]
+    ran = list(pipeline._engine._programs._runnables.values())[1]
     first_pair, *others = zip(stepped.looked_up.programs[:-1], ran.looked_up.programs[:-1], strict=True)
     assert first_pair[0] is not first_pair[1]
     assert others

@@ -22,7 +22,7 @@ from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, loop_state
 from tilestep.train.ctrl_c import CtrlC
 from tilestep.train.pipeline.pipeline import Pipeline
-from tilestep.train.pipeline.run.task_runner import Walk
+from tilestep.train.pipeline.run.updater import Updater
 
 COUNT, UPDATES, WIDTH = 4, 6, 8
 ELEMENTS = COUNT * UPDATES
@@ -237,12 +237,12 @@ def test_a_second_ctrl_c_ends_an_update_whose_elements_come_again(name: str, mon
 def test_a_second_ctrl_c_while_parameters_are_donated_tells_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     form, calls = FORMS["grouped"], 0
     pipeline, leaves, _ = expected("grouped")
-    update = Walk._update_one
+    update = Updater.update_one
 
-    def interrupted(walk: Walk, *args: Any) -> None:
+    def interrupted(updater: Updater, *args: Any) -> None:
         nonlocal calls
         calls += 1
-        update(walk, *args)
+        update(updater, *args)
         if calls == 3:  # in the second update of two stages
             twice()
 
@@ -250,7 +250,7 @@ def test_a_second_ctrl_c_while_parameters_are_donated_tells_no_state(monkeypatch
     saved = pipeline.run(start, infeed, outfeed)
     saved, position, state = jax.tree.map(np.asarray, saved), infeed.state(), saved
     with monkeypatch.context() as patch:
-        patch.setattr(Walk, "_update_one", interrupted)
+        patch.setattr(Updater, "update_one", interrupted)
         with pytest.raises(KeyboardInterrupt) as caught:
             pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - 1)
     assert not isinstance(caught.value, LoopInterrupt)

@@ -15,7 +15,8 @@ from jax.sharding import PartitionSpec as P
 
 from tests.unit.train.pipeline.pipelines import CLASSES, ROWS, WIDTH, assert_near, batches, dense, embed, head, matrix, reference
 from tilestep.train import InfeedQueue, OutfeedQueue, cross_replica_mean
-from tilestep.train.pipeline.pipeline import JointState, Pipeline
+from tilestep.train.pipeline.pipeline import Pipeline
+from tilestep.train.pipeline.state import JointState
 from tilestep.train.replicas.shards import is_shard
 
 
@@ -430,7 +431,7 @@ def test_one_program_is_made_anew_for_other_shapes_and_found_again() -> None:
         state, _ = pipeline.step(state, elements)
         params, _ = reference(STAGES, params, optimizer, elements, 1, "sum")
         assert_near(state.params, params)
-    assert len(pipeline._engine._singles) == 2
+    assert len(pipeline._engine._singles._programs) == 2
 
 
 @pytest.mark.slow
@@ -543,9 +544,9 @@ def test_what_stages_hand_on_goes_to_those_that_read_it() -> None:
         np.testing.assert_array_equal(labels, elements[1])
         np.testing.assert_array_equal(masks, elements[0][:, :, 0] > 0)
         assert counts.tolist() == [2] * 6
-        (compiled,) = pipeline._engine._compiled.values()
+        (compiled,) = pipeline._engine._programs._runnables.values()
         routes = compiled.looked_up.routes
-        ways = [[(sent[way.source], way.taker) for way in own] for own, sent in zip(routes.ways, routes.sent, strict=True)]
+        ways = [[(sent[way.source], way.destination) for way in own] for own, sent in zip(routes.ways, routes.sent, strict=True)]
         # From the first: labels (1) to the last, the mask (2) to the second and the last, the count (3) to the second, which adds one.
         assert ways == [[(0, 1), (2, 1), (3, 1), (1, 3), (2, 3)], [(0, 2), (3, 3)], [(0, 3)], []], recompute
         assert routes.sent[:3] == ((0, 1, 2, 3), (0, 3), (0,))  # programs return nothing else
@@ -576,7 +577,7 @@ def test_elements_that_are_small_are_on_the_first_device_at_once(monkeypatch: py
             state = pipeline.init(params)
             for update in range(2):
                 state, outputs = pipeline.step(state, elements, inputs=(np.float32(0.1),), key=jax.random.key(update))
-            (compiled,) = pipeline._engine._compiled.values()
+            (compiled,) = pipeline._engine._programs._runnables.values()
             assert compiled.looked_up.traced.is_whole == (most > 0 and count > 1)
             found.append((state, outputs))
         jax.tree.map(np.testing.assert_array_equal, *found)

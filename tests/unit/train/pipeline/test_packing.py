@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.train.pipeline.compile.packing import apart, together
+from tilestep.train.pipeline.compile.packing import packed, unpacked
 
 
 def leaves() -> list[Any]:
@@ -35,30 +35,30 @@ def assert_same(found: list[Any], expected: list[Any]) -> None:
 
 def test_small_arrays_of_a_kind_are_one_and_come_back_as_they_were() -> None:
     values = leaves()
-    packing = together(values)
+    packing = packed(values)
     assert packing.alone == (1, 5, 7, 8)  # large, the only bool, a random key, the only one of bfloat16
     assert packing.packs == ((0, 2, 4), (3, 6))
-    packed = packing.packed(values)
-    assert [leaf.shape for leaf in packed] == [(5000,), (2,), (), (3,), (7,), (5,)]
-    assert_same(packing.leaves(packed), values)
-    assert_same(jax.jit(lambda own: packing.leaves(packing.packed(own)))(values), values)
+    arrays = packing.pack(values)
+    assert [leaf.shape for leaf in arrays] == [(5000,), (2,), (), (3,), (7,), (5,)]
+    assert_same(packing.unpack(arrays), values)
+    assert_same(jax.jit(lambda own: packing.unpack(packing.pack(own)))(values), values)
 
 
 def test_what_is_named_stays_by_itself() -> None:
-    packing = together(leaves(), but={0, 3})
+    packing = packed(leaves(), but={0, 3})
     assert packing.alone == (0, 1, 3, 5, 6, 7, 8)
     assert packing.packs == ((2, 4),)
 
 
 def test_gradients_get_the_dtype_of_what_they_are_added_to() -> None:
-    packing = together([jax.ShapeDtypeStruct((2,), np.float32), jax.ShapeDtypeStruct((), np.float32)])
-    (together_,) = packing.packed([jnp.ones(2, jnp.float16), jnp.float32(2)])
-    assert together_.dtype == np.float32
-    assert together_.tolist() == [1, 1, 2]
+    packing = packed([jax.ShapeDtypeStruct((2,), np.float32), jax.ShapeDtypeStruct((), np.float32)])
+    (pack,) = packing.pack([jnp.ones(2, jnp.float16), jnp.float32(2)])
+    assert pack.dtype == np.float32
+    assert pack.tolist() == [1, 1, 2]
 
 
-def test_apart_changes_nothing() -> None:
+def test_unpacked_arrays_stay_as_they_are() -> None:
     values = leaves()
-    packing = apart(values)
-    assert all(a is b for a, b in zip(packing.packed(values), values, strict=True))
-    assert all(a is b for a, b in zip(packing.leaves(values), values, strict=True))
+    packing = unpacked(values)
+    assert all(a is b for a, b in zip(packing.pack(values), values, strict=True))
+    assert all(a is b for a, b in zip(packing.unpack(values), values, strict=True))

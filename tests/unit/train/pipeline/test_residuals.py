@@ -18,14 +18,14 @@ from jax.tree_util import Partial
 
 from tilestep.train.jaxprs import flat_jaxpr, is_variable
 from tilestep.train.pipeline.compile.packing import SMALL_BYTES
-from tilestep.train.pipeline.compile.placement import Place
+from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.residuals import Residuals, residuals
 
-PLACE = Place(devices=(jax.devices()[0],), whole=SingleDeviceSharding(jax.devices()[0]))
+PLACEMENT = Placement(devices=(jax.devices()[0],), whole=SingleDeviceSharding(jax.devices()[0]))
 W, X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8), np.linspace(0, 1, 32, dtype=np.float32).reshape(4, 8)
 
 
-def kinds_of(*arrays: Any) -> list[Any]:
+def specs_of(*arrays: Any) -> list[Any]:
     return [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
 
 
@@ -41,7 +41,7 @@ def backward_of(function: Callable[[Any, Any], Any]) -> Callable[[Sequence[Any],
 
 def parts_of(function: Any, *, least: bool = True, w: Any = W, x: Any = X) -> Residuals:
     wanted = [jax.eval_shape(function, w, x)]
-    return residuals(PLACE, backward_of(function), kinds_of(w), kinds_of(x), wanted, least=least)
+    return residuals(PLACEMENT, backward_of(function), specs_of(w), specs_of(x), wanted, least=least)
 
 
 def gradients_of(parts: Residuals, w: Any, x: Any, gradient: Any) -> Any:
@@ -75,18 +75,18 @@ def test_gradients_are_the_same(function: Any, least: bool) -> None:
 
 def test_one_array_is_kept_of_gelu() -> None:
     parts = parts_of(gelu)
-    assert [kind.shape for kind in parts.kinds] == [(4, 8)]  # the product
+    assert [spec.shape for spec in parts.specs] == [(4, 8)]  # the product
     assert parts.kept_args == parts.kept_params == (0,)
-    assert len(parts_of(gelu, least=False).kinds) >= 4
+    assert len(parts_of(gelu, least=False).specs) >= 4
 
 
 def test_nothing_but_the_mask_is_kept_of_random_numbers() -> None:
-    assert [(kind.dtype, kind.shape) for kind in parts_of(dropped).kinds] == [(jnp.dtype(bool), (4, 8))]
+    assert [(spec.dtype, spec.shape) for spec in parts_of(dropped).specs] == [(jnp.dtype(bool), (4, 8))]
 
 
 def test_sums_are_kept_and_what_is_divided_by_them_is_not() -> None:
     wide = np.zeros((8, 2**16), np.float32)
-    kept = [kind.shape for kind in parts_of(softmax, w=wide).kinds]
+    kept = [spec.shape for spec in parts_of(softmax, w=wide).specs]
     assert sorted(kept) == [(4, 1), (4, 2**16)]
 
 
@@ -94,8 +94,8 @@ def test_which_is_the_greatest_is_not_asked_again() -> None:
     def greatest(w: Any, x: Any) -> Any:
         return jax.nn.gelu(x @ w).max(0)
 
-    kept = parts_of(greatest).kinds
-    assert (jnp.dtype(bool), (4, 8)) in [(kind.dtype, kind.shape) for kind in kept]
+    kept = parts_of(greatest).specs
+    assert (jnp.dtype(bool), (4, 8)) in [(spec.dtype, spec.shape) for spec in kept]
 
 
 def test_chains_of_any_length_are_not_computed_again() -> None:
@@ -105,7 +105,7 @@ def test_chains_of_any_length_are_not_computed_again() -> None:
             x = jnp.sin(x)
         return x
 
-    assert 6 <= len(parts_of(long).kinds) <= 12  # of 100
+    assert 6 <= len(parts_of(long).specs) <= 12  # of 100
 
 
 def test_what_a_policy_saves_is_kept_and_no_more() -> None:
@@ -113,9 +113,9 @@ def test_what_a_policy_saves_is_kept_and_no_more() -> None:
         return jnp.sin(checkpoint_name(jnp.exp(x @ w), "here"))
 
     saved = jax.checkpoint(named, policy=jax.checkpoint_policies.save_only_these_names("here"))  # pyright: ignore[reportPrivateImportUsage]
-    assert [kind.shape for kind in parts_of(saved).kinds] == [(4, 8)]
+    assert [spec.shape for spec in parts_of(saved).specs] == [(4, 8)]
     again = jax.checkpoint(named, policy=jax.checkpoint_policies.nothing_saveable)
-    assert parts_of(again).kinds == ()
+    assert parts_of(again).specs == ()
 
 
 def test_effects_come_once(capfd: pytest.CaptureFixture[str]) -> None:
@@ -153,9 +153,9 @@ def test_programs_have_the_names_that_the_stage_gives() -> None:
             return gelu(w, x)
 
     parts = parts_of(scoped)
-    forward = jax.jit(parts.forward).lower(kinds_of(W), kinds_of(X)).as_text(debug_info=True)
+    forward = jax.jit(parts.forward).lower(specs_of(W), specs_of(X)).as_text(debug_info=True)
     backward = (
-        jax.jit(lambda *given: parts.pullback(*given)([X])).lower(kinds_of(W), kinds_of(X), list(parts.kinds)).as_text(debug_info=True)
+        jax.jit(lambda *given: parts.pullback(*given)([X])).lower(specs_of(W), specs_of(X), list(parts.specs)).as_text(debug_info=True)
     )
     for text in (forward, backward):
         assert "attention" in text
@@ -191,18 +191,18 @@ def test_no_other_choice_weighs_less(data: st.DataObject) -> None:
         return [values[-1]], [], Partial(lambda held, _: list(held), [values[index] for index in read])
 
     x = np.linspace(-1, 1, 2**14, dtype=np.float32).reshape(4, -1)
-    parts = residuals(PLACE, linearise, [], kinds_of(x), kinds_of(x), least=True)
+    parts = residuals(PLACEMENT, linearise, [], specs_of(x), specs_of(x), least=True)
     _, _, kept = parts.forward([], [x])
     found = parts.pullback([], [x] if parts.kept_args else [], kept)([x])
     for own, index in zip(found, read, strict=True):
         np.testing.assert_allclose(own, work(x)[index], rtol=1e-6)
     jaxpr = flat_jaxpr(lambda x: list(map(work(x).__getitem__, read)), x).jaxpr
-    chosen = sum(weight(kind) for kind in parts.kinds) + (weight(x) - 0.5 if parts.kept_args else 0)
+    chosen = sum(weight(spec) for spec in parts.specs) + (weight(x) - 0.5 if parts.kept_args else 0)
     assert chosen == least_of(jaxpr, x)
 
 
-def weight(kind: Any) -> float:
-    size = int(np.prod(kind.shape)) * kind.dtype.itemsize
+def weight(spec: Any) -> float:
+    size = int(np.prod(spec.shape)) * spec.dtype.itemsize
     return size if size <= SMALL_BYTES else size + SMALL_BYTES
 
 

@@ -15,15 +15,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import jax
+from jax.extend.core import Jaxpr, JaxprEqn
 
 from tilestep.train.gradients.accumulation import finished, promoted, zeros_for
 from tilestep.train.jaxprs import computed, flat_jaxpr, is_variable, needed, read_by
 from tilestep.train.pipeline.compile.packing import Packing
-from tilestep.train.pipeline.compile.placement import Place
+from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
+from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.stage import Stage
-from tilestep.train.pipeline.compile.updates import Optimizing
-from tilestep.train.processes.remote import Put, elsewhere, put_here
+from tilestep.train.processes.remote import Put, put_local, remote_array
 from tilestep.train.replicas.collectives import cross_replica_mean
+from tilestep.train.untyped import Atom, Pytree
 from tilestep.train.untyped import jax as _jax
 
 _TOGETHER: Final = -1  # the home of what comes from several stages
@@ -36,29 +38,30 @@ Home = int | None  # a stage, _TOGETHER, or None: constants have none
 class Joint:
     """The update of all stages as one.
 
-    Args: trained: of each stage, the places of the parameters' leaves that it updates. nest: makes of a list with an entry for each stage
-        the tree that the user has. outputs: kinds of what the last stage returns. packings: of the stages' accumulators, if it is applied.
+    Args: trained: of each stage, the indices of the parameters' leaves that it updates. nest: makes of a list with an entry for each stage
+        the tree that the user has. outputs: specs of what the last stage returns. packings: of the stages' accumulators, if it is applied.
     Raises: what the optimiser raises for the list of all stages' parameters.
     """
 
     def __init__(
         self,
+        spec: PipelineSpec,
         stages: Sequence[Stage],
         trained: Sequence[Sequence[int]],
-        how: Optimizing,
-        nest: Callable[[Sequence[Any]], Any],
-        outputs: Any,
+        outputs: Pytree,
         packings: Sequence[Packing] = (),
     ) -> None:
-        self._stages, self._trained, self._how, self._nest = stages, trained, how, nest
-        self._outputs, self._outputs_structure = _jax.tree.flatten(outputs if how.is_function else ())
+        plan = spec.optimizer
+        assert plan is not None  # it trains
+        self._stages, self._trained, self._plan, self._nest = stages, trained, plan, spec.nest
+        self._outputs, self._outputs_structure = _jax.tree.flatten(outputs if plan.is_function else ())
         self._owner = [stage.number for stage, own in zip(stages, trained, strict=True) for _ in own]
-        params = [_jax.tree.leaves(stage.params)[place] for stage, own in zip(stages, trained, strict=True) for place in own]
-        kinds = [_jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in params]
-        self._init = flat_jaxpr(self._first_state, kinds, self._outputs)
-        self._state_structure = _jax.tree.structure(_jax.eval_shape(self._state_tree, kinds, self._outputs))
-        gradients = _jax.tree.leaves(_jax.eval_shape(lambda: zeros_for(self._tree(kinds), how.accumulator_dtype)))
-        self._update = flat_jaxpr(self._updated, gradients, kinds, [variable.aval for variable in self._init.jaxpr.outvars], self._outputs)
+        params = [_jax.tree.leaves(stage.params)[index] for stage, own in zip(stages, trained, strict=True) for index in own]
+        specs = [_jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in params]
+        self._init = flat_jaxpr(self._first_state, specs, self._outputs)
+        self._state_structure = _jax.tree.structure(_jax.eval_shape(self._state_tree, specs, self._outputs))
+        gradients = _jax.tree.leaves(_jax.eval_shape(lambda: zeros_for(self._tree(specs), plan.accumulator_dtype)))
+        self._update = flat_jaxpr(self._updated, gradients, specs, [variable.aval for variable in self._init.jaxpr.outvars], self._outputs)
         self._state_homes: list[Home] = []
         self._programs: tuple[_Part, ...] | None = None
         self._finish = [self._finisher(*of_stage) for of_stage in zip(stages, trained, packings, strict=False)]
@@ -66,7 +69,7 @@ class Joint:
 
     @property
     def extras(self) -> tuple[int, ...]:
-        """Of the last stage's outputs' leaves, the places of those that it is given."""
+        """Of the last stage's outputs' leaves, the indices of those that it is given."""
         return tuple(range(len(self._outputs)))
 
     @property
@@ -76,36 +79,38 @@ class Joint:
 
     # ------------------------------------------------------------------------------------------------------- the whole
 
-    def _tree(self, leaves: Sequence[Any]) -> Any:
+    def _tree(self, leaves: Sequence[jax.Array]) -> Any:
         """The trained leaves as the tree of all parameters, with None for the others."""
         rest = iter(leaves)
         trees: list[Any] = []
         for stage, own in zip(self._stages, self._trained, strict=True):
             structure = stage.params_structure
-            mine = {place: next(rest) for place in own}
-            trees.append(_jax.tree.unflatten(structure, [mine.get(place) for place in range(structure.num_leaves)]))
+            mine = {index: next(rest) for index in own}
+            trees.append(_jax.tree.unflatten(structure, [mine.get(index) for index in range(structure.num_leaves)]))
         return self._nest(trees)
 
-    def _transformation(self, extras: Sequence[Any]) -> Any:
-        return self._how.of(_jax.tree.unflatten(self._outputs_structure, extras))
+    def _transformation(self, extras: Sequence[jax.Array]) -> Any:
+        return self._plan.transformation(_jax.tree.unflatten(self._outputs_structure, extras))
 
-    def _state_tree(self, params: Sequence[Any], extras: Sequence[Any]) -> Any:
+    def _state_tree(self, params: Sequence[jax.Array], extras: Sequence[jax.Array]) -> Any:
         tree = self._tree(params)
-        return self._transformation(extras).init(promoted(tree, zeros_for(tree, self._how.accumulator_dtype)))
+        return self._transformation(extras).init(promoted(tree, zeros_for(tree, self._plan.accumulator_dtype)))
 
-    def _first_state(self, params: Sequence[Any], extras: Sequence[Any]) -> list[Any]:
+    def _first_state(self, params: Sequence[jax.Array], extras: Sequence[jax.Array]) -> list[jax.Array]:
         return [_jax.numpy.asarray(leaf) for leaf in _jax.tree.leaves(self._state_tree(params, extras))]
 
-    def _updated(self, gradients: Sequence[Any], params: Sequence[Any], state: Sequence[Any], extras: Sequence[Any]) -> list[Any]:
+    def _updated(
+        self, gradients: Sequence[jax.Array], params: Sequence[jax.Array], state: Sequence[Any], extras: Sequence[jax.Array]
+    ) -> list[jax.Array]:
         tree = self._tree(params)
-        seen = promoted(tree, zeros_for(tree, self._how.accumulator_dtype))
+        seen = promoted(tree, zeros_for(tree, self._plan.accumulator_dtype))
         changes, new = self._transformation(extras).update(self._tree(gradients), _jax.tree.unflatten(self._state_structure, state), seen)
         leaves = [(p + u.astype(p.dtype)).astype(p.dtype) for p, u in zip(params, _jax.tree.leaves(changes), strict=True)]
         return [*leaves, *_jax.tree.leaves(new)]
 
     # ------------------------------------------------------------------------------------------------ is it one at all
 
-    def is_apart(self, alone: Callable[[int], Joint]) -> bool:
+    def is_separable(self, alone: Callable[[int], Joint]) -> bool:
         """Whether each stage's update is the same if the optimiser sees this stage alone. Args: alone: the update of one stage."""
         count = len(self._owner)
         taints = _settled(self._update.jaxpr, self._owner, count)
@@ -135,13 +140,13 @@ class Joint:
             self._programs = tuple(_giving_up(list(_parts(jaxpr, homes)), jaxpr, held))
         return self._programs
 
-    def _place(self, home: Home) -> Place:
-        return self._stages[home if home is not None and home != _TOGETHER else 0].place
+    def _placement(self, home: Home) -> Placement:
+        return self._stages[home if home is not None and home != _TOGETHER else 0].placement
 
-    def init(self, params: Sequence[Sequence[Any]], extras: Sequence[Any], put: Put = _jax.device_put) -> Any:
+    def init(self, params: Sequence[Sequence[jax.Array]], extras: Sequence[jax.Array], put: Put = _jax.device_put) -> Any:
         """The optimiser's state for all stages, each array of it where it is used.
 
-        Args: params: each stage's trained leaves. put: brings arrays to places.
+        Args: params: each stage's trained leaves. put: brings arrays to placements.
         """
         self._divide()
         jaxpr = self._init.jaxpr
@@ -157,12 +162,12 @@ class Joint:
 
     def apply(
         self,
-        params: Sequence[Sequence[Any]],
-        state: Any,
-        accumulators: Sequence[Sequence[Any]],
-        extras: Sequence[Any],
+        params: Sequence[Sequence[jax.Array]],
+        state: Pytree,
+        accumulators: Sequence[Sequence[jax.Array]],
+        extras: Sequence[jax.Array],
         put: Put = _jax.device_put,
-    ) -> tuple[list[list[Any]], Any]:
+    ) -> tuple[list[list[jax.Array]], Any]:
         """(each stage's new trained leaves, the new state). Donates parameters, state, and accumulators that have a gradient's shape."""
         gradients = [
             finish(*self._parted(stage, own))[0] for stage, (finish, own) in enumerate(zip(self._finish, accumulators, strict=True))
@@ -182,47 +187,47 @@ class Joint:
         return new, _jax.tree.unflatten(self._state_structure, list(rest))
 
     def inline(
-        self, params: Sequence[Sequence[Any]], state: Any, accumulators: Sequence[Sequence[Any]], extras: Sequence[Any]
-    ) -> tuple[list[list[Any]], Any]:
+        self, params: Sequence[Sequence[jax.Array]], state: Pytree, accumulators: Sequence[Sequence[jax.Array]], extras: Sequence[jax.Array]
+    ) -> tuple[list[list[jax.Array]], Any]:
         """`apply` within one program, where all is on one device."""
-        how, jaxpr = self._how, self._update.jaxpr
-        gradients = [finished(acc, how.per_update, how.reduction) for own in accumulators for acc in own]
+        plan, jaxpr = self._plan, self._update.jaxpr
+        gradients = [finished(acc, plan.per_update, plan.reduction) for own in accumulators for acc in own]
         flat = [*gradients, *(leaf for own in params for leaf in own), *_jax.tree.leaves(state), *extras]
         values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*self._update.consts, *flat], strict=True))
         rest = iter(computed(jaxpr.eqns, values, jaxpr.outvars))
         new = [[next(rest) for _ in own] for own in self._trained]
         return new, _jax.tree.unflatten(self._state_structure, list(rest))
 
-    def _run(self, part: _Part, values: Mapping[Any, Any], constants: Mapping[Any, Any], put: Put) -> list[Any]:
-        place = self._place(part.home)
+    def _run(self, part: _Part, values: Mapping[Any, Any], constants: Mapping[Any, Any], put: Put) -> list[jax.Array]:
+        placement = self._placement(part.home)
         there: list[Any] = [constants[v] if v in constants else values[v] for v in part.takes]
         known = [index for index, v in enumerate(part.takes) if v in constants]  # to every process
-        moving = [index for index, v in enumerate(part.takes) if v not in constants and self._moves(there[index], part.home, place)]
-        for how, places in ((put_here, known), (put, moving)):
-            if places:
-                for index, value in zip(places, how([there[i] for i in places], [place.whole] * len(places)), strict=True):
+        moving = [index for index, v in enumerate(part.takes) if v not in constants and self._moves(there[index], part.home, placement)]
+        for bring, indices in ((put_local, known), (put, moving)):
+            if indices:
+                for index, value in zip(indices, bring([there[i] for i in indices], [placement.whole] * len(indices)), strict=True):
                     there[index] = value
-        if not place.is_here:
-            return [elsewhere(variable.aval.shape, variable.aval.dtype, place.whole) for variable in part.makes]
+        if not placement.is_local:
+            return [remote_array(variable.aval.shape, variable.aval.dtype, placement.whole) for variable in part.makes]
         return part.program([there[i] for i in part.donated], [value for i, value in enumerate(there) if i not in part.donated])
 
-    def _moves(self, value: Any, home: Home, place: Place) -> bool:
+    def _moves(self, value: Any, home: Home, placement: Placement) -> bool:
         """A stage's own arrays may be divided over its mesh, and stay so."""
-        return home == _TOGETHER or not (isinstance(value, jax.Array) and value.sharding.device_set == set(place.devices))
+        return home == _TOGETHER or not (isinstance(value, jax.Array) and value.sharding.device_set == set(placement.devices))
 
     def _finisher(self, stage: Stage, own: Sequence[int], packing: Packing) -> Any:
-        how, real = self._how, stage.real_params
-        is_several = stage.place.replicas is not None
+        plan, real = self._plan, stage.real_params
+        is_several = stage.placement.replicas is not None
 
-        def gradients(donated: Sequence[Any], accumulators: Sequence[Any]) -> tuple[list[Any]]:
-            leaves = packing.leaves([*donated, *accumulators])
-            found = [finished(leaves[real.index(place)], how.per_update, how.reduction) for place in own]
+        def gradients(donated: Sequence[jax.Array], accumulators: Sequence[jax.Array]) -> tuple[list[jax.Array]]:
+            leaves = packing.unpack([*donated, *accumulators])
+            found = [finished(leaves[real.index(index)], plan.per_update, plan.reduction) for index in own]
             return ([cross_replica_mean(gradient) for gradient in found] if is_several else found,)
 
-        shardings = ([stage.param_shardings[place] for place in own],) if stage.place.is_mesh else None
-        return stage.place.jit(gradients, f"stage_{stage.number}_gradients", (0, 0), (None,), donate=(0,), out_shardings=shardings)
+        shardings = ([stage.param_shardings[index] for index in own],) if stage.placement.is_mesh else None
+        return stage.placement.jit(gradients, f"stage_{stage.number}_gradients", (0, 0), (None,), donate=(0,), out_shardings=shardings)
 
-    def _parted(self, stage: int, accumulators: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def _parted(self, stage: int, accumulators: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
         """(accumulators that turn into gradients in place, the others)."""
         count = self._in_place[stage]
         return list(accumulators[:count]), list(accumulators[count:])
@@ -236,7 +241,7 @@ class _Part:
         takes, makes: variables.
         compute: values of `takes` -> values of `makes`.
         program: the same compiled, of (those that are donated, the others).
-        donated: places in `takes`.
+        donated: indices in `takes`.
         spent: variables that no later part reads.
     """
 
@@ -249,30 +254,30 @@ class _Part:
     spent: tuple[Any, ...] = ()
 
 
-def _part(equations: Sequence[Any], outputs: Sequence[Any], home: Home) -> _Part:
+def _part(equations: Sequence[JaxprEqn], outputs: Sequence[Any], home: Home) -> _Part:
     own = needed(equations, outputs)
     return _of(own, outputs, home)
 
 
-def _of(equations: Sequence[Any], outputs: Sequence[Any], home: Home) -> _Part:
+def _of(equations: Sequence[JaxprEqn], outputs: Sequence[Any], home: Home) -> _Part:
     takes = tuple(read_by(equations, outputs))
 
-    def run(values: list[Any]) -> list[Any]:
+    def run(values: list[jax.Array]) -> list[jax.Array]:
         return computed(equations, dict(zip(takes, values, strict=True)), outputs)
 
     return _Part(home=home, takes=takes, makes=tuple(outputs), compute=run, program=_compiled(home, run, ()))
 
 
 def _compiled(home: Home, compute: Callable[[list[Any]], list[Any]], donated: Collection[int]) -> Any:
-    def run(given_up: list[Any], kept: list[Any]) -> list[Any]:
+    def run(given_up: list[jax.Array], kept: list[jax.Array]) -> list[jax.Array]:
         count, first, rest = len(given_up) + len(kept), iter(given_up), iter(kept)
-        return compute([next(first) if place in donated else next(rest) for place in range(count)])
+        return compute([next(first) if index in donated else next(rest) for index in range(count)])
 
     run.__name__ = run.__qualname__ = f"update_{'together' if home in (None, _TOGETHER) else f'stage_{home}'}"
     return _jax.jit(run, donate_argnums=(0,) if donated else ())
 
 
-def _giving_up(parts: Sequence[_Part], jaxpr: Any, held: Sequence[Any]) -> Iterator[_Part]:
+def _giving_up(parts: Sequence[_Part], jaxpr: Jaxpr, held: Sequence[jax.Array]) -> Iterator[_Part]:
     """The parts, each of which donates what is read for the last time and has the shape of something that it makes.
 
     Args: held: variables that others have, too.
@@ -285,21 +290,21 @@ def _giving_up(parts: Sequence[_Part], jaxpr: Any, held: Sequence[Any]) -> Itera
         room = Counter((variable.aval.shape, variable.aval.dtype) for variable in part.makes)
         donated: set[int] = set()
         for variable in sorted(spent, key=lambda variable: variable not in given):  # what the caller holds, too, before what only this does
-            kind = variable.aval.shape, variable.aval.dtype
-            if room[kind]:
-                room[kind] -= 1
+            spec = variable.aval.shape, variable.aval.dtype
+            if room[spec]:
+                room[spec] -= 1
                 donated.add(part.takes.index(variable))
-        places = tuple(sorted(donated))
-        yield replace(part, donated=places, spent=tuple(spent), program=_compiled(part.home, part.compute, places))
+        indices = tuple(sorted(donated))
+        yield replace(part, donated=indices, spent=tuple(spent), program=_compiled(part.home, part.compute, indices))
 
 
 def _alone_in(stage: Stage, own: Sequence[int], packing: Packing) -> int:
     """How many of a stage's accumulators, the first ones, have the shapes of gradients: all that are by themselves, or none."""
-    is_alike = stage.place.replicas is None and all(stage.real_params[place] in own for place in packing.alone)
+    is_alike = stage.placement.replicas is None and all(stage.real_params[index] in own for index in packing.alone)
     return len(packing.alone) if is_alike else 0
 
 
-def _parts(jaxpr: Any, homes: Callable[[Any], Home]) -> Iterator[_Part]:
+def _parts(jaxpr: Jaxpr, homes: Callable[[Any], Home]) -> Iterator[_Part]:
     """The equations in parts that can be computed one after the other; constants are made wherever they are used."""
     phases: dict[Any, int] = {}
     groups: dict[tuple[int, int], list[Any]] = {}
@@ -326,11 +331,11 @@ def _parts(jaxpr: Any, homes: Callable[[Any], Home]) -> Iterator[_Part]:
         yield _of([*needed(constants, _operands(own)), *own], outputs, home)
 
 
-def _operands(equations: Sequence[Any]) -> list[Any]:
+def _operands(equations: Sequence[JaxprEqn]) -> list[Atom]:
     return [atom for equation in equations for atom in equation.invars]
 
 
-def _homes(jaxpr: Any, owner: Sequence[int], count: int) -> Callable[[Any], Home]:
+def _homes(jaxpr: Jaxpr, owner: Sequence[int], count: int) -> Callable[[Any], Home]:
     """Where each variable is, given the stages of gradients and parameters, the first 2 * count arguments."""
     states = jaxpr.invars[2 * count : 2 * count + len(jaxpr.outvars) - count]
     known: dict[Any, Home] = dict(zip(jaxpr.invars[: 2 * count], [*owner, *owner], strict=True))
@@ -350,7 +355,7 @@ def _homes(jaxpr: Any, owner: Sequence[int], count: int) -> Callable[[Any], Home
     return lambda atom: homes.get(atom) if is_variable(atom) else None
 
 
-def _spread_homes(jaxpr: Any, known: Mapping[Any, Home]) -> dict[Any, Home]:
+def _spread_homes(jaxpr: Jaxpr, known: Mapping[Any, Home]) -> dict[Any, Home]:
     homes = dict(known)
     for equation in jaxpr.eqns:
         found = {homes.get(atom) for atom in equation.invars if is_variable(atom)} - {None}
@@ -359,7 +364,7 @@ def _spread_homes(jaxpr: Any, known: Mapping[Any, Home]) -> dict[Any, Home]:
     return homes
 
 
-def _settled(jaxpr: Any, owner: Sequence[int], count: int) -> Callable[[Any], frozenset[int]]:
+def _settled(jaxpr: Jaxpr, owner: Sequence[int], count: int) -> Callable[[Any], frozenset[int]]:
     """From which stages' gradients and parameters each value comes, in this update or through the state in one before."""
     nothing: frozenset[int] = frozenset()
     states = jaxpr.invars[2 * count : 2 * count + len(jaxpr.outvars) - count]
@@ -380,7 +385,7 @@ def _settled(jaxpr: Any, owner: Sequence[int], count: int) -> Callable[[Any], fr
     return lambda atom: taints.get(atom, nothing) if is_variable(atom) else nothing
 
 
-def _work(jaxpr: Any, taints: Callable[[Any], frozenset[int]]) -> dict[int, Counter[Any]]:
+def _work(jaxpr: Jaxpr, taints: Callable[[Any], frozenset[int]]) -> dict[int, Counter[Any]]:
     """What is computed for each stage alone, whatever the order."""
     found: dict[int, Counter[Any]] = {}
     for equation in needed(jaxpr.eqns, jaxpr.outvars):

@@ -1,8 +1,7 @@
-"""Small arrays as one.
+"""Packs small arrays into one, because starting a program takes the host longer the more arrays it takes and returns.
 
-What starting a program takes the host grows with how many arrays it is given and gives. So programs of a pipeline take parameters,
-gradients and what backward needs with the small ones of a kind behind each other in one array: copying so little takes less than handing
-it over.
+Programs of a pipeline take parameters, gradients and kept values this way: the small arrays of each dtype stand behind each other in one
+array. Copying so little takes less time than passing it on by itself.
 """
 
 from __future__ import annotations
@@ -10,77 +9,77 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Final, final
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
+from tilestep.train.untyped import Spec
 from tilestep.train.untyped import jax as _jax
 
-SMALL_BYTES: Final = 16 * 2**10  # at most, of an array that is small: a processor copies them in about the 2 µs that handing over takes
-
-_jnp: Any = jnp
+SMALL_BYTES: Final = 16 * 2**10  # at most, of a small array: a processor copies it in about the 2 µs that passing an array takes
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Packing:
-    """Which of some arrays are together.
+    """Which arrays of a list share one array.
 
     Attributes:
-        kinds: of all: shapes and dtypes.
-        alone: places of those that stay as they are; they come first.
-        packs: places of those that are one array, in their order in it.
+        specs: shape and dtype of each array.
+        alone: indices of the arrays that stay by themselves. They come first.
+        packs: for each pack the indices of its arrays, in their order in it.
     """
 
-    kinds: tuple[Any, ...]
+    specs: tuple[Spec, ...]
     alone: tuple[int, ...]
     packs: tuple[tuple[int, ...], ...] = ()
 
-    def packed(self, leaves: Sequence[Any]) -> list[Any]:
-        """The arrays with the small ones together. They are given the dtypes of `kinds`."""
-        return [*(leaves[place] for place in self.alone), *self.only_packs([[leaves[place] for place in pack] for pack in self.packs])]
+    def pack(self, leaves: Sequence[jax.Array]) -> list[jax.Array]:
+        """The arrays that stay alone, then the packs, which have the dtypes of `specs`."""
+        return [*(leaves[index] for index in self.alone), *self.only_packs([[leaves[index] for index in pack] for pack in self.packs])]
 
-    def only_packs(self, leaves: Sequence[Sequence[Any]]) -> list[Any]:
-        """Those that are together. Args: leaves: of each pack."""
+    def only_packs(self, leaves: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
+        """The packs. Args: leaves: the arrays of each pack."""
         return [
-            _jnp.concatenate([leaf.reshape(-1).astype(self.kinds[place].dtype) for place, leaf in zip(pack, own, strict=True)])
-            for pack, own in zip(self.packs, leaves, strict=True)
+            _jax.numpy.concatenate([leaf.reshape(-1).astype(self.specs[index].dtype) for index, leaf in zip(pack, members, strict=True)])
+            for pack, members in zip(self.packs, leaves, strict=True)
         ]
 
-    def leaves(self, packed: Sequence[Any]) -> list[Any]:
-        """All arrays, from what `packed` gives."""
-        found: list[Any] = [None] * len(self.kinds)
-        for place, leaf in zip(self.alone, packed, strict=False):
-            found[place] = leaf
-        for pack, together in zip(self.packs, packed[len(self.alone) :], strict=True):
+    def unpack(self, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+        """All arrays, from the result of `pack`."""
+        leaves = dict(zip(self.alone, arrays, strict=False))
+        for pack, joined in zip(self.packs, arrays[len(self.alone) :], strict=True):
             start = 0
-            for place in pack:
-                shape = self.kinds[place].shape
+            for index in pack:
+                shape = self.specs[index].shape
                 end = start + math.prod(shape)
-                found[place] = together[start:end].reshape(shape)
+                leaves[index] = joined[start:end].reshape(shape)
                 start = end
-        return found
+        return [leaves[index] for index in range(len(self.specs))]
 
 
-def apart(kinds: Sequence[Any]) -> Packing:
-    """Each array by itself."""
-    return Packing(kinds=tuple(kinds), alone=tuple(range(len(kinds))))
+def unpacked(specs: Sequence[Spec]) -> Packing:
+    """Each array stays by itself."""
+    return Packing(specs=tuple(specs), alone=tuple(range(len(specs))))
 
 
-def together(kinds: Sequence[Any], *, but: Collection[int] = ()) -> Packing:
-    """Small arrays of each dtype together. Args: but: places of arrays that stay by themselves."""
-    by_dtype: dict[Any, list[int]] = {}
-    for place, kind in enumerate(kinds):
-        if place not in but and _is_small(kind):
-            by_dtype.setdefault(kind.dtype, []).append(place)
-    packs = tuple(tuple(places) for places in by_dtype.values() if len(places) > 1)
-    inside = {place for pack in packs for place in pack}
-    kinds = tuple(jax.ShapeDtypeStruct(kind.shape, kind.dtype) for kind in kinds)
-    return Packing(kinds=kinds, alone=tuple(place for place in range(len(kinds)) if place not in inside), packs=packs)
+def packed(specs: Sequence[Spec], *, but: Collection[int] = ()) -> Packing:
+    """The small arrays of each dtype share one array. Args: but: indices of arrays that stay by themselves."""
+    by_dtype: dict[np.dtype, list[int]] = {}
+    for index, spec in enumerate(specs):
+        if index not in but and _is_small(spec):
+            by_dtype.setdefault(spec.dtype, []).append(index)
+    packs = tuple(tuple(indices) for indices in by_dtype.values() if len(indices) > 1)
+    inside = {index for pack in packs for index in pack}
+    return Packing(
+        specs=tuple(jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs),
+        alone=tuple(index for index in range(len(specs)) if index not in inside),
+        packs=packs,
+    )
 
 
-def _is_small(kind: Any) -> bool:
-    if _jax.dtypes.issubdtype(kind.dtype, _jax.dtypes.extended):  # random keys, which have no size
+def _is_small(spec: Spec) -> bool:
+    if _jax.dtypes.issubdtype(spec.dtype, _jax.dtypes.extended):  # random keys have no size
         return False
-    return math.prod(kind.shape) * kind.dtype.itemsize <= SMALL_BYTES
+    return math.prod(spec.shape) * spec.dtype.itemsize <= SMALL_BYTES

@@ -10,8 +10,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from tilestep.train.optimizers.sharded import replica_specs
-from tilestep.train.processes.remote import Elsewhere
+from tilestep.train.processes.remote import RemoteProgram
 from tilestep.train.replicas.replicas import AXIS, SHARD_AXIS, Replicas
+from tilestep.train.untyped import Device, Spec
 from tilestep.train.untyped import jax as _jax
 
 # How an argument or result of a program is spread over replicas: the axis that counts them; None: all have the same; STATE: a tree in
@@ -22,20 +23,20 @@ Axes = int | str | None | Sequence[int | None]
 
 @final
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """Where a stage's arrays are.
 
     Attributes:
         devices: all of them.
         whole: the sharding of what is the same for all replicas, such as parameters.
         replicas: of the pipeline, on these devices; None: there is one.
-        is_here: whether these are devices of this process, which then runs the stage.
+        is_local: whether these are devices of this process, which then runs the stage.
     """
 
-    devices: tuple[Any, ...]
+    devices: tuple[Device, ...]
     whole: Sharding
     replicas: Replicas | None = None
-    is_here: bool = True
+    is_local: bool = True
 
     @property
     def is_mesh(self) -> bool:
@@ -48,12 +49,12 @@ class Place:
             return self.whole
         return NamedSharding(self.replicas.mesh, _spec(axis, self.replicas.axis))
 
-    def kind(self, kind: Any, axis: int | None) -> Any:
+    def spec(self, spec: Spec, axis: int | None) -> Any:
         """One replica's shape and dtype as those of all, with its sharding."""
-        shape = kind.shape
+        shape = spec.shape
         if self.replicas is not None and axis is not None:
             shape = (*shape[:axis], self.replicas.count, *shape[axis:])
-        return _jax.ShapeDtypeStruct(shape, kind.dtype, sharding=self.along(axis))
+        return _jax.ShapeDtypeStruct(shape, spec.dtype, sharding=self.along(axis))
 
     def accumulator_sharding(self, of_parameter: Sharding) -> Sharding:
         """The sharding of what each replica adds up for a parameter that is divided so."""
@@ -100,11 +101,11 @@ class Place:
     ) -> Any:
         """A compiled function of all replicas' arrays. Args: out_shardings: of its results, for a mesh.
 
-        Where the place is in another process, a function that is always called with arguments of the same shapes, and computes nothing.
+        Where the placement is in another process, a function that is always called with arguments of the same shapes, and computes nothing.
         """
         spread = self.spread(function, axes_in, axes_out)
-        if not self.is_here:
-            return Elsewhere(spread, self.whole)
+        if not self.is_local:
+            return RemoteProgram(spread, self.whole)
 
         def program(*args: Any) -> Any:
             return spread(*args)
@@ -115,8 +116,8 @@ class Place:
         return _jax.jit(program, donate_argnums=donate, out_shardings=out_shardings)
 
 
-def places_of(entries: Sequence[Any], devices: Sequence[Any], replicas: int) -> tuple[Place, ...]:
-    """Each stage's place.
+def placements_of(entries: Sequence[Any], devices: Sequence[Device], replicas: int) -> tuple[Placement, ...]:
+    """Each stage's placement.
 
     Args: entries: of each stage an index among the devices of a replica, several such, or a mesh. devices: those of all replicas, one
         replica's after the other's.
@@ -132,51 +133,51 @@ def places_of(entries: Sequence[Any], devices: Sequence[Any], replicas: int) -> 
             f"{needs}, but there are {len(devices)}, from 0 on: give more devices, or a device_mapping in which stages share one; without "
             "it stage k is on device k"
         )
-    made: dict[Any, Place] = {}
-    places: list[Place] = []
+    made: dict[Any, Placement] = {}
+    placements: list[Placement] = []
     own = devices[0].client.process_index() if devices else 0
     for entry in entries:
         key = entry if isinstance(entry, Mesh) else tuple(_listed(entry))
         if key not in made:
-            place = _of_mesh(entry, replicas) if isinstance(entry, Mesh) else _of_indices(_listed(entry), devices, each, replicas)
-            owners = sorted({device.process_index for device in place.devices})
+            placement = _of_mesh(entry, replicas) if isinstance(entry, Mesh) else _of_indices(_listed(entry), devices, each, replicas)
+            owners = sorted({device.process_index for device in placement.devices})
             if len(owners) > 1:
-                raise ValueError(_apart(len(places), owners, devices, each, replicas))
-            made[key] = replace(place, is_here=owners == [own])
-        places.append(made[key])
-    _require_apart(places)
-    return tuple(places)
+                raise ValueError(_several_processes(len(placements), owners, devices, each, replicas))
+            made[key] = replace(placement, is_local=owners == [own])
+        placements.append(made[key])
+    _require_disjoint(placements)
+    return tuple(placements)
 
 
 def _listed(entry: Any) -> list[int]:
     return list(entry) if isinstance(entry, list | tuple) else [entry]  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _of_indices(indices: Sequence[int], devices: Sequence[Any], each: int, replicas: int) -> Place:
+def _of_indices(indices: Sequence[int], devices: Sequence[Device], each: int, replicas: int) -> Placement:
     chosen = tuple(devices[replica * each + index] for replica in range(replicas) for index in indices)
     if len(chosen) == 1:
-        return Place(devices=chosen, whole=SingleDeviceSharding(chosen[0]))
+        return Placement(devices=chosen, whole=SingleDeviceSharding(chosen[0]))
     if replicas == 1:
-        return Place(devices=chosen, whole=NamedSharding(Mesh(np.array(chosen, dtype=object), (SHARD_AXIS,)), PartitionSpec()))
+        return Placement(devices=chosen, whole=NamedSharding(Mesh(np.array(chosen, dtype=object), (SHARD_AXIS,)), PartitionSpec()))
     grid = np.array(chosen, dtype=object)
     over = Replicas.of_stage(Mesh(grid, (AXIS,)) if len(indices) == 1 else Mesh(grid.reshape(replicas, len(indices)), (AXIS, SHARD_AXIS)))
-    return Place(devices=chosen, whole=over.replicated, replicas=over)
+    return Placement(devices=chosen, whole=over.replicated, replicas=over)
 
 
-def _of_mesh(mesh: Mesh, replicas: int) -> Place:
+def _of_mesh(mesh: Mesh, replicas: int) -> Placement:
     devices = tuple(mesh.devices.flat)
     if replicas == 1 and AXIS not in mesh.shape:
-        return Place(devices=devices, whole=NamedSharding(mesh, PartitionSpec()))
+        return Placement(devices=devices, whole=NamedSharding(mesh, PartitionSpec()))
     if mesh.shape.get(AXIS) != replicas:
         raise ValueError(
             f"device_mapping has a mesh {dict(mesh.shape)}, but the pipeline has {replicas} replicas: the mesh needs an axis "
             f"{AXIS!r} of so many"
         )
     over = Replicas.of_stage(mesh)
-    return Place(devices=devices, whole=over.replicated, replicas=over if replicas > 1 else None)
+    return Placement(devices=devices, whole=over.replicated, replicas=over if replicas > 1 else None)
 
 
-def _apart(stage: int, owners: Sequence[int], devices: Sequence[Any], each: int, replicas: int) -> str:
+def _several_processes(stage: int, owners: Sequence[int], devices: Sequence[Device], each: int, replicas: int) -> str:
     what = "a stage" if replicas == 1 else "all replicas of a stage"
     text = f"stage {stage} is on devices of the processes {', '.join(map(str, owners))}: {what} must be on devices of one process; "
     if replicas == 1:
@@ -193,12 +194,12 @@ def _apart(stage: int, owners: Sequence[int], devices: Sequence[Any], each: int,
     return text + f"with devices in the order of the ids {ids} they are"
 
 
-def _require_apart(places: Sequence[Place]) -> None:
-    for stage, place in enumerate(places):
+def _require_disjoint(placements: Sequence[Placement]) -> None:
+    for stage, placement in enumerate(placements):
         for before in range(stage):
-            other = places[before]
-            if place != other and not set(place.devices).isdisjoint(other.devices):
-                shared = next(device for device in place.devices if device in other.devices)
+            other = placements[before]
+            if placement != other and not set(placement.devices).isdisjoint(other.devices):
+                shared = next(device for device in placement.devices if device in other.devices)
                 raise ValueError(
                     f"stages {before} and {stage} share device {shared}, but not all of their devices: give both the same entry of "
                     "device_mapping, or devices that are apart"

@@ -21,11 +21,12 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import DropVar
+from jax.extend.core import DropVar, Jaxpr, JaxprEqn
 
 from tilestep.train.jaxprs import ELEMENTWISE, MOVES, PLAIN_CALLS, called, computed, inlined, is_variable, needed, read_by, spec_of
 from tilestep.train.pipeline.compile.packing import SMALL_BYTES
-from tilestep.train.pipeline.compile.placement import Place
+from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.untyped import Atom
 from tilestep.train.untyped import jax as _jax
 
 _jnp: Any = jnp
@@ -56,15 +57,15 @@ class Residuals:
 
     Attributes:
         forward: (parameters' leaves, arguments) -> (the outputs' leaves, the auxiliary state's, what is kept).
-        kinds: shapes and dtypes of what is kept.
-        away: places of those that are in the host's memory, as a policy of `jax.checkpoint` may say.
-        kept_args: places of the arguments that backward reads.
-        kept_params: places of the parameters' leaves that it reads.
+        specs: shapes and dtypes of what is kept.
+        away: indices of those that are in the host's memory, as a policy of `jax.checkpoint` may say.
+        kept_args: indices of the arguments that backward reads.
+        kept_params: indices of the parameters' leaves that it reads.
         pullback: (these parameters, these arguments, what is kept) -> the function of the backward pass.
     """
 
     forward: _Forward
-    kinds: tuple[Any, ...]
+    specs: tuple[Any, ...]
     away: tuple[int, ...]
     kept_args: tuple[int, ...]
     kept_params: tuple[int, ...]
@@ -72,7 +73,13 @@ class Residuals:
 
 
 def residuals(
-    place: Place, linearise: Linearise, params: Sequence[Any], args: Sequence[Any], wanted: Sequence[Any], *, least: bool
+    placement: Placement,
+    linearise: Linearise,
+    params: Sequence[jax.Array],
+    args: Sequence[jax.Array],
+    wanted: Sequence[Any],
+    *,
+    least: bool,
 ) -> Residuals:
     """How a stage's forward and backward share their work.
 
@@ -82,22 +89,22 @@ def residuals(
     structure: Any = None
     counts = 0, 0
 
-    def linearised(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    def linearised(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
         nonlocal structure, counts
         outputs, aux, pullback = linearise(params, args)
         leaves, structure = _jax.tree.flatten(pullback)
         counts = len(outputs), len(aux)
         return outputs, aux, leaves
 
-    def passed_back(values: Sequence[Any], gradients: Sequence[Any]) -> Any:
+    def passed_back(values: Sequence[jax.Array], gradients: Sequence[jax.Array]) -> Any:
         return _jax.tree.unflatten(structure, values)(list(gradients))
 
-    closed = place.traced(linearised, list(params), list(args))[0]
+    closed = placement.traced(linearised, list(params), list(args))[0]
     if least:
-        closed = place.traced(inlined(closed, PLAIN_CALLS), *params, *args)[0]
+        closed = placement.traced(inlined(closed, PLAIN_CALLS), *params, *args)[0]
     jaxpr, start = closed.jaxpr, sum(counts)
     own_params, own_args, leaves = jaxpr.invars[: len(params)], jaxpr.invars[len(params) :], jaxpr.outvars[start:]
-    backward = place.traced(passed_back, [_kind(atom) for atom in leaves], list(wanted))[0].jaxpr
+    backward = placement.traced(passed_back, [_spec(atom) for atom in leaves], list(wanted))[0].jaxpr
     is_read = _read(backward, [True] * len(backward.outvars))[: len(leaves)]
     read = [atom for atom, is_needed in zip(leaves, is_read, strict=True) if is_needed and is_variable(atom)]
     kept = list(dict.fromkeys(_least(jaxpr, own_args, read, _FUSED if least else frozenset())))
@@ -107,15 +114,15 @@ def residuals(
     kept_args = tuple(index for index, variable in enumerate(own_args) if variable in kept)
     kept_params = tuple(index for index, variable in enumerate(own_params) if variable in takes)
     # Within JAX's mesh of replicas and a stage's own devices equations would have to be traced once more.
-    traces_again = place.replicas is not None and place.is_mesh
+    traces_again = placement.replicas is not None and placement.is_mesh
     if traces_again and remade:
         kept_params = tuple(range(len(params)))
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
 
-    def by_variable(found: Sequence[Any]) -> dict[Any, Any]:
+    def by_variable(found: Sequence[jax.Array]) -> dict[Any, Any]:
         return {atom: value for atom, value in zip(leaves, found, strict=True) if is_variable(atom)}
 
-    def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    def forward(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
         if traces_again:
             outputs, aux, found = linearised(params, args)
             known = by_variable(found)
@@ -127,7 +134,7 @@ def residuals(
         found = computed(jaxpr.eqns, given, results)
         return found[: counts[0]], found[counts[0] : start], found[start:]
 
-    def pullback(params: Sequence[Any], args: Sequence[Any], found: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+    def pullback(params: Sequence[jax.Array], args: Sequence[jax.Array], found: Sequence[jax.Array]) -> Callable[[Sequence[Any]], Any]:
         given = constants | dict(zip([own_params[index] for index in kept_params], params, strict=True))
         given |= dict(zip([own_args[index] for index in kept_args], args, strict=True)) | dict(zip(values, found, strict=True))
         if not traces_again:
@@ -140,20 +147,20 @@ def residuals(
         return lambda gradients: passed_back(filled, gradients)
 
     away = tuple(index for index, variable in enumerate(values) if variable.aval.memory_space == _jax.memory.Space.Host)
-    kinds = tuple(map(_kind, values))
-    return Residuals(forward=forward, kinds=kinds, away=away, kept_args=kept_args, kept_params=kept_params, pullback=pullback)
+    specs = tuple(map(_spec, values))
+    return Residuals(forward=forward, specs=specs, away=away, kept_args=kept_args, kept_params=kept_params, pullback=pullback)
 
 
-def _kind(atom: Any) -> Any:
+def _spec(atom: Atom) -> Any:
     return jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype)
 
 
-def _filler(atom: Any) -> Any:
+def _filler(atom: Atom) -> Any:
     """A constant, or in place of what nobody reads."""
     return _jnp.zeros(spec_of(atom).shape, spec_of(atom).dtype) if is_variable(atom) else atom.val
 
 
-def _least(jaxpr: Any, args: Sequence[Any], wanted: Sequence[Any], again: Collection[str]) -> list[Any]:
+def _least(jaxpr: Jaxpr, args: Sequence[jax.Array], wanted: Sequence[Any], again: Collection[str]) -> list[Any]:
     """Variables that weigh least from which `wanted` can be computed, with parameters and constants, by the primitives in `again` alone.
 
     What depends on no argument can be computed by all, and weighs nothing.
@@ -199,7 +206,7 @@ def _least(jaxpr: Any, args: Sequence[Any], wanted: Sequence[Any], again: Collec
     return [variable for variable, number in numbers.items() if read[number] in behind and made[number] not in behind]
 
 
-def _is_elementwise(equation: Any, again: Collection[str]) -> bool:
+def _is_elementwise(equation: JaxprEqn, again: Collection[str]) -> bool:
     """Whether an equation, or all in the function for which it stands, may be computed again."""
     inner = called(equation) if equation.primitive.name == "custom_jvp_call" else None
     if inner is not None:
@@ -207,7 +214,7 @@ def _is_elementwise(equation: Any, again: Collection[str]) -> bool:
     return equation.primitive.name in again and not equation.effects and not _jumps(equation)
 
 
-def _jumps(equation: Any) -> bool:
+def _jumps(equation: JaxprEqn) -> bool:
     """Whether it makes of floats what is none, such as a comparison.
 
     With other roundings its results could be others: no element might be the greatest any more.
@@ -215,11 +222,11 @@ def _jumps(equation: Any) -> bool:
     return not any(map(_is_float, equation.outvars)) and any(map(_is_float, equation.invars))
 
 
-def _is_float(atom: Any) -> bool:
+def _is_float(atom: Atom) -> bool:
     return _jnp.issubdtype(getattr(atom.aval, "dtype", np.int32), np.inexact)
 
 
-def _weight(variable: Any) -> int:
+def _weight(variable: Atom) -> int:
     """Bytes, and those that a processor copies while an array by itself is handed over; small ones are handed over together."""
     aval = variable.aval
     if not hasattr(aval, "dtype"):
@@ -229,7 +236,7 @@ def _weight(variable: Any) -> int:
     return size if size <= SMALL_BYTES else size + SMALL_BYTES
 
 
-def _read(jaxpr: Any, wanted: Sequence[bool]) -> list[bool]:
+def _read(jaxpr: Jaxpr, wanted: Sequence[bool]) -> list[bool]:
     """Which arguments are read for the results that are wanted, functions that are jitted within looked into."""
     read = {variable for variable, is_wanted in zip(jaxpr.outvars, wanted, strict=True) if is_wanted and is_variable(variable)}
     for equation in reversed(jaxpr.eqns):

@@ -1,8 +1,8 @@
-"""Which way values go between a pipeline's stages.
+"""Finds the ways that values take between a pipeline's stages.
 
-What a stage computes goes to the stages after it, and gradients of it come back. What a stage has been given and hands on as it is, such as
-labels, need not pass through it: it goes from the stage that has made it to those that read it. A stage that does not read it gets zeros
-of its shape in its place.
+The outputs of a stage go to the stages after it, and their gradients come back. A stage may hand on some of its arguments as they are, such
+as labels. Such a value need not pass through it: it goes from the stage that has made it to those that read it. A stage that does not read
+it gets zeros of its shape instead.
 """
 
 from __future__ import annotations
@@ -11,121 +11,139 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
+from jax.extend.core import Jaxpr
+from jax.sharding import Sharding
+
 from tilestep.train.jaxprs import called, is_variable
 from tilestep.train.pipeline.compile.stage import Stage, is_real
 from tilestep.train.pipeline.compile.tracing import Traced
+from tilestep.train.untyped import Atom
 from tilestep.train.untyped import jax as _jax
 
 
 class Way(NamedTuple):
-    """Of one value forward. Attributes: source: its place among what the stage's program returns of its outputs. taker, place: which
-    argument of whom it is. sharding: where it is copied to; None: it is there."""
+    """The way of one value forward.
+
+    Attributes:
+        source: index among the outputs that the stage's program returns.
+        destination: the stage that reads it.
+        argument: index among that stage's arguments.
+        sharding: to which it is copied; None: it is there.
+    """
 
     source: int
-    taker: int
-    place: int
-    sharding: Any
+    destination: int
+    argument: int
+    sharding: Sharding | None
 
 
 class Back(NamedTuple):
-    """Of gradients to one stage. Attributes: giver: who has given the arguments. sources: their places among the gradients. sharding: where
-    they are copied to; None: they are there."""
+    """The way of gradients to one stage.
 
-    giver: int
+    Attributes:
+        destination: the stage that has made the arguments.
+        sources: indices among the gradients of the arguments.
+        sharding: to which they are copied; None: they are there.
+    """
+
+    destination: int
     sources: tuple[int, ...]
-    sharding: Any
+    sharding: Sharding | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Routes:
-    """Of all stages' values.
+    """The ways of all values. Each attribute has an entry for each stage.
 
-    Attributes: ways, backs: of each stage. sent: of each stage, the places of the outputs' leaves that its program returns: those that go
-    somewhere, and all of the last level. blank: its arguments before any has come.
+    Attributes:
+        sent: indices of the outputs' leaves that its program returns: those that another stage reads, and all of the last level.
+        ways: of its outputs.
+        backs: of its arguments' gradients.
+        blank: its arguments before any has come: zeros for those that it does not read, else None.
     """
 
     sent: tuple[tuple[int, ...], ...]
     ways: tuple[tuple[Way, ...], ...]
     backs: tuple[tuple[Back, ...], ...]
-    blank: tuple[tuple[Any, ...], ...]
+    blank: tuple[tuple[jax.Array | None, ...], ...]
 
 
 def routes(traced: Traced, levels: Sequence[Sequence[int]], *, direct: bool) -> Routes:
-    """Args: direct: whether values may leave out stages that hand them on."""
+    """Args: direct: whether values may bypass stages that hand them on."""
     stages = traced.stages
     level_of = {stage: level for level, members in enumerate(levels) for stage in members}
-    direct = direct and all(stage.place.replicas is None for stage in stages)
-    passing = [_passing(stage, len(traced.incoming[stage.number])) if direct else ({}, frozenset[int]()) for stage in stages]
-    handed = [of_stage[0] for of_stage in passing]
-    last = levels[-1]  # what it hands on is a result
-    unread = [frozenset[int]() if stage.number in last else passing[stage.number][1] for stage in stages]
+    direct = direct and all(stage.placement.replicas is None for stage in stages)
+    handing = [_handed_on(stage, len(traced.incoming[stage.number])) if direct else ({}, frozenset[int]()) for stage in stages]
+    sources = [of_stage[0] for of_stage in handing]
+    last = levels[-1]  # the values that it hands on are results
+    unread = [frozenset[int]() if stage.number in last else handing[stage.number][1] for stage in stages]
     ways: list[list[Way]] = [[] for _ in stages]
     backs: list[tuple[Back, ...]] = []
     blank: list[tuple[Any, ...]] = []
     for stage, incoming, skipped in zip(stages, traced.incoming, unread, strict=True):
-        for place, (giver, source) in enumerate(incoming):
-            while source in handed[giver]:
-                giver, source = traced.incoming[giver][handed[giver][source]]
-            if place not in skipped:
-                ways[giver].append(Way(source, stage.number, place, _sharding(stages[giver], stage)))
-        kinds = [(stage.args[place], place in skipped) for place in range(len(incoming))]
-        with _jax.ensure_compile_time_eval():  # they are for other runs too, even where JAX traces this one
-            zeros = [_jax.device_put(_jax.numpy.zeros(k.shape, k.dtype), stage.place.whole) if skip else None for k, skip in kinds]
+        for index, (maker, source) in enumerate(incoming):
+            while source in sources[maker]:
+                maker, source = traced.incoming[maker][sources[maker][source]]
+            if index not in skipped:
+                ways[maker].append(Way(source, stage.number, index, _sharding(stages[maker], stage)))
+        with _jax.ensure_compile_time_eval():  # other runs use them too, even where JAX traces this one
+            zeros = [
+                _jax.device_put(_jax.numpy.zeros(spec.shape, spec.dtype), stage.placement.whole) if index in skipped else None
+                for index, spec in enumerate(stage.args[: len(incoming)])
+            ]
         blank.append(tuple(zeros))
-        backs.append(tuple(_backs(stage, stages, incoming, levels[level_of[stage.number] - 1] if level_of[stage.number] else ())))
+        before = levels[level_of[stage.number] - 1] if level_of[stage.number] else ()
+        backs.append(tuple(_back(stage, stages[maker], incoming) for maker in before))
     sent = [
         tuple(range(len(_jax.tree.leaves(stage.outputs)))) if stage.number in last else tuple(sorted({way.source for way in own}))
         for stage, own in zip(stages, ways, strict=True)
     ]
-    renamed = [tuple(way._replace(source=places.index(way.source)) for way in own) for own, places in zip(ways, sent, strict=True)]
-    return Routes(sent=tuple(sent), ways=tuple(renamed), backs=tuple(backs), blank=tuple(blank))
+    among_sent = [tuple(way._replace(source=indices.index(way.source)) for way in own) for own, indices in zip(ways, sent, strict=True)]
+    return Routes(sent=tuple(sent), ways=tuple(among_sent), backs=tuple(backs), blank=tuple(blank))
 
 
-def _backs(stage: Stage, stages: Sequence[Stage], incoming: Sequence[tuple[int, int]], before: Sequence[int]) -> list[Back]:
-    found: list[Back] = []
-    for giver in before:
-        sources = tuple(index for index, place in enumerate(stage.needs_gradient) if incoming[place][0] == giver)
-        found.append(Back(giver, sources, _sharding(stage, stages[giver])))
-    return found
+def _back(stage: Stage, maker: Stage, incoming: Sequence[tuple[int, int]]) -> Back:
+    sources = tuple(number for number, index in enumerate(stage.needs_gradient) if incoming[index][0] == maker.number)
+    return Back(maker.number, sources, _sharding(stage, maker))
 
 
-def _sharding(giver: Stage, taker: Stage) -> Any:
-    return None if giver.place == taker.place else taker.place.along(0)
+def _sharding(source: Stage, destination: Stage) -> Sharding | None:
+    return None if source.placement == destination.placement else destination.placement.along(0)
 
 
-def _passing(stage: Stage, count: int) -> tuple[dict[int, int], frozenset[int]]:
-    """(of outputs that are arguments as they are: which; arguments of which nothing is computed), if they have no gradient.
+def _handed_on(stage: Stage, count: int) -> tuple[dict[int, int], frozenset[int]]:
+    """(output -> argument that it is, arguments from which the stage computes nothing), among values without gradients.
 
-    Args: count: of arguments that come from other stages.
+    Args: count: the number of arguments that come from other stages.
     """
-    plain = [place for place in range(count) if not is_real(stage.args[place])]
+    plain = [index for index in range(count) if not is_real(stage.args[index])]
     if not plain:
         return {}, frozenset()
     params, structure = _jax.tree.flatten(stage.params)
 
-    def outputs(params: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    def outputs(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> list[jax.Array]:
         return _jax.tree.leaves(stage.call(_jax.tree.unflatten(structure, params), args)[0])
 
-    jaxpr = stage.place.traced(outputs, params, list(stage.args))[0].jaxpr
-    handed, read = _flow(jaxpr)
+    arguments, read = _flow(stage.placement.traced(outputs, params, list(stage.args))[0].jaxpr)
     first = len(params)
-    found = {out: argument - first for out, argument in handed.items() if argument - first in plain}
-    return found, frozenset(place for place in plain if first + place not in read)
+    handed = {output: argument - first for output, argument in arguments.items() if argument - first in plain}
+    return handed, frozenset(index for index in plain if first + index not in read)
 
 
-def _flow(jaxpr: Any) -> tuple[dict[int, int], set[int]]:
-    """(of results that are arguments as they are: which; arguments of which something is computed), functions that it calls looked into."""
-    same = {variable: place for place, variable in enumerate(jaxpr.invars)}
+def _flow(jaxpr: Jaxpr) -> tuple[dict[int, int], set[int]]:
+    """(result -> argument that it is, arguments that an equation reads). Functions that it calls are searched, too."""
+    same: dict[Atom, int] = {variable: index for index, variable in enumerate(jaxpr.invars)}
     read: set[int] = set()
     for equation in jaxpr.eqns:
-        given = [same.get(atom) if is_variable(atom) else None for atom in equation.invars]
+        arguments = [same.get(atom) if is_variable(atom) else None for atom in equation.invars]
         inner = called(equation)
         if inner is None:
-            read.update(place for place in given if place is not None)
+            read.update(index for index in arguments if index is not None)
             continue
-        handed, taken = _flow(inner)
-        read.update(place for place in (given[argument] for argument in taken) if place is not None)
-        for out, argument in handed.items():
-            if (place := given[argument]) is not None:
-                same[equation.outvars[out]] = place
-    return {out: same[atom] for out, atom in enumerate(jaxpr.outvars) if is_variable(atom) and atom in same}, read
+        handed, read_inside = _flow(inner)
+        read.update(index for index in (arguments[argument] for argument in read_inside) if index is not None)
+        for output, argument in handed.items():
+            if (index := arguments[argument]) is not None:
+                same[equation.outvars[output]] = index
+    return {output: same[atom] for output, atom in enumerate(jaxpr.outvars) if is_variable(atom) and atom in same}, read

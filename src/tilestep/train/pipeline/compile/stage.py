@@ -10,14 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
+from jax.sharding import Sharding
 
 from tilestep.train.gradients.accumulation import Reduction, added
 from tilestep.train.jaxprs import flat_jaxpr, halves
 from tilestep.train.offload import on_device, placed_like
-from tilestep.train.pipeline.compile.packing import Packing, apart, together
-from tilestep.train.pipeline.compile.placement import Place
+from tilestep.train.pipeline.compile.packing import Packing, packed, unpacked
+from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.residuals import residuals
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _jnp: Any = jnp
@@ -36,28 +39,28 @@ class Stage:
 
     Attributes:
         number: of the stage.
-        place: where it is.
+        index: where it is.
         call: its function, of parameters and the leaves of its arguments.
         params: the tree of its parameters, shapes and dtypes.
         param_shardings: of their leaves, if the stage is on a mesh.
         args: its arguments' leaves, shapes and dtypes: what comes from before, then the auxiliary state, then what all replicas share.
         axes: of each of them, which axis counts the replicas.
         aux: the tree of the auxiliary state, shapes and dtypes.
-        needs_gradient: of the arguments' leaves, the places of those for which a gradient is wanted.
+        needs_gradient: of the arguments' leaves, the indices of those for which a gradient is wanted.
         outputs: the tree of what `call` returns first, shapes and dtypes.
         text: what it computes, as JAX writes it.
     """
 
     number: int
-    place: Place
+    placement: Placement
     call: Call
-    params: Any
+    params: Pytree
     param_shardings: tuple[Any, ...]
     args: tuple[Any, ...]
     axes: tuple[int | None, ...]
-    aux: Any
+    aux: Pytree
     needs_gradient: tuple[int, ...]
-    outputs: Any
+    outputs: Pytree
     text: str
 
     @functools.cached_property
@@ -73,7 +76,7 @@ class Stage:
     @property
     def real_params(self) -> tuple[int, ...]:
         """Places of the parameters' leaves that have gradients."""
-        return tuple(place for place, leaf in enumerate(_jax.tree.leaves(self.params)) if is_real(leaf))
+        return tuple(index for index, leaf in enumerate(_jax.tree.leaves(self.params)) if is_real(leaf))
 
     @functools.cached_property
     def gradient_text(self) -> str:
@@ -81,24 +84,24 @@ class Stage:
         if _OWN_GRADIENT not in self.text:
             return ""
 
-        def gradients(params: Sequence[Any], args: Sequence[Any]) -> Any:
-            def real_outputs(some_params: Sequence[Any], some_args: Sequence[Any]) -> list[Any]:
+        def gradients(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> Any:
+            def real_outputs(some_params: Sequence[jax.Array], some_args: Sequence[jax.Array]) -> list[jax.Array]:
                 tree = _jax.tree.unflatten(self.params_structure, _replaced(params, self.real_params, some_params))
                 outputs, _ = self.call(tree, _replaced(args, self.needs_gradient, some_args))
                 return [leaf for leaf in _jax.tree.leaves(outputs) if is_real(leaf)]
 
-            wanted = [params[place] for place in self.real_params], [args[place] for place in self.needs_gradient]
+            wanted = [params[index] for index in self.real_params], [args[index] for index in self.needs_gradient]
             outputs, pullback = _jax.vjp(real_outputs, *wanted)
             return pullback([_jnp.ones_like(leaf) for leaf in outputs])
 
-        return str(self.place.traced(gradients, _jax.tree.leaves(self.params), list(self.args))[0])
+        return str(self.placement.traced(gradients, _jax.tree.leaves(self.params), list(self.args))[0])
 
     @property
-    def accumulator_shardings(self) -> list[Any] | None:
+    def accumulator_shardings(self) -> list[Sharding] | None:
         """Of the accumulators, where they must be said."""
-        if not self.place.is_mesh:
+        if not self.placement.is_mesh:
             return None
-        return [self.place.accumulator_sharding(self.param_shardings[place]) for place in self.real_params]
+        return [self.placement.accumulator_sharding(self.param_shardings[index]) for index in self.real_params]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +125,8 @@ class Programs:
 
     Attributes:
         forward: (params, args) -> (the outputs' leaves that are sent, the auxiliary state's, what is kept beside the arguments).
-        kept_args: places of the arguments that backward reads.
-        kept_params: places of the parameters that it reads, among all if none are together.
+        kept_args: indices of the arguments that backward reads.
+        kept_params: indices of the parameters that it reads, among all if none are together.
         keeps_away: whether some of what is kept is in the host's memory.
         backward: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch) ->
             (accumulators, gradients of the arguments that need one). The accumulators are donated.
@@ -131,7 +134,7 @@ class Programs:
             one, what the weights' gradient takes over).
         weight_gradient: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs, what it takes over,
             microbatch) -> (accumulators,), which are donated.
-        real_outputs: places of the outputs' leaves that have gradients.
+        real_outputs: indices of the outputs' leaves that have gradients.
     """
 
     forward: Program
@@ -144,7 +147,7 @@ class Programs:
     real_outputs: tuple[int, ...]
 
 
-def is_real(leaf: Any) -> bool:
+def is_real(leaf: jax.Array) -> bool:
     """Whether it has a gradient: real or complex numbers, not integers."""
     return bool(_jnp.issubdtype(leaf.dtype, _jnp.inexact))
 
@@ -152,62 +155,66 @@ def is_real(leaf: Any) -> bool:
 def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], *, split: bool, reduction: Reduction) -> Programs:
     """The programs of a stage that is not the last one, or is in inference.
 
-    Args: packings: None in inference. sent: places of the outputs' leaves that forward returns. split: whether its backward is in two.
+    Args: packings: None in inference. sent: indices of the outputs' leaves that forward returns. split: whether its backward is in two.
     """
     leaves, structure = _jax.tree.leaves(stage.params), stage.params_structure
-    real_outputs = tuple(place for place, leaf in enumerate(_jax.tree.leaves(stage.outputs)) if is_real(leaf))
-    name, jit = f"stage_{stage.number}", stage.place.jit
+    real_outputs = tuple(index for index, leaf in enumerate(_jax.tree.leaves(stage.outputs)) if is_real(leaf))
+    name, jit = f"stage_{stage.number}", stage.placement.jit
     if packings is None:
 
-        def forward_only(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        def forward_only(
+            params: Sequence[jax.Array], args: Sequence[jax.Array]
+        ) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
             outputs, aux = stage.call(_jax.tree.unflatten(structure, on_device(list(params))), args)
             leaves = _jax.tree.leaves(outputs)
-            return [leaves[place] for place in sent], _jax.tree.leaves(aux), []
+            return [leaves[index] for index in sent], _jax.tree.leaves(aux), []
 
         return Programs(forward=jit(forward_only, f"{name}_forward", (None, stage.axes), (0, 0, 0)), real_outputs=real_outputs)
     real_params = stage.real_params
 
-    def linearised(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], Any]:
-        def function(some_params: Sequence[Any], some_args: Sequence[Any]) -> tuple[list[Any], tuple[list[Any], list[Any]]]:
+    def linearised(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array], Any]:
+        def function(
+            some_params: Sequence[jax.Array], some_args: Sequence[jax.Array]
+        ) -> tuple[list[jax.Array], tuple[list[jax.Array], list[jax.Array]]]:
             tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
             found, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
             outputs = _jax.tree.leaves(found)
-            return [outputs[place] for place in real_outputs], (outputs, _jax.tree.leaves(aux))
+            return [outputs[index] for index in real_outputs], (outputs, _jax.tree.leaves(aux))
 
-        wanted = [params[place] for place in real_params], [args[place] for place in stage.needs_gradient]
+        wanted = [params[index] for index in real_params], [args[index] for index in stage.needs_gradient]
         _, pullback, (outputs, aux) = _jax.vjp(function, *wanted, has_aux=True)
         return outputs, aux, pullback
 
-    wanted = [_jax.tree.leaves(stage.outputs)[place] for place in real_outputs]
-    parts = residuals(stage.place, linearised, leaves, stage.args, wanted, least=packings.values)
+    wanted = [_jax.tree.leaves(stage.outputs)[index] for index in real_outputs]
+    parts = residuals(stage.placement, linearised, leaves, stage.args, wanted, least=packings.values)
     kept_params = tuple(range(len(leaves))) if packings.params.packs else parts.kept_params
-    packing = together(parts.kinds, but=parts.away) if packings.values else apart(parts.kinds)
+    packing = packed(parts.specs, but=parts.away) if packings.values else unpacked(parts.specs)
 
-    def forward(params: Sequence[Any], args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        outputs, aux, kept = parts.forward(packings.params.leaves(on_device(list(params))), args)
-        return [outputs[place] for place in sent], aux, packing.packed(kept)
+    def forward(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
+        outputs, aux, kept = parts.forward(packings.params.unpack(on_device(list(params))), args)
+        return [outputs[index] for index in sent], aux, packing.pack(kept)
 
     def pulled_back(
-        params: Sequence[Any], args: Sequence[Any], kept: Sequence[Any], gradients: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
+        params: Sequence[jax.Array], args: Sequence[jax.Array], kept: Sequence[jax.Array], gradients: Sequence[jax.Array]
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
         """Gradients of the real parameters, and of the arguments that need one. What of them a program does not return goes."""
         if packings.params.packs:
-            every = packings.params.leaves(params)
-            params = [every[place] for place in parts.kept_params]
-        return parts.pullback(params, args, packing.leaves(kept))(gradients)
+            every = packings.params.unpack(params)
+            params = [every[index] for index in parts.kept_params]
+        return parts.pullback(params, args, packing.unpack(kept))(gradients)
 
     def backward(
-        accumulators: Sequence[Any],
-        params: Sequence[Any],
-        args: Sequence[Any],
-        kept: Sequence[Any],
-        gradients: Sequence[Any],
-        microbatch: Any,
-    ) -> tuple[list[Any], list[Any]]:
+        accumulators: Sequence[jax.Array],
+        params: Sequence[jax.Array],
+        args: Sequence[jax.Array],
+        kept: Sequence[jax.Array],
+        gradients: Sequence[jax.Array],
+        microbatch: jax.Array,
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
         of_params, of_args = pulled_back(on_device(list(params)), args, kept, gradients)
-        return accumulated(accumulators, packings.accumulators.packed(of_params), microbatch, reduction), of_args
+        return accumulated(accumulators, packings.accumulators.pack(of_params), microbatch, reduction), of_args
 
-    axes = [stage.axes[place] for place in parts.kept_args]
+    axes = [stage.axes[index] for index in parts.kept_args]
     placed = stage.accumulator_shardings
     programs = Programs(
         forward=jit(forward, f"{name}_forward", (None, stage.axes), (0, 0, 0)),
@@ -237,12 +244,12 @@ def _split(
     later: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None
 
     def input_gradient(
-        params: Sequence[Any], args: Sequence[Any], kept: Sequence[Any], gradients: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
+        params: Sequence[jax.Array], args: Sequence[jax.Array], kept: Sequence[jax.Array], gradients: Sequence[jax.Array]
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
         nonlocal later
         given = [on_device(list(params)), list(args), list(kept), list(gradients)]
 
-        def in_order(*given: Any) -> list[Any]:
+        def in_order(*given: Any) -> list[jax.Array]:
             of_params, of_args = pulled_back(*given)
             return [*of_args, *of_params]
 
@@ -250,19 +257,19 @@ def _split(
         return now(_jax.tree.leaves(given))
 
     def weight_gradient(
-        accumulators: Sequence[Any],
-        params: Sequence[Any],
-        args: Sequence[Any],
-        kept: Sequence[Any],
-        gradients: Sequence[Any],
-        crossed: Sequence[Any],
-        microbatch: Any,
-    ) -> tuple[list[Any]]:
+        accumulators: Sequence[jax.Array],
+        params: Sequence[jax.Array],
+        args: Sequence[jax.Array],
+        kept: Sequence[jax.Array],
+        gradients: Sequence[jax.Array],
+        crossed: Sequence[jax.Array],
+        microbatch: jax.Array,
+    ) -> tuple[list[jax.Array]]:
         assert later is not None  # what is taken over was made by the other program, which was traced for that
         found = later(_jax.tree.leaves([on_device(list(params)), list(args), list(kept), list(gradients)]), crossed)
-        return (accumulated(accumulators, packing.packed(found), microbatch, reduction),)
+        return (accumulated(accumulators, packing.pack(found), microbatch, reduction),)
 
-    jit, name, placed = stage.place.jit, f"stage_{stage.number}", stage.accumulator_shardings
+    jit, name, placed = stage.placement.jit, f"stage_{stage.number}", stage.accumulator_shardings
     return Programs(
         forward=programs.forward,
         kept_args=programs.kept_args,
@@ -292,22 +299,24 @@ def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, 
     """
     structure, real_params = stage.params_structure, stage.real_params
 
-    def both(accumulators: Sequence[Any], params: Sequence[Any], args: Sequence[Any], microbatch: Any) -> tuple[Any, ...]:
-        params = packings.params.leaves(on_device(list(params)))
+    def both(
+        accumulators: Sequence[jax.Array], params: Sequence[jax.Array], args: Sequence[jax.Array], microbatch: jax.Array
+    ) -> tuple[Any, ...]:
+        params = packings.params.unpack(on_device(list(params)))
 
-        def function(some_params: Sequence[Any], some_args: Sequence[Any]) -> tuple[Any, Any]:
+        def function(some_params: Sequence[jax.Array], some_args: Sequence[jax.Array]) -> tuple[Any, Any]:
             tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
             outputs, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
             return loss_of(*outputs), (_jax.tree.leaves(outputs), _jax.tree.leaves(aux))
 
-        wanted = [params[place] for place in real_params], [args[place] for place in stage.needs_gradient]
+        wanted = [params[index] for index in real_params], [args[index] for index in stage.needs_gradient]
         loss, pullback, (outputs, aux) = _jax.vjp(function, *wanted, has_aux=True)
         of_params, of_args = pullback(_jnp.ones((), loss.dtype))
-        new = accumulated(accumulators, packings.accumulators.packed(of_params), microbatch, reduction)
+        new = accumulated(accumulators, packings.accumulators.pack(of_params), microbatch, reduction)
         return new, outputs, aux, [loss] if loss_too else [], of_args
 
     placed = stage.accumulator_shardings
-    return stage.place.jit(
+    return stage.placement.jit(
         both,
         f"stage_{stage.number}_forward_and_backward",
         (0, None, stage.axes, None),
@@ -317,14 +326,16 @@ def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, 
     )
 
 
-def accumulated(accumulators: Sequence[Any], gradients: Sequence[Any], microbatch: Any, reduction: Reduction) -> list[Any]:
+def accumulated(
+    accumulators: Sequence[jax.Array], gradients: Sequence[jax.Array], microbatch: jax.Array, reduction: Reduction
+) -> list[jax.Array]:
     """The accumulators with one more microbatch's gradients, in the memory in which they are."""
     held = list(accumulators)
     return placed_like(added(on_device(held), list(gradients), microbatch, reduction), held)
 
 
-def _replaced(values: Sequence[Any], places: Sequence[int], new: Sequence[Any]) -> list[Any]:
+def _replaced(values: Sequence[jax.Array], indices: Sequence[int], new: Sequence[jax.Array]) -> list[jax.Array]:
     found = list(values)
-    for place, value in zip(places, new, strict=True):
-        found[place] = value
+    for index, value in zip(indices, new, strict=True):
+        found[index] = value
     return found

@@ -8,25 +8,26 @@ from typing import Any
 import jax
 import numpy as np
 
-from tilestep.train.pipeline.compile.programs import Leaf
-from tilestep.train.pipeline.compile.tracing import kind_of
+from tilestep.train.pipeline.compile.pipeline_spec import Leaf
+from tilestep.train.pipeline.compile.tracing import spec_of
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 
-def leaves_tied(ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]], params: Sequence[Any]) -> list[list[Leaf]]:
-    """The leaves that are tied, for paths of leaves or of trees of them: (stage, place among the leaves).
+def leaves_tied(ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]], params: Sequence[jax.Array]) -> list[list[Leaf]]:
+    """The leaves that are tied, for paths of leaves or of trees of them: (stage, index among the leaves).
 
     Raises: ValueError if a path names nothing, or trees are unlike.
     """
     found: list[list[Leaf]] = []
     for tie in ties:
         columns = [_below(stage, path, params[stage]) for stage, path in tie]
-        kinds = [[(rest, kind_of(leaf)) for _, rest, leaf in column] for column in columns]
-        for (stage, path), own in zip(tie[1:], kinds[1:], strict=True):
-            if [(rest, kind.shape, kind.dtype) for rest, kind in own] != [(rest, kind.shape, kind.dtype) for rest, kind in kinds[0]]:
+        specs = [[(rest, spec_of(leaf)) for _, rest, leaf in column] for column in columns]
+        for (stage, path), own in zip(tie[1:], specs[1:], strict=True):
+            if [(rest, spec.shape, spec.dtype) for rest, spec in own] != [(rest, spec.shape, spec.dtype) for rest, spec in specs[0]]:
                 first = f"stage {tie[0][0]} {'/'.join(map(str, tie[0][1]))}"
                 raise ValueError(
-                    f"tied parameters must be alike: {first} is {_said(kinds[0])}, stage {stage} {'/'.join(map(str, path))} is {_said(own)}"
+                    f"tied parameters must be alike: {first} is {_said(specs[0])}, stage {stage} {'/'.join(map(str, path))} is {_said(own)}"
                 )
         found += [[(stage, column[row][0]) for (stage, _), column in zip(tie, columns, strict=True)] for row in range(len(columns[0]))]
     taken = [leaf for tie in found for leaf in tie]
@@ -36,16 +37,16 @@ def leaves_tied(ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]], params: S
     return found
 
 
-def require_equal(ties: Sequence[Sequence[Leaf]], params: Sequence[Any]) -> None:
+def require_equal(ties: Sequence[Sequence[Leaf]], params: Sequence[jax.Array]) -> None:
     """Raises: ValueError for tied parameters that have other values than the first of them, where they are known."""
     for tie in ties:
-        given = [_jax.tree.leaves(params[stage])[place] for stage, place in tie]
+        given = [_jax.tree.leaves(params[stage])[index] for stage, index in tie]
         if not all(_is_known(leaf) for leaf in given):
             continue
         leaves = [np.asarray(leaf) for leaf in given]
-        for (stage, place), leaf in zip(tie[1:], leaves[1:], strict=True):
+        for (stage, index), leaf in zip(tie[1:], leaves[1:], strict=True):
             if not np.array_equal(leaves[0], leaf, equal_nan=leaf.dtype.kind in "fc"):
-                path = _jax.tree_util.keystr(_jax.tree_util.tree_flatten_with_path(params[stage])[0][place][0], simple=True, separator="/")
+                path = _jax.tree_util.keystr(_jax.tree_util.tree_flatten_with_path(params[stage])[0][index][0], simple=True, separator="/")
                 raise ValueError(
                     f"tied parameters must begin equal, but {path} of stage {stage} has other values than that of stage {tie[0][0]}: give "
                     "the same array twice"
@@ -57,18 +58,18 @@ def _is_known(leaf: Any) -> bool:
     return not isinstance(leaf, jax.ShapeDtypeStruct) and (not isinstance(leaf, jax.Array) or leaf.is_fully_addressable)
 
 
-def _below(stage: int, path: tuple[Any, ...], params: Any) -> list[tuple[int, tuple[Any, ...], Any]]:
-    """(place, the rest of its path, leaf) of what is at a path."""
+def _below(stage: int, path: tuple[Any, ...], params: Pytree) -> list[tuple[int, tuple[Any, ...], Any]]:
+    """(index, the rest of its path, leaf) of what is at a path."""
     found: list[tuple[int, tuple[Any, ...], Any]] = []
-    for place, (keys, leaf) in enumerate(_jax.tree_util.tree_flatten_with_path(params)[0]):
+    for index, (keys, leaf) in enumerate(_jax.tree_util.tree_flatten_with_path(params)[0]):
         names = tuple(getattr(key, "key", getattr(key, "idx", getattr(key, "name", None))) for key in keys)
         if names[: len(path)] == path:
-            found.append((place, names[len(path) :], leaf))
+            found.append((index, names[len(path) :], leaf))
     if not found:
         there = [_jax.tree_util.keystr(keys, simple=True, separator="/") for keys, _ in _jax.tree_util.tree_flatten_with_path(params)[0]]
         raise ValueError(f"tied names {'/'.join(map(str, path))} of stage {stage}, which has {', '.join(there) or 'no parameters'}")
     return found
 
 
-def _said(kinds: Sequence[tuple[Any, Any]]) -> str:
-    return ", ".join(f"{'/'.join(map(str, rest))} {kind.dtype}{list(kind.shape)}".strip() for rest, kind in kinds)
+def _said(specs: Sequence[tuple[Any, Any]]) -> str:
+    return ", ".join(f"{'/'.join(map(str, rest))} {spec.dtype}{list(spec.shape)}".strip() for rest, spec in specs)

@@ -10,9 +10,10 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from tilestep.train.pipeline.compile.placement import Place
+from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.stage import Stage, is_real
 from tilestep.train.replicas.collectives import replica_count, replica_index
+from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 
 Element = tuple[tuple[Any, ...], tuple[Any, ...], dict[str, Any]]  # (inputs, items, keyword items); of one microbatch, [1, ...] each
@@ -28,7 +29,7 @@ class Function:
 
     function: Callable[..., Any]
     name: str
-    place: Place
+    placement: Placement
     wants_key: str
 
     def note(self, number: int, what: str) -> str:
@@ -42,7 +43,7 @@ class Traced:
 
     Attributes:
         stages: with shapes.
-        incoming: of each stage, for each leaf that comes from the level before: (stage, place among its outputs' leaves).
+        incoming: of each stage, for each leaf that comes from the level before: (stage, index among its outputs' leaves).
         data: of each stage, how many leaves come from before or from the element.
         shared: of each stage of the first level, how many of these are the run's `inputs`.
         keyed: whether a stage gets a key, and so the number of the microbatch.
@@ -71,7 +72,7 @@ def wants_key(function: Callable[..., Any]) -> str:
 def trace(
     functions: Sequence[Function],
     levels: Sequence[Sequence[int]],
-    params: Sequence[Any],
+    params: Sequence[jax.Array],
     aux: Sequence[Any],
     element: Element,
     *,
@@ -87,7 +88,7 @@ def trace(
     incoming: list[tuple[tuple[int, int], ...]] = []
     data: list[int] = []
     shared = len(_jax.tree.leaves(element[0]))
-    before: list[tuple[Any, tuple[int, int]]] = []  # the level before's outputs: (tree of one argument, (stage, its first leaf's place))
+    before: list[tuple[Any, tuple[int, int]]] = []  # the level before's outputs: (tree of one argument, (stage, its first leaf's index))
     for level, members in enumerate(levels):
         here: list[tuple[Any, tuple[int, int]]] = []
         for number in members:
@@ -113,7 +114,7 @@ def _is_whole(element: Element) -> bool:
     return any(leaf.shape[0] > 1 for leaf in _jax.tree.leaves(element[1:]))
 
 
-def kind_of(leaf: Any) -> Any:
+def spec_of(leaf: jax.Array) -> Any:
     """Shape and dtype as programs have them."""
     dtype = jax.dtypes.canonicalize_dtype(leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype, allow_extended_dtype=True)
     return jax.ShapeDtypeStruct(np.shape(leaf), dtype)
@@ -124,7 +125,7 @@ class _Given:
     """What a stage gets from before: leaves' shapes, the same as its function sees them, the axes that count replicas in them, and a call
     of its function with them."""
 
-    leaves: list[Any]
+    leaves: list[jax.Array]
     seen: list[Any]
     axes: list[int | None]
     call: Callable[..., Any]  # (first arguments, leaves, number of the microbatch or None, keywords) -> result
@@ -134,7 +135,7 @@ class _Given:
 def _of_outputs(function: Function, before: Sequence[Any]) -> _Given:
     leaves, structure = _jax.tree.flatten(tuple(before))
 
-    def call(own: Sequence[Any], args: Sequence[Any], _: Any, words: Mapping[str, Any]) -> Any:
+    def call(own: Sequence[jax.Array], args: Sequence[jax.Array], _: Any, words: Mapping[str, Any]) -> Any:
         return function.function(*own, *_jax.tree.unflatten(structure, args), **words)
 
     return _Given(leaves=leaves, seen=leaves, axes=[0] * len(leaves), call=call)
@@ -148,71 +149,71 @@ def _of_element(function: Function, number: int, element: Element) -> _Given:
             f"stage {number} ({function.name}) has a keyword-only argument {KEY!r}, which is a random key, and the microbatches' mapping "
             f"has {KEY!r}, too: give one of them another name"
         )
-    several = function.place.replicas is not None
+    several = function.placement.replicas is not None
 
-    def of_replica(leaf: Any) -> Any:
-        kind = kind_of(leaf)
-        return jax.ShapeDtypeStruct((kind.shape[0], *kind.shape[2:]) if several else kind.shape, kind.dtype)
+    def of_replica(leaf: jax.Array) -> Any:
+        spec = spec_of(leaf)
+        return jax.ShapeDtypeStruct((spec.shape[0], *spec.shape[2:]) if several else spec.shape, spec.dtype)
 
-    constants = [kind_of(leaf) for leaf in _jax.tree.leaves(inputs)]
+    constants = [spec_of(leaf) for leaf in _jax.tree.leaves(inputs)]
     moving, structure = _jax.tree.flatten((items, keywords))
     inputs_structure = _jax.tree.structure(inputs)
 
     is_whole = _is_whole(element)
 
-    def call(own: Sequence[Any], args: Sequence[Any], microbatch: Any, words: Mapping[str, Any]) -> Any:
+    def call(own: Sequence[jax.Array], args: Sequence[jax.Array], microbatch: jax.Array, words: Mapping[str, Any]) -> Any:
         given = _jax.tree.unflatten(inputs_structure, args[: len(constants)])
         take: Callable[[Any], Any] = lambda leaf: _jax.lax.dynamic_index_in_dim(leaf, microbatch, keepdims=False) if is_whole else leaf[0]  # noqa: E731
         some, named = _jax.tree.unflatten(structure, [take(leaf) for leaf in args[len(constants) :]])
         return function.function(*own, *given, *some, **named, **words)
 
-    kinds = [of_replica(leaf) for leaf in moving]
-    seen = [*constants, *(jax.ShapeDtypeStruct(kind.shape[1:], kind.dtype) for kind in kinds)]
-    axes = [*(None for _ in constants), *(1 for _ in kinds)]
-    return _Given(leaves=[*constants, *kinds], seen=seen, axes=axes, call=call, is_whole=is_whole)
+    specs = [of_replica(leaf) for leaf in moving]
+    seen = [*constants, *(jax.ShapeDtypeStruct(spec.shape[1:], spec.dtype) for spec in specs)]
+    axes = [*(None for _ in constants), *(1 for _ in specs)]
+    return _Given(leaves=[*constants, *specs], seen=seen, axes=axes, call=call, is_whole=is_whole)
 
 
-def _stage(function: Function, number: int, given: _Given, params: Any, aux: Any, key_impl: str | None, *, gradient: bool) -> Stage:
+def _stage(function: Function, number: int, given: _Given, params: Pytree, aux: Pytree, key_impl: str | None, *, gradient: bool) -> Stage:
     if function.wants_key == "must" and key_impl is None:
         raise ValueError(f"stage {number} ({function.name}) asks for a random key: give step() or run() a key, such as jax.random.key(0)")
-    place = function.place
-    params_kind, shardings = _jax.tree.map(kind_of, params), tuple(leaf.sharding for leaf in _jax.tree.leaves(params))
-    aux_kind = _jax.tree.map(lambda leaf: _less(kind_of(leaf), place), aux)
-    aux_leaves, aux_structure = _jax.tree.flatten(aux_kind)
+    placement = function.placement
+    params_spec, shardings = _jax.tree.map(spec_of, params), tuple(leaf.sharding for leaf in _jax.tree.leaves(params))
+    aux_spec = _jax.tree.map(lambda leaf: _less(spec_of(leaf), placement), aux)
+    aux_leaves, aux_structure = _jax.tree.flatten(aux_spec)
     count, with_aux = len(given.leaves), bool(aux_leaves)
     keyed = key_impl is not None and function.wants_key != "no"
 
-    def call(params: Any, args: Sequence[Any]) -> tuple[tuple[Any, ...], Any]:
+    def call(params: Pytree, args: Sequence[jax.Array]) -> tuple[tuple[Any, ...], Any]:
         params, args = _jax.tree.map(_strong, params), [_strong(leaf) for leaf in args]
         own = (params, _jax.tree.unflatten(aux_structure, args[count : count + len(aux_leaves)])) if with_aux else (params,)
         words = {KEY: _key(key_impl, number, *args[-2:])} if keyed else {}
         result = given.call(own, args[:count], args[-1] if given.is_whole else None, words)
         if not with_aux:
-            return _spread(result), aux_kind
+            return _spread(result), aux_spec
         outputs, new = _with_aux(function, number, result)
-        return _spread(outputs), _require_alike(function, number, aux_kind, new)
+        return _spread(outputs), _require_alike(function, number, aux_spec, new)
 
     extras = [jax.ShapeDtypeStruct(_key_shape(key_impl), np.uint32)] if keyed else []
     if keyed or given.is_whole:
         extras.append(jax.ShapeDtypeStruct((), np.int32))
     leaves = [*given.leaves, *aux_leaves, *extras]
-    outputs, text = _outputs(function, number, call, params_kind, leaves, given.seen)
+    outputs, text = _outputs(function, number, call, params_spec, leaves, given.seen)
     return Stage(
         number=number,
-        place=place,
+        placement=placement,
         call=call,
-        params=params_kind,
+        params=params_spec,
         param_shardings=shardings,
         args=tuple(leaves),
         axes=(*given.axes, *(0 for _ in aux_leaves), *(None for _ in extras)),
-        aux=aux_kind,
+        aux=aux_spec,
         needs_gradient=tuple(index for index, leaf in enumerate(given.leaves) if gradient and is_real(leaf)),
         outputs=outputs,
         text=text,
     )
 
 
-def _key(key_impl: str | None, number: int, data: Any, microbatch: Any) -> Any:
+def _key(key_impl: str | None, number: int, data: Any, microbatch: jax.Array) -> Any:
     """The random key of a stage, a replica and a microbatch: it depends on these and the run's alone."""
     key = _jax.random.fold_in(_jax.random.wrap_key_data(data, impl=key_impl), number)
     return _jax.random.fold_in(key, microbatch * replica_count() + replica_index())
@@ -222,19 +223,19 @@ def _key_shape(key_impl: str | None) -> tuple[int, ...]:
     return _jax.eval_shape(lambda: _jax.random.key_data(_jax.random.key(0, impl=key_impl))).shape
 
 
-def _less(kind: Any, place: Place) -> Any:
+def _less(spec: Spec, placement: Placement) -> Any:
     """One replica's."""
-    return kind if place.replicas is None else jax.ShapeDtypeStruct(kind.shape[1:], kind.dtype)
+    return spec if placement.replicas is None else jax.ShapeDtypeStruct(spec.shape[1:], spec.dtype)
 
 
-def _with_aux(function: Function, number: int, result: Any) -> tuple[Any, Any]:
+def _with_aux(function: Function, number: int, result: Pytree) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
         raise TypeError(f"stage {number} ({function.name}) has auxiliary state: it must return (outputs, the new state)")
     return result  # pyright: ignore[reportUnknownVariableType]
 
 
-def _require_alike(function: Function, number: int, old: Any, new: Any) -> Any:
-    """Raises: TypeError if the auxiliary state has changed its kind."""
+def _require_alike(function: Function, number: int, old: Pytree, new: Pytree) -> Any:
+    """Raises: TypeError if the auxiliary state has changed its shapes or dtypes."""
     said: Callable[[Any], str] = lambda leaf: f"{leaf.dtype}{list(leaf.shape)}"  # noqa: E731
     new = _jax.tree.map(_strong, new)
     found, wanted = _jax.tree.map(said, new), _jax.tree.map(said, old)
@@ -246,7 +247,7 @@ def _require_alike(function: Function, number: int, old: Any, new: Any) -> Any:
 
 
 def _outputs(
-    function: Function, number: int, call: Callable[..., Any], params: Any, args: Sequence[Any], seen: Sequence[Any]
+    function: Function, number: int, call: Callable[..., Any], params: Pytree, args: Sequence[Spec], seen: Sequence[Spec]
 ) -> tuple[Any, str]:
     """(shapes and dtypes of a stage's outputs, what it computes).
 
@@ -254,7 +255,7 @@ def _outputs(
     Raises: what its function raises, with a note; ValueError for a captured array.
     """
     try:
-        closed, (outputs, _) = function.place.traced(call, params, list(args))
+        closed, (outputs, _) = function.placement.traced(call, params, list(args))
     except Exception as error:
         error.add_note(function.note(number, f"with arguments {[str(_jax.core.ShapedArray(leaf.shape, leaf.dtype)) for leaf in seen]}"))
         raise
@@ -268,26 +269,26 @@ def _outputs(
     return outputs, f"{closed.jaxpr} {[np.asarray(value).tolist() for value in closed.consts]}"
 
 
-def _spread(result: Any) -> tuple[Any, ...]:
+def _spread(result: Pytree) -> tuple[Any, ...]:
     """A stage's result as arguments of the next one: a tuple's items, anything else as it is."""
     result = _jax.tree.map(_strong, result)
     return tuple(result) if isinstance(result, tuple) else (result,)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
-def _strong(leaf: Any) -> Any:
+def _strong(leaf: jax.Array) -> Any:
     """A value whose dtype counts in what is computed with it. Weak types of JAX end where a stage does: programs are compiled without."""
     if not hasattr(leaf, "dtype"):
         leaf = _jax.numpy.asarray(leaf)
     return _jax.lax.convert_element_type(leaf, leaf.dtype) if getattr(leaf, "weak_type", False) else leaf
 
 
-def _captured_name(function: Any, value: Any) -> str:
+def _captured_name(function: Any, value: jax.Array) -> str:
     """How the author called an array that a function has captured."""
-    kind = f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    text = f"{value.dtype}[{','.join(map(str, value.shape))}]"
     inner = inspect.unwrap(function)
     variables = inspect.getclosurevars(inner) if inspect.isfunction(inner) else None
     for name, found in {**variables.nonlocals, **variables.globals}.items() if variables is not None else ():
         alike = isinstance(found, np.ndarray | jax.Array) and (found.shape, found.dtype) == (value.shape, value.dtype)
         if alike and np.array_equal(np.asarray(found), np.asarray(value)):
-            return f"{name} ({kind})"
-    return f"an array {kind}"
+            return f"{name} ({text})"
+    return f"an array {text}"

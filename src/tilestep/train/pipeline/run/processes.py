@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, final
 
 from tilestep.errors import ProcessFailedError
-from tilestep.train.pipeline.compile.placement import Place
-from tilestep.train.pipeline.compile.tracing import Element, kind_of
-from tilestep.train.processes.remote import like_elsewhere
+from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.tracing import Element, spec_of
+from tilestep.train.processes.remote import remote_like
 from tilestep.train.processes.rendezvous import Rendezvous, rendezvous_of
 from tilestep.train.processes.transfers import Transfers
 from tilestep.train.processes.tree_specs import described, tree_of
@@ -31,8 +31,8 @@ _ECHO_ORDER: Final = 1e18
 _ECHO: Final = "Error while transferring"  # as XLA begins what it says of an array that came from a process that had failed
 
 
-class Settled(Exception):
-    """Nothing is owed to other processes any more."""
+class Flushed(Exception):
+    """The other processes expect no more arrays of this run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +63,16 @@ class _Said:
 class Processes:
     """The processes of a pipeline. They are connected when they first have something to say to each other.
 
-    Args: places: of all stages. first: how many of them are of the first level. commits_last: whether the update is held back until the
+    Args: placements: of all stages. first: how many of them are of the first level. commits_last: whether the update is held back until the
         end of a run, for what is updated before are copies.
     Raises: ValueError if none of the stages is in this process and all of them in another one.
     """
 
-    def __init__(self, places: Sequence[Place], *, first: int, commits_last: bool) -> None:
-        self._places, self._first, self._devices = places, places[:first], [device for place in places for device in place.devices]
+    def __init__(self, placements: Sequence[Placement], *, first: int, commits_last: bool) -> None:
+        self._first = placements[:first]
+        self._devices = [device for placement in placements for device in placement.devices]
         self._me = self._devices[0].client.process_index()
-        owners = [place.devices[0].process_index for place in places]
+        owners = [placement.devices[0].process_index for placement in placements]
         self._feeder = owners[0]
         if len(set(owners)) == 1:
             raise ValueError(
@@ -81,7 +82,7 @@ class Processes:
         self._commits_last = commits_last
         self._connected: tuple[Rendezvous, Transfers] | None = None
         self._told: BaseException | None = None
-        self._settle: Callable[[], None] | None = None
+        self._flush: Callable[[], None] | None = None
         self._is_committed = self._has_looked = False
 
     @property
@@ -144,7 +145,7 @@ class Processes:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What all processes do. An exception inside is told to the others, who raise it at their next meeting.
+        """What all processes do. An exception inside is told to the others, who raise it at their next meeting point.
 
         But for Ctrl-C, which a terminal sends to all of them: it stays what it is in each.
         """
@@ -160,7 +161,7 @@ class Processes:
                         raise
             raise
         finally:
-            self._settle = None
+            self._flush = None
 
     def _tell(self, error: BaseException, order: float = 0.0) -> None:
         """Raises: ProcessFailedError if another process was the first to fail."""
@@ -168,12 +169,12 @@ class Processes:
         text = f"{type(error).__name__}: {error}{notes}"
         if _ECHO in text:
             order = _ECHO_ORDER
-        settle, self._settle = self._settle, None
-        if settle is not None:
+        flush, self._flush = self._flush, None
+        if flush is not None:
             rendezvous, transfers = self._links()
             transfers.begin_replay()
             try:
-                settle()
+                flush()
             except BaseException:
                 rendezvous.close()  # the others hear that this process is gone
                 raise
@@ -190,18 +191,22 @@ class Processes:
         if not self.feeds:
             description, is_there = self.agree("begins a run")[self._feeder]
             inputs = next(elements)[0]
-            return itertools.repeat((inputs, *like_elsewhere(tree_of(description), self._first[0].along(1)))), is_there
+            return itertools.repeat((inputs, *remote_like(tree_of(description), self._first[0].along(1)))), is_there
         first = next(elements)
-        self.agree("begins a run", (described(_jax.tree.map(kind_of, first[1:])), is_there))
+        self.agree("begins a run", (described(_jax.tree.map(spec_of, first[1:])), is_there))
         found = itertools.chain([first], elements)
-        if all(place.is_here for place in self._first):
+        if all(placement.is_local for placement in self._first):
             return found, is_there
         where = self._first[0].along(1)  # from which they go on
         return ((element[0], *_jax.device_put(element[1:], where)) for element in found), is_there
 
-    def walks(self, settle: Callable[[], None] | None) -> None:
-        """From now on something is owed to other processes. Args: settle: goes through the run with errors; None: it is over."""
-        self._settle = settle
+    def begin_tasks(self, flush: Callable[[], None]) -> None:
+        """From now on other processes expect arrays. Args: flush: does the run's tasks with arrays that are errors."""
+        self._flush = flush
+
+    def end_tasks(self) -> None:
+        """They have all of them."""
+        self._flush = None
 
     def commit(self) -> None:
         """All that comes before an update has been started here: goes on if it has been everywhere."""
@@ -232,9 +237,9 @@ class Processes:
     def given_out(self, outputs: Any, shape: tuple[int, ...]) -> Any:
         """What the last stages return. Args: shape: what has it every process gets: a number for each microbatch and replica."""
         leaves, structure = _jax.tree.flatten(outputs)
-        small = [place for place, leaf in enumerate(leaves) if leaf.shape == shape]
-        for place, leaf in zip(small, self._links()[1].to_all([leaves[place] for place in small]), strict=True):
-            leaves[place] = leaf
+        small = [index for index, leaf in enumerate(leaves) if leaf.shape == shape]
+        for index, leaf in zip(small, self._links()[1].to_all([leaves[index] for index in small]), strict=True):
+            leaves[index] = leaf
         return _jax.tree.unflatten(structure, leaves)
 
 

@@ -155,7 +155,7 @@ class Progress:
     def show(self) -> None:
         """Shows in the bar, if there is one, that the last update is done."""
         if self._describe is not None:
-            hints.wait_aside(_jax.tree.leaves(self.outputs), _jax.block_until_ready)
+            hints.wait_untimed(_jax.tree.leaves(self.outputs), _jax.block_until_ready)
             self._describe(f"{self._name}, update {self.updates} of {self._total}")
             self._started = self.updates * self._count
             if self._advance is not None:

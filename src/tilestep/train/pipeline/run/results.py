@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from tilestep.train.schedules.schedule import Schedule
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 
@@ -58,16 +59,16 @@ class Results:
         """With an axis of elements."""
         return _jax.tree.map(lambda leaf: leaf[None], outputs) if self.summed else outputs
 
-    def require(self, kinds: Sequence[Any]) -> None:
+    def require(self, trees: Sequence[Pytree]) -> None:
         """Raises: ValueError if the mask is of another number of items than what the stages of the last level return."""
         if self.mask is not None:
-            self._shown(kinds)
+            self._shown(trees)
 
-    def queued(self, row: Sequence[Any], kinds: Sequence[Any]) -> Any:
-        """Shapes and dtypes of what a queue gets. Args: row: those of what one microbatch gives; and kinds: as in `of`."""
-        return _jax.eval_shape(lambda one: self.for_queue(self.of([one] * self.schedule.microbatches, kinds)), row)
+    def queued(self, row: Sequence[Any], trees: Sequence[Pytree]) -> Any:
+        """Shapes and dtypes of what a queue gets. Args: row: those of what one microbatch gives; and trees: as in `of`."""
+        return _jax.eval_shape(lambda one: self.for_queue(self.of([one] * self.schedule.microbatches, trees)), row)
 
-    def of(self, rows: Sequence[Any], kinds: Sequence[Any]) -> Any:
+    def of(self, rows: Sequence[Any], trees: Sequence[Pytree]) -> Any:
         """One tree of what all microbatches gave.
 
         Args: rows: of each microbatch, the leaves of what each stage of the last level returned; in training after it [the loss]. kinds: of
@@ -77,28 +78,28 @@ class Results:
         if self.loss:
             return self._together([row[1] for row in rows])[0]
         shown = [
-            _jax.tree.unflatten(structure, self._together([[row[index][place] for place in places] for row in rows]))
-            for index, places, structure in self._shown(kinds)
+            _jax.tree.unflatten(structure, self._together([[row[stage][index] for index in indices] for row in rows]))
+            for stage, indices, structure in self._shown(trees)
         ]
         return shown[0] if len(shown) == 1 else tuple(shown)
 
-    def _shown(self, kinds: Sequence[Any]) -> list[tuple[int, list[int], Any]]:
-        """(stage of the last level, places of the leaves, structure) of each item that is given out."""
+    def _shown(self, trees: Sequence[Pytree]) -> list[tuple[int, list[int], Any]]:
+        """(stage of the last level, indices of the leaves, structure) of each item that is given out."""
         items: list[Any] = []
-        for index, kind in enumerate(kinds):
-            structure = _jax.tree.structure(kind)
-            items += [(index, *_jax.tree.flatten(item)) for item in _jax.tree.unflatten(structure, range(structure.num_leaves))]
+        for stage, tree in enumerate(trees):
+            structure = _jax.tree.structure(tree)
+            items += [(stage, *_jax.tree.flatten(item)) for item in _jax.tree.unflatten(structure, range(structure.num_leaves))]
         if self.mask is not None and len(self.mask) != len(items):
             raise ValueError(f"outfeed_mask has {len(self.mask)} entries, but the last stage returns {len(items)} items: give one for each")
-        return [entry for place, entry in enumerate(items) if self.mask is None or not self.mask[place]]
+        return [item for index, item in enumerate(items) if self.mask is None or not self.mask[index]]
 
-    def of_stacked(self, stacks: Sequence[Any], kinds: Sequence[Any]) -> Any:
+    def of_stacked(self, stacks: Sequence[Any], trees: Sequence[Pytree]) -> Any:
         """`of` where each leaf has all microbatches along its first axis."""
         if self.loss:
             return self._summed(stacks[1])[0]
         shown = [
-            _jax.tree.unflatten(structure, self._summed([stacks[index][place] for place in places]))
-            for index, places, structure in self._shown(kinds)
+            _jax.tree.unflatten(structure, self._summed([stacks[stage][index] for index in indices]))
+            for stage, indices, structure in self._shown(trees)
         ]
         return shown[0] if len(shown) == 1 else tuple(shown)
 

@@ -1,45 +1,54 @@
-"""The state of a pipeline: what its stages hold between runs."""
+"""The arrays that a pipeline's stages hold between runs."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from tilestep.train.pipeline.compile.programs import Leaf
+import jax
+
+from tilestep.train.pipeline.compile.pipeline_spec import Leaf
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 
 @functools.partial(_jax.tree_util.register_dataclass, data_fields=("params", "optimizer_state", "aux"), meta_fields=())
 @dataclass(frozen=True, kw_only=True)
 class StageState:
-    """What one stage has: a tree of parameters, the optimiser's state of them, and auxiliary state."""
+    """The state of one stage: its parameters, the optimiser's state of them, and auxiliary state."""
 
-    params: Any
-    optimizer_state: Any
-    aux: Any
+    params: Pytree
+    optimizer_state: Pytree
+    aux: Pytree
 
 
 @functools.partial(_jax.tree_util.register_dataclass, data_fields=("stages", "joint"), meta_fields=())
 @dataclass(frozen=True, kw_only=True)
 class RunState:
-    """What all stages have. Attributes: joint: the optimiser's state where it looks across stages; then the stages' are None."""
+    """The state of all stages.
+
+    Attributes:
+        joint: the optimiser's state if it looks across stages. The stages have none then.
+    """
 
     stages: tuple[StageState, ...]
-    joint: Any = None
+    joint: Pytree = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """What an update has made of a stage for the next run, if that begins with the parameters that this one has ended with.
+    """What an update has prepared for a stage's next run. It is of use if that run begins with the parameters of this one's end.
 
-    Attributes: leaves: those of these parameters that are together. packs: they, together. accumulators: zeros.
+    Attributes:
+        leaves: the parameters that are packed.
+        packs: these parameters in packs.
+        accumulators: zeros.
     """
 
-    leaves: list[Any]
-    packs: list[Any]
-    accumulators: list[Any]
+    leaves: list[jax.Array]
+    packs: list[jax.Array]
+    accumulators: list[jax.Array]
 
 
 def with_one_array(state: RunState, ties: Sequence[Sequence[Leaf]]) -> RunState:
@@ -47,9 +56,9 @@ def with_one_array(state: RunState, ties: Sequence[Sequence[Leaf]]) -> RunState:
     leaves = [_jax.tree.leaves(own.params) for own in state.stages]
     for tie in ties:
         first = leaves[tie[0][0]][tie[0][1]]
-        for stage, place in tie[1:]:
-            if leaves[stage][place].sharding == first.sharding:
-                leaves[stage][place] = first
+        for stage, index in tie[1:]:
+            if leaves[stage][index].sharding == first.sharding:
+                leaves[stage][index] = first
     stages = [
         replace(own, params=_jax.tree.unflatten(_jax.tree.structure(own.params), mine))
         for own, mine in zip(state.stages, leaves, strict=True)

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 from tilestep.errors import NotFiniteError
 from tilestep.train.pipeline.compile.stage import Stage, is_real
 from tilestep.train.pipeline.compile.tracing import Function
-from tilestep.train.pipeline.run.processes import Processes, Settled
+from tilestep.train.pipeline.run.processes import Flushed, Processes
 from tilestep.train.schedules.schedule import Kind, Task
 from tilestep.train.untyped import jax as _jax
 
@@ -26,7 +26,7 @@ class Watch:
         nans: whether all numbers must be finite.
         training: whether there are gradients.
         processes: those in which the stages are, if they are several.
-        settles: whether a run that has failed is gone through once more, for what it owes to other processes.
+        flushes: whether a run that has failed does its tasks once more, because other processes expect its arrays.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class Watch:
         nans: bool,
         training: bool,
         processes: Processes | None = None,
-        settles: bool = False,
+        flushes: bool = False,
     ) -> None:
-        self._settles = settles
+        self._flushes = flushes
         self._functions, self._stages, self._nans, self._processes = functions, stages, nans, processes
         # What a program calls in Python may raise when the host is far ahead.
-        self.is_needed = not settles and (nans or any(calls_python(stage, training=training) for stage in stages))
+        self.is_needed = not flushes and (nans or any(calls_python(stage, training=training) for stage in stages))
         self._made: list[tuple[int, Task, Any]] = []
         self._seen = 0  # tasks
         self._wrong = 0  # which of them it was
@@ -55,7 +55,7 @@ class Watch:
     def see(self, task: Task, outputs: Sequence[Any], accumulators: Sequence[Any]) -> None:
         """A task has been started."""
         self._seen += 1
-        if not self._stages[task.stage].place.is_here:
+        if not self._stages[task.stage].placement.is_local:
             return
         real = [leaf for leaf in (*outputs, *accumulators) if is_real(leaf)]
         self._made.append((self._seen, task, _finite(real if self._nans else real[:1])))  # the accumulators themselves are given up
@@ -69,9 +69,9 @@ class Watch:
         if processes is None or processes.commits_last:
             self._look()
             return
-        if self._settles:
+        if self._flushes:
             if not processes.is_committed:  # the others stop here
-                raise Settled
+                raise Flushed
             return
         processes.commit()
         if self.is_needed:
@@ -86,20 +86,20 @@ class Watch:
                 error.add_note(self.note(task))
                 raise
             if self._nans:
-                wrong = [place for place, is_finite in enumerate(values) if not is_finite.all()]
+                wrong = [index for index, is_finite in enumerate(values) if not is_finite.all()]
                 if wrong:
                     error = self._error(task, wrong[0])
                     error.add_note(self.note(task))
                     raise error
 
-    def _error(self, task: Task, place: int) -> NotFiniteError:
+    def _error(self, task: Task, index: int) -> NotFiniteError:
         stage = self._stages[task.stage]
         names = []
         if task.kind is Kind.FORWARD:
             names = [f"output {_path(path)}" for path, leaf in _jax.tree_util.tree_flatten_with_path(stage.outputs)[0] if is_real(leaf)]
         names += [f"gradient of {_path(path)}" for path, leaf in _jax.tree_util.tree_flatten_with_path(stage.params)[0] if is_real(leaf)]
         assert task.microbatch is not None  # updates are not looked at
-        return NotFiniteError(stage=task.stage, name=self._functions[task.stage].name, microbatch=task.microbatch, path=names[place])
+        return NotFiniteError(stage=task.stage, name=self._functions[task.stage].name, microbatch=task.microbatch, path=names[index])
 
 
 @_jax.jit

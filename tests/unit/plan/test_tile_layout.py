@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilestep.plan.spread import aligned, spread_evenly, spread_in_blocks
+from tilestep.plan.tile_layout import aligned, block_layout, even_layout
 
 
 @pytest.mark.parametrize(
@@ -20,18 +20,18 @@ from tilestep.plan.spread import aligned, spread_evenly, spread_in_blocks
     ],
 )
 def test_an_array_lies_on_as_many_tiles_as_it_has_128_bytes_for(size_bytes: int, tile_bytes: int, tiles: int) -> None:
-    found = spread_evenly(size_bytes, 8)
+    found = even_layout(size_bytes, 8)
     assert (found.tile_bytes, found.tiles) == (tile_bytes, tiles)
     assert found.tile_bytes * found.tiles >= size_bytes
 
 
 def test_blocks_of_a_plan_keep_their_size_and_leave_tiles_empty() -> None:
-    found = spread_in_blocks(1000, 300, 8)
+    found = block_layout(1000, 300, 8)
     assert (found.tile_bytes, found.tiles) == (304, 4)
 
 
 def test_no_tile_holds_less_than_an_even_share_of_what_all_must_hold() -> None:
-    found = spread_in_blocks(8000, 300, 8)
+    found = block_layout(8000, 300, 8)
     assert (found.tile_bytes, found.tiles) == (1000, 8)
 
 

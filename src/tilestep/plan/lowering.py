@@ -1,7 +1,7 @@
-"""The walk over a program's computations: units become steps, control flow becomes loops and branches.
+"""Lowers a program's computations: units become steps, control flow becomes loops and branches.
 
-Units that cost nothing (views, tuples, constants) leave no step behind; they only pass on which buffers a value is made
-of. What the walk learns on its way (buffers, assumptions, fallbacks) stays in the `Walk`.
+Units that cost nothing (views, tuples, constants) become no step. They only pass on the buffers of a value. The `Lowering`
+collects buffers, assumptions and fallbacks on the way.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tilestep.plan.code import code_of, code_of_pass
 from tilestep.plan.collectives import groups_of, kind_of, pairs_of
 from tilestep.plan.counters import without_counters
 from tilestep.plan.fuse import VIEWS, Unit, fuse
+from tilestep.plan.host_gather import host_gathers
 from tilestep.plan.liveness import Buffers, Moment
-from tilestep.plan.mapping import ANYWHERE, Leaf, Value, home_of, place_pass, settled
-from tilestep.plan.parking import parking
+from tilestep.plan.mapping import ANYWHERE, Leaf, Value, home_of, keeping_layout, place_pass
 from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop
@@ -34,11 +34,11 @@ from tilestep.program.work import DTYPE_BITS, Work
 _UPDATES = frozenset({"dynamic-update-slice", "scatter"})  # write into their first operands
 _HOST_TRANSFERS = frozenset({"infeed", "outfeed", "send", "recv"})
 _FEEDS = (INFEED_TARGET, OUTFEED_TARGET)
-_FINISHED = frozenset({"send-done", "recv-done"})  # what the host did was counted when it began
+_FINISHED = frozenset({"send-done", "recv-done"})  # the transfer was counted when it began
 SITE = "tilestep.site"  # frontend attribute of a loop or branch whose runs are counted
 
 
-class Walk:
+class Lowering:
     """One program on its way from HLO to steps."""
 
     def __init__(self, *, module: HloModule, ipu: IpuSpec, num_ipus: int, options: PlanOptions) -> None:
@@ -48,26 +48,26 @@ class Walk:
         self.num_ipus = num_ipus
         self.buffers = Buffers(ipu.num_tiles)
         self.pinned = Pinned(self.buffers)
-        self.layouts: dict[int, str] = {}  # of buffers that stay where they are, as the first product that reads them wants it
+        self.layouts: dict[int, str] = {}  # of resident buffers, as chosen by the first product that reads them
         self.constants: list[int] = []
         self.assumptions: set[str] = set()
         self.fallbacks: set[str] = set()
 
     def block(self, computation: Computation, parameters: Sequence[Value]) -> Block:
-        """Walks a computation whose parameters have these values."""
+        """Lowers a computation whose parameters have these values."""
         scope = Scope(
             computation=computation,
             units=fuse(computation, elementwise=cost.ELEMENTWISE),
             users=users_of(computation.instructions),
-            parking=parking(computation, self.module.computations),
+            gathers=host_gathers(computation, self.module.computations),
         )
         for unit in scope.units.order:
             first = unit.members[0]
             if first.name in scope.values:
                 continue
-            if all(member.name in scope.parking.unstored for member in unit.members):
+            if all(member.name in scope.gathers.unstored for member in unit.members):
                 for member in unit.members:
-                    same = scope.values[member.operands[0]] if member.operands[0] in scope.parking.unstored else None
+                    same = scope.values[member.operands[0]] if member.operands[0] in scope.gathers.unstored else None
                     scope.values[member.name] = same or (Leaf(self.pinned.new(member, member.leaves[0].size_bytes), ANYWHERE),)
             elif unit.fused:
                 if (rest := self.pinned.without_copies(unit, scope)).members:
@@ -77,14 +77,14 @@ class Walk:
             else:
                 scope.values[first.name] = self._single(first, scope)
             for user in (user for member in unit.members for user in scope.users[member.name]):
-                if user.destination == "host" and user.name not in scope.values:  # as soon as it can, so that the tiles have room
+                if user.destination == "host" and user.name not in scope.values:  # at once, because that frees tile memory
                     scope.values[user.name] = self._single(user, scope)
         return Block(computation=computation, nodes=scope.nodes, moments=scope.moments, root=scope.values[computation.root.name])
 
-    def deliver(self, block: Block, places: Sequence[int | None]) -> None:
-        """Ends a block by bringing its results to where they have to be.
+    def deliver(self, block: Block, host_buffers: Sequence[int | None]) -> None:
+        """Ends a block with the steps that move its results to the memories in which they are expected.
 
-        Args: places: of each result, the buffer in pinned_host that it has to lie in; None if it has to lie in the tiles.
+        Args: host_buffers: for each result its buffer in pinned_host; None if the result stays in the tiles.
         """
         root = block.computation.root
         makers = [root]
@@ -92,25 +92,25 @@ class Walk:
             makers = [block.computation.by_name[operand] for operand in root.operands]
         delivered: list[Leaf] = []
         self.pinned.bring(block.root, block)
-        for index, (leaf, place) in enumerate(zip(block.root, places, strict=True)):
-            if place is not None and leaf.buffer != place and self.pinned.merge(leaf):
-                leaf = Leaf(place, ANYWHERE)
+        for index, (leaf, target) in enumerate(zip(block.root, host_buffers, strict=True)):
+            if target is not None and leaf.buffer != target and self.pinned.merge(leaf):
+                leaf = Leaf(target, ANYWHERE)
             maker, size_bytes = makers[index % len(makers)], self.buffers.sizes[leaf.buffer]
-            if leaf.buffer in self.pinned.host and leaf.buffer != place:
+            if leaf.buffer in self.pinned.host and leaf.buffer != target:
                 arrived = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
                 self.pinned.access(maker, (), (arrived,), from_memory=size_bytes, scope=block)
                 leaf = arrived
-            if place is not None and leaf.buffer != place:
+            if target is not None and leaf.buffer != target:
                 self.pinned.access(maker, (leaf,), (), to_memory=size_bytes, scope=block)
-                leaf = Leaf(place, ANYWHERE)
+                leaf = Leaf(target, ANYWHERE)
             delivered.append(leaf)
         block.root = tuple(delivered)
 
     def _single(self, instruction: Instruction, scope: Scope) -> Value:
-        """The value of an instruction that is not part of a fused pass; emits its step, if it has one."""
+        """The value of an instruction outside of fused passes; emits its step, if it has one."""
         opcode = instruction.opcode
         operands = [scope.values[operand] for operand in instruction.operands]
-        if opcode == "iota":  # absorbed: nobody stores it
+        if opcode == "iota":  # absorbed: it is not stored
             return (Leaf(self.buffers.new(instruction.name, 0), ANYWHERE),)
         if opcode in VIEWS or instruction.name in scope.units.absorbed:
             return operands[0]
@@ -133,7 +133,7 @@ class Walk:
             return self.pinned.moved(instruction, operands[0], scope)
         if kind_of(instruction) is not None:
             return self._collective(instruction, operands, scope)
-        if priced_as(instruction) in cost.FREE or opcode in _FINISHED:  # another name for its operand, or known beforehand
+        if priced_as(instruction) in cost.FREE or opcode in _FINISHED:  # another name of its operand, or known beforehand
             same = bool(operands) and len(operands[0]) == len(instruction.leaves)
             return operands[0] if same else self._new(instruction, lambda _: ANYWHERE)
         if opcode != "custom-call" and not any(leaf.size for leaf in instruction.leaves):  # nothing to compute
@@ -141,9 +141,9 @@ class Walk:
         return self._priced(instruction, operands, scope)
 
     def _new(self, instruction: Instruction, home: Callable[[int], str], tile_elements: int = 0) -> Value:
-        """Fresh buffers for a result.
+        """New buffers for a result.
 
-        Args: home: where each leaf lies; tile_elements: of it on the fullest tile, 0 if it is spread evenly.
+        Args: home: of each leaf; tile_elements: elements on the fullest tile, 0 if the result has an even layout.
         """
         label = scope_of(instruction) or instruction.name
         return tuple(
@@ -156,14 +156,14 @@ class Walk:
         table = scope.computation.by_name
         shapes = [table[operand].leaves for operand in instruction.operands]
         writes_there = instruction.opcode == "dynamic-update-slice" and operands[0][0].buffer in self.pinned.host
-        if writes_there:  # the update goes out, nothing else moves
+        if writes_there:  # only the update moves
             if not self.pinned.merge(operands[1][0]):
                 (update,) = self.pinned.streamed(instruction, operands[1:2], shapes[1:2], scope)
                 self.pinned.access(instruction, update, (), to_memory=shapes[1][0].size_bytes, scope=scope)
             return operands[0]
         from_host = instruction.opcode in PARTIAL_READS and operands[0][0].buffer in self.pinned.host
         operands = self.pinned.streamed(instruction, operands, shapes, scope)
-        if from_host:  # what arrived is the slice
+        if from_host:  # only the slice arrived
             return operands[0]
         resident = [[leaf.home == ANYWHERE for leaf in value] for value in operands]
         work = work_of(instruction, shapes, resident, self.module.computations)
@@ -184,7 +184,10 @@ class Walk:
         return value
 
     def _agreed(self, work: Work, step: StepCost, leaves: Sequence[Leaf]) -> tuple[Work, StepCost]:
-        """A value that stays lies as its first product's plan wants it; a later one whose plan wants it otherwise gets it sent."""
+        """The work and its price, with one layout for each resident operand.
+
+        A resident operand keeps the layout that its first matmul chose. A later matmul that wants another layout pays for the move.
+        """
         stays = tuple(
             resident and (not layout or self.layouts.setdefault(leaf.buffer, layout) == layout)
             for resident, leaf, layout in zip(work.resident, leaves, step.layouts, strict=False)
@@ -195,7 +198,7 @@ class Walk:
         return work, price(work, self.ipu, self.options)
 
     def _pass(self, unit: Unit, scope: Scope) -> None:
-        """A fused elementwise pass: reads each input once, writes only what others use."""
+        """A fused elementwise pass: it reads each input once, and writes only results that other units use."""
         inside = {member.name for member in unit.members}
         operations = [member for member in unit.members if member.name in scope.units.fusible]
         last = operations[-1]
@@ -238,7 +241,7 @@ class Walk:
         )
 
     def _loop(self, instruction: Instruction, carried: Value, scope: Scope) -> Value:
-        """A while loop. One whose trips are known is counted by control code: neither its condition nor its counter cost anything."""
+        """A while loop. If its trips are known, control code counts them, so its condition and its counter cost nothing."""
         body = self.module.computations[instruction.called("body")[0]]
         trips = instruction.trip_count
         carried = self._carried(instruction, carried, scope)
@@ -249,15 +252,15 @@ class Walk:
             self.assumptions.add(
                 f"loop '{instruction.name}' ({scope_of(instruction) or 'no name'}) runs as often as its data says: one trip assumed"
             )
-        keeps = settled(body, fuse(body, elementwise=cost.ELEMENTWISE).fusible)
+        keeps = keeping_layout(body, fuse(body, elementwise=cost.ELEMENTWISE).fusible)
         shape = scope.computation.by_name[instruction.operands[0]].shape
         homes = {leaf: ANYWHERE for index in keeps for leaf in range(*shape.span(index))}
         parameter = tuple(Leaf(leaf.buffer, homes.get(index, f"{instruction.name}.{index}")) for index, leaf in enumerate(carried))
         start = len(self.buffers)
-        walked = self.block(body, [parameter])
-        self.deliver(walked, [leaf.buffer if leaf.buffer in self.pinned.host else None for leaf in carried])
+        lowered = self.block(body, [parameter])
+        self.deliver(lowered, [leaf.buffer if leaf.buffer in self.pinned.host else None for leaf in carried])
         taken: set[int] = set()
-        for before, after in zip(carried, walked.root, strict=True):  # XLA has put copies where the two could not share memory
+        for before, after in zip(carried, lowered.root, strict=True):  # XLA has put copies where the two could not share memory
             if (
                 after.buffer >= start
                 and after.buffer not in taken
@@ -265,22 +268,22 @@ class Walk:
             ):
                 taken.add(after.buffer)
                 self.buffers.share(after.buffer, before.buffer)
-        nodes, moments = walked.nodes, walked.moments
+        nodes, moments = lowered.nodes, lowered.moments
         if trips is None:
             test = self.block(self.module.computations[instruction.called("condition")[0]], [parameter])
             nodes, moments = nodes + test.nodes, moments + test.moments
-        loop = Loop(name=instruction.name, scope=scope_of(instruction), body=steps.Sequence(nodes=tuple(nodes)), trips=trips, site=site)
+        loop = Loop(name=instruction.name, scope=scope_of(instruction), body=steps.Series(nodes=tuple(nodes)), trips=trips, site=site)
         scope.nodes.append(loop)
         buffers = tuple(leaf.buffer for leaf in carried)
         scope.moments.append(Moment(step=instruction.name, reads=buffers, writes=buffers, inner=(tuple(moments),)))
         return parameter
 
     def _carried(self, instruction: Instruction, carried: Value, scope: Scope) -> Value:
-        """What a loop begins with, each array where the loop has it."""
+        """The carried values of a loop's first trip, each array in the memory in which the loop keeps it."""
         self.pinned.bring(carried, scope)
         self.pinned.keep(leaf.buffer for leaf in carried)
         shape, result = scope.computation.by_name[instruction.operands[0]].shape, list(carried)
-        for element, is_filled in scope.parking.elements.get(instruction.name, {}).items():
+        for element, is_filled in scope.gathers.elements.get(instruction.name, {}).items():
             index, _ = shape.span(element)
             leaf, size_bytes = carried[index], shape.leaves[index].size_bytes
             if leaf.buffer in self.pinned.host:
@@ -291,7 +294,7 @@ class Walk:
         return tuple(result)
 
     def _branch(self, instruction: Instruction, operands: Sequence[Value], scope: Scope) -> Value:
-        """A conditional. Arms in the order of their numbers; of a conditional on a truth value the true arm is arm 0."""
+        """A conditional. Arms come in the order of their numbers; arm 0 of a conditional on a truth value is the true one."""
         arms = instruction.called("branch_computations") or (
             *instruction.called("true_computation"),
             *instruction.called("false_computation"),
@@ -304,18 +307,18 @@ class Walk:
         for operand in operands:
             self.pinned.bring(operand, scope)
             self.pinned.keep(leaf.buffer for leaf in operand)
-        walked: list[Block] = []
+        lowered: list[Block] = []
         starts: list[int] = []
         for number, arm in enumerate(arms):
             starts.append(len(self.buffers))
-            walked.append(self.block(self.module.computations[arm], [operands[number + 1]]))
-        given = {leaf.buffer for operand in operands for leaf in operand}
-        places = [self._place_of(leaves, given) for leaves in zip(*(block.root for block in walked), strict=True)]
-        for block in walked:
-            self.deliver(block, places)
-        made = self._new(instruction, lambda index: f"{instruction.name}.{index}")
-        value = tuple(leaf if place is None else Leaf(place, ANYWHERE) for leaf, place in zip(made, places, strict=True))
-        for start, block in zip(starts, walked, strict=True):
+            lowered.append(self.block(self.module.computations[arm], [operands[number + 1]]))
+        passed = {leaf.buffer for operand in operands for leaf in operand}
+        host_buffers = [self._host_buffer(leaves, passed) for leaves in zip(*(block.root for block in lowered), strict=True)]
+        for block in lowered:
+            self.deliver(block, host_buffers)
+        in_tiles = self._new(instruction, lambda index: f"{instruction.name}.{index}")
+        value = tuple(leaf if buffer is None else Leaf(buffer, ANYWHERE) for leaf, buffer in zip(in_tiles, host_buffers, strict=True))
+        for start, block in zip(starts, lowered, strict=True):
             taken: set[int] = set()
             for result, leaf in zip(value, block.root, strict=True):
                 if leaf.buffer >= start and leaf.buffer not in taken:
@@ -325,7 +328,7 @@ class Walk:
             Branch(
                 name=instruction.name,
                 scope=scope_of(instruction),
-                arms=tuple(steps.Sequence(nodes=tuple(block.nodes)) for block in walked),
+                arms=tuple(steps.Series(nodes=tuple(block.nodes)) for block in lowered),
                 site=site,
             )
         )
@@ -334,20 +337,20 @@ class Walk:
                 step=instruction.name,
                 reads=tuple(leaf.buffer for operand in operands for leaf in operand),
                 writes=tuple(leaf.buffer for leaf in value),
-                inner=tuple(tuple(block.moments) for block in walked),
+                inner=tuple(tuple(block.moments) for block in lowered),
             )
         )
         return value
 
-    def _place_of(self, leaves: Sequence[Leaf], given: Collection[int]) -> int | None:
-        """The buffer in pinned_host that one result of a conditional lies in; None: it lies in the tiles.
+    def _host_buffer(self, leaves: Sequence[Leaf], passed: Collection[int]) -> int | None:
+        """The buffer in pinned_host of one result of a conditional; None: the result is in the tiles.
 
-        What some arm passes on rather than what another has made, which can be written there at once.
+        A buffer that some arm passes on comes before one that an arm makes, because the latter can be written there at once.
 
-        Args: leaves: the result in each arm. given: buffers of the conditional's operands.
+        Args: leaves: the result in each arm; passed: buffers of the conditional's operands.
         """
         on_host = [leaf.buffer for leaf in leaves if leaf.buffer in self.pinned.host]
-        return next((buffer for buffer in on_host if buffer in given), next(iter(on_host), None))
+        return next((buffer for buffer in on_host if buffer in passed), next(iter(on_host), None))
 
     def _site(self, instruction: Instruction) -> int | None:
         text = instruction.frontend(SITE)
@@ -356,7 +359,7 @@ class Walk:
         return None if text is None else int(text)
 
     def _collective(self, instruction: Instruction, operands: Sequence[Value], scope: Scope) -> Value:
-        """An exchange between IPUs; within a group of one nothing moves."""
+        """An exchange between IPUs; in a group of one IPU nothing moves."""
         kind = kind_of(instruction)
         assert kind is not None  # the caller has looked
         groups = groups_of(instruction, self.num_ipus)

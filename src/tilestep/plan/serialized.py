@@ -1,7 +1,7 @@
 """Planned programs as JSON, so that another process need not plan them again.
 
-What is read may come from anywhere, so nothing in it names code: the first item of a record picks one of the classes below, and every
-field is checked against the type that its class declares.
+The text may come from anywhere, so nothing in it names code. The first item of a record picks one of the classes of `plan.steps`, and
+every field is checked against the type that its class declares.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from tilestep.errors import StoredError
 from tilestep.plan import steps
 
-_CLASSES = {name: kind for name, kind in vars(steps).items() if isinstance(kind, type) and dataclasses.is_dataclass(kind)}
+_CLASSES = {name: cls for name, cls in vars(steps).items() if isinstance(cls, type) and dataclasses.is_dataclass(cls)}
 
 
 def dump_program(program: steps.Program) -> str:
@@ -27,13 +27,13 @@ def dump_program(program: steps.Program) -> str:
 def load_program(text: str | bytes) -> steps.Program:
     """The program that `dump_program` wrote.
 
-    Raises: StoredError if the text is no JSON, or is not what this version of the package writes.
+    Raises: StoredError if the text is no JSON, or has another form than this version of the package writes.
     """
     try:
-        found = json.loads(text)
+        record = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise StoredError(f"a stored plan is no JSON: {error}") from None
-    return _checked(found, steps.Program, "program")
+    return _checked(record, steps.Program, "program")
 
 
 def _plain(value: Any) -> Any:
@@ -46,17 +46,17 @@ def _plain(value: Any) -> Any:
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[tuple[str, Any], ...]:
+def _fields(cls: type) -> tuple[tuple[str, Any], ...]:
     """(name, type) of each field."""
-    hints = typing.get_type_hints(kind)
-    return tuple((field.name, hints[field.name]) for field in dataclasses.fields(kind))
+    hints = typing.get_type_hints(cls)
+    return tuple((field.name, hints[field.name]) for field in dataclasses.fields(cls))
 
 
-def _checked(value: Any, kind: Any, where: str) -> Any:
-    """`value` as the type `kind` has it. Raises: StoredError naming the place."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if isinstance(kind, type) and kind.__name__ in _CLASSES:
-        return _record(value, (kind,), where)
+def _checked(value: Any, declared: Any, where: str) -> Any:
+    """`value` as its declared type. Raises: StoredError naming the field."""
+    origin, arguments = typing.get_origin(declared), typing.get_args(declared)
+    if isinstance(declared, type) and declared.__name__ in _CLASSES:
+        return _record(value, (declared,), where)
     if origin in (types.UnionType, typing.Union):
         classes = tuple(choice for choice in arguments if isinstance(choice, type) and choice.__name__ in _CLASSES)
         if classes:
@@ -73,9 +73,9 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
             return tuple(_checked(item, choice, f"{where}[{i}]") for i, (item, choice) in enumerate(zip(items, arguments, strict=True)))
     if origin is typing.Literal and value in arguments:
         return value
-    if kind in (int, str, bool) and type(value) is kind:
+    if declared in (int, str, bool) and type(value) is declared:
         return value
-    raise StoredError(f"a stored plan has {value!r:.60} as {where}: it must be {getattr(kind, '__name__', kind)}")
+    raise StoredError(f"a stored plan has {value!r:.60} as {where}: it must be {getattr(declared, '__name__', declared)}")
 
 
 def _items(value: Any) -> list[Any] | None:
@@ -83,7 +83,7 @@ def _items(value: Any) -> list[Any] | None:
 
 
 def _record(value: Any, classes: tuple[type, ...], where: str) -> Any:
-    names = [kind.__name__ for kind in classes]
+    names = [cls.__name__ for cls in classes]
     record = _items(value)
     if not record or record[0] not in names:
         raise StoredError(f"a stored plan has {value!r:.60} as {where}: it must be a record of {' or '.join(names)}")
@@ -91,4 +91,6 @@ def _record(value: Any, classes: tuple[type, ...], where: str) -> Any:
     fields = _fields(_CLASSES[name])
     if len(items) != len(fields):
         raise StoredError(f"a stored plan has {len(items)} fields in {where}: {name} has {len(fields)}")
-    return _CLASSES[name](**{field: _checked(item, kind, f"{where}.{field}") for (field, kind), item in zip(fields, items, strict=True)})
+    return _CLASSES[name](
+        **{field: _checked(item, declared, f"{where}.{field}") for (field, declared), item in zip(fields, items, strict=True)}
+    )

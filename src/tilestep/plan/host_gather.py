@@ -1,4 +1,4 @@
-"""What loops gather slice by slice in pinned_host: such an array is there from the start, and never in the tiles."""
+"""Finds arrays that a loop gathers in pinned_host, slice by slice: the tiles never hold such an array."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from dataclasses import dataclass
 
 from tilestep.program.hlo import Computation, Instruction, users_of
 
-_SAME = ("bitcast", "reshape", "copy")  # as far as it matters here where a value lies
+_SAME = ("bitcast", "reshape", "copy")  # their result may stay in the memory of their operand
 Users = Mapping[str, Sequence[Instruction]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parking:
-    """Of the loops of one computation."""
+class HostGathers:
+    """The arrays that the loops of one computation gather in pinned_host.
 
-    elements: Mapping[str, Mapping[int, bool]]  # by loop: carried elements that lie in pinned_host; whether something is in them before
-    unstored: frozenset[str]  # instructions that only fill such an element with a constant before the loop writes all its slices
+    Attributes:
+        elements: by loop, indices of the carried elements in pinned_host, and whether the loop begins with values in them.
+        unstored: instructions that only fill such an element with a constant, before the loop writes every slice of it.
+    """
+
+    elements: Mapping[str, Mapping[int, bool]]
+    unstored: frozenset[str]
 
 
-def parking(computation: Computation, computations: Mapping[str, Computation]) -> Parking:
-    """Finds them: elements that the body only writes slices into, which it has moved to pinned_host, or that the caller moves there."""
+def host_gathers(computation: Computation, computations: Mapping[str, Computation]) -> HostGathers:
+    """Finds carried elements into which a loop only writes slices, if the body or the caller moves these to pinned_host."""
     users = users_of(computation.instructions)
     elements: dict[str, dict[int, bool]] = {}
     unstored: set[str] = set()
@@ -28,16 +33,16 @@ def parking(computation: Computation, computations: Mapping[str, Computation]) -
         if loop.opcode != "while":
             continue
         body = computations[loop.called("body")[0]]
-        found = [
+        gathered = [
             index
             for index in range(len(body.root.operands) if body.root.opcode == "tuple" else 0)
-            if _gathers(body, index, computations, wanted=_only_moved(loop, index, users))
+            if _gathers(body, index, computations, any_slice=_only_moved(loop, index, users))
         ]
-        for index in found:
+        for index in gathered:
             filling = _filling(loop, index, computation, users)
             elements.setdefault(loop.name, {})[index] = filling is None
             unstored.update(filling or ())
-    return Parking(elements=elements, unstored=frozenset(unstored))
+    return HostGathers(elements=elements, unstored=frozenset(unstored))
 
 
 def _source(name: str, computation: Computation) -> Instruction:
@@ -47,14 +52,14 @@ def _source(name: str, computation: Computation) -> Instruction:
     return instruction
 
 
-def _gathers(body: Computation, index: int, computations: Mapping[str, Computation], *, wanted: bool) -> bool:
-    """Whether a body does nothing to a carried element but write slices into it that are in pinned_host, or any if `wanted`."""
+def _gathers(body: Computation, index: int, computations: Mapping[str, Computation], *, any_slice: bool) -> bool:
+    """Whether a body only writes slices into a carried element: slices from pinned_host, or any slices if `any_slice`."""
     users = users_of(body.instructions)
     last = _source(body.root.operands[index], body)
     if last.opcode == "dynamic-update-slice":
         into = last.operands[0]
         moved = _source(last.operands[1], body).destination == "host"
-        return (moved or wanted) and _is_only_use(into, index, body, users)
+        return (moved or any_slice) and _is_only_use(into, index, body, users)
     if last.opcode == "get-tuple-element":
         loop = body.by_name[last.operands[0]]
         if loop.opcode != "while":
@@ -63,13 +68,13 @@ def _gathers(body: Computation, index: int, computations: Mapping[str, Computati
         return (
             start.opcode == "tuple"
             and _is_only_use(start.operands[inner], index, body, users)
-            and _gathers(computations[loop.called("body")[0]], inner, computations, wanted=wanted)
+            and _gathers(computations[loop.called("body")[0]], inner, computations, any_slice=any_slice)
         )
     return False
 
 
 def _is_only_use(name: str, index: int, body: Computation, users: Users) -> bool:
-    """Whether `name` is the carried element `index`, and nothing else uses that."""
+    """Whether `name` is the carried element `index` and its only use."""
     while len(users[name]) == 1 and body.by_name[name].opcode in _SAME:
         name = body.by_name[name].operands[0]
     element = body.by_name[name]
@@ -82,23 +87,23 @@ def _is_only_use(name: str, index: int, body: Computation, users: Users) -> bool
 
 
 def _only_moved(loop: Instruction, index: int, users: Users) -> bool:
-    """Whether all that becomes of an element after the loop is that it goes to pinned_host."""
+    """Whether every use of an element after the loop moves it to pinned_host."""
     using = [user for user in users[loop.name] if user.opcode == "get-tuple-element" and int(user.attributes["index"]) == index]
     if any(user.opcode != "get-tuple-element" for user in users[loop.name]):
         return False
-    waiting = [reader for user in using for reader in users[user.name]]
-    found = bool(waiting)
-    while waiting:
-        user = waiting.pop()
+    readers = [reader for user in using for reader in users[user.name]]
+    is_read = bool(readers)
+    while readers:
+        user = readers.pop()
         if user.opcode in _SAME and users[user.name]:
-            waiting += users[user.name]
+            readers += users[user.name]
         elif user.destination != "host":
             return False
-    return found
+    return is_read
 
 
 def _filling(loop: Instruction, index: int, computation: Computation, users: Users) -> list[str] | None:
-    """What only this element needs of its first value, if that is one constant everywhere; None if it is anything else."""
+    """Instructions that fill an element's first value with one constant and serve nothing else; None if that value is no constant."""
     start = computation.by_name[loop.operands[0]]
     if start.opcode != "tuple" or len(users[start.name]) != 1:
         return None

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from tilestep.errors import StoredError
 from tilestep.machine import load_machine
 from tilestep.plan.lower import lower
-from tilestep.plan.steps import Branch, HostCall, Loop, Program, Sequence, Superstep, TileMemory
-from tilestep.plan.stored import dump_program, load_program
+from tilestep.plan.serialized import dump_program, load_program
+from tilestep.plan.steps import Branch, HostCall, Loop, Program, Series, Superstep, TileMemory
 from tilestep.program.hlo import parse_hlo
 
 HLO = Path(__file__).parents[2] / "golden" / "hlo"
 STEP = Superstep(name="a", scope="", family="copy", compute_cycles=1, exchange_cycles=2, sync_cycles=3, fallback=True)
 MEMORY = TileMemory(peak_bytes=9, peak_step="a", code_bytes=4, resident_bytes=3, transient_bytes=2, alive=(("x", 5),))
 CALL = HostCall(name="c", scope="s", bytes_to_host=4, bytes_from_host=8, in_memory=True)
-BODY = Sequence(nodes=(Loop(name="l", scope="", body=Sequence(nodes=(STEP,)), trips=None, site=0), CALL))
+BODY = Series(nodes=(Loop(name="l", scope="", body=Series(nodes=(STEP,)), trips=None, site=0), CALL))
 TREE = Program(
     name="tree",
     num_ipus=2,
-    body=Sequence(nodes=(BODY, Branch(name="b", scope="", arms=(BODY, Sequence()), site=None))),
+    body=Series(nodes=(BODY, Branch(name="b", scope="", arms=(BODY, Series()), site=None))),
     arguments=(),
     results=(),
     memory=MEMORY,
@@ -56,7 +56,7 @@ def test_every_kind_of_node_comes_back() -> None:
         (TEXT.replace('"tree",2', '"tree",true'), "True as program.num_ipus: it must be int"),
         (
             TEXT.replace('["HostCall"', '["Program"'),
-            "must be a record of Superstep or Collective or HostCall or Loop or Branch or Sequence",
+            "must be a record of Superstep or Collective or HostCall or Loop or Branch or Series",
         ),
     ],
 )

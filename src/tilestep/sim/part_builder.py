@@ -1,0 +1,120 @@
+"""Builds one IPU's part of a dispatch: the code that it loads, the values that it saves and streams in, the results that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from typing import final
+
+from tilestep.cost import relaid
+from tilestep.machine.spec import MachineSpec
+from tilestep.sim.body import BodyCycles, has_streaming_memory
+from tilestep.sim.lockstep import Lockstep
+from tilestep.sim.prepared import Prepared
+from tilestep.sim.residency import NOWHERE, Group, TileUse, Value
+from tilestep.sim.run import Part
+
+
+@final
+class PartBuilder:
+    """Builds the parts of runs, and moves values and programs to where a run needs them.
+
+    Attributes:
+        in_memory: whether pinned_host is streaming memory; else it is the host's.
+    """
+
+    def __init__(self, machine: MachineSpec, values: MutableMapping[int, Value], lockstep: Lockstep) -> None:
+        self.in_memory = has_streaming_memory(machine)
+        self._ipu = machine.ipu
+        self._values = values
+        self._lockstep = lockstep
+        self._groups: dict[tuple[str, int], Group] = {}
+        self._epochs = 0
+
+    def groups(self) -> Mapping[tuple[str, int], Group]:
+        """A copy of the program groups so far, by (name, IPU)."""
+        return {key: Group(members=dict(group.members), use=group.use) for key, group in self._groups.items()}
+
+    def bring_in(self, part: Part, prepared: Prepared, identity: int | str, values: Sequence[Value], dispatch: int) -> int:
+        """Notes what one IPU has to load, save and stream in for a run.
+
+        Args:
+            identity: the program's key, or the name of its group.
+            values: the arguments.
+            dispatch: number of the dispatch.
+
+        Returns:
+            Bytes that stream in to return to SRAM, from which they were evicted.
+        """
+        state, ledger, interface = part.state, prepared.ledger, prepared.interface
+        restored = 0
+        part.code_bytes, part.reloads = self._code_to_load(part, prepared, identity)
+        if part.reloads:
+            self._epochs += 1
+            state.epoch = self._epochs
+        epoch, inputs = state.epoch, interface.inputs
+        for index, value in enumerate(values):
+            if value.epoch == epoch:  # it is in the SRAM of the loaded program
+                wanted = interface.layouts[index]
+                if value.layout and wanted and value.layout != wanted:  # another member of the group chose its layout
+                    part.body = part.body.plus(self._relaying(value.size_bytes, prepared.num_io_tiles))
+                continue
+            size_bytes, on_host, is_kept = inputs[index]
+            if value.pending:
+                if not on_host and self._lockstep.keep(value, part, ledger):
+                    continue
+                part.awaits.append(value)
+            elif value.host_ready < 0 and value.memory_ready < 0:
+                part.saved.append(value)
+                value.host_ready = 0  # the cycle is known when the value has been saved
+            elif value.off_chip_ready > part.ready:
+                part.ready = value.off_chip_ready
+            if on_host:
+                continue
+            part.bytes_in += size_bytes
+            if is_kept and value.epoch:
+                restored += size_bytes
+            value.streams_to(ledger, index, epoch, dispatch)
+        return restored
+
+    def bring_out(self, part: Part, prepared: Prepared, arguments: Sequence[Value], results: Sequence[int]) -> None:
+        """Makes the results of a run on one IPU, and takes the memory of donated arguments away."""
+        state, known, interface = part.state, self._values, prepared.interface
+        part.bytes_to_host = interface.bytes_to_host
+        for index in interface.donated:
+            arguments[index].epoch = 0  # its memory is the result's now
+        for index in interface.vacated:
+            arguments[index].memory_ready = NOWHERE
+        for index, (name, (size_bytes, stays, is_written)) in enumerate(zip(results, interface.outputs, strict=True)):
+            if stays:
+                part.staying.append(value := Value(state.index, size_bytes, 0, state.epoch, NOWHERE, prepared.ledger))
+                value.layout = interface.kept_layouts[index]
+            else:  # the cycle is known when the run is over
+                in_memory = is_written and self.in_memory
+                part.leaving.append(value := Value(state.index, size_bytes, 0, 0, NOWHERE if in_memory else 0, prepared.ledger))
+                value.made_in = state.epoch
+                value.memory_ready = 0 if in_memory else NOWHERE
+                value.written = is_written
+            known[name] = value
+
+    def _code_to_load(self, part: Part, prepared: Prepared, identity: int | str) -> tuple[int, bool]:
+        """Bytes of code that one IPU has to load, and whether the code replaces a loaded program."""
+        state = part.state
+        program, num_tiles = prepared.ledger.program, self._ipu.num_tiles
+        reloaded = state.loaded != identity
+        state.loaded = identity
+        if isinstance(identity, int):
+            if reloaded:
+                state.group, state.use = None, TileUse().with_member(program)
+            return (program.memory.code_bytes * num_tiles if reloaded else 0), reloaded
+        group = state.group = self._groups.setdefault((identity, state.index), Group())
+        is_new = group.add(prepared.ledger.key, program)
+        state.use = group.use
+        if reloaded:
+            return group.use.code_bytes * num_tiles, True
+        return (program.memory.code_bytes * num_tiles if is_new else 0), False
+
+    def _relaying(self, size_bytes: int, num_io_tiles: int) -> BodyCycles:
+        """Cycles before the first superstep in which a value in SRAM gets the layout of another program of the group."""
+        step = relaid(size_bytes, replace(self._ipu, num_tiles=self._ipu.num_tiles - num_io_tiles))
+        return BodyCycles(compute=step.compute_cycles, exchange=step.exchange_cycles, sync=step.sync_cycles)

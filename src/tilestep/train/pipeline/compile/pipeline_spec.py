@@ -1,0 +1,37 @@
+"""The description of a pipeline that its programs follow from, whatever the shapes of its parameters are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from tilestep.train.pipeline.compile.tracing import Function
+from tilestep.train.pipeline.compile.updates import OptimizerPlan
+from tilestep.train.schedules.schedule import Schedule
+from tilestep.train.untyped import Pytree
+
+Leaf = tuple[int, int]  # (stage, index among its parameters' leaves)
+Path = tuple[int, tuple[Any, ...]]  # (stage, keys within its parameters)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PipelineSpec:
+    """A pipeline as its author describes it.
+
+    Attributes:
+        functions: the stages, in order.
+        schedule: the order of their tasks.
+        optimizer: how stages are updated; None in inference.
+        ties: groups of paths to parameters that stay equal.
+        nest: (an entry for each stage) -> the author's tree, in which concurrent stages are a list.
+        packed: whether programs take small arrays as one, and values bypass stages that only pass them on.
+    """
+
+    functions: tuple[Function, ...]
+    schedule: Schedule
+    optimizer: OptimizerPlan | None
+    ties: tuple[tuple[Path, ...], ...]
+    nest: Callable[[Sequence[Pytree]], Pytree]
+    packed: bool

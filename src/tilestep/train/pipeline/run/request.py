@@ -1,0 +1,103 @@
+"""The description of one run of a schedule, and the ways in which it copies arrays."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, final
+
+import jax
+
+from tilestep.train.jax_private.device_put import copied, whole_copied
+from tilestep.train.pipeline.compile.programs import Compiled
+from tilestep.train.pipeline.compile.tracing import Element
+from tilestep.train.pipeline.run.processes import Processes
+from tilestep.train.pipeline.run.state import Ready, RunState
+from tilestep.train.pipeline.run.watch import Watch
+from tilestep.train.processes.remote import Put
+from tilestep.train.schedules.phasing import Phases
+from tilestep.train.schedules.schedule import Schedule
+from tilestep.train.untyped import jax as _jax
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TaskOrder:
+    """The order in which the host starts tasks.
+
+    Attributes:
+        phases: tasks. Copies between devices start at the end of each phase.
+        early: for each phase how many elements are taken by its end, so that they travel with its copies.
+    """
+
+    phases: Phases
+    early: tuple[int, ...]
+
+    @classmethod
+    def of(cls, schedule: Schedule, phases: Phases) -> TaskOrder:
+        """Each phase takes the elements that the next one's tasks need."""
+        first = schedule.levels[0]
+        needs = [
+            max((task.microbatch + 1 for task in phase if task.stage in first and task.microbatch is not None), default=0)
+            for phase in phases
+        ]
+        return cls(phases=phases, early=(*needs[1:], 0))
+
+    def without_early_elements(self) -> TaskOrder:
+        """The same order, for elements that may have to be waited for."""
+        return replace(self, early=(0,) * len(self.phases))
+
+
+class Transport(NamedTuple):
+    """The ways in which a run copies arrays.
+
+    Attributes:
+        put: the result may be the same array.
+        put_copies: the result is always a new array, because the value may be donated.
+        put_joint: as `put`, for the parts of a joint update.
+        put_moves: as `put`, for values between stages.
+    """
+
+    put: Put
+    put_copies: Put
+    put_joint: Put
+    put_moves: Put
+
+    @classmethod
+    def of(cls, processes: Processes | None, *, direct: bool) -> Transport:
+        """Args: direct: whether all values between stages are whole on one device."""
+        if processes is not None:
+            return cls(processes.put, processes.put_copies, processes.put_copies, processes.put)
+        return cls(copied, _put_copies, _jax.device_put, whole_copied if direct else copied)
+
+
+_put_copies: Final = functools.partial(_jax.device_put, may_alias=False)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """One run of a schedule: one update, or in inference one round.
+
+    Attributes:
+        order: of its tasks.
+        compiled: its programs.
+        state: at the beginning. Updates donate its arrays.
+        first, elements: the first element, and an iterator over the others.
+        key: the random key of the run, or None.
+        watch: looks at results before an update uses them.
+        ready: for each stage what the run before has prepared. Its accumulators are donated.
+        transport: how it copies arrays.
+    """
+
+    schedule: Schedule
+    order: TaskOrder
+    compiled: Compiled
+    state: RunState
+    first: Element
+    elements: Iterator[Element]
+    key: jax.Array | None
+    watch: Watch
+    ready: Sequence[Ready | None]
+    transport: Transport

@@ -1,0 +1,109 @@
+"""The arrays that stages hold during a run, each of which a task may replace."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import final
+
+import jax
+
+from tilestep.train.offload import on_device, placed_like
+from tilestep.train.pipeline.compile.programs import Compiled
+from tilestep.train.pipeline.run.request import RunRequest
+from tilestep.train.pipeline.run.state import Ready, RunState, StageState
+from tilestep.train.untyped import Pytree
+from tilestep.train.untyped import jax as _jax
+
+
+@final
+@dataclass(kw_only=True)
+class RunArrays:
+    """The arrays of all stages during one run. Each attribute but `joint` has an entry for each stage.
+
+    Attributes:
+        params: leaves of the parameters.
+        packed: the parameters as programs take them; None if that is each leaf by itself. Empty in inference.
+        accumulators: sums of gradients. Empty in inference.
+        aux: leaves of the auxiliary state.
+        optimizer_states: the optimiser's states.
+        joint: the optimiser's state if it looks across stages.
+        ready: what an update has prepared for the next run.
+    """
+
+    params: list[list[jax.Array]]
+    packed: list[list[jax.Array] | None]
+    accumulators: list[list[jax.Array]]
+    aux: list[list[jax.Array]]
+    optimizer_states: list[Pytree]
+    joint: Pytree
+    ready: list[Ready | None]
+
+    @classmethod
+    def at_start(cls, request: RunRequest) -> RunArrays:
+        """The arrays with which a run begins."""
+        compiled, state = request.compiled, request.state
+        params = [_jax.tree.leaves(own.params) for own in state.stages]
+        optimizer_states = [own.optimizer_state for own in state.stages]
+        if compiled.updates and request.schedule.weights != "same":  # an update early in the run donates them, and the run may fail later
+            for number, stage in enumerate(compiled.traced.stages):
+                if stage.placement.is_local:
+                    params[number], optimizer_states[number] = _copied((params[number], optimizer_states[number]))
+        arrays = cls(
+            params=params,
+            packed=[],
+            accumulators=[],
+            aux=[_jax.tree.leaves(own.aux) for own in state.stages],
+            optimizer_states=optimizer_states,
+            joint=state.joint,
+            ready=[None] * len(params),
+        )
+        if compiled.updates:
+            for stage, ready in enumerate(request.ready):
+                packed, zeros = arrays._stage_start(compiled, stage, ready)
+                arrays.packed.append(packed)
+                arrays.accumulators.append(zeros)
+        return arrays
+
+    def _stage_start(self, compiled: Compiled, stage: int, ready: Ready | None) -> tuple[list[jax.Array] | None, list[jax.Array]]:
+        """(parameters as the stage's programs take them; None if that is each leaf by itself, accumulators of zeros)."""
+        program, params = compiled.starts[stage], self.params[stage]
+        if program is None:
+            return None, compiled.updates[stage].zeros()
+        packing = compiled.packings[stage].params
+        if ready is not None and all(map(operator.is_, ready.leaves, self.packed_leaves(compiled, stage))):
+            packs, zeros = ready.packs, ready.accumulators
+        else:
+            packs, zeros = program([[params[index] for index in pack] for pack in packing.packs])
+        return [*(params[index] for index in packing.alone), *packs], zeros
+
+    def packed_leaves(self, compiled: Compiled, stage: int) -> list[jax.Array]:
+        """The leaves of a stage's parameters that are packed."""
+        params = self.params[stage]
+        return [params[index] for pack in compiled.packings[stage].params.packs for index in pack]
+
+    def read_params(self, compiled: Compiled, stage: int, params: list[jax.Array] | None = None) -> list[jax.Array]:
+        """The parameters that backward reads. Args: params: leaves of an earlier version; None: the current ones."""
+        packed = self.packed[stage]
+        if packed is not None:
+            return packed
+        leaves = self.params[stage] if params is None else params
+        indices = compiled.programs[stage].kept_params
+        return leaves if len(indices) == len(leaves) else [leaves[index] for index in indices]
+
+    def state(self, compiled: Compiled) -> RunState:
+        """The state with these arrays."""
+        stages = tuple(
+            StageState(
+                params=_jax.tree.unflatten(stage.params_structure, params),
+                optimizer_state=state,
+                aux=_jax.tree.unflatten(stage.aux_structure, aux),
+            )
+            for stage, params, state, aux in zip(compiled.traced.stages, self.params, self.optimizer_states, self.aux, strict=True)
+        )
+        return RunState(stages=stages, joint=self.joint)
+
+
+@_jax.jit
+def _copied(tree: Pytree) -> Pytree:
+    return placed_like(_jax.tree.map(_jax.numpy.copy, on_device(tree)), tree)

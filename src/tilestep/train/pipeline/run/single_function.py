@@ -1,0 +1,135 @@
+"""The function that one program of a pipeline computes: all stages and microbatches of an update, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import jax
+import numpy as np
+
+from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
+from tilestep.train.pipeline.compile.programs import Compiled
+from tilestep.train.pipeline.compile.stage import accumulated, is_real
+from tilestep.train.pipeline.run.single_state import Rows, SingleState
+from tilestep.train.untyped import Pytree
+from tilestep.train.untyped import jax as _jax
+
+
+class Data(NamedTuple):
+    """What a run reads beside the state.
+
+    Attributes:
+        columns: elements, each leaf with a leading axis of microbatches; one after the other they are those of the run.
+        inputs: leaves of the run's inputs.
+        key: the data of its random key, or None.
+    """
+
+    columns: Sequence[Sequence[jax.Array]]
+    inputs: Sequence[jax.Array]
+    key: jax.Array | None
+
+
+@final
+class SingleFunction:
+    """The tasks of a schedule as one traceable function. Each stage's function is called as it is."""
+
+    def __init__(self, compiled: Compiled, spec: PipelineSpec, state: SingleState) -> None:
+        self._compiled, self._spec, self._state = compiled, spec, state
+        self._stages = compiled.traced.stages
+
+    def __call__(self, donated: Sequence[jax.Array], read: Sequence[jax.Array], data: Data) -> tuple[list[jax.Array], Pytree]:
+        """(the new leaves of the state, the outputs)."""
+        trained, states, rest, aux = self._state.trees(donated, read)
+        if self._spec.optimizer is None:
+            aux, outputs = self._inference(rest, aux, data)
+        else:
+            trained, states, aux, outputs = self._update(trained, states, rest, aux, data)
+        return _jax.tree.leaves((trained, states, aux)), outputs
+
+    def _forward(
+        self, params: Rows, aux: Rows, data: Data, element: Sequence[jax.Array], microbatch: jax.Array
+    ) -> tuple[list[Pytree], list[list[jax.Array]]]:
+        """(outputs of each stage of the last level, the new auxiliary state) of one microbatch."""
+        traced = self._compiled.traced
+        outputs: dict[int, list[jax.Array]] = {}
+        new: list[Any] = list(aux)
+        trees: list[Pytree] = []
+        for level, members in enumerate(self._spec.schedule.levels):
+            trees = []
+            for number in members:
+                args = [*data.inputs, *(leaf[None] for leaf in element)]
+                if level:
+                    args = [outputs[stage][source] for stage, source in traced.incoming[number]]
+                extras = [data.key, microbatch] if traced.keyed[number] else []
+                tree = _jax.tree.unflatten(self._stages[number].params_structure, params[number])
+                result, after = self._stages[number].call(tree, [*args, *aux[number], *extras])
+                outputs[number], new[number] = _jax.tree.leaves(result), _jax.tree.leaves(after)
+                trees.append(result)
+        return trees, new
+
+    def _scan(self, step: Callable[[Any, Any], Any], start: Pytree, data: Data) -> tuple[Pytree, Pytree]:
+        """`step` over all microbatches: (carry, (number, element)) -> (carry, outputs)."""
+        rows = [list(row) for row in zip(*data.columns, strict=True)]
+        elements = [_jax.numpy.concatenate(row) if len(row) > 1 else row[0] for row in rows]
+        return _jax.lax.scan(step, start, (np.arange(self._spec.schedule.microbatches, dtype=np.int32), elements))
+
+    def _inference(self, params: Rows, aux: Rows, data: Data) -> tuple[Pytree, Pytree]:
+        def step(aux: Rows, numbered: tuple[jax.Array, Sequence[jax.Array]]) -> tuple[Pytree, Pytree]:
+            microbatch, element = numbered
+            trees, new = self._forward(params, aux, data, element, microbatch)
+            return new, [_jax.tree.leaves(tree) for tree in trees]
+
+        return self._scan(step, aux, data)
+
+    def _update(self, trained: Rows, states: Pytree, rest: Rows, aux: Rows, data: Data) -> tuple[Pytree, ...]:
+        plan, compiled = self._spec.optimizer, self._compiled
+        assert plan is not None  # it trains
+        params = self._state.params(trained, rest)
+        real = [[leaf for leaf in own if is_real(leaf)] for own in params]
+
+        def loss(real: Rows, aux: Rows, element: Sequence[jax.Array], microbatch: jax.Array) -> tuple[jax.Array, Pytree]:
+            some = [iter(own) for own in real]
+            leaves = [[next(mine) if is_real(leaf) else leaf for leaf in own] for own, mine in zip(params, some, strict=True)]
+            (outputs,), new = self._forward(leaves, aux, data, element, microbatch)
+            return plan.loss(*outputs), (_jax.tree.leaves(outputs), new)
+
+        def step(carry: tuple[Rows, Rows], numbered: tuple[jax.Array, Sequence[jax.Array]]) -> tuple[Pytree, Pytree]:
+            accumulators, aux = carry
+            microbatch, element = numbered
+            (value, (outputs, new)), gradients = _jax.value_and_grad(loss, has_aux=True)(real, aux, element, microbatch)
+            sums = [accumulated(acc, own, microbatch, plan.reduction) for acc, own in zip(accumulators, gradients, strict=True)]
+            return (sums, new), (outputs, [value] if plan.is_function else [])
+
+        zeros = [update.start() for update in compiled.updates]
+        (accumulators, aux), (outputs, losses) = self._scan(step, (zeros, aux), data)
+        for tie in compiled.ties:
+            self._add_tied_gradients(accumulators, tie)
+        trained, states = self._apply(trained, states, accumulators, [leaf[-1] for leaf in outputs])
+        return trained, states, aux, [outputs, losses or outputs[:1]]
+
+    def _add_tied_gradients(self, accumulators: list[list[jax.Array]], tie: Sequence[Leaf]) -> None:
+        (owner, first), *others = tie
+        index = self._stages[owner].real_params.index(first)
+        for stage, leaf in others:
+            gradient = accumulators[stage][self._stages[stage].real_params.index(leaf)]
+            accumulators[owner][index] += gradient.astype(accumulators[owner][index].dtype)
+
+    def _apply(self, trained: Rows, states: Pytree, accumulators: Rows, outputs: Sequence[jax.Array]) -> tuple[Pytree, Pytree]:
+        """(the new trained parameters, the optimiser's new states)."""
+        compiled = self._compiled
+        gradients = [
+            [own[stage.real_params.index(index)] for index in update.trained]
+            for own, stage, update in zip(accumulators, self._stages, compiled.updates, strict=True)
+        ]
+        each, joint = states
+        if compiled.joint is not None:
+            new, joint = compiled.joint.inline(trained, joint, gradients, [outputs[index] for index in compiled.joint.extras])
+            return new, (each, joint)
+        params: list[Any] = []
+        after: list[Pytree] = []
+        for update, own, state, of_stage in zip(compiled.updates, trained, each, gradients, strict=True):
+            leaves, state, _ = update.function(own, state, of_stage, [outputs[index] for index in update.extras])
+            params.append(leaves)
+            after.append(state)
+        return params, (after, joint)

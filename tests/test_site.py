@@ -1,0 +1,171 @@
+"""The documentation builds without a warning, needs no network, and has a page for everything."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import runpy
+import xml.etree.ElementTree as ET
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.documents import documents, local_links
+from tests.processes import ROOT, run_python
+from tests.site import Page, dead_links, loaded_from_elsewhere, pages
+from tests.test_public_names import PUBLIC_NAMES
+
+API = "docs/reference/api"
+KINDS = {"tutorials": "tutorial", "how-to": "how-to", "reference": "reference", "explanation": "explanation"}
+KINDS_ELSEWHERE = {
+    "ARCHITECTURE.html": "explanation",
+    "CHANGELOG.html": "reference",
+    "CONTRIBUTING.html": "how-to",
+    "benchmarks/README.html": "reference",
+    "docs/glossary.html": "reference",
+}
+WITHOUT_KIND = {"README.html", "docs/index.html", "index.html", "genindex.html", "py-modindex.html", "search.html"}
+PICTURES = sorted((ROOT / "docs" / "pictures").rglob("*.svg"))
+
+
+def wrong_kinds(site: Path, read: list[Page]) -> list[str]:
+    """Pages without a line that names their kind, or with another kind than their folder's."""
+    wrong: list[str] = []
+    for page in read:
+        name = page.path.relative_to(site).as_posix()
+        kind = KINDS_ELSEWHERE.get(name) or (
+            "tutorial" if name.startswith("examples/") else KINDS.get(Path(name).parts[1] if "/" in name else "")
+        )
+        if name not in WITHOUT_KIND and page.emphasised[:1] != [f"Kind: {kind}."]:
+            wrong.append(f"{name} has no line '*Kind: {kind}.*' below its title")
+    return wrong
+
+
+def wrongly_documented(documented: list[str]) -> list[str]:
+    """Public names that do not have one description. A thing with several public names has it under one of them."""
+    names_of: defaultdict[object, list[str]] = defaultdict(list)
+    for public in PUBLIC_NAMES:
+        module, _, name = public.rpartition(".")
+        value = getattr(importlib.import_module(module), name)
+        names_of[id(value) if callable(value) else public].append(public)
+    times = Counter(documented)
+    return [f"{' = '.join(names)}: {count}" for names in names_of.values() if (count := sum(times[name] for name in names)) != 1]
+
+
+@pytest.mark.timeout(300)
+def test_the_site_is_whole(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    options = ("--quiet", "--fail-on-warning", "--keep-going", "--conf-dir", "docs", "--doctree-dir", str(tmp_path / "doctrees"))
+    done = run_python("-m", "sphinx", *options, ".", str(site))
+    assert done.returncode == 0, done.stderr
+    read = pages(site)
+    api = [page for page in read if page.path.is_relative_to(site / API)]
+    assert (site / "searchindex.js").is_file()
+    assert list(loaded_from_elsewhere(site, read)) == []
+    assert list(dead_links(site, read)) == []
+    assert wrong_kinds(site, read) == []
+    modules = [name for page in api for name in page.ids if name.startswith("module-")]
+    assert wrongly_documented([name for page in api for name in page.signatures] + [name.removeprefix("module-") for name in modules]) == []
+
+
+def test_the_index_and_the_indexes_below_it_name_every_page() -> None:
+    indexes = [
+        ROOT / name
+        for name in ("docs/index.md", "docs/reference/api/index.md", "docs/explanation/decisions/index.md", "examples/README.md")
+    ]
+    named = {(index.parent / link).resolve() for index in indexes for link in local_links(index.read_text(encoding="utf-8"))}
+    assert {*documents(ROOT), *(ROOT / "examples").glob("*.ipynb")} - named == {ROOT / "docs" / "index.md"}
+
+
+def test_what_a_page_loads_from_elsewhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(
+        '<link rel="stylesheet" href="//a.example/x.css"><script src="https://b.example/x.js"></script><style>@import "https://c.example";</style>'
+        "<script>fetch('https://d.example/x')</script><img srcset='https://e.example/x.png 2x'><p style='background: url(https://f.example)'>"
+        "<a href='https://fine.example'>a link</a>",
+        encoding="utf-8",
+    )
+    (tmp_path / "x.css").write_text("p { background: url(https://g.example/x.png) } /* https://fine.example */", encoding="utf-8")
+    (tmp_path / "x.js").write_text('// https://fine.example\nelement.src = "https://h.example/x.js"', encoding="utf-8")
+    found = re.findall(r"//(\w+)\.example", "\n".join(loaded_from_elsewhere(tmp_path, pages(tmp_path))))
+    assert sorted(found) == list("abcdefgh")
+
+
+def test_dead_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "one.html").write_text(
+        '<p id="here"><a href="#here"></a><a href="#gone"></a><a href="two.html#there"></a><a href="two.html#gone"></a>'
+        '<a href="gone.html"></a><img src="gone.png"><a href="https://elsewhere.example/gone"></a>',
+        encoding="utf-8",
+    )
+    (tmp_path / "two.html").write_text('<p id="there">', encoding="utf-8")
+    found = [line.partition(" -> ")[2] for line in dead_links(tmp_path, pages(tmp_path))]
+    assert found == ["#gone", "two.html#gone", "gone.html", "gone.png"]
+
+
+def test_a_page_without_its_kind_is_found(tmp_path: Path) -> None:
+    for name, line in {"fine": "Kind: how-to.", "other": "Kind: tutorial.", "none": "emphasis"}.items():
+        path = tmp_path / "docs" / "how-to" / f"{name}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"<h1>Title</h1><p><em>{line}</em></p>", encoding="utf-8")
+    assert [line.split()[0] for line in wrong_kinds(tmp_path, pages(tmp_path))] == ["docs/how-to/none.html", "docs/how-to/other.html"]
+
+
+def test_a_name_without_its_description_is_found() -> None:
+    rest = [name for name in PUBLIC_NAMES if name not in ("tilestep.sim.KINDS", "tilestep.Profile")]
+    wrong = wrongly_documented([*rest, "tilestep.sim.Event"])
+    assert {"tilestep.sim.Event: 2", "tilestep.sim.KINDS: 0", "tilestep.train.Costs = tilestep.train.schedules.Costs: 2"} <= set(wrong)
+    assert "tilestep.Profile = tilestep.report.Profile: 1" not in wrong
+
+
+DOCSTRING = """\
+What it does with `x * 2` and *args of name_.
+
+Args: one: on the same line,
+    which goes on.
+Returns: int32[n]: a sum.
+Raises:
+    ValueError: if there is
+        nothing.
+    TypeError: else.
+Source: Hockney 1994."""
+
+SHOWN = """\
+What it does with `x * 2` and \\*args of name\\_.
+
+
+:Args:
+    * **one**: on the same line, which goes on.
+
+:Returns: int32[n]: a sum.
+
+:Raises:
+    * :py:name:`ValueError`: if there is nothing.
+    * :py:name:`TypeError`: else.
+
+:Source: Hockney 1994.
+"""
+
+
+def test_sections_of_docstrings_become_fields() -> None:
+    restructured = runpy.run_path(str(ROOT / "docs" / "docstrings.py"))["restructured"]
+    assert "\n".join(restructured(DOCSTRING.splitlines())) == SHOWN
+
+
+def test_comments_beside_fields_become_attributes() -> None:
+    commented_fields = runpy.run_path(str(ROOT / "docs" / "docstrings.py"))["commented_fields"]
+    assert commented_fields("class A:\n    b: int\n    c: int = 1  # bytes\n    d: str  # else\n") == [
+        "",
+        "Attributes:",
+        "    c: bytes",
+        "    d: else",
+    ]
+    assert commented_fields("class A:\n    b: int\n") == []
+
+
+@pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.relative_to(ROOT / "docs" / "pictures").as_posix())
+def test_pictures_are_legible_in_dark_and_light(path: Path) -> None:
+    """A picture has a ground of its own below everything, or colours for either."""
+    text = path.read_text(encoding="utf-8")
+    root = ET.fromstring(text)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "prefers-color-scheme: dark" in text or re.search(r'fill(: |=")#fff(fff)?\b', text)
