@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 import jax
 import numpy as np
 
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -38,25 +39,44 @@ _KIND_OF: Final = {_HOST: HOST_KIND, _DEVICE: "device"}
 _platform: ContextVar[str | None] = ContextVar("tilestep_traced_platform", default=None)
 
 
-def placed(tree: Any, offload: Offload = None, *, kind: Kind = "parameters", platform: str | None = None) -> Any:
-    """`tree` with the leaves that `offload` chooses in the host's memory, and the others where they are.
+def placed(tree: Pytree, offload: Offload = None, *, kind: Kind = "parameters", platform: str | None = None) -> Pytree:
+    """A pytree with some leaves in the host's memory, and the others where they are.
 
-    Args: kind: what a mapping's entry must be for; the others are as for `offloaded`. Raises: as `offloaded`; ValueError for another kind.
+    Args:
+        tree: a pytree of arrays.
+        offload: as for `offloaded`.
+        kind: the entry of a mapping that counts.
+        platform: as for `offloaded`.
+
+    Returns:
+        The pytree with the leaves that `offload` chooses in the host's memory.
+
+    Raises:
+        TypeError: as for `offloaded`.
+        ValueError: as for `offloaded`, and when `kind` is another string.
     """
     _require_kinds([kind])
     return place(tree, choice_for(offload, kind), kind, platform=platform or platform_of(tree))
 
 
-def on_device(tree: Any) -> Any:
+def on_device(tree: Pytree) -> Pytree:
     """`tree` with the leaves that are in the host's memory on the device. Inside of a traced function they come where they are used."""
     leaves, structure = _jax.tree.flatten(tree)
     return _jax.tree.unflatten(structure, _moved(leaves, [_DEVICE if is_on_host(leaf) else None for leaf in leaves]))
 
 
-def placed_like(tree: Any, like: Any) -> Any:
-    """`tree` with each leaf in that memory in which the same leaf of `like` is, the host's or the device's.
+def placed_like(tree: Pytree, like: Pytree) -> Pytree:
+    """A pytree with its leaves in the memories of another one's.
 
-    Raises: ValueError if the trees have other structures.
+    Args:
+        tree: a pytree of arrays.
+        like: a pytree of the same structure.
+
+    Returns:
+        The arrays of `tree`, each in the memory (the host's or the device's) of the same leaf of `like`.
+
+    Raises:
+        ValueError: when the trees have different structures.
     """
     leaves, structure = _jax.tree.flatten(tree)
     spaces = [
@@ -110,7 +130,7 @@ def _require_kinds(kinds: Iterable[str]) -> None:
         raise ValueError(f"offload has an entry for {unknown[0]!r}: the kinds are {', '.join(_KINDS)}")
 
 
-def platform_of(tree: Any) -> str:
+def platform_of(tree: Pytree) -> str:
     """The platform of a tree's first array of which JAX knows it, else that of the default device."""
     for leaf in _jax.tree.leaves(tree):
         if isinstance(leaf, _jax.core.Tracer):
@@ -142,7 +162,7 @@ def why_not(platform: str, memories: Collection[str]) -> str | None:
     return f"the devices of platform {platform!r} address no memory {HOST_KIND!r}, only {others}"
 
 
-def place(tree: Any, choice: Choice, kind: Kind, *, platform: str) -> Any:
+def place(tree: Pytree, choice: Choice, kind: Kind, *, platform: str) -> Pytree:
     if choice is False or (choice is None and platform in _ONE_MEMORY):
         return tree
     found, structure = _jax.tree_util.tree_flatten_with_path(tree)

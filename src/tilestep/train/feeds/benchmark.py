@@ -22,6 +22,7 @@ from tilestep.train.feeds.chunks import DEFAULT_CHUNK
 from tilestep.train.feeds.elements import ElementSpec
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 PERCENTILES: Final = (50, 90, 99)
@@ -131,7 +132,7 @@ def _text(measured: list[tuple[dict[str, float], dict[str, float]]], facts: dict
     return json.dumps({"epochs": [figures for figures, _ in measured], "details": details})
 
 
-def _sizes(make_iterator: Callable[[], Iterator[Any]], *, copy: bool) -> Iterator[int]:
+def _sizes(make_iterator: Callable[[], Iterator[Pytree]], *, copy: bool) -> Iterator[int]:
     """The size of each element in bytes, once it has been taken over. The iterator is made when the first one is asked for."""
     spec: ElementSpec | None = None
     buffers: list[NDArray[Any]] = []

@@ -9,12 +9,14 @@ from typing import Any, Final, final
 
 import jax
 import numpy as np
+from jax.typing import DTypeLike
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.feeds.staging import SHARED_BYTES
+from tilestep.train.untyped import Pytree, Structure
 
 _CURE: Final = "all elements must be alike: drop the remainder of the data (drop_remainder=True, drop_last=True), or pad it"
 
@@ -47,7 +49,7 @@ class ElementSpec:
 
     __slots__ = ("_formats", "_given", "_narrow", "_skeleton", "dtypes", "gathers", "shapes", "structure")
 
-    def __init__(self, element: Any, index: int, *, x64: bool) -> None:
+    def __init__(self, element: Pytree, index: int, *, x64: bool) -> None:
         leaves, self.structure = _tree.tree_flatten(element)
         if not leaves:
             raise DatasetError(f"element {index} has no arrays ({self.structure}): give a dataset whose elements are pytrees of arrays")
@@ -66,7 +68,7 @@ class ElementSpec:
         is_looked_at = all(self._given[position].isnative for position in self._narrow)  # `_feeds.gather` knows no other byte order
         self.gathers = self._skeleton is not None and self._formats is not None and not is_large and is_looked_at
 
-    def arrays(self, element: Any, index: int) -> list[NDArray[Any]]:
+    def arrays(self, element: Pytree, index: int) -> list[NDArray[Any]]:
         """The arrays of an element, in the order of the tree.
 
         Raises: DatasetError if its structure, a shape or a dtype is another than the first one's, or a whole number does not fit.
@@ -88,13 +90,13 @@ class ElementSpec:
         self._require_held(leaves, element, index)
         return leaves
 
-    def _require_held(self, arrays: list[NDArray[Any]], element: Any, index: int) -> None:
+    def _require_held(self, arrays: list[NDArray[Any]], element: Pytree, index: int) -> None:
         for position in self._narrow:
             array, dtype = arrays[position], self.dtypes[position]
             if (place := narrow.lost(array, dtype)) is not None:
                 raise DatasetError(f"element {index}{narrow.path_of(element, position)} {narrow.loss(array, place, dtype)}")
 
-    def _unlike(self, structure: Any) -> str:
+    def _unlike(self, structure: Structure) -> str:
         """Where another structure differs, as far as its arrays' paths tell."""
         first, other = ([_tree.keystr(path) for path, _ in _leaves_of(kind)] for kind in (self.structure, structure))
         missing, new = ([path for path in paths if path not in rest] for paths, rest in ((first, other), (other, first)))
@@ -105,7 +107,7 @@ class ElementSpec:
         ]
         return f" ({', '.join(told)})" if told else ""
 
-    def gather(self, iterator: Iterator[Any], rows: list[NDArray[Any]], row: int, end: int, seconds: float) -> tuple[int, Outcome, Any]:
+    def gather(self, iterator: Iterator[Pytree], rows: list[NDArray[Any]], row: int, end: int, seconds: float) -> tuple[int, Outcome, Any]:
         """Copies the iterator's elements into rows `row` to `end` of its leaves' arrays, for about `seconds` of wall time.
 
         Returns: how many; why no more; an element that is no plain NumPy, or is not like the first one, or what the iterator raised.
@@ -116,7 +118,7 @@ class ElementSpec:
         return count, Outcome(outcome), value
 
 
-def _skeleton(structure: Any, number: Iterator[int]) -> Any:
+def _skeleton(structure: Structure, number: Iterator[int]) -> Any:
     """What `_feeds.gather` takes as a structure; None if it has other containers than dicts, lists, tuples and None."""
     kind = structure.node_data()
     if kind is None:
@@ -135,7 +137,7 @@ def _formats(dtypes: Iterable[np.dtype[Any]]) -> tuple[str, ...] | None:
         return None
 
 
-def _array(leaf: Any, element: Any, position: int, index: int) -> NDArray[Any]:
+def _array(leaf: Any, element: Pytree, position: int, index: int) -> NDArray[Any]:
     try:
         array = np.asarray(leaf)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -149,10 +151,10 @@ def _array(leaf: Any, element: Any, position: int, index: int) -> NDArray[Any]:
     return array
 
 
-def _leaves_of(structure: Any) -> list[tuple[Any, Any]]:
+def _leaves_of(structure: Structure) -> list[tuple[Any, Any]]:
     """(path, number) of each leaf."""
     return _tree.tree_flatten_with_path(_tree.tree_unflatten(structure, range(structure.num_leaves)))[0]
 
 
-def _kind(shape: tuple[int, ...], dtype: Any) -> str:
+def _kind(shape: tuple[int, ...], dtype: DTypeLike) -> str:
     return f"{dtype}[{','.join(map(str, shape))}]"

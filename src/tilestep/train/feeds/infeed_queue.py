@@ -21,6 +21,7 @@ from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.feeds.staging import Staging
 from tilestep.train.numbers import whole_number
 from tilestep.train.replicas.replicas import Replicas
+from tilestep.train.untyped import Device, Pytree
 from tilestep.train.untyped import jax as _jax
 
 MOST_AHEAD: Final = 255  # chunks; the bound of TensorFlow for the IPU
@@ -31,30 +32,39 @@ class InfeedQueue:
     """Feeds the elements of a dataset to `repeat` and `while_loop`, in order, each one once.
 
     A background thread takes elements from the dataset, stacks those of a chunk, and puts chunks on their devices ahead of the loop.
-    It starts with the first loop. A queue feeds one loop at a time; the next loop goes on with the first element that is left.
+    It starts with the first loop. A queue feeds one loop at a time; the next loop goes on with the first element that is left. A loop
+    raises DatasetError for an element unlike the first one, and for a whole number that does not fit in 32 bits.
 
     Args:
         dataset: an iterable of pytrees of arrays (anything that `np.asarray` takes), or a callable without arguments that returns one.
-            Every element has the first one's structure, shapes and dtypes.
-            64-bit numbers become 32-bit ones unless `jax_enable_x64` is set where the queue's first loop begins; a whole number that 32
-            bits do not hold is a DatasetError.
+            Every element has the first one's structure, shapes and dtypes. 64-bit numbers become 32-bit ones unless `jax_enable_x64` is set
+            where the queue's first loop begins.
         prefetch_depth: chunks that are made ahead, 1 to 255.
         sharding: where elements go: a device, a sharding of one element (of one step, if `replicas` is given), or a tree of such that is a
             prefix of an element's. None: to where the loop's carry is, replicated over its mesh if it is on several devices.
-        replicas: successive elements that make one step: element `step * replicas + r` is replica r's. Each array then has a leading axis
-            of `replicas`, for `sharding` to divide; None for `sharding` divides it over the replicas of the loop. Replicas themselves, in
-            place of their number: with several processes a step takes one element for each replica of this process (`Replicas.share`).
-            None: a step is one element, without such an axis.
-        copy: False: a promise that nothing writes to the arrays of an element once it has come from the dataset. A large element (from
-            64 KiB on) that is a chunk by itself (`chunk=1`), dense and at a multiple of 64 bytes is then used where it lies, as one in
-            read-only memory (`np.load(file, mmap_mode="r")`, tf.data) always is.
-    Raises: TypeError for a dataset, number or sharding of the wrong kind, ValueError for a number out of its bounds.
+        replicas: successive elements that make one step: element `step * replicas + r` is replica r's. Each array [n, ...] then has a
+            leading axis of replicas, [replicas, n, ...], which `sharding` may divide. With `sharding` None it is divided over the loop's
+            replicas. Replicas in place of their number: with several processes a step takes one element for each replica of this process
+            (`Replicas.share`). None: a step is one element, without such an axis.
+        copy: False is a promise that nothing writes to the arrays of an element once it has come from the dataset. The queue then does not
+            copy a large element (from 64 KiB on) that is a chunk by itself (`chunk=1`), dense and at a multiple of 64 bytes. It never
+            copies such an element in read-only memory (`np.load(file, mmap_mode="r")`, tf.data).
+
+    Raises:
+        TypeError: when the dataset, a number or the sharding is of the wrong kind.
+        ValueError: when a number is out of its bounds.
     """
 
     def __init__(
-        self, dataset: Dataset, *, prefetch_depth: int = 3, sharding: Any = None, replicas: int | Replicas | None = None, copy: bool = True
+        self,
+        dataset: Dataset,
+        *,
+        prefetch_depth: int = 3,
+        sharding: Pytree = None,
+        replicas: int | Replicas | None = None,
+        copy: bool = True,
     ) -> None:
-        self._make_iterator: Callable[[], Iterator[Any]] = iterator_maker(dataset)
+        self._make_iterator: Callable[[], Iterator[Pytree]] = iterator_maker(dataset)
         self._one_pass = isinstance(dataset, Iterator)
         self._depth = whole_number("prefetch_depth", prefetch_depth, least=1, most=MOST_AHEAD)
         self.replicas: Final = (
@@ -101,9 +111,12 @@ class InfeedQueue:
     def state(self) -> dict[str, Any]:
         """The position as plain data, to be saved beside the carry: after the last element that a loop has used.
 
-        Returns: {"elements": how many were used}, and for datasets whose iterator has `get_state` (grain's have): "skip" and "dataset", the
-            iterator's own state at some element, and how many were used from there on.
-        Raises: QueueError while a loop uses the queue.
+        Returns:
+            {"elements": the number of elements used}. For datasets whose iterator has `get_state` (grain's have) also "dataset", the
+            iterator's own state at some element, and "skip", the number of elements used from there on.
+
+        Raises:
+            QueueError: while a loop uses the queue.
         """
         with self._reserved("state()"):
             start = self._feeder.next_start()
@@ -116,8 +129,13 @@ class InfeedQueue:
 
         A dataset whose iterator has `set_state` goes there itself. Any other begins anew, and its first elements are taken and dropped.
 
-        Raises: QueueError while a loop uses the queue, when it is closed, or if the dataset is an iterator, of which there is one pass
-            only, and the pass has begun. TypeError or ValueError for what is no state.
+        Args:
+            state: a result of `state()`.
+
+        Raises:
+            QueueError: while a loop uses the queue, when it is closed, or when the dataset is an iterator whose one pass has begun.
+            TypeError: when `state` is no mapping.
+            ValueError: when `state` is no state of an InfeedQueue.
         """
         with self._reserved("restore()"):
             start = _start_of(state)
@@ -176,7 +194,13 @@ class InfeedQueue:
         self._feeder.begin(self._planned[1])
 
     def _plan(
-        self, chunk_steps: int, steps: int | None, carry_sharding: Sharding | None, over: Replicas | None, default_device: Any, x64: bool
+        self,
+        chunk_steps: int,
+        steps: int | None,
+        carry_sharding: Sharding | None,
+        over: Replicas | None,
+        default_device: Device | str | None,
+        x64: bool,
     ) -> Plan:
         chunks, rest = (1, 0) if steps is None else divmod(steps, chunk_steps)
         sharding = self._sharding
@@ -251,7 +275,7 @@ class _Reserved:
         self._queue.release()
 
 
-def _chunk_sharding(sharding: Any) -> Any:
+def _chunk_sharding(sharding: object) -> Sharding:
     """Where chunks go if elements go to `sharding`: an axis of steps comes first, and is not divided."""
     if isinstance(sharding, NamedSharding):
         spec = PartitionSpec(None, *sharding.spec)
@@ -265,7 +289,7 @@ def _chunk_sharding(sharding: Any) -> Any:
     )
 
 
-def _beside(carry_sharding: Sharding | None) -> Any:
+def _beside(carry_sharding: Sharding | None) -> Sharding | None:
     """Where chunks go if only the place of the carry is known."""
     if carry_sharding is None or len(carry_sharding.device_set) == 1:
         return None if carry_sharding is None else SingleDeviceSharding(next(iter(carry_sharding.device_set)))

@@ -19,6 +19,7 @@ from tilestep import hints
 from tilestep.errors import QueueError
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import belongs_to
+from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
 Mode = Literal["all", "last"]
@@ -61,12 +62,16 @@ class OutfeedQueue:
 
     Args:
         mode: "all" keeps each step's values, "last" those of the newest step only.
-        buffer_depth: how many steps' values it holds at most; None: any number, with one warning when they pass 1 GiB.
-        when_full: what a loop does whose values find no place: "block" waits until another thread has read enough, "drop" forgets the
-            oldest, "error" stops before the chunk with a QueueError. Chunks are no longer than `buffer_depth`, except with "drop".
-        replicas: values come from so many replicas, which are the leading axis of each array that is enqueued; with one replica the
-            queue takes that axis away. None: arrays come out as they were enqueued.
-    Raises: TypeError or ValueError for an argument of the wrong kind or out of its bounds.
+        buffer_depth: steps whose values it holds at most, 1 or more. None: any number, with one warning above 1 GiB.
+        when_full: what a loop does when there is no room for a chunk's values. "block": waits until another thread has read enough. "drop":
+            forgets the oldest values. "error": raises QueueError before the chunk. Chunks are no longer than `buffer_depth`, except with
+            "drop".
+        replicas: the length of the leading axis of each array that is enqueued, [replicas, ...]; with one replica the queue removes that
+            axis. None: arrays come out as they were enqueued.
+
+    Raises:
+        TypeError: when a number is no whole number.
+        ValueError: when an argument is out of its bounds.
     """
 
     def __init__(
@@ -105,11 +110,16 @@ class OutfeedQueue:
 
     # --------------------------------------------------------------------------------------------------- in the body
 
-    def enqueue(self, values: Any) -> None:
-        """Sends a pytree of arrays or numbers out of a step. Called once in the body of a loop that was given this queue.
+    def enqueue(self, values: Pytree) -> None:
+        """Sends a pytree out of a step. Called once in the body of a loop that was given this queue.
 
-        Raises: QueueError outside of such a body, a second time in it, or inside of a function that the body transforms (`jax.jit`,
-            `lax.cond`, `lax.scan`, `jax.grad`, ...). TypeError for what is no array or number.
+        Args:
+            values: a pytree of arrays or numbers, of any shapes.
+
+        Raises:
+            QueueError: outside of such a body, a second time in it, or inside of a function that the body transforms (`jax.jit`,
+                `lax.cond`, `lax.scan`, `jax.grad`, ...).
+            TypeError: when a leaf is no array or number.
         """
         collector = _collectors.find(self)
         if collector is None:
@@ -121,15 +131,20 @@ class OutfeedQueue:
 
     # ------------------------------------------------------------------------------------------------------- reading
 
-    def dequeue(self, wait: bool = False) -> Any:
-        """Takes out what is there.
+    def dequeue(self, wait: bool = False) -> Pytree:
+        """Takes out the values that are there.
 
-        If no loop runs, that is all that loops have enqueued. While one runs in another thread, it is what has been computed.
+        If no loop runs, these are all that loops have enqueued. While one runs in another thread, those that have been computed.
 
-        Args: wait: first wait for the end of the loop that runs.
-        Returns: in mode "all" the values of all these steps: NumPy arrays stacked along a new leading axis (of length 0 if there are none),
-            in the structure that was enqueued, or None if no loop has enqueued anything yet. In mode "last" the newest values, not stacked.
-        Raises: QueueError in mode "last" if there is nothing new.
+        Args:
+            wait: whether to wait first for the end of the loop that runs.
+
+        Returns:
+            In mode "all" the values of all these steps: the enqueued pytree, of NumPy arrays [steps, ...], or None if no loop has enqueued
+            values yet. In mode "last" the newest values, [...].
+
+        Raises:
+            QueueError: in mode "last", when there are no new values; when the loop's own thread waits.
         """
         with self._condition:
             while wait and self._user is not None and not self._closed:
@@ -205,7 +220,7 @@ class OutfeedQueue:
                 chunk.to_host()
         return chunk.leaves
 
-    def _tree(self, leaves: list[Any]) -> Any:
+    def _tree(self, leaves: list[Any]) -> Pytree:
         return _jax.tree.unflatten(self._structure, leaves)
 
     def _require_other_thread(self, name: str) -> None:
@@ -260,7 +275,7 @@ class OutfeedQueue:
             leaves, structure = _jax.tree.flatten(kinds())
             self._require_alike(structure, [(leaf.shape[1:], leaf.dtype) for leaf in leaves])
 
-    def _require_alike(self, structure: Any, shapes: list[tuple[tuple[int, ...], Any]]) -> None:
+    def _require_alike(self, structure: Structure, shapes: list[tuple[tuple[int, ...], Any]]) -> None:
         with self._condition:
             if self._structure is not None and self._count and (structure, shapes) != (self._structure, self._shapes):
                 raise QueueError(
@@ -268,7 +283,7 @@ class OutfeedQueue:
                     "to be read: dequeue() them first, or use another OutfeedQueue"
                 )
 
-    def deliver(self, values: Any, steps: int) -> None:
+    def deliver(self, values: Pytree, steps: int) -> None:
         """Takes over the stacked values of a chunk's first `steps` steps; in mode "last", stacked alone, those of its last one."""
         if not steps:
             return
@@ -316,7 +331,7 @@ class Collector:
         self._values: Any = None
         self._called = False
 
-    def add(self, values: Any) -> None:
+    def add(self, values: Pytree) -> None:
         """Keeps what is enqueued. Raises: QueueError or TypeError if it cannot be."""
         if self._called:
             raise QueueError("enqueue() was called twice in one body: enqueue all values at once, as a dictionary or tuple")
@@ -395,5 +410,5 @@ def _columns(rows: list[list[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _described(structure: Any, shapes: list[tuple[tuple[int, ...], Any]]) -> str:
+def _described(structure: Structure, shapes: list[tuple[tuple[int, ...], Any]]) -> str:
     return str(_jax.tree.unflatten(structure, [f"{dtype}[{','.join(map(str, shape))}]" for shape, dtype in shapes]))

@@ -69,7 +69,7 @@ def whole_of(part: jax.Array, shape: tuple[int, ...], axis: str) -> jax.Array:
     return flat[: math.prod(shape)].reshape(shape)
 
 
-def readable(values: Any) -> jax.Array:
+def readable(values: Pytree) -> jax.Array:
     """The array with all replicas' parts in this process. Of several processes all must call it."""
     known = isinstance(values, jax.Array) and not isinstance(values, _jax.core.Tracer)
     if known and not (values.is_fully_addressable or values.is_fully_replicated):
