@@ -158,6 +158,7 @@ class Program:
     fallback_ops: tuple[str, ...] = ()  # HLO operations priced without an own estimator, sorted, each once
     assumptions: tuple[str, ...] = ()  # sentences, sorted, each once
     flops: int = 0  # of one run with every dynamic loop taken once, per IPU
+    dry: bool = False  # compiled in a dry run, in which running out of memory is no error
     parked_bytes: int = 0  # in pinned_host on behalf of one IPU, of values that are neither arguments nor results
 
     @property

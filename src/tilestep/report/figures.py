@@ -67,7 +67,7 @@ class StreamedArgument:
 class ProgramProfile:
     """One compiled program. Two programs of one name are two records with different keys.
 
-    It has 30 fields, because it is one flat row of the JSON profile: its readers find each figure under one name
+    It has 32 fields, because it is one flat row of the JSON profile: its readers find each figure under one name
     (docs/reference/profile.md).
 
     Attributes:
@@ -93,11 +93,13 @@ class ProgramProfile:
         alive_tile_bytes: (name, bytes) of values and temporaries there, the largest first, at most 100.
         largest_tile_bytes: (part, bytes) of both kinds of parts, the 8 largest.
         values_bytes: of values and temporaries at that superstep, on all tiles of an IPU together.
-        out_of_memory: whether it needs more than a tile has, and ran because that was allowed.
+        out_of_memory: whether it needs more than a tile has, and ran because that was allowed, or because the run was dry.
+        dry: whether it was compiled in a dry run, in which memory is no limit.
         streaming_memory_bytes: of arguments, results and parked values in pinned_host, in the IPU-Machine that has most of them.
         donated: arguments that become a result and stay in SRAM.
         not_donated: arguments that stream in at each call, although a result of their shape could take their memory.
         streamed_again: arguments that streamed in needlessly.
+        could_recompute: whether it computes gradients and nothing of them again (`jax.checkpoint`).
         fallback_ops: operations without an estimator.
         flops: floating-point operations of one run on one IPU, with every data-dependent loop taken once.
         cycles: over all runs, on its slowest IPU.
@@ -126,10 +128,12 @@ class ProgramProfile:
     largest_tile_bytes: tuple[tuple[str, int], ...]
     values_bytes: int
     out_of_memory: bool
+    dry: bool
     streaming_memory_bytes: int
     donated: tuple[str, ...]
     not_donated: tuple[str, ...]
     streamed_again: tuple[StreamedArgument, ...]
+    could_recompute: bool
     fallback_ops: tuple[str, ...]
     flops: int
     cycles: ProgramCycles
@@ -165,7 +169,19 @@ class GroupProfile:
     name: str
     ipu: int
     programs: tuple[str, ...]
+    keys: tuple[int, ...]  # of these programs, in the same order
     peak_tile_bytes: int  # resident values + the code of all + the largest transient
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapesProfile:
+    """A function that is several programs, because calls differed in the shapes or dtypes of their arguments."""
+
+    name: str  # of the programs
+    keys: tuple[int, ...]  # of the programs, with most runs first
+    argument: str  # the largest of those that differed
+    shapes: tuple[str, ...]  # of that argument, by program
+    differs: Literal["batch", "shape", "dtype"]  # batch: only in its first dimension, and other arguments kept their shapes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,9 +219,11 @@ class Figures:
     emulated_cycles: int  # from the end of all earlier work to the end of all work in the profile
     programs: tuple[ProgramProfile, ...]  # in order of their first dispatch
     groups: tuple[GroupProfile, ...]
+    reshaped: tuple[ShapesProfile, ...]  # functions that are several programs because of their arguments' shapes
     batches: tuple[BatchProfile, ...]  # of loops that accumulate gradients
     supersteps: tuple[StepProfile, ...]  # the largest, largest first
     busiest_ipu: int
+    num_ipus_used: int  # on which programs ran
     loaded_on_busiest: tuple[int, ...]  # keys of the programs that it loaded, whole or in part
     cycles_by_kind: Mapping[EventKind, int]  # of the busiest IPU
     io_tiles_cycles: int  # of its I/O tiles, beside the others
