@@ -80,12 +80,13 @@ def _memory(figures: Figures) -> Iterator[Finding]:
             text = f"{what} nearly fills its tiles: {amount}.{parts}"
         yield Finding(kind="memory", text=text)
     if of_jax:
-        of_jax.sort(key=lambda p: -p.peak_tile_bytes)
-        names = names_text([f"{figures.label(p.key)}, {share_text(p.peak_tile_bytes, tile_bytes)} of a tile" for p in of_jax], most=1)
+        largest = max(of_jax, key=lambda p: p.peak_tile_bytes)
+        others = f" (nor {'does' if len(of_jax) == 2 else 'do'} {count_text(len(of_jax) - 1, 'other')})" if len(of_jax) > 1 else ""
         text = (
-            f"{count_text(len(of_jax), 'single operation')} outside of jit {'does' if len(of_jax) == 1 else 'do'} not fit ({names}), and "
+            f"program {figures.label(largest.key)}, a single operation outside of jit, does not fit{others}: it needs "
+            f"{share_text(largest.peak_tile_bytes, tile_bytes)} of a tile, and {_why_it_ran(largest)}. Make such arrays in the jitted "
+            f"function that uses them, or under {CPU_DEFAULT}."
         )
-        text += f"{_why_it_ran(of_jax[0])}. Make such arrays in the jitted function that uses them, or under {CPU_DEFAULT}."
         yield Finding(kind="memory", text=text)
     yield from _code(figures)
     yield from _streaming_memory(figures)
@@ -109,7 +110,7 @@ def _ways_to_fit(figures: Figures, *programs: ProgramProfile) -> list[str]:
 
 
 def _members(figures: Figures, group: GroupProfile) -> list[ProgramProfile]:
-    return [p for p in figures.programs if p.runs and p.key in group.keys]
+    return [p for p in figures.programs if p.runs and p.group == group.name]
 
 
 def _code(figures: Figures) -> Iterator[Finding]:
@@ -167,7 +168,7 @@ def _loads(figures: Figures) -> Iterator[Finding]:
         what = "single operations outside of jit" if part is single else "jitted functions"
         text = _single_operations(part) if part is single else _switching(figures, part)
         if len(parts) == 1:
-            yield Finding(kind="loads", text=f"{head}: {text}")
+            yield Finding(kind="loads", text=f"{head}, all of {what}: {text}" if part is single else f"{head}: {text}")
         elif cycles == max(of for _, of in parts):
             yield Finding(kind="loads", text=f"{head}; {loads:,} of them {are} of {what}: {text}")
         elif cycles > LOADS_DOMINATE * figures.emulated_cycles and (part is single or len({unit.function for unit in part}) < loads):
@@ -195,11 +196,11 @@ def _loaded(figures: Figures) -> list[_Loaded]:
         if p.origin != "group" and p.loads
     ]
     for group in figures.groups:
-        members = [p for p in brought if p.key in group.keys]
+        members = [p for p in brought if p.group == group.name]
         members.sort(key=lambda p: p.cycles.load - p.cycles.total)  # the helper that is loaded first is not what the group is for
         if members:
             names = names_text(list(dict.fromkeys(p.name for p in members)), most=1)
-            label = f"program group '{group.name}' ({names})"
+            label = f"program group '{group.name}' with {names}"
             loads, cycles = sum(p.loads for p in members), sum(p.cycles.load for p in members)
             runs = max(p.runs for p in members)
             units.append(_Loaded(label=label, function=label, origin="group", loads=loads, runs=runs, cycles=cycles))
@@ -209,8 +210,8 @@ def _loaded(figures: Figures) -> list[_Loaded]:
 def _single_operations(units: list[_Loaded]) -> str:
     names = names_text(list(dict.fromkeys(unit.label.partition(" #")[0] for unit in units)), most=2)
     return (
-        f"each is a program of its own ({names}). Put them into one jitted function, or run them under {CPU_DEFAULT}: "
-        "a model's initialisation, for example."
+        f"each is a program of its own ({names}). Put those that belong together, such as a model's initialisation, into one jitted "
+        f"function, or run them under {CPU_DEFAULT}."
     )
 
 
@@ -365,8 +366,8 @@ def _unused(figures: Figures) -> Iterator[Finding]:
         were = "was" if used == 1 else "were"
         yield Finding(
             kind="unused",
-            text=f"{used:,} of {machine.num_ipus:,} IPUs {were} used: the others take part where arrays are divided over them (jax.sharding), "
-            "or by tilestep.train.Replicas or Pipeline.",
+            text=f"{used:,} of {machine.num_ipus:,} IPUs {were} used. Divide arrays over all of them (jax.sharding), or use Replicas or "
+            "Pipeline of tilestep.train.",
         )
 
 

@@ -67,13 +67,14 @@ class StreamedArgument:
 class ProgramProfile:
     """One compiled program. Two programs of one name are two records with different keys.
 
-    It has 32 fields, because it is one flat row of the JSON profile: its readers find each figure under one name
+    It has 33 fields, because it is one flat row of the JSON profile: its readers find each figure under one name
     (docs/reference/profile.md).
 
     Attributes:
         name: the program's name.
         key: its number.
         origin: who made it.
+        group: the program group that it is a member of; '' if of none.
         num_ipus: IPUs that run it together.
         runs: how often it ran.
         loads: runs that had to load it first.
@@ -109,6 +110,7 @@ class ProgramProfile:
     name: str
     key: int
     origin: Origin
+    group: str
     num_ipus: int
     runs: int
     loads: int
@@ -169,7 +171,6 @@ class GroupProfile:
     name: str
     ipu: int
     programs: tuple[str, ...]
-    keys: tuple[int, ...]  # of these programs, in the same order
     peak_tile_bytes: int  # resident values + the code of all + the largest transient
 
 

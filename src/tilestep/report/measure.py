@@ -52,7 +52,7 @@ def profile_between(system: System, start: Mark, end: Mark, *, of_jax: Callable[
     trace = system.trace_between(start, end)
     largest = sorted((step for of_program in steps.values() for step in of_program), key=lambda step: -step.total)
     spec = system.machine
-    grouped = {key for group in end.groups.values() for key in group.members}
+    grouped = {key: name for (name, _), group in end.groups.items() for key in group.members}
     dispatches = sum(totals.runs for totals in ran if totals.key not in grouped)
 
     def origin(totals: ProgramTotals) -> Origin:
@@ -72,7 +72,9 @@ def profile_between(system: System, start: Mark, end: Mark, *, of_jax: Callable[
             streaming_memory_bytes=spec.host.streaming_memory_bytes,
         ),
         emulated_cycles=end.cycle - start.cycle,
-        programs=tuple(_program(totals, origin(totals), steps[totals.key], start, end, spec) for totals in ran),
+        programs=tuple(
+            _program(totals, origin(totals), grouped.get(totals.key, ""), steps[totals.key], start, end, spec) for totals in ran
+        ),
         groups=_groups(end, {totals.key for totals in ran}),
         reshaped=tuple(_reshaped([totals for totals in ran if origin(totals) == "user"])),
         batches=_batches(start, end),
@@ -101,7 +103,7 @@ def could_be_donated(program: Program) -> tuple[str, ...]:
 
 
 def _program(
-    totals: ProgramTotals, origin: Origin, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec
+    totals: ProgramTotals, origin: Origin, group: str, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec
 ) -> ProgramProfile:
     program = totals.program
     first = next(((b_in, b_out) for mark, b_in, b_out in totals.sizes.first_runs if start.number <= mark < end.number), (0, 0))
@@ -109,6 +111,7 @@ def _program(
         name=program.name,
         key=totals.key,
         origin=origin,
+        group=group,
         num_ipus=program.num_ipus,
         runs=totals.runs,
         loads=totals.loads,
@@ -280,9 +283,7 @@ def _groups(end: Mark, ran: set[int]) -> tuple[GroupProfile, ...]:
     for (name, ipu), group in end.groups.items():
         peak = group.use.peak_bytes
         if ran.intersection(group.members) and (name not in fullest or peak > fullest[name].peak_tile_bytes):
-            fullest[name] = GroupProfile(
-                name=name, ipu=ipu, programs=tuple(group.members.values()), keys=tuple(group.members), peak_tile_bytes=peak
-            )
+            fullest[name] = GroupProfile(name=name, ipu=ipu, programs=tuple(group.members.values()), peak_tile_bytes=peak)
     return tuple(fullest.values())
 
 
