@@ -326,6 +326,29 @@ def test_weights_that_were_made_under_a_default_device_are_trained_on_the_ipu() 
         assert profiled(started("jit")).programs == ()
 
 
+def test_a_state_that_is_committed_to_the_ipu_is_copied_to_the_cpu_that_evaluates_it() -> None:
+    """What the how-to page on performance adds to the advice."""
+
+    def program(*, copied: bool) -> Profile:
+        cpu, ipu = jax.devices("cpu")[0], jax.devices("ipu")[0]
+        step, evaluate = jax.jit(partial(train), donate_argnums=0), jax.jit(partial(loss))
+
+        def steps() -> Any:
+            state: Any = jax.device_put(STATE, ipu)
+            for _ in range(STEPS):
+                state = step(state, np.float32(1))
+                with jax.default_device(cpu):
+                    evaluate(jax.device_put(state, cpu) if copied else state, np.float32(1))
+            return state
+
+        return profiled(steps)
+
+    committed, copied = program(copied=False), program(copied=True)
+    assert [found.runs for found in committed.programs] == [STEPS, STEPS]
+    assert [found.runs for found in copied.programs] == [STEPS]
+    assert copied.emulated_cycles < committed.emulated_cycles
+
+
 def test_functions_of_one_name_are_not_told_to_have_one_shape() -> None:
     def program() -> Any:
         first, second = jax.jit(lambda x: x + 1), jax.jit(lambda x: x * 2)

@@ -208,6 +208,10 @@ def _loaded(figures: Figures) -> list[_Loaded]:
 
 
 def _single_operations(units: list[_Loaded]) -> str:
+    if len(units) == 1:
+        return (
+            f"{units[0].label} is a program of its own. Put it into a jitted function with its neighbours, or run it under {CPU_DEFAULT}."
+        )
     names = names_text(list(dict.fromkeys(unit.label.partition(" #")[0] for unit in units)), most=2)
     return (
         f"each is a program of its own ({names}). Put those that belong together, such as a model's initialisation, into one jitted "

@@ -298,6 +298,15 @@ def test_single_operations_are_told_apart_from_the_user_s_programs() -> None:
     assert "outside of jit" not in alone
 
 
+def test_one_single_operation_is_named() -> None:
+    host = Host()
+    host.run(program(superstep(5), name="add"))
+    [text] = told(profile_of(host, ("add",)), "loads")
+    assert re.match(
+        r"1 program load took \d+ % of emulated time, all of single operations outside of jit: add is a program of its own", text
+    )
+
+
 def test_a_function_that_is_loaded_once_beside_single_operations_is_not_told_to_change() -> None:
     host = Host()
     for name in ("jax0", "jax1", "jax2", "f"):
