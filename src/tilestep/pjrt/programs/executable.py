@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilestep.errors import UnsupportedError
@@ -102,13 +102,15 @@ class LoadedExecutable(_native.ExecutableBase):
             if current_mode() is None:
                 self._check_fits(program)
                 self._host_program = self._compile_values(module, program, functions)
+            else:
+                program = replace(program, dry=True)
         return Plan(name=name, hlo=hlo, program=program, site_locations=site_locations, callbacks=tuple(functions))
 
     def _restore(self, serialized: Serialized) -> Plan:
         serialized.require_fits(self.client.machine, self.request.plan_options)
         plan = Plan(name=serialized.name, hlo=serialized.hlo, program=serialized.program, site_locations=serialized.site_locations)
         if current_mode() is not None:
-            return plan
+            return replace(plan, program=replace(plan.program, dry=True))
         self._check_fits(plan.program)
         if serialized.values:
             self.request.allow_counters(len(serialized.counted))
@@ -172,7 +174,7 @@ class LoadedExecutable(_native.ExecutableBase):
             options=request.options,
             hlo=plan.hlo,
             values=b"" if executable is None else compat.serialize(self.client.host, executable),
-            program=plan.program,
+            program=replace(plan.program, dry=False),
         )
 
     # ----------------------------------------------------------------------------------------------------------- run
