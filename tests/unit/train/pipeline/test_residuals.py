@@ -160,7 +160,7 @@ def test_programs_have_the_names_that_the_stage_gives() -> None:
     for text in (forward, backward):
         assert "attention" in text
         assert "gelu" in text
-        assert "test_pipeline_residuals.py" in text
+        assert "test_residuals.py" in text
 
 
 ELEMENTWISE = (jnp.sin, jnp.tanh, lambda x: jnp.broadcast_to(x, (3, *x.shape)), lambda x: x.astype(jnp.float16), lambda x: -x)
@@ -195,7 +195,9 @@ def test_no_other_choice_weighs_less(data: st.DataObject) -> None:
     _, _, kept = parts.forward([], [x])
     found = parts.pullback([], [x] if parts.kept_args else [], kept)([x])
     for own, index in zip(found, read, strict=True):
-        np.testing.assert_allclose(own, work(x)[index], rtol=1e-6)
+        expected = work(x)[index]
+        halves = expected.dtype == jnp.float16  # a value that is computed again may be rounded at another step
+        np.testing.assert_allclose(own, expected, rtol=1e-6, atol=4 * float(jnp.finfo(jnp.float16).eps) if halves else 0)
     jaxpr = flat_jaxpr(lambda x: list(map(work(x).__getitem__, read)), x).jaxpr
     chosen = sum(weight(spec) for spec in parts.specs) + (weight(x) - 0.5 if parts.kept_args else 0)
     assert chosen == least_of(jaxpr, x)
