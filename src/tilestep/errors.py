@@ -5,7 +5,7 @@ TilestepError
 ├── SpecError (ValueError)         a machine description that cannot be
 ├── HloError (ValueError)          a program text that the reader does not understand
 ├── StoredError (ValueError)       a serialised program that cannot be used here
-├── DatasetError (ValueError)      a dataset that ends early, or whose elements are not alike
+├── DatasetError (ValueError)      a dataset that ends early, or whose elements differ in form
 ├── QueueError (RuntimeError)      a feed of a training loop that is closed, in use, full or empty
 ├── NotFiniteError (FloatingPointError)  a pipeline's microbatch that has made a NaN or an infinity
 ├── ProcessFailedError (RuntimeError)  another process of a pipeline has failed, or is gone
@@ -23,6 +23,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 _MOST_SHOWN: Final = 8  # of many differences
+_DRIFTED: Final = (
+    "the mean of gradients before the update (cross_replica(optimizer)), or of what else the replicas' own data changes "
+    "(cross_replica_mean); equal random keys where draws change the carry"
+)
+_BEGAN_APART: Final = (
+    "equal values in all processes before the loop, because they began it with different ones: the same random seed, and the same "
+    "checkpoint restored in each"
+)
 
 
 class TilestepError(Exception):
@@ -30,53 +38,56 @@ class TilestepError(Exception):
 
 
 class SettingsError(TilestepError, ValueError):
-    """A setting has a value that is not allowed; the message names setting, value and what is."""
+    """A setting has a value that is not allowed. The message names the setting, the value and the allowed values."""
 
 
 class SpecError(TilestepError, ValueError):
-    """A machine description is wrong; the message names the field, the value and the bound."""
+    """A machine description is wrong. The message names the field, the value and the bound."""
 
 
 class HloError(TilestepError, ValueError):
-    """An HLO module could not be read; the message names the line."""
+    """An HLO module could not be read. The message names the line."""
 
 
 class StoredError(TilestepError, ValueError):
-    """A serialised program is damaged, or was made for another machine or by another version; the message says which."""
+    """A serialised program is damaged, or was made for another machine or by another version. The message says which."""
 
 
 class DatasetError(TilestepError, ValueError):
-    """A dataset ended early, or gave something that cannot be fed; the message says at which element."""
+    """A dataset ended early, or gave an element that cannot be fed. The message says at which element."""
 
 
 class QueueError(TilestepError, RuntimeError):
-    """A feed of a training loop cannot do what was asked now: it is closed, in use by another loop, full, or there is nothing in it."""
+    """A feed of a training loop cannot serve a call now: it is closed, in use by another loop, full, or empty."""
 
 
 class ReplicasDifferError(TilestepError):
-    """Arrays differ between replicas that should not.
+    """Arrays that should be equal on all replicas differ.
 
-    Attributes: differences: one `tilestep.train.ReplicaDifference` for each array, with where and by how much.
+    Args:
+        differences: one `tilestep.train.ReplicaDifference` for each array.
+        before_loop: whether no loop has run on them yet: processes have given it different carries.
+    Attributes:
+        differences: one `tilestep.train.ReplicaDifference` for each array: where it differs, and by how much.
     """
 
-    def __init__(self, *, differences: Sequence[Any]) -> None:
+    def __init__(self, *, differences: Sequence[Any], before_loop: bool = False) -> None:
         self.differences = tuple(differences)
         some = "".join(f"\n  {difference}" for difference in self.differences[:_MOST_SHOWN])
         more = f"\n  and {len(self.differences) - _MOST_SHOWN:,} more" if len(self.differences) > _MOST_SHOWN else ""
         super().__init__(
             f"{len(self.differences):,} array{'s differ' if len(self.differences) > 1 else ' differs'} between replicas{some}{more}\n"
-            "  try: the mean of gradients before the update (cross_replica(optimizer)), or of what else the replicas' own data changes "
-            "(cross_replica_mean); equal random keys where draws change the carry"
+            f"  try: {_BEGAN_APART if before_loop else _DRIFTED}"
         )
 
 
 class NotFiniteError(TilestepError, FloatingPointError):
-    """A stage of a pipeline has made numbers that are not finite. Nothing was updated with them.
+    """A stage of a pipeline has made numbers that are not finite. They updated nothing.
 
     Attributes:
-        stage: its number.
-        microbatch: the first one with which it did.
-        path: what is not finite, such as "gradient of mlp/w1" or "output 0".
+        stage: index of the stage.
+        microbatch: index of the first microbatch with such numbers.
+        path: the array with such numbers, for example "gradient of mlp/w1" or "output 0".
         state: of the pipeline, after the last finished update.
     """
 
@@ -89,12 +100,12 @@ class NotFiniteError(TilestepError, FloatingPointError):
 
 
 class ProcessFailedError(TilestepError, RuntimeError):
-    """Another process of a pipeline has failed, or is gone; the message says which, and how. Nothing was updated with what it made.
+    """Another process of a pipeline has failed or has disappeared; the message says which, and how. Its results updated nothing.
 
     Attributes:
-        process: its number.
+        process: index of the process.
         text: how it has failed.
-        interrupted: whether it failed by a Ctrl-C.
+        interrupted: whether a Ctrl-C ended it.
         state: of the pipeline, after the last finished update.
     """
 
@@ -107,7 +118,7 @@ class ProcessFailedError(TilestepError, RuntimeError):
 
 
 class UnsupportedError(TilestepError):
-    """This platform or build cannot do what was asked."""
+    """This platform or build cannot do what a call asks."""
 
 
 class TileMemoryError(TilestepError, MemoryError):
@@ -115,11 +126,11 @@ class TileMemoryError(TilestepError, MemoryError):
 
     Attributes:
         tile: index of the fullest tile.
-        superstep: name of the superstep at which the peak occurs.
+        superstep: name of the superstep at which the tile is fullest.
         needed_bytes: bytes that the tile would need.
         available_bytes: bytes that the tile has.
-        largest: (what, bytes per tile) of the largest parts, largest first.
-        of_code: whether the bytes are those of code alone, and of the part of a tile that instructions are fetched from.
+        largest: (part, bytes per tile) of the largest parts, largest first.
+        of_code: whether the bytes are code alone, and the bound is the part of a tile that can hold code.
     """
 
     def __init__(
@@ -159,8 +170,8 @@ class StreamingMemoryError(TilestepError, MemoryError):
 
     Attributes:
         ipu_machine: index of the IPU-Machine.
-        num_ipus: how many IPUs of the program are in it.
-        needed_bytes: bytes that they would need there.
+        num_ipus: IPUs of the program in it.
+        needed_bytes: bytes that these IPUs need there.
         available_bytes: bytes that the IPU-Machine has.
         largest: (argument or result, bytes of all these IPUs), largest first.
     """
@@ -185,13 +196,13 @@ class StreamingMemoryError(TilestepError, MemoryError):
 
 
 class LoopInterrupt(KeyboardInterrupt):
-    """Ctrl-C came in a training loop. All steps that the loop began are done: another loop can go on with `carry`.
+    """Ctrl-C came in a training loop. All steps that the loop began are done, so another loop can continue from `carry`.
 
     Attributes:
-        carry: what the last step done has returned. Of a pipeline, its state, also as `state`.
-        steps: how many steps of the loop, or updates of the pipeline, are done.
-        outputs: of a pipeline, what the last update done has given out: `step` would have returned it beside the state, `run` has sent
-            it to its outfeed. None if none is done.
+        carry: the result of the last finished step; of a pipeline its state, also as `state`.
+        steps: finished steps of the loop, or updates of the pipeline.
+        outputs: of a pipeline, the outputs of the last finished update. `step` would have returned them beside the state; `run` has sent
+            them to its outfeed. None if no update is finished.
     """
 
     def __init__(self, *, carry: Any, steps: int, what: str = "steps of the loop", outputs: Any = None) -> None:

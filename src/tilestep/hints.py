@@ -1,4 +1,4 @@
-"""What a runtime may tell an emulator, without knowing whether one is there, and a dry emulator a runtime. Imports nothing of the rest."""
+"""Hints from a training runtime to an emulator, if there is one, and from a dry run to the runtime. Imports nothing of tilestep."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, final
 
-INFEED_TARGET: Final = "tilestep_infeed"  # what a program calls to take an element from its device's queue, and to send one
-OUTFEED_TARGET: Final = "tilestep_outfeed"
-UNKNOWN_ZERO_TARGET: Final = "tilestep_unknown_zero"  # what gives zeros that no compiler can fold
+INFEED_TARGET: Final = "tilestep_infeed"  # custom call that takes an element from its device's queue
+OUTFEED_TARGET: Final = "tilestep_outfeed"  # custom call that sends an element to its device's queue
+UNKNOWN_ZERO_TARGET: Final = "tilestep_unknown_zero"  # custom call that gives zeros which no compiler can fold
 
 _serial = itertools.count(1)
 _group: ContextVar[tuple[str, int] | None] = ContextVar("tilestep_program_group", default=None)
@@ -22,13 +22,16 @@ _group: ContextVar[tuple[str, int] | None] = ContextVar("tilestep_program_group"
 class program_group:
     """Says that the programs dispatched inside are one program per IPU: `with program_group(name):`.
 
-    Between members of a group an emulated IPU neither reloads its program nor pays the host's cost of a dispatch;
-    together they need the resident values, the sum of their code and the largest of their transients. What one member
-    makes and another takes in the same entry stays on the chip, and goes over IPU-Links to another IPU. Groups of one
-    name are one group, also when entered again; the innermost group counts. Where no emulator listens nothing happens.
+    Between members of a group an emulated IPU neither reloads its program nor pays the host's cost of a dispatch. Together the members
+    need their resident values, the sum of their code, and the largest of their transients. A value that one member makes and another takes
+    in the same entry stays on the chip, and goes to another IPU over IPU-Links. Groups of one name are one group, also when entered again.
+    The innermost group counts. Without an emulator nothing happens.
 
-    Args: name: identifies the group; not empty.
-    Raises: ValueError if `name` is empty.
+    Args:
+        name: identifies the group; not empty.
+
+    Raises:
+        ValueError: if `name` is empty.
     """
 
     __slots__ = ("_name", "_token")
@@ -47,22 +50,22 @@ class program_group:
         _group.reset(self._token)
 
 
-# The innermost group's name and the serial number of this entry into it, or None outside of any group. Runs no bytecode: a Ctrl-C
-# cannot come between a run and what is noted of it.
+# The innermost group's name and the serial number of this entry into it, or None outside of any group. Runs no bytecode, so a Ctrl-C
+# cannot come between a run and its entry in the journal.
 current_group: Callable[[], tuple[str, int] | None] = _group.get
 
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveBatch:
-    """What an update of a loop's parameters is of.
+    """The batch of one update of a loop's parameters.
 
     Attributes:
         loop: name of the loop's programs.
-        microbatch: samples of a microbatch; None: nobody knows.
+        microbatch: samples of a microbatch; None: unknown.
         count: microbatches that a replica accumulates for an update.
-        replicas: that accumulate.
+        replicas: replicas that accumulate.
         microbatches: of an update, all replicas together.
-        samples: the same in samples; None: nobody knows.
+        samples: of an update, all replicas together; None: unknown.
     """
 
     loop: str
@@ -79,23 +82,23 @@ class Listener(Protocol):
     platform: str
 
     def accumulated(self, batch: EffectiveBatch, steps: int) -> None:
-        """A loop on the platform has done so many steps."""
+        """Notes steps of a loop on the platform."""
         ...
 
     def set_apart(self, apart: bool) -> None:
-        """Some thread is within `untimed` or `uploads_kept` from now on, or none is."""
+        """Says whether some thread is within `untimed` or `uploads_kept` from now on."""
         ...
 
     def waited_for(self, array: Any) -> bool:
-        """Waits for an array of the platform's, so that a wait of the program's for it is still one; False: it cannot."""
+        """Waits for an array, if it is the platform's, so that a later wait by the program still counts as one. Returns: whether it has."""
         ...
 
     def moment(self) -> Any:
-        """What stands for this moment of the program."""
+        """A handle for this moment of the program."""
         ...
 
     def upload(self, kept: list[tuple[Any, ...]], moment: Any) -> None:
-        """What was kept happens now, and began at the moment."""
+        """Lets kept uploads happen now, as if begun at the moment."""
         ...
 
 
@@ -107,7 +110,7 @@ _apart = 0  # threads within `untimed` or `uploads_kept`
 
 
 def listen(listener: Listener) -> None:
-    """`listener` takes the hints from now on."""
+    """Sends all hints to `listener` from now on."""
     global _listener
     with _lock:
         _listener = listener
@@ -124,9 +127,9 @@ def _set_apart(change: int) -> None:
 
 @contextlib.contextmanager
 def untimed() -> Iterator[None]:
-    """Says that what this thread waits for and reads inside holds up nothing: the emulated program goes on meanwhile.
+    """Says that waits and reads of this thread inside take no emulated time: the emulated program goes on meanwhile.
 
-    For threads that only look on, and waits that the machine emulated would not need.
+    For threads that only look on, and for waits that the emulated machine would not need.
     """
     token = _untimed.set(True)
     _set_apart(1)
@@ -138,25 +141,31 @@ def untimed() -> Iterator[None]:
 
 
 def wait_untimed(arrays: list[Any], wait: Callable[[list[Any]], object]) -> None:
-    """Waits for arrays, which holds up nothing (see `untimed`), and is none of the program's own waits for them.
+    """Waits for arrays without emulated time (see `untimed`), and without counting as one of the program's own waits.
 
-    JAX tells a platform of the first wait for an array only: so an emulator waits without it.
+    JAX tells a platform of the first wait for an array only, so an emulator waits without JAX.
 
-    Args: wait: what waits for arrays that no emulator waits for.
+    Args:
+        arrays: JAX arrays of any platform.
+        wait: waits for the arrays of platforms without an emulator.
     """
     listener = _listener
     with untimed():
         wait(arrays if listener is None else [array for array in arrays if not listener.waited_for(array)])
 
 
-# Whether this thread is within `untimed`; what it keeps its uploads in, or None. Neither runs bytecode.
+# Whether this thread is within `untimed`; the list of its kept uploads, or None. Neither runs bytecode.
 is_untimed: Callable[[], bool] = _untimed.get
 kept_uploads: Callable[[], list[tuple[Any, ...]] | None] = _kept.get
 
 
 @contextlib.contextmanager
 def uploads_kept() -> Iterator[list[tuple[Any, ...]]]:
-    """What this thread puts on devices inside has no emulated time yet: it is kept in the list, for `upload`."""
+    """Keeps uploads of this thread inside without an emulated time, until `upload` gives them one.
+
+    Yields:
+        The list of kept uploads.
+    """
     kept: list[tuple[Any, ...]] = []
     token = _kept.set(kept)
     _set_apart(1)
@@ -168,33 +177,48 @@ def uploads_kept() -> Iterator[list[tuple[Any, ...]]]:
 
 
 def listens(platform: str) -> bool:
-    """Whether there is an emulator of this platform that listens."""
+    """Whether an emulator of this platform listens."""
     return _listener is not None and _listener.platform == platform
 
 
 def accumulated(batch: EffectiveBatch, steps: int) -> None:
-    """A loop that accumulates gradients has done so many steps, on a platform that `listens`."""
+    """Notes steps of a loop that accumulates gradients, on a platform of which `listens` is true.
+
+    Args:
+        batch: the batch of one update of the loop.
+        steps: microbatches that each replica has done.
+    """
     if _listener is not None:
         _listener.accumulated(batch, steps)
 
 
 def moment() -> Any:
-    """This moment of the emulated program, for `upload`. Where no emulator listens it is nothing."""
+    """A handle for this moment of the emulated program, for `upload`; None without an emulator."""
     return None if _listener is None else _listener.moment()
 
 
 def upload(kept: list[tuple[Any, ...]], since: Any) -> None:
-    """What was kept comes to its devices now, and has been on its way since that moment."""
+    """Lets kept uploads arrive at their devices now.
+
+    Args:
+        kept: the list of `uploads_kept`.
+        since: the `moment` at which they began.
+    """
     if kept and _listener is not None:
         _listener.upload(kept, since)
 
 
-dry_platforms: dict[str, Literal["error", "zeros"]] = {}  # on which nothing is computed for now, and what reading gives there
+dry_platforms: dict[str, Literal["error", "zeros"]] = {}  # platforms that compute nothing for now, and the result of reading there
 
 
 @contextlib.contextmanager
 def nothing_computed(platform: str, values: Literal["error", "zeros"]) -> Iterator[None]:
-    """Says that a platform's programs run dry inside: what is fed to them is checked but goes nowhere."""
+    """Says that a platform's programs run dry inside: elements that are fed to them are checked and dropped.
+
+    Args:
+        platform: name of the platform.
+        values: the result of reading an array there.
+    """
     before = dry_platforms.get(platform)
     dry_platforms[platform] = values
     try:

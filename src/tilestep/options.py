@@ -1,4 +1,4 @@
-"""How a program may be planned: the options that users of IPUs had for matmuls and convolutions."""
+"""Options of a plan: the choices that IPU users have for matmuls, convolutions, I/O tiles and memory."""
 
 from __future__ import annotations
 
@@ -10,19 +10,30 @@ from tilestep.errors import SettingsError
 from tilestep.messages import nearest, shown
 
 PartialsType = Literal["float", "half"]
-MAX_TILES = 100_000  # of an IPU, as machine/fields.py has it
+MAX_TILES = 100_000  # of an IPU, as in machine/fields.py
 PREFIX = "ipu_"  # of an option's name in compiler_options
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """Options of one program's plan. Defaults and meaning are PopLibs' (poplibs@7eac0f26, MatMul.hpp, Convolution.hpp)."""
+    """Options of one program's plan. Defaults and meaning are PopLibs' (poplibs@7eac0f26, MatMul.hpp, Convolution.hpp).
 
-    partials_type: PartialsType = "float"  # in which products of half operands are added up
-    available_memory_proportion: float = 0.6  # of a tile's memory that the temporaries of one matmul, convolution or look-up may take
-    num_io_tiles: int = 0  # set aside for transfers, which then overlap with compute on the others
-    weight_load_bits: Literal[64, 128] = 64  # per cycle, into the matrix unit
-    allow_out_of_memory: bool = False  # a program that does not fit is compiled all the same, and its profile says so
+    Attributes:
+        partials_type: type in which products of half operands are added up.
+        available_memory_proportion: share of a tile's memory that the temporaries of one matmul, convolution or look-up may take.
+        num_io_tiles: tiles that only transfer, while the others compute.
+        weight_load_bits: a cycle, into the matrix unit.
+        allow_out_of_memory: whether a program that does not fit is compiled nevertheless; its profile says so.
+
+    Raises:
+        SettingsError: for a value that is not allowed.
+    """
+
+    partials_type: PartialsType = "float"
+    available_memory_proportion: float = 0.6
+    num_io_tiles: int = 0
+    weight_load_bits: Literal[64, 128] = 64
+    allow_out_of_memory: bool = False
 
     def __post_init__(self) -> None:
         if self.partials_type not in ("float", "half"):
@@ -42,9 +53,9 @@ class PlanOptions:
             raise SettingsError(f"ipu_num_io_tiles is {self.num_io_tiles:,}: it must be less than the {num_tiles:,} tiles of an IPU")
 
     def changed(self, given: Mapping[str, object]) -> PlanOptions:
-        """These options with those of `given` in their place.
+        """These options with some of them changed.
 
-        Args: given: by name, `ipu_` before it; strings or numbers.
+        Args: given: option -> value, a string or number; the name begins with `ipu_`.
         Raises: SettingsError for an unknown name, or a value that is not allowed.
         """
         known = {PREFIX + field.name for field in fields(self)}

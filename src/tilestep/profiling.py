@@ -1,4 +1,4 @@
-"""`tilestep.profile()` and `tilestep.dry_run()`: what programs would cost on the emulated machine, with their values or without."""
+"""`tilestep.profile()` and `tilestep.dry_run()`: the cost of programs on the emulated machine, with values or without."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 @final
 class Recording:
-    """What `profile()` yields. Once its block has ended, it has every attribute of the `Profile`.
-
-    Attributes: profile: the Profile itself. Raises RuntimeError while the block still runs.
-    """
+    """The result of `profile()`. Once its block has ended, it has every attribute of the `Profile`."""
 
     def __init__(self) -> None:
         self._profile: Profile | None = None
@@ -45,13 +42,19 @@ class Recording:
 
 @contextlib.contextmanager
 def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]:
-    """Profiles what platform `ipu` does inside the block; works as well where nothing uses it.
+    """Profiles what platform `ipu` does inside the block, also if nothing uses the platform.
 
-    Profiles nest, each covers its own block. Programs that were loaded and values that lay in SRAM before the block still are
-    when it begins. A block that ends by an exception has its profile, too.
+    Profiles nest; each covers its own block. Programs that were loaded before the block still are when it begins, and values in SRAM are
+    still there. A block that ends by an exception has a profile, too.
 
-    Args: directory: where to write `profile.json` and `summary.txt` as well; made if it is missing.
-    Raises: OSError before the block runs if `directory` cannot be made or written to, and after it if its files cannot (a full disk).
+    Args:
+        directory: where to write `profile.json` and `summary.txt`; made if it does not exist. None: nowhere.
+
+    Yields:
+        A recording, which has every attribute of `Profile` once the block has ended.
+
+    Raises:
+        OSError: before the block if `directory` cannot be made or written to; after it if the files cannot be written (a full disk).
     """
     from tilestep.files import writable_directory
     from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
@@ -72,17 +75,19 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
 def dry_run(values: Literal["error", "zeros"] = "error", *, trip_count: int | None = None) -> Iterator[None]:
     """Runs platform `ipu` without computing values or taking memory for them: any size of model on any host.
 
-    Arrays made inside know shape, dtype and when they would have been ready; emulated time and memory are those of the same
-    program with values. A program that needs more than its tiles have is planned all the same; the profile says so. Callbacks are
-    not called, and what is fed to programs goes nowhere. Other platforms are untouched. Of a branch that depends on data, the dearest arm
-    runs.
+    Arrays made inside have a shape, a dtype and an emulated cycle, but no value. Emulated time and memory equal those of the same program
+    with values. A program that needs more memory than its tiles have is planned nevertheless, and the profile says so. Callbacks are not
+    called, and elements that are fed to programs are dropped. A branch that depends on data takes its dearest arm. Other platforms are
+    not affected.
 
     Args:
-        values: what reading an array gives: an error that says so, or zeros.
-        trip_count: how often a loop runs whose end depends on data; None makes such a loop an error that names its source line.
-    Raises: ValueError for a `values` that is neither, or a `trip_count` that is no whole number from 0. Inside: JaxRuntimeError for
-        a read where `values` is "error", such a loop without `trip_count`, and a program that mixes dry values with ones made
-        before the block.
+        values: the result of reading an array: "error" raises, "zeros" gives zeros.
+        trip_count: trips of each loop whose end depends on data. None: such a loop is an error that names its source line.
+
+    Raises:
+        ValueError: if `values` is neither of the two, or `trip_count` is no whole number from 0.
+        jax.errors.JaxRuntimeError: inside, for a read where `values` is "error", for a data-dependent loop without `trip_count`, and for a
+            program that mixes dry values with values from before the block.
     """
     from tilestep.pjrt.running.dry import DryMode, dry_mode
 

@@ -1,27 +1,26 @@
 """Everything that can be set from outside: jax config options and environment variables. No other file reads these.
 
-| option, variable in capitals | value                                             | default               |
-|------------------------------|---------------------------------------------------|-----------------------|
-| jax_ipu_use_model            | whether to emulate; there is nothing but that     | true                  |
-| jax_ipu_model_num_tiles      | tiles of each IPU                                 | the machine's own     |
-| jax_ipu_device_count         | IPUs                                              | the machine's own     |
-| jax_ipu_visible_devices      | which IPUs ("0,2,3"); goes before the count       | all                   |
-| TILESTEP_MACHINE             | name of a machine or path of a TOML file          | bow-2000              |
-| TILESTEP_SYNC_PATTERN        | full, singlePipeline or replicaAndLadder          | the machine's own     |
-| JAX_IPU_PARTIALS_TYPE        | 'float' or 'half' (*)                             | float                 |
-| JAX_IPU_AVAILABLE_MEMORY_PROPORTION | 0 to 1, of a tile's memory (*)             | 0.6                   |
-| JAX_IPU_NUM_IO_TILES         | tiles set aside for transfers (*)                 | 0                     |
-| JAX_IPU_WEIGHT_LOAD_BITS     | 64 or 128 a cycle (*)                             | 64                    |
-| POPLAR_ENGINE_OPTIONS        | JSON object of engine options (docs/reference/machines.md)  | {}                    |
-| TILESTEP_TINY_STEPS          | whether loops of small steps on CPU are compiled  | true                  |
-|                              | in one piece (train/loop/tiny_steps.py)                |                       |
+| option, variable in capitals        | value                                                      | default           |
+|-------------------------------------|------------------------------------------------------------|-------------------|
+| jax_ipu_use_model                   | whether to emulate; only true works                        | true              |
+| jax_ipu_model_num_tiles             | tiles of each IPU                                          | the machine's own |
+| jax_ipu_device_count                | number of IPUs                                             | the machine's own |
+| jax_ipu_visible_devices             | indices of IPUs ("0,2,3"); goes before the count           | all               |
+| TILESTEP_MACHINE                    | name of a machine, or path of a TOML file                  | bow-2000          |
+| TILESTEP_SYNC_PATTERN               | full, singlePipeline or replicaAndLadder                   | the machine's own |
+| JAX_IPU_PARTIALS_TYPE               | float or half (*)                                          | float             |
+| JAX_IPU_AVAILABLE_MEMORY_PROPORTION | 0 to 1, of a tile's memory (*)                             | 0.6               |
+| JAX_IPU_NUM_IO_TILES                | tiles that only transfer (*)                               | 0                 |
+| JAX_IPU_WEIGHT_LOAD_BITS            | 64 or 128, a cycle (*)                                     | 64                |
+| POPLAR_ENGINE_OPTIONS               | JSON object of engine options (docs/reference/machines.md) | {}                |
+| TILESTEP_TINY_STEPS                 | whether to compile CPU loops of tiny steps in one piece    | true              |
 
-(*) A variable only. One program's compiler_options may say otherwise: there the name is in small letters, without JAX_.
-options.py has what these four mean.
+(*) Only a variable. compiler_options of one program may change it: there its name is in small letters, without JAX_. options.py explains
+these four. train/loop/tiny_steps.py explains the last variable.
 
-A value given to `jax.config.update` is checked at once and goes before the environment. A variable is read when the
-platform starts, so a bad one never disturbs a program that leaves `ipu` alone; the last one, when a loop is first called
-with arrays of such shapes. An empty variable is an unset one.
+`jax.config.update` checks its value at once, and its value goes before the environment. The platform reads a variable when it starts, so a
+bad one never disturbs a program that does not use `ipu`. A loop reads TILESTEP_TINY_STEPS when it is first called with arrays of new
+shapes. An empty variable counts as unset.
 """
 
 from __future__ import annotations
@@ -58,13 +57,21 @@ _MAX_TILES = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the platform `ipu` is to be."""
+    """The settings of platform `ipu`.
+
+    Attributes:
+        machine: the machine to emulate.
+        hardware_ids: the IPU of the machine behind each device, in the order of devices.
+        allow_out_of_memory: whether a program that does not fit is reported instead of refused.
+        plan_options: of programs without options of their own.
+        report_directory: where to write a profile when the process ends, absolute; None: nowhere.
+    """
 
     machine: MachineSpec
-    hardware_ids: tuple[int, ...]  # IPU of the machine behind each device, in the order of devices
-    allow_out_of_memory: bool  # report a program that does not fit instead of refusing it
-    plan_options: PlanOptions  # of programs that give none of their own
-    report_directory: Path | None  # where to write a profile when the process ends, absolute; None: nowhere
+    hardware_ids: tuple[int, ...]
+    allow_out_of_memory: bool
+    plan_options: PlanOptions
+    report_directory: Path | None
 
 
 def _bad(name: str, value: object, allowed: str) -> SettingsError:
@@ -93,7 +100,7 @@ def _count(name: str, value: object, highest: int) -> int | None:
 
 
 def _ids(name: str, value: object) -> str | None:
-    """The text itself, once it is known to be a list of ids; None if it is empty."""
+    """The text itself, checked to be a list of ids; None if it is empty."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     try:
@@ -109,7 +116,7 @@ _UNSET: Any = object()
 
 
 class _Option(Generic[T]):
-    """One option of jax.config: what `update` was given, else what the environment says, else the default."""
+    """One option of jax.config: the value of `update`, else that of the environment, else the default."""
 
     def __init__(self, name: str, default: T, parse: Callable[[str, object], T], *, kind: type, doc: str) -> None:
         self.name, self.variable, self.kind, self.doc = name, name.upper(), kind, doc
@@ -117,7 +124,7 @@ class _Option(Generic[T]):
         self._given: T = _UNSET
 
     def read(self, environ: Mapping[str, str]) -> T:
-        """The value that holds. Raises: SettingsError if it comes from the environment and is not allowed."""
+        """The current value. Raises: SettingsError if it comes from the environment and is not allowed."""
         if self._given is not _UNSET:
             return self._given
         text = environ.get(self.variable, "")
@@ -125,14 +132,14 @@ class _Option(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What `jax.config` shows: as `read`, but the default in place of a variable that is not allowed."""
+        """The value that `jax.config` shows: as `read`, but the default instead of a variable that is not allowed."""
         try:
             return self.read(os.environ)
         except SettingsError:
             return self._default
 
     def stated(self, environ: Mapping[str, str]) -> object:
-        """What `read` would look at, as it is."""
+        """The text or value that `read` would parse."""
         return self._given if self._given is not _UNSET else environ.get(self.variable, "")
 
     def _set(self, value: object) -> None:  # the name that jax.config.update calls
@@ -156,7 +163,7 @@ _OPTIONS: tuple[_Option[Any], ...] = (USE_MODEL, MODEL_NUM_TILES, DEVICE_COUNT, 
 
 @functools.cache
 def define_jax_options() -> None:
-    """Makes the options known to `jax.config`; once, however often it is called. Reads nothing and starts no device."""
+    """Adds the options to `jax.config`, once. Reads nothing and starts no device."""
     import jax
 
     config: Any = jax.config  # its add_option has no types
@@ -166,10 +173,13 @@ def define_jax_options() -> None:
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings that hold now.
+    """The current settings.
 
-    Args: environ: environment variables, the process's own if None.
-    Raises: SettingsError naming option or variable, value and what is allowed.
+    Args:
+        environ: environment variables; None: the process's own.
+
+    Raises:
+        SettingsError: for a value that is not allowed; the message names the option or variable, the value and the allowed values.
     """
     environ = os.environ if environ is None else environ
     if not USE_MODEL.read(environ):
@@ -190,14 +200,14 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
 
 
 def stated_settings(environ: Mapping[str, str] | None = None) -> tuple[object, ...]:
-    """All that `read_settings` looks at, unread: as long as this stays equal, nobody has changed a setting. Opens no file."""
+    """Everything that `read_settings` would parse. As long as this stays equal, no setting has changed. Opens no file."""
     environ = os.environ if environ is None else environ
     variables = (_MACHINE, _SYNC_PATTERN, _ENGINE, *_PLAN_VARIABLES)
     return (*(option.stated(environ) for option in _OPTIONS), *(environ.get(variable, "") for variable in variables))
 
 
 def tiny_steps_wanted(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether the runtime may have XLA compile loops of small steps on CPU in one piece.
+    """Whether the runtime may let XLA compile CPU loops of tiny steps in one piece.
 
     Args: environ: environment variables, the process's own if None.
     Raises: SettingsError if the variable is neither true nor false.
@@ -252,7 +262,7 @@ def _plan_options(environ: Mapping[str, str], machine: MachineSpec) -> PlanOptio
 
 
 def _engine_options(text: str) -> tuple[bool, Path | None]:
-    """(allow out of memory, directory of the report) that POPLAR_ENGINE_OPTIONS asks for."""
+    """(whether to allow out of memory, directory of the report), from POPLAR_ENGINE_OPTIONS."""
     options = _engine_object(text)
     known = ("autoReport.all", "autoReport.directory", "debug.allowOutOfMemory")
     for key in options:
@@ -268,7 +278,7 @@ def _engine_options(text: str) -> tuple[bool, Path | None]:
         raise _bad(f"{_ENGINE}: {key}", value, '"true" or "false"')
 
     directory = _directory(options.get("autoReport.directory", "."))
-    # To name a directory is to want a report in it, unless the reports are turned off beside it.
+    # A directory asks for a report in it, unless the reports are turned off.
     wanted = flag("autoReport.all") if "autoReport.all" in options else "autoReport.directory" in options
     return flag("debug.allowOutOfMemory"), _absolute(directory) if wanted else None
 
@@ -285,7 +295,7 @@ def _directory(value: object) -> Path:
 
 
 def _absolute(directory: Path) -> Path:
-    """Where it is wherever the program goes later."""
+    """The path from the root, because the program may change its working directory."""
     try:
         return directory.absolute()
     except OSError as error:

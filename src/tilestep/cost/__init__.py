@@ -1,7 +1,7 @@
-"""How long one operation takes on one IPU: pure functions of a machine's figures and the work.
+"""Cost of one operation on one IPU: pure functions of a machine's figures and the operation's shapes and dtypes.
 
-`estimate` prices any single operation; `elementwise_pass` prices a fused expression; matmuls and convolutions are
-planned by `tilestep.plan`. Formulas and sources: docs/reference/cost-model.md, section Estimators.
+`estimate` prices any single operation, `elementwise_pass` a fused expression. `tilestep.plan` plans matmuls and convolutions.
+Formulas and sources: docs/reference/cost-model.md, section Estimators.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import Work
 
 Estimator = Callable[[Work, IpuSpec], StepCost]
+"""Prices one operation on one IPU."""
 
-# HLO opcode, or 'custom-call:<target>', to its estimator.
 ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
     {
         **dict.fromkeys(ELEMENTWISE, elementwise),
@@ -75,12 +75,22 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
         "custom-call:cpu_csr_sparse_dense_ffi": sparse_dense,
     }
 )
+"""HLO opcode, or 'custom-call:<target>', to its estimator."""
 
 
 def estimate(work: Work, ipu: IpuSpec, memory_proportion: float = MEMORY_PROPORTION) -> StepCost:
-    """Cost of one operation that is neither free, planned, a collective nor control flow; unknown ones by `fallback`.
+    """Cost of one operation that is neither free, planned, a collective nor control flow.
 
-    Args: memory_proportion: of a tile's memory that the temporaries of a look-up may take.
+    Args:
+        work: the operation, with shapes and dtypes of its operands and results on one IPU.
+        ipu: the IPU that runs it, without its I/O tiles.
+        memory_proportion: share of a tile's memory, 0 to 1, that the temporaries of a look-up may take.
+
+    Returns:
+        Cycles and bytes of the busiest tile. An operation without an estimator gets the price of `fallback`.
+
+    Source:
+        docs/reference/cost-model.md, section Estimators, names the source of each estimator.
     """
     if work.opcode in ("gather", "scatter"):
         return (gather if work.opcode == "gather" else scatter)(work, ipu, memory_proportion)

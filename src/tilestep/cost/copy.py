@@ -1,4 +1,4 @@
-"""Moves without arithmetic: between tiles, and on a tile into another order."""
+"""Moves without arithmetic: between tiles, and into another order on a tile."""
 
 from __future__ import annotations
 
@@ -104,7 +104,15 @@ def reverse(work: Work, ipu: IpuSpec) -> StepCost:
 
 
 def relaid(size_bytes: int, ipu: IpuSpec) -> StepCost:
-    """An array that one program's plan laid out over the tiles, laid out as another's wants it: all bytes move, in runs of 8."""
+    """Cost of giving an array the layout of another program's plan: all its bytes move, in runs of 8.
+
+    Args:
+        size_bytes: of the array, on one IPU.
+        ipu: the IPU, without its I/O tiles.
+
+    Returns:
+        Cycles and bytes of the busiest tile.
+    """
     part = share(size_bytes, ipu)
     if part == 0:
         return nothing("rearrange")

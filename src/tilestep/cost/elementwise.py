@@ -31,18 +31,27 @@ def elementwise_pass(
     halo_bytes: int = 0,
     copied_bytes: int = 0,
 ) -> StepCost:
-    """One superstep: each worker loads a vector of every input, computes the whole expression, stores the outputs.
+    """Cost of one superstep in which each worker loads a vector of every input, computes the expression, and stores the outputs.
 
     Args:
-        ops: (opcode, dtype it computes in: of the first operand for compare, convert and the like, else of the result).
-        size: elements of the expression, spread evenly over the tiles.
-        inputs: what is read, constants left out. One smaller than `size` is a broadcast: it is sent to all tiles first.
-        outputs: what is stored.
-        moved_bytes: of the full-size inputs, over all tiles, that lie on other tiles and have to be sent first.
-        halo_bytes: of inputs read through shifted slices, on the fullest tile: what it needs of its neighbours' blocks.
-        copied_bytes: of such inputs, on the fullest tile: blocks that are copied together with their halos.
-        tile_elements: of the expression, on the fullest tile, where it lies unevenly; 0: spread evenly.
-    Raises: KeyError for an opcode that is not in ELEMENTWISE.
+        ops: (opcode, dtype) of each operation. The dtype is that of the first operand for compare, convert and the like, else the result's.
+        size: elements of the expression, in an even layout over the tiles.
+        inputs: shapes of the arrays that are read, without constants. One smaller than `size` is a broadcast, sent to all tiles first.
+        outputs: shapes of the arrays that are stored.
+        moved_bytes: of full-size inputs that have another layout and are sent first, over all tiles.
+        ipu: the IPU.
+        tile_elements: elements of the expression on the fullest tile, if its layout is uneven; 0: it is even.
+        halo_bytes: of inputs that are read through shifted slices: bytes of neighbouring blocks that the fullest tile receives.
+        copied_bytes: of such inputs: bytes on the fullest tile that are copied together with their halos.
+
+    Returns:
+        Cycles and bytes of the busiest tile.
+
+    Raises:
+        KeyError: for an opcode that is not in `ELEMENTWISE`.
+
+    Source:
+        poplibs@7eac0f26 lib/popops/PerformanceEstimation.cpp; docs/reference/cost-model.md, section Estimators.
     """
     if size == 0:
         return nothing(FAMILY)
@@ -51,7 +60,7 @@ def elementwise_pass(
     arithmetic = sum(each.bundles * ceil_div(elements, each.elements) for each in rates)
     # 8-bit floats that are only moved, or converted by an operation of their own, are not converted when loaded and stored.
     computed = not ipu.has_float8 or any(ARITHMETIC[dtype].float8 and opcode not in FLOAT8_AS_IT_IS for opcode, dtype in ops)
-    full = [array for array in inputs if array.size == size]  # what is broadcast stays in registers over a worker's rows
+    full = [array for array in inputs if array.size == size]  # a broadcast value stays in registers over a worker's rows
     small = [array for array in inputs if array.size < size]
     received = (
         share(moved_bytes, ipu)
@@ -120,7 +129,7 @@ def worker_cycles(bundles: int, ipu: IpuSpec) -> Cycles:
 
 
 def elementwise(work: Work, ipu: IpuSpec) -> StepCost:
-    """One elementwise operation as a pass of its own; its operands lie where its result will."""
+    """One elementwise operation as a pass of its own. Its operands have the layout of its result."""
     result = work.results[0]
     computes_in = max((*work.operands, result), key=lambda array: DTYPE_BITS[array.dtype]).dtype if work.operands else result.dtype
     opcode = named_cast(work.opcode, work.operands[0].dtype, result.dtype, ipu) if work.operands else work.opcode

@@ -13,20 +13,25 @@ TILES_PER_BUS = 2
 def exchange_cycles(tile_bytes: int, ipu: IpuSpec, *, shared_bytes: int = 0) -> Cycles:
     """Cycles until the busiest tile has received `tile_bytes`; 0 if nothing moves. Excludes sync.
 
-    Args: shared_bytes: of them, the bytes that the other tile of the same bus receives too.
-    Source: poplibs@7eac0f26 lib/poplin/ExchangeEstimator.hpp: bytes received / bytes per cycle, no latency.
+    Args:
+        tile_bytes: received by the busiest tile.
+        ipu: the IPU.
+        shared_bytes: the part of them that the other tile of the same bus receives too.
+
+    Source:
+        poplibs@7eac0f26 lib/poplin/ExchangeEstimator.hpp: bytes received / bytes per cycle, without latency.
     """
     rate = ipu.tile.exchange_bytes_per_cycle
     return Cycles(ceil_div((tile_bytes - shared_bytes) * TILES_PER_BUS + shared_bytes, rate * TILES_PER_BUS))
 
 
 def share(count: int, ipu: IpuSpec) -> int:
-    """The fullest tile's part of `count` elements or bytes that lie evenly over all tiles."""
+    """The fullest tile's part of `count` elements or bytes in an even layout over all tiles."""
     return ceil_div(count, ipu.num_tiles)
 
 
 def broadcast_bytes(source_bytes: int, result_bytes: int, ipu: IpuSpec) -> Bytes:
-    """Bytes that the busiest tile receives when a small array is spread over the tiles of a large one.
+    """Bytes that the busiest tile receives when a small array is broadcast over the tiles of a large one.
 
     No tile needs more than the whole source, nor more than its part of the result.
     """

@@ -11,7 +11,15 @@ from tilestep.units import ceil_div
 
 
 def fallback(work: Work, ipu: IpuSpec) -> StepCost:
-    """All its bytes, in and out, change tiles, and each element of the largest array takes one bundle."""
+    """Cost of an operation without an estimator: all its bytes change tiles, and each element of its largest array takes one bundle.
+
+    Args:
+        work: the operation, with shapes and dtypes of its operands and results on one IPU.
+        ipu: the IPU.
+
+    Returns:
+        Cycles and bytes of the busiest tile, never zero, with `fallback` set and an assumption that names the opcode.
+    """
     arrays = (*work.operands, *work.results)
     received = share(sum(array.size_bytes for array in arrays), ipu)
     largest = max((array.size for array in arrays), default=0)

@@ -1,4 +1,4 @@
-"""What one operation costs on one IPU, and how its parts are put together."""
+"""The cost of one operation on one IPU, as a record, and its composition from parts."""
 
 from __future__ import annotations
 
@@ -13,35 +13,58 @@ from tilestep.machine.spec import IpuSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """What the code of a planned step is written from; serial passes and repeated parts are one loop and count once."""
+    """Sizes from which the code of a planned step follows. Serial passes and repeated parts are one loop and count once.
 
-    received_bytes: tuple[int, int]  # of the left and of the right operand, by the busiest tile
-    fan_in: int  # partial sums that a tile receives, over all stages
-    sums_bytes: int  # of them
-    stages: int  # in which they are added up
-    list_bytes: int = 0  # pointers and lists of work that the vertices of one tile go by
+    Attributes:
+        received_bytes: of the left and of the right operand, by the busiest tile.
+        fan_in: partial sums that a tile receives, over all stages.
+        sums_bytes: bytes of these partial sums.
+        stages: stages in which they are added up.
+        list_bytes: pointers and work lists of the vertices on one tile.
+    """
+
+    received_bytes: tuple[int, int]
+    fan_in: int
+    sums_bytes: int
+    stages: int
+    list_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepCost:
-    """Cycles, bytes and operations of one step; compute, exchange and sync are added, never overlapped."""
+    """Cycles, bytes and operations of one step. Compute, exchange and sync are added, never overlapped.
 
-    family: str  # 'elementwise', 'matmul', 'reduce', ...
-    compute_cycles: int  # of the busiest tile, on-tile copies included
+    Attributes:
+        family: the estimator: 'elementwise', 'matmul', 'reduce', ...
+        compute_cycles: of the busiest tile, with its on-tile copies.
+        exchange_cycles: until the busiest tile has received its bytes.
+        sync_cycles: of all barriers, and the fixed cost of each superstep.
+        exchange_bytes: received by the busiest tile.
+        temporary_tile_bytes: on the fullest tile beside operands and results, while the step runs.
+        result_tile_elements: elements of the result on the fullest tile; 0: the result has an even layout.
+        layouts: one text for each operand that stays on its tiles; equal texts are equal layouts.
+        footprint: sizes from which the code of a planned step follows; None for other steps.
+        flops: floating-point operations of all tiles.
+        assumptions: sentences.
+        fallback: whether it was priced without an estimator of its own.
+    """
+
+    family: str
+    compute_cycles: int
     exchange_cycles: int
-    sync_cycles: int  # barriers, and the fixed cost of each superstep
-    exchange_bytes: int = 0  # received by the busiest tile
-    temporary_tile_bytes: int = 0  # on the fullest tile beside operands and results, only while the step runs
-    result_tile_elements: int = 0  # of the result, on the fullest tile; 0: spread evenly
-    layouts: tuple[str, ...] = ()  # how a plan lays out the operands that stay where they are; equal texts, equal tiles
-    footprint: Footprint | None = None  # of a planned step
-    flops: int = 0  # of all tiles
-    assumptions: tuple[str, ...] = ()  # sentences
-    fallback: bool = False  # priced without an estimator of its own
+    sync_cycles: int
+    exchange_bytes: int = 0
+    temporary_tile_bytes: int = 0
+    result_tile_elements: int = 0
+    layouts: tuple[str, ...] = ()
+    footprint: Footprint | None = None
+    flops: int = 0
+    assumptions: tuple[str, ...] = ()
+    fallback: bool = False
 
     @property
     def cycles(self) -> int:
-        """All of it."""
+        """Compute, exchange and sync together."""
         return self.compute_cycles + self.exchange_cycles + self.sync_cycles
 
 
@@ -63,11 +86,18 @@ def step_cost(
     """A cost from its parts.
 
     Args:
+        ipu: the IPU.
+        family: the estimator.
         compute_cycles: of the busiest tile, rounded up here.
         exchange_bytes: received by the busiest tile, over all exchanges of the step.
-        shared_bytes: of them, received together with the other tile of the same bus.
-        supersteps: how many the step consists of.
-        syncs: barriers; None means one if anything is exchanged, else none.
+        shared_bytes: the part of them that the other tile of the same bus receives too.
+        supersteps: number of supersteps of the step.
+        syncs: barriers; None: one if bytes are exchanged, else none.
+        temporary_tile_bytes: on the fullest tile, while the step runs.
+        result_tile_elements: of the result on the fullest tile; 0: even layout.
+        flops: of all tiles.
+        assumptions: sentences.
+        fallback: whether it was priced without an estimator of its own.
     """
     barriers = int(exchange_bytes > 0) if syncs is None else syncs
     return StepCost(
@@ -85,12 +115,12 @@ def step_cost(
 
 
 def nothing(family: str) -> StepCost:
-    """The cost of an operation on no elements: no superstep is made for it."""
+    """The cost of an operation on no elements, which becomes no superstep."""
     return StepCost(family=family, compute_cycles=0, exchange_cycles=0, sync_cycles=0)
 
 
 def together(family: str, parts: Sequence[StepCost]) -> StepCost:
-    """Steps one after the other as one cost."""
+    """One cost for several steps, one after the other."""
     return StepCost(
         family=family,
         compute_cycles=sum(part.compute_cycles for part in parts),

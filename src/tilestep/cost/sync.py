@@ -1,4 +1,4 @@
-"""What a superstep costs beside its exchange and its compute."""
+"""Barriers and the fixed cost of supersteps."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from tilestep.units import Cycles
 
 
 def sync_cycles(ipu: IpuSpec, *, syncs: int, supersteps: int) -> Cycles:
-    """Cycles of `syncs` barriers of all tiles and of the control code that starts `supersteps` supersteps.
+    """Cycles of `syncs` barriers of all tiles, and of the control code that starts `supersteps` supersteps.
 
-    A superstep that exchanges nothing needs no barrier. Source: poplibs@7eac0f26 lib/popops/reduction/ReductionPlan.cpp
-    adds one barrier per exchange; the fixed cost of a superstep is a fit, see the machine's own sources.
+    A superstep that exchanges nothing needs no barrier.
+
+    Source:
+        poplibs@7eac0f26 lib/popops/reduction/ReductionPlan.cpp adds one barrier per exchange. The fixed cost of a superstep is a fit;
+        see the machine's own sources.
     """
     return Cycles(syncs * ipu.sync_cycles + supersteps * ipu.superstep_overhead_cycles)

@@ -1,4 +1,4 @@
-"""Between the nested spec of a machine and the flat list of its fields by path ('ipu.tile.sram_bytes')."""
+"""Converts between the nested spec of a machine and the flat list of its fields by path ('ipu.tile.sram_bytes')."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARTS: Mapping[str, type] = MappingProxyType(
 _KINDS: Mapping[str, type] = MappingProxyType(
     {"int": int, "float": float, "str": str, "SyncPattern": str, "Topology": str}  # by annotation
 )
-_IDENTITY = ("name", "description")  # say which machine it is, not what it is like
+_IDENTITY = ("name", "description")  # identify the machine, and are none of its properties
 
 
 def _kinds() -> Iterator[tuple[str, type]]:
@@ -31,9 +31,9 @@ FIELD_KINDS: Mapping[str, type] = MappingProxyType(dict(_kinds()))
 
 
 def assemble(*, name: str, description: str, sources: Mapping[str, FieldSource]) -> MachineSpec:
-    """The machine that has the values of `sources` (field path -> value and where it comes from).
+    """The machine with the values of `sources` (field path -> value and its origin).
 
-    Raises: KeyError if a field has no entry; SpecError if the values are no machine.
+    Raises: KeyError if a field has no entry; SpecError if the values describe no machine.
     """
 
     def part(prefix: str) -> dict[str, Any]:
@@ -60,9 +60,14 @@ def value_of(spec: MachineSpec, path: str) -> Value:
 
 
 def describe(spec: MachineSpec) -> tuple[FieldSource, ...]:
-    """Every field of a machine with value, unit, source and basis, in the order of the spec.
+    """Every field of a machine with its value, unit, source and basis, in the order of the spec.
 
-    A value that is not the one its source gives (a spec changed by `dataclasses.replace`, or made by hand) is assumed.
+    Args:
+        spec: the machine.
+
+    Returns:
+        One entry for each field. A value that differs from its source's (a spec changed by `dataclasses.replace`, or made by hand) has the
+        basis 'assumed'.
     """
     known = {entry.path: entry for entry in spec.sources}
 

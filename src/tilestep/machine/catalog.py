@@ -1,4 +1,4 @@
-"""The machines that have a name."""
+"""The catalogue: machines that have a name."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, shown
 
 DEFAULT_MACHINE = "bow-2000"
+"""The machine that is emulated unless a setting names another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,7 @@ _CATALOG: Mapping[str, _Entry] = MappingProxyType(
 
 
 def machine_names() -> tuple[str, ...]:
-    """Names of the catalogue, in its order."""
+    """Names of the machines in the catalogue, in its order."""
     return tuple(_CATALOG)
 
 

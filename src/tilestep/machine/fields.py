@@ -1,4 +1,4 @@
-"""The fields of a machine: units, plausible ranges, and what says where a value comes from."""
+"""The fields of a machine: their units, plausible ranges, and the origin of a value."""
 
 from __future__ import annotations
 
@@ -11,31 +11,47 @@ Basis = Literal["documented", "measured", "derived", "assumed"]
 Value = int | float | str
 
 SyncPattern = Literal["full", "singlePipeline", "replicaAndLadder"]
-"""Which IPUs of a program wait for whom when one of them accesses the host (docs/explanation/synchronisation.md)."""
+"""Which IPUs of a program wait for each other when one of them accesses the host (docs/explanation/synchronisation.md)."""
 Topology = Literal["ladder", "torus"]
 """How the IPU-Links of a full rack run: up two sides, or up two sides and from their top back to their bottom."""
 SYNC_PATTERNS: tuple[str, ...] = get_args(SyncPattern)
+"""The names of all sync patterns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldSource:
-    """Where the value of one field of a machine comes from."""
+    """The origin of the value of one field of a machine.
 
-    path: str  # 'ipu.tile.sram_bytes'
+    Attributes:
+        path: of the field, for example 'ipu.tile.sram_bytes'.
+        value: of the field.
+        unit: of the value; '' for names.
+        source: public text: a datasheet, a paper, a file of repository@commit; or the user's own file.
+        basis: 'documented', 'measured', 'derived' or 'assumed'.
+    """
+
+    path: str
     value: Value
-    unit: str  # '' for names
-    source: str  # public text: a datasheet, a paper, a file of repository@commit; or the user's own file
+    unit: str
+    source: str
     basis: Basis
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """Unit of a field, and the range outside of which a value is a slip of unit rather than a machine."""
+    """Unit of a field, and the range outside of which a value is a slip of unit rather than a machine.
+
+    Attributes:
+        unit: of the value.
+        lowest: allowed value.
+        highest: allowed value.
+        choices: the words that a field of words allows; (): any text.
+    """
 
     unit: str
     lowest: float = 0
     highest: float = float("inf")
-    choices: tuple[str, ...] = ()  # of a field that is one of a few words; none: any text
+    choices: tuple[str, ...] = ()
 
 
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType(

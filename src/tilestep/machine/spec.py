@@ -1,4 +1,4 @@
-"""What is emulated: tiles, IPUs, links, host. Frozen data, checked once when made."""
+"""The emulated hardware: tiles, IPUs, links, host. Frozen data, checked once when made."""
 
 from __future__ import annotations
 
@@ -31,16 +31,30 @@ def _require_choice(what: str, value: str, path: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TileSpec:
-    """One tile: a core with private SRAM and six hardware threads (workers)."""
+    """One tile: a core with private SRAM and six hardware threads (workers).
+
+    Attributes:
+        sram_bytes: memory of the tile.
+        executable_bytes: the part of it that can hold code.
+        worker_contexts: workers that take turns, one instruction a cycle.
+        load_store_bytes_per_cycle: between SRAM and registers.
+        copy_bytes_per_cycle: of a copy within the tile.
+        exchange_bytes_per_cycle: that the tile receives.
+        stack_bytes: of the supervisor and all workers.
+        reserved_bytes: that no program can use.
+
+    Raises:
+        SpecError: for a value that is not positive, or more executable than SRAM bytes.
+    """
 
     sram_bytes: int
-    executable_bytes: int  # the only part that can hold code
+    executable_bytes: int
     worker_contexts: int
     load_store_bytes_per_cycle: int
-    copy_bytes_per_cycle: int  # on-tile copies
-    exchange_bytes_per_cycle: int  # received by one tile
-    stack_bytes: int = 0  # of the supervisor and all workers
-    reserved_bytes: int = 0  # that no program can use
+    copy_bytes_per_cycle: int
+    exchange_bytes_per_cycle: int
+    stack_bytes: int = 0
+    reserved_bytes: int = 0
 
     def __post_init__(self) -> None:
         _require_positive(self, zero_allowed=("stack_bytes", "reserved_bytes"))
@@ -50,43 +64,71 @@ class TileSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class IpuSpec:
-    """One IPU: tiles around an exchange."""
+    """One IPU: tiles around an exchange.
 
-    generation: str  # 'Mk1 GC2', 'Mk2 GC200', 'Bow', 'C600 (IPU21)'
-    version: str  # what device reprs show: 'ipu1', 'ipu2', 'ipu21'
+    Attributes:
+        generation: 'Mk1 GC2', 'Mk2 GC200', 'Bow' or 'C600 (IPU21)'.
+        version: as the repr of a device shows it: 'ipu1', 'ipu2', 'ipu21'.
+        num_tiles: tiles of the IPU.
+        clock_hz: cycles a second of all tiles.
+        tile: one of them.
+        macs_per_cycle_half: multiply-adds a cycle of one tile's matrix unit, with half operands and half partials.
+        macs_per_cycle_half_float: the same, with half operands and float partials.
+        macs_per_cycle_float: the same, with float operands and partials.
+        macs_per_cycle_float8: the same, with 8-bit float operands and half partials; 0: the unit has none.
+        sync_cycles: of a barrier of all tiles of one IPU, per exchange.
+        superstep_overhead_cycles: control code, exchange set-up and supervisor launch, per superstep.
+
+    Raises:
+        SpecError: for a value that is not positive.
+    """
+
+    generation: str
+    version: str
     num_tiles: int
     clock_hz: float
     tile: TileSpec
-    macs_per_cycle_half: int  # of one tile's matrix unit: half operands, half partials
-    macs_per_cycle_half_float: int  # half operands, float partials
+    macs_per_cycle_half: int
+    macs_per_cycle_half_float: int
     macs_per_cycle_float: int
-    macs_per_cycle_float8: int  # 8-bit floats, half partials; 0: the unit has none
-    sync_cycles: int  # of all tiles of one IPU, per exchange
-    superstep_overhead_cycles: int  # control code, exchange set-up and supervisor launch, per superstep
+    macs_per_cycle_float8: int
+    sync_cycles: int
+    superstep_overhead_cycles: int
 
     def __post_init__(self) -> None:
         _require_positive(self, zero_allowed=("macs_per_cycle_float8", "sync_cycles", "superstep_overhead_cycles"))
 
     @property
     def has_float8(self) -> bool:
-        """Whether the matrix unit multiplies 8-bit floats, and workers convert them by an instruction."""
+        """Whether the matrix unit multiplies 8-bit floats, and workers have instructions that convert them."""
         return self.macs_per_cycle_float8 > 0
 
     @property
     def sram_bytes(self) -> int:
-        """All tiles' memory."""
+        """Memory of all tiles."""
         return self.num_tiles * self.tile.sram_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkSpec:
-    """IPU-Links: what one IPU sends to its neighbours, and the network between machines."""
+    """The links of one IPU to its neighbours, and the network between machines.
 
-    bytes_per_second: float  # of one IPU to another of the same IPU-Machine or over a ladder's rung, each direction
-    gateway_bytes_per_second: float  # of one IPU-Machine to another over its gateway, each direction
+    Attributes:
+        bytes_per_second: between two IPUs of an IPU-Machine, or over a ladder's rung; each direction.
+        gateway_bytes_per_second: between two IPU-Machines over their gateways; each direction.
+        sync_seconds_per_hop: of a sync between IPUs.
+        ipus_per_rack: IPUs that IPU-Links connect; gateways join racks.
+        topology: of a full rack; a part of a rack is always a ladder.
+
+    Raises:
+        SpecError: for a value that is not positive, an unknown topology, or a torus of an odd number of IPUs.
+    """
+
+    bytes_per_second: float
+    gateway_bytes_per_second: float
     sync_seconds_per_hop: float
-    ipus_per_rack: int = 64  # that IPU-Links connect; racks are joined by gateways
-    topology: Topology = "ladder"  # of a rack all of whose IPUs are there; a part of one is a ladder in any case
+    ipus_per_rack: int = 64
+    topology: Topology = "ladder"
 
     def __post_init__(self) -> None:
         _require_positive(self, zero_allowed=("sync_seconds_per_hop",))
@@ -97,14 +139,26 @@ class LinkSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class HostSpec:
-    """The host and its link to one IPU-Machine (shared by the IPUs of that machine)."""
+    """The host and its link to one IPU-Machine, which the IPUs of that machine share.
 
-    link_bytes_per_second: float  # each direction
-    link_latency_seconds: float  # of one transfer
-    dispatch_seconds: float  # the host's own time to dispatch one program
-    load_seconds: float  # fixed part of loading a program, beside its bytes over the link
-    streaming_memory_bytes: int  # per IPU-Machine
-    streaming_memory_bytes_per_second: float  # per IPU-Machine
+    Attributes:
+        link_bytes_per_second: each direction.
+        link_latency_seconds: of one transfer.
+        dispatch_seconds: of the host, for one dispatch.
+        load_seconds: to load a program, beside the transfer of its bytes.
+        streaming_memory_bytes: of one IPU-Machine; 0: pinned_host is the host's memory.
+        streaming_memory_bytes_per_second: of one IPU-Machine.
+
+    Raises:
+        SpecError: for a value that is negative, or zero where that is impossible.
+    """
+
+    link_bytes_per_second: float
+    link_latency_seconds: float
+    dispatch_seconds: float
+    load_seconds: float
+    streaming_memory_bytes: int
+    streaming_memory_bytes_per_second: float
 
     def __post_init__(self) -> None:
         _require_positive(self, zero_allowed=("link_latency_seconds", "dispatch_seconds", "load_seconds", "streaming_memory_bytes"))
@@ -112,17 +166,32 @@ class HostSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineSpec:
-    """A whole system, as the catalogue or a TOML file names it."""
+    """A whole system, as the catalogue or a TOML file describes it.
+
+    Attributes:
+        name: of the machine.
+        description: one line about it.
+        num_ipus: IPUs in all, 1 to 256.
+        ipus_per_machine: IPUs that share one host link, one gateway and one streaming memory.
+        ipu: one IPU.
+        link: the network between IPUs.
+        host: the host and its link.
+        sync_pattern: which IPUs of a program wait for each other when one accesses the host.
+        sources: the origin of each value; `describe` lists them.
+
+    Raises:
+        SpecError: for a value outside of its bounds.
+    """
 
     name: str
     description: str
     num_ipus: int
-    ipus_per_machine: int  # that share one host link, one gateway and one streaming memory
+    ipus_per_machine: int
     ipu: IpuSpec
     link: LinkSpec
     host: HostSpec
-    sync_pattern: SyncPattern = "full"  # which IPUs of a program wait for each other when one accesses the host
-    sources: tuple[FieldSource, ...] = field(default=(), compare=False, repr=False)  # where the numbers come from; see describe()
+    sync_pattern: SyncPattern = "full"
+    sources: tuple[FieldSource, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _require_positive(self)
@@ -136,5 +205,5 @@ class MachineSpec:
 
     @property
     def num_machines(self) -> int:
-        """IPU-Machines (or cards) that the IPUs take; the last may be in use in part only."""
+        """IPU-Machines (or cards) that hold the IPUs; the last may be in use in part only."""
         return ceil_div(self.num_ipus, self.ipus_per_machine)

@@ -1,4 +1,4 @@
-"""Machines by name or from a TOML file that says what differs from a named one (docs/reference/machines.md)."""
+"""Machines by name, or from a TOML file that lists differences from a named one (docs/reference/machines.md)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ _KIND_NAMES = {int: "a whole number", float: "a number", str: "a string"}
 def load_machine(
     name_or_path: str, *, num_ipus: int | None = None, num_tiles: int | None = None, sync_pattern: str | None = None
 ) -> MachineSpec:
-    """The machine that has this name in the catalogue, or that this TOML file describes.
+    """The machine of this name in the catalogue, or of this TOML file.
 
     Args:
-        name_or_path: a name of `machine_names()`; else a file, told by its suffix .toml, a directory in it, or its being there.
-        num_ipus: IPUs in all, 1 to 256, instead of the machine's own; beyond those, several of the same IPU-Machines.
-        num_tiles: tiles of each IPU instead of the machine's own.
-        sync_pattern: 'full', 'singlePipeline' or 'replicaAndLadder' instead of the machine's own.
-    Raises: SpecError for an unknown name, a file that cannot be read, or a field with a value that cannot be.
+        name_or_path: a name of `machine_names()`; else the path of a file, recognised by its suffix .toml, by a directory in it, or because
+            the file exists.
+        num_ipus: IPUs in all, 1 to 256, instead of the machine's own; several of the same IPU-Machines if one has not enough.
+        num_tiles: tiles of each IPU, instead of the machine's own.
+        sync_pattern: 'full', 'singlePipeline' or 'replicaAndLadder', instead of the machine's own.
+
+    Raises:
+        SpecError: for an unknown name, a file that cannot be read, or a value outside of its bounds.
     """
     path = Path(name_or_path)
     is_file = name_or_path not in machine_names() and (path.suffix == ".toml" or os.sep in name_or_path or _is_there(path))
@@ -41,7 +44,17 @@ def load_machine(
 def changed_machine(
     machine: MachineSpec, *, num_ipus: int | None = None, num_tiles: int | None = None, sync_pattern: str | None = None
 ) -> MachineSpec:
-    """The machine with what is given in place of its own, as `load_machine` has it. Raises: SpecError for a value that cannot be."""
+    """The machine with some values changed.
+
+    Args:
+        machine: the machine to change.
+        num_ipus: IPUs in all, as for `load_machine`; None: as it is.
+        num_tiles: tiles of each IPU; None: as it is.
+        sync_pattern: as for `load_machine`; None: as it is.
+
+    Raises:
+        SpecError: for a value outside of its bounds.
+    """
     wanted = {"num_ipus": ("num_ipus", num_ipus), "num_tiles": ("ipu.num_tiles", num_tiles), "sync_pattern": ("sync_pattern", sync_pattern)}
     asked = [
         _changed(field_path, value, where=f"{machine.name}, asked for with", source=f"asked for: {argument}={plain(value)}")
@@ -95,7 +108,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _flat(file: str, table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(field path, value) of every key; what is no field raises."""
+    """(field path, value) of every key. Raises: SpecError for a key that is no field."""
     for key, value in table.items():
         field_path = prefix + key
         is_table = any(known.startswith(field_path + ".") for known in FIELD_KINDS)

@@ -1,4 +1,4 @@
-"""How a program is split over tiles and steps, and what that needs in time and memory."""
+"""Plans programs: splits them over tiles and steps, and works out their cycles and memory."""
 
 from __future__ import annotations
 

@@ -45,7 +45,11 @@ def _collection_paused() -> Iterator[None]:
 
 
 class PlanCache:
-    """Remembers the plans of the last programs: equal text, machine, number of IPUs and options give an equal plan."""
+    """Remembers the plans of the last programs: equal text, machine, number of IPUs and options give an equal plan.
+
+    Args:
+        programs: plans to remember at most.
+    """
 
     def __init__(self, *, programs: int = 256) -> None:
         self._programs = programs
@@ -53,9 +57,18 @@ class PlanCache:
         self._lock = Lock()
 
     def plan(self, text: str, machine: MachineSpec, *, name: str, num_ipus: int, options: PlanOptions = DEFAULTS) -> Program:
-        """As `lower(parse_hlo(text), ...)`. The name of the program, and that of the module in the text, may differ.
+        """The same as `lower(parse_hlo(text), ...)`. Neither the program's name nor the module's name in the text matters.
 
-        Raises: HloError if the text cannot be parsed; SettingsError if the options do not suit the machine.
+        Args:
+            text: HLO of one device.
+            machine: the machine to plan for.
+            name: of the program, for reports.
+            num_ipus: IPUs that run the program together.
+            options: as for `lower`.
+
+        Raises:
+            HloError: if the text cannot be parsed.
+            SettingsError: if the options do not suit the machine.
         """
         key = (sha256(_HEADER.sub("HloModule", text, count=1).encode()).digest(), machine, num_ipus, options)
         with self._lock:

@@ -144,7 +144,15 @@ def fits(memory: TileMemory, tile: TileSpec) -> bool:
 
 
 def check_fits(program: Program, machine: MachineSpec) -> None:
-    """Raises TileMemoryError if the program needs more bytes on a tile than the tile has, or more of code than it can execute."""
+    """Checks that a program fits into the memory of a tile, and its code into the part of a tile that can hold code.
+
+    Args:
+        program: the planned program.
+        machine: the machine that it was planned for.
+
+    Raises:
+        TileMemoryError: if it does not fit.
+    """
     memory, tile = program.memory, machine.ipu.tile
     if fits(memory, tile):
         return

@@ -14,73 +14,128 @@ CollectiveKind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-a
 
 @dataclass(frozen=True, kw_only=True)
 class Superstep:
-    """Exchange, then compute on all tiles of one IPU, with the syncs between; the three are added, never overlapped."""
+    """One superstep: exchange, then compute on all tiles of one IPU, with the syncs between. The three are added, never overlapped.
 
-    name: str  # the HLO instruction
-    scope: str  # the user's operation it came from (HLO op_name), '' if unknown
-    family: str  # which estimator priced it: 'elementwise', 'matmul', ...
+    Attributes:
+        name: of the HLO instruction.
+        scope: the user's operation that it came from (HLO op_name); '' if unknown.
+        family: the estimator that priced it: 'elementwise', 'matmul', ...
+        compute_cycles: of the busiest tile.
+        exchange_cycles: until the busiest tile has received its bytes.
+        sync_cycles: of its barriers, and its fixed cost.
+        flops: floating-point operations of all tiles.
+        exchange_bytes: received by the busiest tile.
+        temporary_tile_bytes: on the fullest tile, while the step runs.
+        fallback: whether it was priced without an estimator of its own.
+        codelet: equal for steps that run the same code on the tiles.
+        codelet_bytes: size of that code.
+        exchange_code_bytes: instructions of its exchanges, on the busiest tile.
+        vertex_state_bytes: of its vertices, on the busiest tile.
+    """
+
+    name: str
+    scope: str
+    family: str
     compute_cycles: int
     exchange_cycles: int
     sync_cycles: int
     flops: int = 0
-    exchange_bytes: int = 0  # received by the busiest tile
-    temporary_tile_bytes: int = 0  # on the fullest tile, only while the step runs
-    fallback: bool = False  # priced without an estimator of its own
-    codelet: str = ""  # equal for steps that run the same code on the tiles
+    exchange_bytes: int = 0
+    temporary_tile_bytes: int = 0
+    fallback: bool = False
+    codelet: str = ""
     codelet_bytes: int = 0
-    exchange_code_bytes: int = 0  # instructions of its exchanges, on the busiest tile
+    exchange_code_bytes: int = 0
     vertex_state_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collective:
-    """An exchange between IPUs over IPU-Links, with the arithmetic that it needs."""
+    """An exchange between IPUs over IPU-Links, with its arithmetic.
+
+    Attributes:
+        name: of the HLO instruction.
+        scope: the user's operation; '' if unknown.
+        kind: opcode of the collective.
+        size_bytes: the larger of operand and result, on one IPU.
+        groups: device positions within the program that communicate with each other.
+        pairs: (source, target) positions of a collective-permute; () for other kinds.
+        compute_cycles: of the arithmetic, on the busiest tile.
+    """
 
     name: str
     scope: str
     kind: CollectiveKind
-    size_bytes: int  # the larger of operand and result, on one IPU
-    groups: tuple[tuple[int, ...], ...]  # device positions within the program that communicate with each other
-    pairs: tuple[tuple[int, int], ...] = ()  # collective-permute only: (source, target)
+    size_bytes: int
+    groups: tuple[tuple[int, ...], ...]
+    pairs: tuple[tuple[int, int], ...] = ()
     compute_cycles: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostCall:
-    """The program stops for the host: a callback, an infeed or an outfeed."""
+    """The program stops for the host: a callback, an infeed, an outfeed, or an access to pinned_host.
+
+    Attributes:
+        name: of the HLO instruction.
+        scope: the user's operation; '' if unknown.
+        bytes_to_host: of one IPU.
+        bytes_from_host: to one IPU.
+        in_memory: whether the bytes go to and from pinned_host, so that no host program answers.
+        is_feed: whether it is an infeed or outfeed, for which the host is ready at any time.
+    """
 
     name: str
     scope: str
     bytes_to_host: int
     bytes_from_host: int
-    in_memory: bool = False  # of an array in pinned_host: the bytes go to and from memory, and no host program answers
-    is_feed: bool = False  # an infeed or outfeed: the host has its data, or takes them, at any time
+    in_memory: bool = False
+    is_feed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """A body (its condition included) that runs `trips` times, or as often as `site` is counted at run time."""
+    """A body, with its condition, that runs several times.
+
+    Attributes:
+        name: of the HLO instruction.
+        scope: the user's operation; '' if unknown.
+        body: the steps of one trip.
+        trips: number of trips; None: it depends on data.
+        site: number under which trips are counted at run time. None, with `trips` None: not counted, and one trip is assumed.
+    """
 
     name: str
     scope: str
     body: Series
-    trips: int | None  # None: depends on data
-    site: int | None = None  # of a data-dependent loop; None with trips None: not counted, one trip assumed
+    trips: int | None
+    site: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """One of several arms; arm k ran as often as (site, k) is counted at run time."""
+    """One of several arms.
+
+    Attributes:
+        name: of the HLO instruction.
+        scope: the user's operation; '' if unknown.
+        arms: the steps of each arm.
+        site: number under which arms are counted at run time: arm k as (site, k). None: not counted, and the dearest arm is assumed.
+    """
 
     name: str
     scope: str
     arms: tuple[Series, ...]
-    site: int | None  # None: not counted, the dearest arm assumed
+    site: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Nodes one after the other."""
+    """Nodes one after the other.
+
+    Attributes:
+        nodes: in the order in which they run.
+    """
 
     nodes: tuple[Node, ...] = ()
 
@@ -90,63 +145,108 @@ Node = Superstep | Collective | HostCall | Loop | Branch | Series
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """One input of the program, as it lies on one IPU."""
+    """One input of the program, on one IPU.
+
+    Attributes:
+        index: position among the arguments.
+        name: the user's name if known (HLO parameter op_name), else 'argN'.
+        shape: as text, for example 'f32[128,784]'.
+        size_bytes: on one IPU.
+        result: index of the result that takes over its memory, because its donation took effect; None: there is none.
+        on_host: whether it is in the host's memory (pinned_host, unpinned_host), and never streams in as a whole.
+        layout: over the tiles, as the plan of its first matmul chose it; '' if any layout will do.
+    """
 
     index: int
-    name: str  # the user's name for it where known (HLO parameter op_name), else 'argN'
-    shape: str  # for people, for example 'f32[128,784]'
+    name: str
+    shape: str
     size_bytes: int
-    result: int | None  # the result whose memory it becomes (its donation took effect), or None
-    on_host: bool = False  # lies in the host's memory (pinned_host, unpinned_host), never streamed as a whole
-    layout: str = ""  # how the plan of its first product lays it out over the tiles; '' if any layout will do
+    result: int | None
+    on_host: bool = False
+    layout: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One output of the program, as it lies on one IPU."""
+    """One output of the program, on one IPU.
+
+    Attributes:
+        index: position among the results.
+        shape: as text, for example 'f32[128,784]'.
+        size_bytes: on one IPU.
+        argument: index of the donated argument whose memory it takes over; None: there is none.
+        on_host: whether the program writes it to the host's memory.
+    """
 
     index: int
     shape: str
     size_bytes: int
-    argument: int | None  # the donated argument whose memory it takes over, or None
+    argument: int | None
     on_host: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class TileMemory:
-    """Bytes on the fullest tile at the step at which it is fullest: code, fixed, resident and transient ones."""
+    """Bytes on the fullest tile, at the step at which it is fullest.
 
-    peak_bytes: int  # the sum of the four
+    Attributes:
+        peak_bytes: code, fixed, resident and transient bytes together.
+        peak_step: name of that step.
+        code_bytes: loaded with the program: code of all kinds, vertex state, constants.
+        fixed_bytes: stacks and reserved bytes.
+        resident_bytes: donated arguments, which stay between runs.
+        transient_bytes: all other values and temporaries at the peak.
+        always: (kind, bytes) of code and fixed bytes, largest first.
+        alive: (name, bytes) of resident and transient bytes, largest first.
+        tile: index of the tile.
+        values_bytes: resident and transient bytes at that step, of all tiles together.
+    """
+
+    peak_bytes: int
     peak_step: str
-    code_bytes: int  # loaded with the program: code of all kinds, vertex state, constants
-    fixed_bytes: int = 0  # stacks, and what is reserved
-    resident_bytes: int  # donated arguments: stay between runs
-    transient_bytes: int  # everything else that lives at the peak
-    always: tuple[tuple[str, int], ...] = ()  # (kind, bytes) of code and fixed ones, largest first
-    alive: tuple[tuple[str, int], ...] = ()  # (name, bytes) of resident and transient ones at the peak, largest first
+    code_bytes: int
+    fixed_bytes: int = 0
+    resident_bytes: int
+    transient_bytes: int
+    always: tuple[tuple[str, int], ...] = ()
+    alive: tuple[tuple[str, int], ...] = ()
     tile: int = 0
-    values_bytes: int = 0  # resident and transient ones at that step, of all tiles together
+    values_bytes: int = 0
 
     @property
     def instruction_bytes(self) -> int:
-        """Of all code: what a tile has to fetch instructions from. Vertex state and constants are data."""
+        """Bytes of all code, without vertex state and constants, which are data."""
         return sum(size for kind, size in self.always if kind.endswith("code"))
 
     @property
     def by_kind(self) -> tuple[tuple[str, int], ...]:
-        """(kind, bytes) that add up to the peak: code and fixed ones, resident values, other values and temporaries."""
+        """(kind, bytes) that add up to the peak: code, fixed bytes, resident values, other values and temporaries."""
         values = (("resident values", self.resident_bytes), ("other values and temporaries", self.transient_bytes))
         return (*self.always, *(value for value in values if value[1]))
 
     @property
     def largest(self) -> tuple[tuple[str, int], ...]:
-        """(what, bytes) of all parts, largest first."""
+        """(name, bytes) of all parts, largest first."""
         return tuple(sorted((*self.always, *self.alive), key=lambda part: (-part[1], part[0])))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """All that is known of a compiled program before it runs."""
+    """A compiled program before it runs.
+
+    Attributes:
+        name: of the program.
+        num_ipus: IPUs that run it together.
+        body: the steps of one IPU.
+        arguments: its inputs.
+        results: its outputs.
+        memory: bytes on the fullest tile.
+        num_io_tiles: tiles that only transfer; the others compute.
+        fallback_ops: HLO operations without an estimator of their own, sorted, each once.
+        assumptions: sentences, sorted, each once.
+        flops: floating-point operations of one run on one IPU, with one trip of every data-dependent loop.
+        parked_bytes: in pinned_host for one IPU, of values that are neither arguments nor results.
+    """
 
     name: str
     num_ipus: int
@@ -154,21 +254,25 @@ class Program:
     arguments: tuple[Argument, ...]
     results: tuple[Result, ...]
     memory: TileMemory
-    num_io_tiles: int = 0  # set aside for transfers; the others compute
-    fallback_ops: tuple[str, ...] = ()  # HLO operations priced without an own estimator, sorted, each once
-    assumptions: tuple[str, ...] = ()  # sentences, sorted, each once
-    flops: int = 0  # of one run with every dynamic loop taken once, per IPU
-    parked_bytes: int = 0  # in pinned_host on behalf of one IPU, of values that are neither arguments nor results
+    num_io_tiles: int = 0
+    fallback_ops: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    flops: int = 0
+    parked_bytes: int = 0
 
     @property
     def sites(self) -> tuple[int, ...]:
-        """Loops and branches that must be counted at run time, ascending."""
+        """Numbers of the loops and branches that have to be counted at run time, ascending."""
         return tuple(sorted(_sites(self.body)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How often the data-dependent parts of one run were taken on one IPU: (site, arm) -> times; a loop has arm 0."""
+    """How often one run took its data-dependent parts on one IPU.
+
+    Attributes:
+        times: (site, arm) -> times; a loop has arm 0.
+    """
 
     times: dict[tuple[int, int], int] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""How many bytes of a program's values lie in the streaming memory of an IPU-Machine, and whether they fit there."""
+"""Bytes of a program's values in the streaming memory of an IPU-Machine, and whether they fit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,28 @@ from tilestep.plan.steps import Program
 
 
 def streaming_memory_bytes(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> int:
-    """Bytes of all arguments, results and parked values in pinned_host, of all of `ipus` in that IPU-Machine that has most of them."""
+    """Bytes of all arguments, results and parked values in pinned_host, in the IPU-Machine that has most of them.
+
+    Args:
+        program: the planned program.
+        machine: the machine that runs it.
+        ipus: index of each IPU that runs it.
+    """
     return sum(size for _, size in _parts(program)) * _most(machine, ipus)[1]
 
 
 def check_streaming_memory(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> None:
-    """Raises StreamingMemoryError if the values of a program on `ipus` that lie in pinned_host are more than an IPU-Machine holds.
+    """Checks that a program's values in pinned_host fit into the streaming memory of each IPU-Machine.
 
     A machine without streaming memory keeps them in the host's memory, which has no bound here.
+
+    Args:
+        program: the planned program.
+        machine: the machine that runs it.
+        ipus: index of each IPU that runs it.
+
+    Raises:
+        StreamingMemoryError: if they do not fit.
     """
     available = machine.host.streaming_memory_bytes
     needed = streaming_memory_bytes(program, machine, ipus)
@@ -33,7 +47,7 @@ def check_streaming_memory(program: Program, machine: MachineSpec, ipus: Sequenc
 
 
 def _parts(program: Program) -> list[tuple[str, int]]:
-    """(name, bytes on one IPU) of what lies in pinned_host; a result that takes over an argument's place is the argument."""
+    """(name, bytes on one IPU) of the values in pinned_host. A result that takes over an argument's memory counts as the argument."""
     arguments = [(argument.name, argument.size_bytes) for argument in program.arguments if argument.on_host]
     results = [(f"result {r.index}", r.size_bytes) for r in program.results if r.on_host and r.argument is None]
     parked = [("values parked during a run", program.parked_bytes)] if program.parked_bytes else []

@@ -39,45 +39,57 @@ _NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """One line of a computation."""
+    """One line of a computation.
+
+    Attributes:
+        name: unique in its computation.
+        opcode: HLO opcode.
+        shape: of the result.
+        operands: names of instructions of the same computation.
+        attributes: as printed behind the operands, without metadata.
+        calls: names of called computations, in printed order.
+        op_name: the user's operation, for example 'jit(step)/dot_general'.
+        literal: value of a constant, number of a parameter, or other text where operands stand.
+        line: in the text, from 1; 0 if the instruction was made by hand.
+    """
 
     name: str
     opcode: str
     shape: Shape
-    operands: tuple[str, ...] = ()  # names of instructions of the same computation
-    attributes: Mapping[str, str] = field(default_factory=dict[str, str])  # as printed behind the operands, metadata left out
-    calls: tuple[str, ...] = ()  # names of called computations, in printed order
-    op_name: str = ""  # the user's operation: 'jit(step)/dot_general'
-    literal: str = ""  # of a constant; a parameter's number; else what stands in place of operands
-    line: int = 0  # in the text, counted from 1; 0 if made by hand
+    operands: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    calls: tuple[str, ...] = ()
+    op_name: str = ""
+    literal: str = ""
+    line: int = 0
 
     @property
     def leaves(self) -> tuple[ArrayShape, ...]:
-        """The arrays of the result, in order; tuples flattened."""
+        """The arrays of the result in order, with tuples flattened."""
         return self.shape.leaves
 
     @property
     def is_tuple(self) -> bool:
-        """Whether the result is a tuple (also one of a single element)."""
+        """Whether the result is a tuple, also of a single element."""
         return self.shape.elements is not None
 
     @property
     def trip_count(self) -> int | None:
-        """How often a while loop runs where XLA knows it, else None."""
+        """Trips of a while loop, if XLA knows them, else None."""
         found = _TRIPS.search(self.attributes.get("backend_config", ""))
         return int(found.group(1)) if found else None
 
     @property
     def destination(self) -> str:
-        """Into which memory it moves its operand: 'host', 'device', or '' if it is no such move."""
+        """The memory into which it moves its operand: 'host', 'device', or '' if it moves nothing."""
         return _MOVES.get(self.attributes.get("custom_call_target", ""), "") if self.opcode == "custom-call" else ""
 
     def called(self, key: str) -> tuple[str, ...]:
-        """Names of the computations under attribute `key` ('body', 'to_apply', ...), () if there is none."""
+        """Names of the computations under attribute `key` ('body', 'to_apply', ...); () if there are none."""
         return tuple(_OPERAND.findall(self.attributes.get(key, "")))
 
     def frontend(self, key: str) -> str | None:
-        """The frontend attribute `key`, or None."""
+        """Value of the frontend attribute `key`; None if there is none."""
         text = self.attributes.get("frontend_attributes", "")
         found = re.search(r"[{,]\s*" + re.escape(key) + r'="((?:[^"\\]|\\.)*)"', text)
         return unescape(found.group(1)) if found else None
@@ -85,7 +97,13 @@ class Instruction:
 
 @dataclass(frozen=True, kw_only=True)
 class Computation:
-    """A function of the module: instructions in an order in which each follows its operands."""
+    """A function of the module.
+
+    Attributes:
+        name: unique in the module.
+        instructions: in an order in which each follows its operands.
+        root: the instruction that gives the result.
+    """
 
     name: str
     instructions: tuple[Instruction, ...]
@@ -105,16 +123,28 @@ class Computation:
 
 @dataclass(frozen=True, kw_only=True)
 class HloModule:
-    """A whole program for one device."""
+    """A whole program for one device.
+
+    Attributes:
+        name: of the module.
+        entry: the computation that runs first.
+        computations: all computations by name, with the entry.
+        input_output_aliases: index of a result -> index of the argument whose memory it takes over.
+        buffer_donors: arguments that were donated without such a result.
+        argument_spaces: memory space of each argument: 0 device, 5 host; () if the text names none.
+        result_spaces: memory space of each result, likewise.
+        num_partitions: as printed; 1 if the text names none.
+        num_replicas: as printed; 1 if the text names none.
+    """
 
     name: str
     entry: Computation
-    computations: Mapping[str, Computation]  # by name, the entry included
-    input_output_aliases: Mapping[int, int] = field(default_factory=dict[int, int])  # result -> argument whose memory it takes over
-    buffer_donors: tuple[int, ...] = ()  # arguments that were donated but alias no result
-    argument_spaces: tuple[int, ...] = ()  # memory space of each argument (0 device, 5 host), () if the text names none
+    computations: Mapping[str, Computation]
+    input_output_aliases: Mapping[int, int] = field(default_factory=dict[int, int])
+    buffer_donors: tuple[int, ...] = ()
+    argument_spaces: tuple[int, ...] = ()
     result_spaces: tuple[int, ...] = ()
-    num_partitions: int = 1  # as printed; 1 where the text does not say
+    num_partitions: int = 1
     num_replicas: int = 1
 
 
@@ -130,8 +160,11 @@ def users_of(instructions: Iterable[Instruction]) -> dict[str, list[Instruction]
 def parse_hlo(text: str) -> HloModule:
     """Reads the text of a module.
 
-    Args: text: what `HloModule.to_string()` prints with its default options.
-    Raises: HloError, naming the line, for text that is not understood.
+    Args:
+        text: as `HloModule.to_string()` prints it with its default options.
+
+    Raises:
+        HloError: for text that is no module; the message names the line.
     """
     lines = text.split("\n")
     if not lines[0].startswith("HloModule "):
@@ -219,7 +252,7 @@ def _instruction(
 
 
 def _operands(opcode: str, text: str) -> tuple[tuple[str, ...], str, str]:
-    """Splits what follows 'opcode(' into names of operands, literal, and the text behind the closing parenthesis."""
+    """Splits the text behind 'opcode(' into names of operands, literal, and the text behind the closing parenthesis."""
     if opcode in ("constant", "parameter"):
         end = closing(text, 0, "(")
         return (), text[:end], text[end + 1 :]

@@ -15,11 +15,17 @@ _SPACE = re.compile(r"S\((\d+)\)")
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Shape of a value. `leaves` are its arrays in order, tuples flattened; `elements` is None for an array."""
+    """Shape of a value.
+
+    Attributes:
+        leaves: its arrays in order, with tuples flattened.
+        elements: of a tuple; None for an array.
+        spaces: memory space of each leaf: 0 device, 5 host.
+    """
 
     leaves: tuple[ArrayShape, ...]
     elements: tuple[Shape, ...] | None = None
-    spaces: tuple[int, ...] = ()  # memory space of each leaf: 0 device, 5 host
+    spaces: tuple[int, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -27,14 +33,14 @@ class Shape:
         return sum(leaf.size_bytes for leaf in self.leaves)
 
     def span(self, index: int) -> tuple[int, int]:
-        """First leaf of element `index` of a tuple, and the one behind its last."""
+        """Position of the first leaf of element `index` of a tuple, and the position behind its last leaf."""
         if self.elements is None or index >= len(self.elements):
             raise HloError(f"shape {self} has no element {index}")
         start = sum(len(element.leaves) for element in self.elements[:index])
         return start, start + len(self.elements[index].leaves)
 
     def leaf(self, path: tuple[int, ...]) -> int:
-        """Position among the leaves of what `path` names; () is the value itself."""
+        """Position among the leaves of the first leaf at `path`; () is the value itself."""
         if not path:
             return 0
         start, _ = self.span(path[0])
@@ -53,7 +59,8 @@ EMPTY_TUPLE = Shape(leaves=(), elements=())
 def parse_shape(text: str) -> Shape:
     """Reads 'f32[2,3]{1,0}', 'token[]' or '(s32[], (f32[2]{0}, f32[2]{0:S(5)}))'.
 
-    Raises: HloError for text that is no shape, and for a dtype that is unknown.
+    Raises:
+        HloError: for text that is no shape, and for an unknown dtype.
     """
     text = text.strip()
     if text.startswith("("):

@@ -1,4 +1,4 @@
-"""One operation as the cost model sees it: what goes in, what comes out, how."""
+"""One operation as the cost model sees it: shapes of operands and results, attributes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,16 @@ DTYPE_BITS: Mapping[str, int] = MappingProxyType(
 
 @dataclass(frozen=True)
 class ArrayShape:
-    """Dtype, dimensions and layout of one array. `minor_to_major` is () where the text names none."""
+    """Dtype, dimensions and layout of one array.
+
+    Attributes:
+        dtype: as XLA names it, for example 'f32'.
+        dims: elements of each dimension.
+        minor_to_major: order of the dimensions in memory; () where the text names none.
+
+    Raises:
+        HloError: for an unknown dtype.
+    """
 
     dtype: str
     dims: tuple[int, ...] = ()
@@ -53,11 +62,20 @@ class ArrayShape:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One HLO operation, free of names: equal work costs the same."""
+    """One HLO operation without names: equal work costs the same.
 
-    opcode: str  # HLO opcode, or 'custom-call:<target>'
+    Attributes:
+        opcode: HLO opcode, or 'custom-call:<target>'.
+        operands: shapes on one IPU.
+        results: shapes of the result's leaves on one IPU, without tokens.
+        attributes: as printed, for example {'window': '{size=3x3 pad=1_1x1_1}'}.
+        body_opcodes: operations of the called computation (of a reduce, scatter, sort, map), without parameters.
+        resident: for each operand, whether it is a weight whose layout this operation may choose, once.
+    """
+
+    opcode: str
     operands: tuple[ArrayShape, ...]
-    results: tuple[ArrayShape, ...]  # leaves of the result, tokens left out
-    attributes: Mapping[str, str] = field(default_factory=dict[str, str])  # as printed: {'window': '{size=3x3 pad=1_1x1_1}', ...}
-    body_opcodes: tuple[str, ...] = ()  # operations of the called computation (of a reduce, scatter, sort, map), parameters left out
-    resident: tuple[bool, ...] = ()  # per operand: a weight, laid out once as this operation wants it
+    results: tuple[ArrayShape, ...]
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    body_opcodes: tuple[str, ...] = ()
+    resident: tuple[bool, ...] = ()

@@ -1,4 +1,4 @@
-"""What to do about a profile: the few findings that a summary leads with, most costly first."""
+"""Advice on a profile: the few findings with which a summary begins, the most costly first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilestep.report.figures import PINNED_HOST, FamilyCycles, Figures, ProgramP
 from tilestep.report.quantities import bytes_text, count_text, names_text, share_text
 
 LOADS_DOMINATE: Final = 0.1  # of emulated time
-LEAST_SHARE: Final = 0.01  # of emulated time, that something takes which is worth a sentence
+LEAST_SHARE: Final = 0.01  # of emulated time: the least that is worth a sentence
 NEARLY_FULL: Final = 0.85  # of a tile's memory
 _STREAMING_NAMED: Final = 3  # programs; a script of short functions has hundreds that stream some bytes
 
@@ -20,14 +20,25 @@ FindingKind = Literal["memory", "loads", "donation", "limit", "idle", "fallback"
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One sentence or two: what was found, and the way out."""
+    """A finding about a profile, with a way out.
+
+    Attributes:
+        kind: 'memory', 'loads', 'donation', 'limit', 'idle' or 'fallback'.
+        text: one sentence or two.
+    """
 
     kind: FindingKind
     text: str
 
 
 def findings(figures: Figures) -> tuple[Finding, ...]:
-    """What to do first comes first: what does not fit, then what wastes time (idleness, if most of it is that), then what limits."""
+    """What to do about a profile, the most urgent first.
+
+    Programs that do not fit come first, then waste of time (idle time, if most of it is that), then the limits of the largest program.
+
+    Args:
+        figures: the profile.
+    """
     return (
         *_memory(figures),
         *_idle(figures),
@@ -111,7 +122,7 @@ def _loads(figures: Figures) -> Iterator[Finding]:
 
 
 def _loaded(figures: Figures, loaded: list[ProgramProfile], spent: int, saved: str) -> str:
-    """Args: loaded: programs that the busiest IPU loaded, at least one. saved: what of `spent` was not loading."""
+    """Args: loaded: programs that the busiest IPU loaded, at least one. saved: the part of `spent` in which values were saved."""
     loads = sum(program.loads for program in loaded)
     took = f"{count_text(loads, 'program load')} {saved}took {share_text(spent, figures.emulated_cycles)} of emulated time"
     alone = [program for program in loaded if program.origin != "group"]  # members of a group are one program already
@@ -129,9 +140,9 @@ def _loaded(figures: Figures, loaded: list[ProgramProfile], spent: int, saved: s
 
 
 def _donation(figures: Figures) -> Iterator[Finding]:
-    """Only of programs whose arguments their caller can donate, where that takes something off what is emulated.
+    """Advice to donate, for programs whose caller can donate arguments, if donation would shorten the emulated time.
 
-    What the host takes to dispatch all runs stays, so where that is all of the time nothing is to be had.
+    The host's time to dispatch all runs stays, so donation saves nothing if that is all of the time.
     """
     at_stake = figures.emulated_cycles - figures.dispatch_cycles
     worth_it = LEAST_SHARE * figures.emulated_cycles

@@ -197,22 +197,39 @@ class MachineProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Emulated time and memory between two moments. Cycles are of the IPU's clock."""
+    """Emulated time and memory between two moments. Cycles are of the IPU's clock.
+
+    Attributes:
+        machine: the emulated machine.
+        emulated_cycles: from the end of all earlier work to the end of all work in the profile.
+        programs: in order of their first dispatch.
+        groups: program groups.
+        batches: of loops that accumulate gradients.
+        supersteps: the largest ones, largest first.
+        busiest_ipu: index of the IPU that did most.
+        loaded_on_busiest: keys of the programs that it loaded, whole or in part.
+        cycles_by_kind: of the busiest IPU.
+        io_tiles_cycles: of its I/O tiles, beside the others.
+        dispatches: by the host, of programs outside of groups.
+        dispatch_cycles: of the host, for these dispatches.
+        timeline: the events that were kept.
+        assumptions: sentences.
+    """
 
     machine: MachineProfile
-    emulated_cycles: int  # from the end of all earlier work to the end of all work in the profile
-    programs: tuple[ProgramProfile, ...]  # in order of their first dispatch
+    emulated_cycles: int
+    programs: tuple[ProgramProfile, ...]
     groups: tuple[GroupProfile, ...]
-    batches: tuple[BatchProfile, ...]  # of loops that accumulate gradients
-    supersteps: tuple[StepProfile, ...]  # the largest, largest first
+    batches: tuple[BatchProfile, ...]
+    supersteps: tuple[StepProfile, ...]
     busiest_ipu: int
-    loaded_on_busiest: tuple[int, ...]  # keys of the programs that it loaded, whole or in part
-    cycles_by_kind: Mapping[EventKind, int]  # of the busiest IPU
-    io_tiles_cycles: int  # of its I/O tiles, beside the others
-    dispatches: int  # by the host, of programs outside of groups
-    dispatch_cycles: int  # of the host, for these
+    loaded_on_busiest: tuple[int, ...]
+    cycles_by_kind: Mapping[EventKind, int]
+    io_tiles_cycles: int
+    dispatches: int
+    dispatch_cycles: int
     timeline: tuple[Event, ...]
-    assumptions: tuple[str, ...]  # sentences
+    assumptions: tuple[str, ...]
 
     @property
     def emulated_s(self) -> float:

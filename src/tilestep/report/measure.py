@@ -1,4 +1,4 @@
-"""From a simulation's sums to a Profile."""
+"""Makes a profile from the sums of a simulation."""
 
 from __future__ import annotations
 
@@ -36,10 +36,16 @@ NUM_ALIVE = 100  # values at the peak of a program's memory that a profile names
 
 
 def profile_between(system: System, start: Mark, end: Mark, *, of_jax: Callable[[str], bool] = lambda _: False) -> Profile:
-    """What happened in `system` between two marks. What was resident before `start` counts as resident.
+    """What happened in `system` between two marks.
 
-    Args: of_jax: says of a program's name whether it is an operation outside of jit, or a function that JAX has jitted itself.
-    Raises: ValueError if `end` was not made after `start`.
+    Args:
+        system: the emulated system.
+        start: the mark at which the profile begins. Values that were resident before count as resident.
+        end: a later mark.
+        of_jax: whether a program of this name is an operation outside of jit, or a function that JAX has jitted itself.
+
+    Raises:
+        ValueError: if `end` was not made after `start`.
     """
     if end.number <= start.number:
         raise ValueError(f"mark {end.number} does not come after mark {start.number}: a profile needs its end after its start")
@@ -137,7 +143,7 @@ def _program(
 
 
 def _called(totals: ProgramTotals, size: Callable[[HostCall], int]) -> int:
-    """Bytes of all host calls on all IPUs; not of what went to memory."""
+    """Bytes of all host calls on all IPUs, without accesses to pinned_host."""
     total = 0
     for use in totals.body.uses:
         if isinstance(use.leaf, HostCall) and not use.leaf.in_memory:
@@ -157,7 +163,7 @@ def _slowest(totals: ProgramTotals) -> int:
 
 
 def _own_cycles(kinds: Mapping[EventKind, int]) -> int:
-    """All kinds but what I/O tiles do beside the others."""
+    """Cycles of all kinds except those of I/O tiles beside the others."""
     return sum(cycles for kind, cycles in kinds.items() if kind not in BESIDE)
 
 
@@ -180,7 +186,7 @@ def _free_results(program: Program) -> Counter[str]:
 
 
 def _streamed_again(totals: ProgramTotals, machine: MachineSpec) -> list[StreamedArgument]:
-    """What donation would keep in SRAM: an own result, if one of its shape is free to take its place; a value that is returned as it is."""
+    """Arguments that donation would keep in SRAM: own results, if a result of that shape can take their memory; unchanged values."""
     found: list[StreamedArgument] = []
     free = _free_results(totals.program)
     for argument, refed, repeated in zip(totals.program.arguments, totals.refed, totals.repeated, strict=True):

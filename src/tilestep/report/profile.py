@@ -1,4 +1,4 @@
-"""What a part of a program's emulated life cost: the record that is shown, saved and compared."""
+"""The profile: emulated time and memory of a part of a program, as a record to show, save and compare."""
 
 from __future__ import annotations
 
@@ -15,23 +15,28 @@ SCHEMA_VERSION: Final = 1
 @final
 @dataclass(frozen=True, kw_only=True)
 class Profile(Figures):
-    """Emulated time and memory between two moments, as numbers, text and JSON. Cycles are of the IPU's clock."""
+    """Emulated time and memory between two moments, as numbers, text and JSON. Cycles are of the IPU's clock.
+
+    `Figures` (report/figures.py) declares and explains the fields.
+    """
 
     def summary(self, *, width: int = 100, color: bool = False) -> str:
-        """What to do about it, then tables.
+        """Text: what to do about the profile, then tables.
 
-        Args: width: columns, at least 90; color: with escape codes for a terminal.
+        Args:
+            width: columns, at least 90.
+            color: whether to add escape codes for a terminal.
         """
-        from tilestep.report.summary import render  # rich takes time to import: only who asks pays
+        from tilestep.report.summary import render  # importing rich takes time, so only a summary pays for it
 
         return render(self, width=width, color=color)
 
     def to_json(self) -> str:
-        """A JSON document; docs/reference/profile.md describes it."""
+        """The profile as a JSON document, which docs/reference/profile.md describes."""
         return json.dumps(self.as_document(), ensure_ascii=False)
 
     def as_document(self) -> dict[str, Any]:
-        """What `to_json` writes, as plain dicts, lists, strings and numbers."""
+        """The document of `to_json` as plain dicts, lists, strings and numbers."""
         return {
             "schema": "tilestep-profile",
             "version": SCHEMA_VERSION,

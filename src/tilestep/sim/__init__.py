@@ -1,4 +1,4 @@
-"""When everything happens: virtual clocks of host, IPUs and links."""
+"""Simulates planned programs: virtual clocks of host, IPUs and links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened when: the events of a simulation, in dispatch order."""
+"""The events of a simulation, in dispatch order."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ EventKind = Literal[
     "collective",  # between IPUs
     "host-call",  # the program stops for the host
     "stream-out",  # results go over the host link
-    "read",  # a value that lives in SRAM is downloaded because the host asks for it
-    "io-in",  # arguments come to the I/O tiles, beside what the other tiles do
-    "io-out",  # results leave from the I/O tiles, beside what the other tiles do
+    "read",  # a value in SRAM is downloaded because the host reads it
+    "io-in",  # arguments come to the I/O tiles, beside the other tiles' work
+    "io-out",  # results leave from the I/O tiles, beside the other tiles' work
 ]
 KINDS: Final[tuple[EventKind, ...]] = (
     "load",
@@ -33,17 +33,25 @@ KINDS: Final[tuple[EventKind, ...]] = (
     "io-in",
     "io-out",
 )
+"""All kinds of events, in the order of reports."""
 BESIDE: Final[tuple[EventKind, ...]] = ("io-in", "io-out")
-"""What I/O tiles do while the other tiles do something else: no part of their IPU's time."""
-MAX_EVENTS: Final = 500_000  # a trace keeps the first so many; totals count all
+"""Kinds of events of the I/O tiles, beside the other tiles' work: they are no part of their IPU's time."""
+MAX_EVENTS: Final = 500_000  # a trace keeps the first of them; totals count all
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
     """One IPU does one kind of thing from `start_cycle` to `end_cycle`.
 
-    Of one run, all that is of one kind is one event: `compute` is the sum over its supersteps. (What I/O tiles do may be
-    interrupted: then it is several.)
+    All time of one kind in one run is one event: `compute` is the sum over its supersteps. I/O tiles may be interrupted, and then they have
+    several.
+
+    Attributes:
+        ipu: index of the IPU.
+        start_cycle: first cycle.
+        end_cycle: the cycle behind the last.
+        kind: one of `KINDS`.
+        program: name of the program.
     """
 
     ipu: int
@@ -55,10 +63,15 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """Events in the order in which they were worked out; those of one IPU's tiles, or of its I/O tiles, in order of time."""
+    """Events in the order in which they were worked out. Those of one IPU's tiles, or of its I/O tiles, are in order of time.
+
+    Attributes:
+        events: at most `MAX_EVENTS`.
+        dropped: further events, which were counted but not kept.
+    """
 
     events: tuple[Event, ...]
-    dropped: int  # events beyond MAX_EVENTS, that were counted but not kept
+    dropped: int
 
 
 @final
@@ -88,6 +101,6 @@ class Recorder:
         return tuple(Event(ipu=ipu, start_cycle=a, end_cycle=b, kind=kind, program=program) for ipu, a, b, kind, program in rows)
 
     def clear(self) -> None:
-        """Give the memory of all events back."""
+        """Drops all events."""
         self._cleared += len(self._rows)
         self._rows.clear()

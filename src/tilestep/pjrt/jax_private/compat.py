@@ -38,10 +38,11 @@ Module = Any
 
 # XLA:CPU expands operations that it has no code for, but an IPU has libraries for them. An IPU has streaming memory as well.
 # Barriers must stay (cse_barrier_expander), because later passes would simplify across them. A fusion around each operation
-# (fusion-wrapper) would stop these passes.
+# (fusion-wrapper) would stop these passes. reshape-mover takes an rng that has not been expanded for an elementwise operation, and
+# ends the process by a failed check.
 ANALYSIS_PASSES_OFF = (
     "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter,"
-    "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer,"
+    "select_and_scatter_expander,rng-expander,reshape-mover,rng-bit-generator-expander,topk-decomposer,"
     "strip-memory-placement-annotations,cse_barrier_expander,fusion-wrapper,cpu-parallel-task-assigner"
 )
 

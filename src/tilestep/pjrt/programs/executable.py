@@ -1,4 +1,4 @@
-"""Compiled programs: XLA:CPU's program for the values, and the plan for what they would cost."""
+"""Compiled programs: XLA:CPU's program for the values, and the plan for emulated time and memory."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class LoadedExecutable(_native.ExecutableBase):
 
     @property
     def host_program(self) -> HostProgram:
-        """What computes the values. A program that was compiled in a dry run gets it at first use."""
+        """XLA:CPU's program for the values. A program that was compiled in a dry run gets it at first use."""
         if self._host_program is None:
             with compat.make_context() as context:
                 module, _, functions, _ = self._parse(context)
@@ -153,7 +153,7 @@ class LoadedExecutable(_native.ExecutableBase):
 
     @property
     def counted(self) -> tuple[tuple[int, int], ...]:
-        """What each result behind the program's own counts; nothing if nothing computes values yet."""
+        """(site, arm) of each counter behind the program's own results; () while no program computes values."""
         return () if self._host_program is None else self._host_program.counted
 
     def serialized(self) -> Serialized:

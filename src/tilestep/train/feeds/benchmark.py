@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError, QueueError
+from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.feeds.chunks import DEFAULT_CHUNK
-from tilestep.train.feeds.elements import Dataset, ElementSpec, iterator_maker
+from tilestep.train.feeds.elements import ElementSpec
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
 from tilestep.train.untyped import jax as _jax

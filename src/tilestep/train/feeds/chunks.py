@@ -1,4 +1,4 @@
-"""Chunks of an infeed: how a loop wants them, what is being gathered for one, and how it gets to its devices."""
+"""Chunks of an infeed: a loop's plan of them, a chunk that is being gathered, and how its arrays get to their devices."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 import jax
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import Sharding, SingleDeviceSharding
 from numpy.typing import NDArray
 
 from tilestep import hints
 from tilestep.train.feeds.contiguous import Run
 from tilestep.train.jax_private import device_put
+from tilestep.train.untyped import Device, Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
 Arrays = list[NDArray[Any]]  # a list with an array for each leaf, elements along their first axis
@@ -23,24 +24,24 @@ DEFAULT_CHUNK: Final = 64  # steps
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How a loop wants its elements, again and again: `chunks` of `chunk_steps` steps, then one of `rest_steps` if that is not 0.
+    """The chunks that a loop takes: `chunks` of `chunk_steps` steps, then one of `rest_steps` if that is not 0, and so on.
 
     Attributes:
         chunk_steps: steps of a chunk.
         chunks: how many of them.
         rest_steps: steps of the last chunk; 0: there is none.
-        place: where they go: None is JAX's default device; else a tree of shardings, a prefix of an element's.
-        default_device: JAX's default device of the loop's thread, for `place` None.
-        x64: whether 64-bit numbers stay so.
-        in_place: whether the host's memory is the device's, and programs take over what lies there.
+        sharding: of the stacked elements: a tree of shardings that is a prefix of an element's. None: JAX's default device.
+        default_device: JAX's default device of the loop's thread, for `sharding` None.
+        x64: whether 64-bit numbers keep 64 bits.
+        in_place: whether the host's memory is the device's, so that programs take NumPy arrays over.
         partial: whether the dataset's last elements are a chunk of their own, filled up with copies of its first element.
     """
 
     chunk_steps: int
     chunks: int
     rest_steps: int
-    place: Any
-    default_device: Any
+    sharding: Pytree
+    default_device: Device | str | None
     x64: bool
     in_place: bool
     partial: bool
@@ -60,13 +61,13 @@ class Chunk:
     """Some elements on their devices.
 
     Attributes:
-        on_device: the pytree of stacked elements.
-        on_host: the same in the host's memory.
-        elements: how many of them are real.
-        uploads: what an emulator is told when the loop takes it (`hints.upload`); None: nothing was uploaded.
+        on_device: the pytree of elements, stacked along their first axis.
+        on_host: its leaves in the host's memory.
+        elements: of the dataset; further ones are copies that fill the chunk up.
+        uploads: for `hints.upload` when the loop takes the chunk; None: nothing was uploaded.
     """
 
-    on_device: Any
+    on_device: Pytree
     on_host: Arrays
     elements: int
     uploads: list[Any] | None
@@ -74,53 +75,68 @@ class Chunk:
 
 @final
 class Filling:
-    """A chunk that is being gathered. Attributes: run: of its elements as long as they need no copy; then `settle` gives it arrays."""
+    """A chunk that is being gathered.
 
-    __slots__ = ("arrays", "capacity", "count", "number", "plan", "run")
+    Attributes:
+        plan, number: of which it is a chunk, counted from 0.
+        capacity: elements of the full chunk.
+        arrays: one for each leaf, [capacity, ...].
+        run: its elements, as long as they need no copy; then `materialize` makes `arrays`.
+        count: elements that are there.
+        is_wanted: False once its elements have been taken back, or the feeder is closed.
+    """
+
+    __slots__ = ("arrays", "capacity", "count", "is_wanted", "number", "plan", "run")
 
     def __init__(self, plan: Plan, number: int, capacity: int) -> None:
         self.plan, self.number, self.capacity = plan, number, capacity
         self.arrays: Arrays = []
         self.run: Run | None = None
-        self.count = 0  # elements that are there
+        self.count = 0
+        self.is_wanted = True
 
-    def settle(self) -> None:
-        """What is there is in `arrays`."""
+    def materialize(self) -> None:
+        """Makes `arrays` of the run."""
         if self.run is not None:
             if self.count:
                 self.arrays = self.run.arrays()
             self.run = None
 
+    def elements(self) -> Arrays:
+        """The elements that are there."""
+        self.materialize()
+        return [array[: self.count] for array in self.arrays]
 
-def on_devices(plan: Plan, structure: Any, stacked: Arrays) -> tuple[Any, list[Any] | None]:
-    """A chunk's arrays where the plan wants them.
 
-    Returns: (their tree, what an emulator is to be told of the upload; None if nothing was uploaded).
-    Raises: what JAX raises when it puts them there.
+def on_devices(plan: Plan, structure: Structure, stacked: Arrays) -> tuple[Pytree, list[Any] | None]:
+    """A chunk's arrays with the plan's sharding.
+
+    Returns: (their tree, the argument for `hints.upload`; None if nothing was uploaded).
+    Raises: Exception: JAX's, from putting them on devices.
     """
     elements = _jax.tree.unflatten(structure, stacked)
     if plan.in_place:
         return elements, None
     with _thread_settings(plan), hints.uploads_kept() as uploads:
-        if type(plan.place) is SingleDeviceSharding and plan.place.is_fully_addressable:
-            return _jax.tree.unflatten(structure, device_put.put(stacked, plan.place)), uploads
-        return _put(elements, plan.place), uploads
+        if type(plan.sharding) is SingleDeviceSharding and plan.sharding.is_fully_addressable:
+            return _jax.tree.unflatten(structure, device_put.put(stacked, plan.sharding)), uploads
+        return _put(elements, plan.sharding), uploads
 
 
-def _put(elements: Any, place: Any) -> Any:
-    """Stacked elements on their devices; of devices of several processes this one fills its own, whose elements alone it has."""
-    shardings = _jax.tree.leaves(place)
-    if all(sharding.is_fully_addressable for sharding in shardings):
-        return _jax.device_put(elements, place)
+def _put(elements: Pytree, sharding: Pytree) -> Pytree:
+    """Stacked elements on their devices. Of several processes' devices this process fills its own, because it has only their elements."""
+    shardings = _jax.tree.leaves(sharding)
+    if all(leaf.is_fully_addressable for leaf in shardings):
+        return _jax.device_put(elements, sharding)
 
-    def put(sharding: Any, part: Any) -> Any:
+    def put(sharding: Sharding, part: Pytree) -> Pytree:
         return _jax.tree.map(lambda array: _jax.make_array_from_process_local_data(sharding, array), part)
 
-    return _jax.tree.map(put, place, elements)
+    return _jax.tree.map(put, sharding, elements)
 
 
 def _thread_settings(plan: Plan) -> AbstractContextManager[object]:
-    """JAX's settings in the loop's thread, where they are not those of this one."""
+    """Gives this thread JAX's settings of the loop's thread."""
     stack = contextlib.ExitStack()
     if jax.config.jax_enable_x64 != plan.x64:  # pyright: ignore[reportAttributeAccessIssue]
         stack.enter_context(jax.enable_x64(plan.x64))

@@ -1,11 +1,11 @@
-"""Datasets, and their elements as lists of NumPy arrays, all like the first one."""
+"""A dataset's elements as lists of NumPy arrays, all like the first one."""
 
 from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeGuard, final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, final
 
 import jax
 import numpy as np
@@ -28,31 +28,7 @@ class Outcome(enum.IntEnum):
     OVER = 3  # the iterator is
 
 
-Dataset = Iterable[Any] | Callable[[], Iterable[Any]]
-
 _tree: Any = jax.tree_util  # whose types say nothing of what is in a tree
-
-
-def iterator_maker(dataset: object) -> Callable[[], Iterator[Any]]:
-    """What begins a pass over a dataset. Raises: TypeError if this is none."""
-    if isinstance(dataset, Mapping | str | bytes):
-        raise TypeError(f"dataset is a {type(dataset).__name__}: that is one element, not an iterable of them; put it into a list")  # pyright: ignore[reportUnknownArgumentType]
-    if _is_iterable(dataset):
-        return lambda: iter(dataset)
-    if callable(dataset):
-        return lambda: iter(_iterable(dataset()))
-    raise TypeError(f"dataset is a {type(dataset).__name__}: it must be an iterable of pytrees of arrays, or a callable that returns one")
-
-
-def _is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
-    """Whether `iter` takes it: by its type, without making an iterator."""
-    return hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")
-
-
-def _iterable(returned: object) -> Iterable[Any]:
-    if not _is_iterable(returned):
-        raise TypeError(f"the dataset's callable returned a {type(returned).__name__}: it must return an iterable of pytrees of arrays")
-    return returned
 
 
 @final

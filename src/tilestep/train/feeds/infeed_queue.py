@@ -14,8 +14,8 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from tilestep.errors import DatasetError, QueueError
+from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.feeds.chunks import Chunk, Plan
-from tilestep.train.feeds.elements import Dataset, iterator_maker
 from tilestep.train.feeds.passes import Start
 from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.feeds.staging import Staging
@@ -61,7 +61,7 @@ class InfeedQueue:
             replicas if replicas is None or isinstance(replicas, Replicas) else whole_number("replicas", replicas, least=1)
         )
         self._replicas = len(self.replicas.local) if isinstance(self.replicas, Replicas) else self.replicas
-        self._place = None if sharding is None else _jax.tree.map(_chunk_place, sharding)
+        self._sharding = None if sharding is None else _jax.tree.map(_chunk_sharding, sharding)
         if not isinstance(copy, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"copy is {copy!r}: it must be a bool")
         self._copy = copy
@@ -106,10 +106,10 @@ class InfeedQueue:
         Raises: QueueError while a loop uses the queue.
         """
         with self._reserved("state()"):
-            place = self._feeder.place()
-            if place.dataset_state is None:
-                return {"elements": place.elements}
-            return {"elements": place.elements, "skip": place.skip, "dataset": place.dataset_state}
+            start = self._feeder.next_start()
+            if start.dataset_state is None:
+                return {"elements": start.elements}
+            return {"elements": start.elements, "skip": start.skip, "dataset": start.dataset_state}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Goes to a position that `state()` gave, of this queue or of another one with an equal dataset.
@@ -121,7 +121,7 @@ class InfeedQueue:
         """
         with self._reserved("restore()"):
             start = _start_of(state)
-            if self._one_pass and self._feeder.begun:
+            if self._one_pass and self._feeder.has_begun:
                 raise QueueError(
                     "the dataset is an iterator whose one pass has begun: it cannot go back; give the InfeedQueue an iterable that begins "
                     "anew each time, or a callable that returns one"
@@ -136,8 +136,7 @@ class InfeedQueue:
             self._make_iterator,
             start,
             depth=self._depth,
-            replicas=self._replicas or 1,
-            replica_axis=self._replicas is not None,
+            replicas=self._replicas,
             staging=self._staging,
             copy=self._copy,
         )
@@ -180,18 +179,18 @@ class InfeedQueue:
         self, chunk_steps: int, steps: int | None, carry_sharding: Sharding | None, over: Replicas | None, default_device: Any, x64: bool
     ) -> Plan:
         chunks, rest = (1, 0) if steps is None else divmod(steps, chunk_steps)
-        place = self._place
-        if place is None:
-            place = _beside(carry_sharding) if over is None or self.replicas is None else _chunk_place(over.divided)
+        sharding = self._sharding
+        if sharding is None:
+            sharding = _beside(carry_sharding) if over is None or self.replicas is None else _chunk_sharding(over.divided)
         devices = carry_sharding.device_set if carry_sharding is not None else () if default_device is not None else jax.devices()[:1]
         return Plan(
             chunk_steps=chunk_steps,
             chunks=chunks,
             rest_steps=rest,
-            place=place,
+            sharding=sharding,
             default_device=default_device,
             x64=x64,
-            in_place=self._place is None and over is None and [device.platform for device in devices] == ["cpu"],
+            in_place=self._sharding is None and over is None and [device.platform for device in devices] == ["cpu"],
             partial=steps is None,
         )
 
@@ -252,7 +251,7 @@ class _Reserved:
         self._queue.release()
 
 
-def _chunk_place(sharding: Any) -> Any:
+def _chunk_sharding(sharding: Any) -> Any:
     """Where chunks go if elements go to `sharding`: an axis of steps comes first, and is not divided."""
     if isinstance(sharding, NamedSharding):
         spec = PartitionSpec(None, *sharding.spec)

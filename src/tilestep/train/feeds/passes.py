@@ -8,21 +8,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, final
+from typing import Any, cast, final
 
 from tilestep.errors import DatasetError
-
-
-class SavesState(Protocol):
-    """An iterator that knows its place, such as grain's."""
-
-    def get_state(self) -> Any:
-        """Where it is."""
-        ...
-
-    def set_state(self, state: Any) -> None:
-        """Goes there."""
-        ...
+from tilestep.train.datasets import SavesState
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -160,26 +160,26 @@ def _help(work: queue.SimpleQueue[_Copy | None]) -> None:
         del copy  # it holds arrays
 
 
-def is_settled(array: NDArray[Any], dtype: np.dtype[Any], *, trusted: bool) -> bool:
-    """Whether an array will do as it is, of that dtype: aligned, dense, and nobody writes to it.
+def is_immutable(array: NDArray[Any], dtype: np.dtype[Any], *, trusted: bool) -> bool:
+    """Whether a chunk can use an array as it is: of this dtype, aligned, dense, and nobody writes to it.
 
-    The latter is so if it is `trusted`, or its memory is read-only as far down as NumPy knows. Small arrays never do: copying them costs
-    less than the question.
+    Nobody writes to it if it is `trusted`, or its memory is read-only as far down as NumPy knows. False for small arrays, because copying
+    them costs less than the check.
     """
-    return array.nbytes >= _POOLED_BYTES and lies(array, dtype, trusted=trusted) and array.ctypes.data % _ALIGNMENT_BYTES == 0
+    return array.nbytes >= _POOLED_BYTES and has_layout(array, dtype, trusted=trusted) and array.ctypes.data % _ALIGNMENT_BYTES == 0
 
 
-def lies(array: NDArray[Any], dtype: np.dtype[Any], *, trusted: bool) -> bool:
-    """Whether an array is dense, of that dtype, and nobody writes to it: what `is_settled` asks but for size and alignment."""
+def has_layout(array: NDArray[Any], dtype: np.dtype[Any], *, trusted: bool) -> bool:
+    """Whether an array is dense, of this dtype, and nobody writes to it: `is_immutable` but for size and alignment."""
     return array.dtype == dtype and array.flags.c_contiguous and (trusted or _is_read_only(array))
 
 
 def owner(array: NDArray[Any]) -> object:
-    """Whose memory an array is on."""
-    found: Any = array
-    while isinstance(found, np.ndarray) and found.base is not None:  # pyright: ignore[reportUnknownMemberType]
-        found = found.base  # pyright: ignore[reportUnknownMemberType]
-    return found
+    """The object that owns an array's memory."""
+    base: Any = array
+    while isinstance(base, np.ndarray) and base.base is not None:  # pyright: ignore[reportUnknownMemberType]
+        base = base.base  # pyright: ignore[reportUnknownMemberType]
+    return base
 
 
 def _is_read_only(array: NDArray[Any]) -> bool:

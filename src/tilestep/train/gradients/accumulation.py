@@ -19,6 +19,7 @@ from tilestep.train.optimizers.initial_state import in_one_program
 from tilestep.train.optimizers.offloaded import offloaded
 from tilestep.train.optimizers.sharded import sharded
 from tilestep.train.other_arguments import belongs_to, require_function
+from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -193,12 +194,18 @@ def accumulate_gradients(
     return values, _jax.tree.map(lambda acc: finished(acc, number, reduction), accumulators)
 
 
-def effective_batch_size(microbatch: int, count: int = 1, replicas: int = 1) -> int:
+def effective_batch_size(microbatch: int, count: int = 1, replicas: int | Replicas = 1) -> int:
     """Samples for each update: those of a microbatch times microbatches for each update times replicas.
 
-    Raises: ValueError for a number below 1.
+    Args:
+        microbatch: samples of a microbatch.
+        count: microbatches for each update.
+        replicas: their number, or the Replicas that the loop has.
+    Raises:
+        TypeError: for what is no whole number.
+        ValueError: for a number below 1.
     """
-    numbers = {"microbatch": microbatch, "count": count, "replicas": replicas}
+    numbers = {"microbatch": microbatch, "count": count, "replicas": replicas.count if isinstance(replicas, Replicas) else replicas}
     samples, times, copies = (whole_number(name, number, least=1) for name, number in numbers.items())
     return samples * times * copies
 

@@ -84,12 +84,12 @@ def repeat(
         if infeed is not None and total:
             infeed.begin(chunk_steps=chunk_steps, steps=total, carry_sharding=plan.sharding, over=replicas)
         with _group(loop, chunk_steps, total % chunk_steps):
-            while session.steps < total:
-                steps = min(chunk_steps, total - session.steps)
-                program = loop.program(plan.span(session.steps, steps))
+            while (done := session.reached[1]) < total:
+                steps = min(chunk_steps, total - done)
+                program = loop.program(plan.span(done, steps))
                 elements = session.elements(steps)
-                args = session.carry, None if elements is None else elements.on_device
-                if outfeed is not None and not session.steps:
+                args = session.reached[0], None if elements is None else elements.on_device
+                if outfeed is not None and not done:
                     session.will_enqueue(lambda program=program, args=args: program.trace(*args).out_info[-1])
                 carry, values = program(*args)
                 session.did(steps, carry, values)

@@ -93,6 +93,7 @@ def start_processes(
             shutdown_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
         )
         distributed.let_collectives_listen_at(hosts.own_host())
+        distributed.shut_down_without_garbage()
         count, me = _jax.process_count(), _jax.process_index()
         if count > 1:
             _watch(me, count, timeout_s, None if place is None else place.host)

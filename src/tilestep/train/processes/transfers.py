@@ -29,9 +29,8 @@ _transfer: Any = transfer
 
 _NUMBER_BYTES: Final = 6  # of the first message's number, without which nobody can pull
 
-_serial = itertools.count(
-    1
-)  # of Transfers, which all processes make in one order. Their numbers differ, because of two offers by one number the first is lost
+# Numbers of Transfers, which all processes make in one order. They differ, because of two offers by one number the first is lost.
+_serial = itertools.count(1)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any, Final, final
+from typing import Any, Final, final, overload
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.numbers import whole_number
 from tilestep.train.offload import is_on_host
 from tilestep.train.other_arguments import belongs_to, devices_of
 from tilestep.train.replicas.devices import Device, more_devices, select_devices
 from tilestep.train.replicas.shards import Shard, is_shard, part_elements, readable
+from tilestep.train.replicas.share import Share
 from tilestep.train.untyped import jax as _jax
 
 AXIS: Final = "replica"  # the mesh axis of replicas, unless the caller has a mesh with another name for it
@@ -153,13 +155,25 @@ class Replicas:
             nodes[index] = Shard(values=copy, shape=node.shape) if is_shard(node) else copy
         return _jax.tree.unflatten(structure, nodes)
 
-    def share(self, dataset: Iterable[Any]) -> Iterator[Any]:
+    @overload
+    def share(self, dataset: Iterator[Any]) -> Iterator[Any]: ...
+    @overload
+    def share(self, dataset: Dataset) -> Iterable[Any]: ...
+    def share(self, dataset: Dataset) -> Iterable[Any]:
         """This process's elements of a dataset that all processes have: element `step * count + r` where replica r is of this process.
 
         With one process that is every element.
+
+        Args:
+            dataset: as an InfeedQueue takes it: an iterable, or a callable without arguments that returns one.
+        Returns:
+            an iterator of an iterator; of any other dataset an iterable, each pass over which begins the dataset anew. Its iterators have
+            `get_state` and `set_state` if those of the dataset have.
+        Raises:
+            TypeError: for what is no dataset.
         """
-        mine = frozenset(self.local)
-        return (element for index, element in enumerate(dataset) if index % self.count in mine)
+        shared = Share(begin=iterator_maker(dataset), count=self.count, mine=frozenset(self.local))
+        return iter(shared) if isinstance(dataset, Iterator) else shared
 
     def _place_of(self, node: Any) -> NamedSharding:
         """Where a node of a carry goes. What is in the host's memory stays in the host's memory."""

@@ -174,6 +174,10 @@ class Timeline:
     busy: tuple[float, ...]
     unit: str = ""
 
+    def __repr__(self) -> str:
+        tasks, devices = f"{len(self.begin):,} tasks", f"{len(self.busy):,} device{'s' * (len(self.busy) != 1)}"
+        return f"<Timeline: {tasks} on {devices}, makespan {self.makespan:g}, bubble {self.bubble:.1%}>"
+
     @property
     def bubble(self) -> float:
         """The share of all devices' time in which they wait, from 0 to 1."""

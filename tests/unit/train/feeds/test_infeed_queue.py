@@ -943,3 +943,23 @@ def test_a_dataset_shorter_than_a_restored_position_is_an_error() -> None:
     infeed.restore({"elements": 9})
     with pytest.raises(DatasetError, match=r"ended after 5 elements, before the position to which restore\(\) goes: after 9"):
         used(infeed, 1)
+
+
+def test_an_element_that_comes_after_its_chunk_was_taken_back_is_not_lost() -> None:
+    rows, asked, goes_on = frozen(np.arange(12 << 14, dtype=np.float32).reshape(12, -1)), threading.Event(), threading.Event()
+
+    def dataset() -> Iterator[Any]:
+        for k, row in enumerate(rows):
+            if k == 4:
+                asked.set()
+                assert goes_on.wait(60)
+            yield row
+
+    with InfeedQueue(dataset, prefetch_depth=1) as infeed:
+        infeed.begin(chunk_steps=4, steps=8, carry_sharding=None)
+        chunks = [infeed.take()]
+        assert asked.wait(60)  # the next chunk has begun, of elements that are used where they are, and has none yet
+        infeed.begin(chunk_steps=2, steps=4, carry_sharding=None)
+        goes_on.set()
+        chunks += [infeed.take() for _ in range(2)]
+    assert [float(row[0]) / (1 << 14) for chunk in chunks for row in chunk.on_device] == list(range(8))
