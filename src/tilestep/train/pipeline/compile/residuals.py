@@ -1,14 +1,14 @@
-"""What a stage's backward is given of its forward.
+"""Chooses the values that a stage keeps from forward for backward.
 
-Nothing is kept that is there anyway: not the stage's arguments, which the engine holds, and not what depends on its weights alone, which
-backward makes again from the weights that it gets. So with weights that have changed meanwhile, backward computes with the new ones and
-with the activations of the old.
+It keeps no value that exists anyway: not the stage's arguments, which the task runner holds, and no value that depends on the weights
+alone, because backward computes it from the weights that it gets. So if weights have changed meanwhile, backward computes with the new
+weights and the old activations.
 
-Of the rest JAX says what backward reads: for `gelu(x)` six arrays of the size of `x`, which one program would never write to memory, as it
-computes them where they are used. Two programs have to agree on something. The least that backward can get all of these from, computing
-nothing again but what goes element by element, is a minimum cut through the graph of forward's values, between what takes work to
-make and what backward reads, where each value weighs its bytes: here `x` alone. [What a maximum flow fills is a minimum cut: Ford and
-Fulkerson, Maximal flow through a network, Canadian Journal of Mathematics 8 (1956).]
+JAX says which other values backward reads: for `gelu(x)` six arrays of the size of `x`. One program would never write them to memory,
+because it computes them where it reads them; two programs have to agree on some. Backward may compute elementwise values again. The
+smallest set from which it can then get all that it reads is a minimum cut through the graph of forward's values, where each value weighs
+its bytes: here `x` alone. [A maximum flow gives a minimum cut: Ford and Fulkerson, Maximal flow through a network, Canadian Journal of
+Mathematics 8 (1956).]
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class Residuals:
     """How forward and backward share what is computed.
 
     Attributes:
-        forward: (parameters' leaves, arguments) -> (the outputs' leaves, the auxiliary state's, what is kept).
-        specs: shapes and dtypes of what is kept.
-        away: indices of those that are in the host's memory, as a policy of `jax.checkpoint` may say.
+        forward: (parameters' leaves, arguments) -> (leaves of the outputs, of the auxiliary state, kept values).
+        specs: shapes and dtypes of the kept values.
+        away: indices of those in the host's memory, where a policy of `jax.checkpoint` may put them.
         kept_args: indices of the arguments that backward reads.
         kept_params: indices of the parameters' leaves that it reads.
-        pullback: (these parameters, these arguments, what is kept) -> the function of the backward pass.
+        pullback: (these parameters, these arguments, kept values) -> the function of the backward pass.
     """
 
     forward: _Forward
@@ -82,7 +82,7 @@ def residuals(
     linearise: Linearise,
     params: Sequence[jax.Array],
     args: Sequence[jax.Array],
-    wanted: Sequence[Any],
+    wanted: Sequence[Atom],
     *,
     least: bool,
 ) -> Residuals:
@@ -124,7 +124,7 @@ def residuals(
         kept_params = tuple(range(len(params)))
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
 
-    def by_variable(found: Sequence[jax.Array]) -> dict[Any, Any]:
+    def by_variable(found: Sequence[jax.Array]) -> dict[Atom, Any]:
         return {atom: value for atom, value in zip(leaves, found, strict=True) if is_variable(atom)}
 
     def forward(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
@@ -161,18 +161,18 @@ def _spec(atom: Atom) -> Any:
 
 
 def _filler(atom: Atom) -> Any:
-    """A constant, or in place of what nobody reads."""
+    """A constant, or zeros for a value that nobody reads."""
     return _jnp.zeros(atom.aval.shape, atom.aval.dtype) if is_variable(atom) else atom.val
 
 
-def _least(jaxpr: Jaxpr, args: Sequence[jax.Array], wanted: Sequence[Any], again: Collection[str]) -> list[jax.Array]:
+def _least(jaxpr: Jaxpr, args: Sequence[jax.Array], wanted: Sequence[Atom], again: Collection[str]) -> list[jax.Array]:
     """Variables that weigh least from which `wanted` can be computed, with parameters and constants, by the primitives in `again` alone.
 
     What depends on no argument can be computed by all, and weighs nothing.
     """
-    numbers: dict[Any, int] = {variable: number for number, variable in enumerate(args)}  # of what does depend on one
-    sources: dict[Any, list[Any]] = {}  # from which it can be computed again
-    length: dict[Any, int] = {}  # of the chain from what can't
+    numbers: dict[Atom, int] = {variable: number for number, variable in enumerate(args)}  # of what does depend on one
+    sources: dict[Atom, list[Any]] = {}  # from which it can be computed again
+    length: dict[Atom, int] = {}  # of the chain from what can't
     for equation in jaxpr.eqns:
         operands = [atom for atom in equation.invars if is_variable(atom) and atom in numbers]
         if not operands and not equation.effects:
@@ -232,7 +232,7 @@ def _is_float(atom: Atom) -> bool:
 
 
 def _weight(variable: Atom) -> int:
-    """Bytes, and those that a processor copies while an array by itself is handed over; small ones are handed over together."""
+    """Bytes. A large array adds the bytes that a processor copies while the host passes one array; small ones share a pack."""
     aval = variable.aval
     if not hasattr(aval, "dtype"):
         return 1

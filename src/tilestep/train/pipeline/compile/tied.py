@@ -1,4 +1,4 @@
-"""Parameters of several stages that are one: which leaves they are, for the paths that the user gives, and which are one array."""
+"""Finds the parameters' leaves that an author has tied by their paths, and requires that they begin equal."""
 
 from __future__ import annotations
 

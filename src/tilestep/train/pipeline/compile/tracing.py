@@ -1,4 +1,4 @@
-"""What a pipeline's functions are for certain parameters and arguments: who gets what from whom, and of which shape."""
+"""Traces a pipeline's stages for certain parameters and arguments: shapes of their values, and where each value comes from."""
 
 from __future__ import annotations
 
