@@ -35,28 +35,28 @@ def phases(schedule: Schedule) -> Phases:
         For each phase its tasks.
     """
     return min(
-        (_in_pairs(schedule), _by_slots(schedule)), key=lambda found: _Together(schedule, Costs(), found, host="apart").timeline().makespan
+        (_in_pairs(schedule), _by_slots(schedule)), key=lambda cut: _Together(schedule, Costs(), cut, host="apart").timeline().makespan
     )
 
 
-def updates_last(found: Phases) -> Phases:
+def updates_last(ordered: Phases) -> Phases:
     """The phases with all updates after everything else, in their order."""
-    rest = tuple(tuple(task for task in phase if task.kind is not Kind.UPDATE) for phase in found)
-    return (*(phase for phase in rest if phase), tuple(task for phase in found for task in phase if task.kind is Kind.UPDATE))
+    rest = tuple(tuple(task for task in phase if task.kind is not Kind.UPDATE) for phase in ordered)
+    return (*(phase for phase in rest if phase), tuple(task for phase in ordered for task in phase if task.kind is Kind.UPDATE))
 
 
 def _by_slots(schedule: Schedule) -> Phases:
     begin = schedule.simulate(SLOTS).begin
-    found: dict[float, list[Task]] = {}
+    slots: dict[float, list[Task]] = {}
     for task in schedule.ordered():
-        found.setdefault(begin[task], []).append(task)
-    return tuple(tuple(found[slot]) for slot in sorted(found))
+        slots.setdefault(begin[task], []).append(task)
+    return tuple(tuple(slots[slot]) for slot in sorted(slots))
 
 
 def _in_pairs(schedule: Schedule) -> Phases:
     position = [0] * len(schedule.tasks)
     done: set[Task] = set()
-    found: list[tuple[Task, ...]] = []
+    pairs: list[tuple[Task, ...]] = []
     while any(index < len(own) for index, own in zip(position, schedule.tasks, strict=True)):
         now: list[Task] = []
         for device in range(len(position)):
@@ -64,8 +64,8 @@ def _in_pairs(schedule: Schedule) -> Phases:
             position[device] += len(mine)
             now += mine
         done.update(now)
-        found.append(tuple(now))
-    return tuple(found)
+        pairs.append(tuple(now))
+    return tuple(pairs)
 
 
 def _pair(schedule: Schedule, device: int, position: int, done: set[Task]) -> Iterator[Task]:
@@ -129,11 +129,11 @@ _Item = Task | _Between | _Exchange
 class _Together:
     """An event loop over devices, each of which has a queue of what it does."""
 
-    def __init__(self, schedule: Schedule, costs: Costs, found: Phases, *, host: Literal["apart", "together"]) -> None:
+    def __init__(self, schedule: Schedule, costs: Costs, ordered: Phases, *, host: Literal["apart", "together"]) -> None:
         self._schedule, self._costs, self._host = schedule, costs, host
         self._queues: list[deque[_Item]] = [deque() for _ in schedule.tasks]
         self._last: _Exchange | None = None  # that of the phase before
-        for phase in found:
+        for phase in ordered:
             self._enqueue(phase)
         for cost, with_host in ((costs.collect, False), (costs.results, True)):
             for device in {schedule.device_mapping[stage] for stage in schedule.levels[-1]} if cost else ():

@@ -187,17 +187,17 @@ class Schedule:
 
     def versions(self) -> Mapping[Task, int]:
         """For each forward or backward task the number of updates that its weights have had in this run."""
-        found: dict[Task, int] = {}
+        versions: dict[Task, int] = {}
         updates = [0] * self.stages
         for tasks in self.tasks:
             for task in tasks:
                 if task.kind is Kind.UPDATE:
                     updates[task.stage] += 1
                 elif task.kind is Kind.FORWARD or self.weights != "stashed":
-                    found[task] = updates[task.stage]
+                    versions[task] = updates[task.stage]
                 else:
-                    found[task] = found[Task(task.stage, Kind.FORWARD, task.microbatch)]
-        return found
+                    versions[task] = versions[Task(task.stage, Kind.FORWARD, task.microbatch)]
+        return versions
 
     # ---------------------------------------------------------------------------------------------------------- tables
 

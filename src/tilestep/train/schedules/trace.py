@@ -130,7 +130,7 @@ def _runs(events: Iterable[Event]) -> Mapping[int, Sequence[_Run]]:
     by_ipu: dict[int, list[Event]] = {}
     for event in sorted(events, key=lambda event: event.start_cycle):
         by_ipu.setdefault(event.ipu, []).append(event)
-    found: dict[int, list[_Run]] = {}
+    runs: dict[int, list[_Run]] = {}
     summed: dict[int, int] = {}  # IPU -> when it began to add up gradients for its next backward
     for ipu, own in by_ipu.items():
         for place, event in enumerate(own):
@@ -148,8 +148,8 @@ def _runs(events: Iterable[Event]) -> Mapping[int, Sequence[_Run]]:
                 kinds = kinds[kinds.index(after.kind) + 1 :]
                 end = after.end_cycle
             begin = summed.pop(ipu, event.start_cycle)
-            found.setdefault(ipu, []).append(_Run(begin, end, _KINDS[match[1]], match[1] == "forward_and_backward"))
-    return found
+            runs.setdefault(ipu, []).append(_Run(begin, end, _KINDS[match[1]], match[1] == "forward_and_backward"))
+    return runs
 
 
 def _ipus(schedule: Schedule, runs: Mapping[int, Sequence[_Run]]) -> Sequence[int]:

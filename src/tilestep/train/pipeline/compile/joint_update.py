@@ -127,8 +127,8 @@ class Joint:
                 closed = alone(stage.number).flow
             except Exception:  # what it does for all of them it cannot do for one
                 return False
-            found = _work(closed.jaxpr, _taints(closed.jaxpr, [stage.number] * len(own), len(own)))
-            if found.get(stage.number, Counter()) != whole.get(stage.number, Counter()):
+            work = _work(closed.jaxpr, _taints(closed.jaxpr, [stage.number] * len(own), len(own)))
+            if work.get(stage.number, Counter()) != whole.get(stage.number, Counter()):
                 return False
         return True
 
@@ -184,8 +184,8 @@ class Joint:
             values.update(zip(part.makes, self._run(part, values, constants, put), strict=True))
             for variable in part.spent:
                 values.pop(variable, None)
-        found = [values[atom] if is_variable(atom) else atom.val for atom in jaxpr.outvars]
-        rest = iter(found)
+        results = [values[atom] if is_variable(atom) else atom.val for atom in jaxpr.outvars]
+        rest = iter(results)
         new = [[next(rest) for _ in own] for own in self._trained]
         return new, _jax.tree.unflatten(self._state_structure, list(rest))
 
@@ -224,8 +224,8 @@ class Joint:
 
         def gradients(donated: Sequence[jax.Array], accumulators: Sequence[jax.Array]) -> tuple[list[jax.Array]]:
             leaves = packing.unpack([*donated, *accumulators])
-            found = [finished(leaves[real.index(index)], plan.per_update, plan.reduction) for index in own]
-            return ([cross_replica_mean(gradient) for gradient in found] if is_several else found,)
+            results = [finished(leaves[real.index(index)], plan.per_update, plan.reduction) for index in own]
+            return ([cross_replica_mean(gradient) for gradient in results] if is_several else results,)
 
         shardings = ([stage.param_shardings[index] for index in own],) if stage.placement.is_mesh else None
         return stage.placement.jit(gradients, f"stage_{stage.number}_gradients", (0, 0), (None,), donate=(0,), out_shardings=shardings)
@@ -361,9 +361,9 @@ def _homes(jaxpr: Jaxpr, owner: Sequence[int], count: int) -> Callable[[Atom], H
 def _spread_homes(jaxpr: Jaxpr, known: Mapping[Atom, Home]) -> dict[Atom, Home]:
     homes = dict(known)
     for equation in jaxpr.eqns:
-        found = {homes.get(atom) for atom in equation.invars if is_variable(atom)} - {None}
-        stages = found - {_TOGETHER}
-        homes.update(dict.fromkeys(equation.outvars, next(iter(stages)) if len(stages) == 1 else _TOGETHER if found else None))
+        origins = {homes.get(atom) for atom in equation.invars if is_variable(atom)} - {None}
+        stages = origins - {_TOGETHER}
+        homes.update(dict.fromkeys(equation.outvars, next(iter(stages)) if len(stages) == 1 else _TOGETHER if origins else None))
     return homes
 
 
@@ -390,11 +390,11 @@ def _taints(jaxpr: Jaxpr, owner: Sequence[int], count: int) -> Callable[[Atom], 
 
 def _work(jaxpr: Jaxpr, taints: Callable[[Atom], frozenset[int]]) -> dict[int, Counter[Any]]:
     """What is computed for each stage alone, whatever the order."""
-    found: dict[int, Counter[Any]] = {}
+    work: dict[int, Counter[Any]] = {}
     for equation in needed(jaxpr.eqns, jaxpr.outvars):
         stages = taints(equation.outvars[0])
         if len(stages) == 1:
             operands = tuple(str(atom.aval) if is_variable(atom) else str(atom) for atom in equation.invars)
             what = (equation.primitive.name, operands, tuple(str(variable.aval) for variable in equation.outvars))
-            found.setdefault(next(iter(stages)), Counter())[what] += 1
-    return found
+            work.setdefault(next(iter(stages)), Counter())[what] += 1
+    return work

@@ -124,24 +124,26 @@ def residuals(
         kept_params = tuple(range(len(params)))
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
 
-    def by_variable(found: Sequence[jax.Array]) -> dict[Atom, Any]:
-        return {atom: value for atom, value in zip(leaves, found, strict=True) if is_variable(atom)}
+    def by_variable(linear: Sequence[jax.Array]) -> dict[Atom, Any]:
+        return {atom: value for atom, value in zip(leaves, linear, strict=True) if is_variable(atom)}
 
     def forward(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
         if traces_again:
-            outputs, aux, found = linearised(params, args)
-            known = by_variable(found)
+            outputs, aux, linear = linearised(params, args)
+            known = by_variable(linear)
             return outputs, aux, [known[variable] for variable in values]
         given, results = constants | dict(zip(jaxpr.invars, [*params, *args], strict=True)), [*jaxpr.outvars[:start], *values]
         is_looked_at = not any(isinstance(value, _jax.core.Tracer) for value in given.values())  # disable_jit, or debug_nans has found one
         if is_looked_at and not jaxpr.effects:  # then the stage's own lines run, with values
             linearise(params, args)
-        found = computed(jaxpr.eqns, given, results)
-        return found[: counts[0]], found[counts[0] : start], found[start:]
+        everything = computed(jaxpr.eqns, given, results)
+        return everything[: counts[0]], everything[counts[0] : start], everything[start:]
 
-    def pullback(params: Sequence[jax.Array], args: Sequence[jax.Array], found: Sequence[jax.Array]) -> Callable[[Sequence[Any]], Any]:
+    def pullback(
+        params: Sequence[jax.Array], args: Sequence[jax.Array], kept_values: Sequence[jax.Array]
+    ) -> Callable[[Sequence[Any]], Any]:
         given = constants | dict(zip([own_params[index] for index in kept_params], params, strict=True))
-        given |= dict(zip([own_args[index] for index in kept_args], args, strict=True)) | dict(zip(values, found, strict=True))
+        given |= dict(zip([own_args[index] for index in kept_args], args, strict=True)) | dict(zip(values, kept_values, strict=True))
         if not traces_again:
             given |= zip(read, computed(remade, given, read), strict=True)
         elif remade:  # what depends on the arguments is not used of this

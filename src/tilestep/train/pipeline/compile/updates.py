@@ -169,8 +169,8 @@ class _Maker:
 
     def _tree(self, leaves: Sequence[jax.Array]) -> Any:
         """The trained leaves as the parameters' tree, with None for the others."""
-        found = dict(zip(self._trained, leaves, strict=True))
-        return _jax.tree.unflatten(self._structure, [found.get(index) for index in range(self._structure.num_leaves)])
+        by_index = dict(zip(self._trained, leaves, strict=True))
+        return _jax.tree.unflatten(self._structure, [by_index.get(index) for index in range(self._structure.num_leaves)])
 
     def _promoted(self, trained: Sequence[jax.Array]) -> Any:
         tree = self._tree(trained)

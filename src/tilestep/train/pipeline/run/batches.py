@@ -43,7 +43,7 @@ class Batch(Protocol):
         ...
 
     def are_plain(self, first: Element) -> bool:
-        """Whether the elements, of which this is the first, are as programs are compiled for them (direct_calls.py)."""
+        """Whether the elements, of which this is the first, are as programs are compiled for them (jax_private/compiled_call.py)."""
         ...
 
 

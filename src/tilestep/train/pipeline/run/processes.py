@@ -196,11 +196,11 @@ class Processes:
             return itertools.repeat((inputs, *remote_like(tree_of(description), self._first[0].along(1)))), is_there
         first = next(elements)
         self.agree("begins a run", (described(_jax.tree.map(spec_of, first[1:])), is_there))
-        found = itertools.chain([first], elements)
+        all_elements = itertools.chain([first], elements)
         if all(placement.is_local for placement in self._first):
-            return found, is_there
+            return all_elements, is_there
         where = self._first[0].along(1)  # from which they go on
-        return ((element[0], *_jax.device_put(element[1:], where)) for element in found), is_there
+        return ((element[0], *_jax.device_put(element[1:], where)) for element in all_elements), is_there
 
     def begin_tasks(self, flush: Callable[[], None]) -> None:
         """From now on other processes expect arrays. Args: flush: does the run's tasks with arrays that are errors."""
