@@ -27,7 +27,7 @@ highlight_language = "none"  # of code that names no language
 # What is named is a page, an anchor or a public name, or a warning. These are none of them:
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:name", r".*"),  # code between backquotes links where it can
+    ("py:obj", r".*"),  # code between backquotes links where it can
     ("py:.*", r"(argparse|collections|contextlib|jax|jaxlib|numpy|np|optax|os|pathlib|types|typing)\..*"),  # no inventory is downloaded
     ("py:.*", r"tilestep\..*"),  # types of one room's own
     ("py:class", r"[A-Z]\w*"),  # names of types that only the type checker imports

@@ -97,7 +97,9 @@ class Name(XRefRole):
     ) -> tuple[str, str]:
         refnode["py:module"] = env.ref_context.get("py:module")
         refnode["py:class"] = env.ref_context.get("py:class")
-        refnode["refspecific"] = target[:1].isupper()  # a class is found in any module
+        refnode["reftype"] = "obj"
+        if target[:1].isupper():
+            refnode["refspecific"] = True  # a class is found in any module
         text = f"{title} <{target}>" if has_explicit_title else title
         return text, text.removesuffix("()")
 

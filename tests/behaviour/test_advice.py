@@ -147,7 +147,7 @@ def summing(dtype: Any) -> Callable[[], Any]:
     """Gradients that all IPUs add up."""
 
     def body(x: Any) -> Any:
-        return jax.lax.fori_loop(0, 1000, lambda _, x: jax.lax.pmean(x, "data") * 0.5, x)
+        return jax.lax.fori_loop(0, 250, lambda _, x: jax.lax.pmean(x, "data") * 0.5, x)
 
     def program() -> Any:
         mesh = Mesh(np.array(jax.devices("ipu")), ("data",))
@@ -161,7 +161,7 @@ def summing_parts(count: int) -> Callable[[], Any]:
     """The same bytes between IPUs, in so many exchanges."""
 
     def body(x: Any) -> Any:
-        return jax.lax.fori_loop(0, 3000, lambda _, x: jax.lax.map(lambda part: jax.lax.pmean(part, "data"), x), x)
+        return jax.lax.fori_loop(0, 1000, lambda _, x: jax.lax.map(lambda part: jax.lax.pmean(part, "data"), x), x)
 
     def program() -> Any:
         mesh = Mesh(np.array(jax.devices("ipu")), ("data",))

@@ -197,24 +197,7 @@ class MachineProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Emulated time and memory between two moments. Cycles are of the IPU's clock.
-
-    Attributes:
-        machine: the emulated machine.
-        emulated_cycles: from the end of all earlier work to the end of all work in the profile.
-        programs: in order of their first dispatch.
-        groups: program groups.
-        batches: of loops that accumulate gradients.
-        supersteps: the largest ones, largest first.
-        busiest_ipu: index of the IPU that did most.
-        loaded_on_busiest: keys of the programs that it loaded, whole or in part.
-        cycles_by_kind: of the busiest IPU.
-        io_tiles_cycles: of its I/O tiles, beside the others.
-        dispatches: by the host, of programs outside of groups.
-        dispatch_cycles: of the host, for these dispatches.
-        timeline: the events that were kept.
-        assumptions: sentences.
-    """
+    """The fields and sums of a `Profile`, whose docstring explains the fields (report/profile.py)."""
 
     machine: MachineProfile
     emulated_cycles: int

@@ -17,7 +17,21 @@ SCHEMA_VERSION: Final = 1
 class Profile(Figures):
     """Emulated time and memory between two moments, as numbers, text and JSON. Cycles are of the IPU's clock.
 
-    `Figures` (report/figures.py) declares and explains the fields.
+    Attributes:
+        machine: the emulated machine.
+        emulated_cycles: from the end of all earlier work to the end of all work in the profile.
+        programs: in order of their first dispatch.
+        groups: program groups.
+        batches: of loops that accumulate gradients.
+        supersteps: the largest ones, largest first.
+        busiest_ipu: index of the IPU that did most.
+        loaded_on_busiest: keys of the programs that it loaded, whole or in part.
+        cycles_by_kind: of the busiest IPU.
+        io_tiles_cycles: of its I/O tiles, beside the others.
+        dispatches: by the host, of programs outside of groups.
+        dispatch_cycles: of the host, for these dispatches.
+        timeline: the events that were kept.
+        assumptions: sentences.
     """
 
     def summary(self, *, width: int = 100, color: bool = False) -> str:

@@ -28,6 +28,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import jaxpr_as_fun
 
 from tilestep.settings import tiny_steps_wanted
+from tilestep.train.jaxprs import ELEMENTWISE, INLINE_CALLS, MOVES
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import jax as _jax
 
@@ -43,18 +44,12 @@ _OPTIONS: Final = {  # of the whole program: only products that the compiled pie
 _TESTED: Final = version("jaxlib").split(".")[:2] in (["0", "10"], ["0", "12"])
 _ATTRIBUTES: Final = {"xla_cpu_small_call": "true", "inlineable": "false"}
 _DTYPES: Final = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"})
-_MOVES: Final = """
-    broadcast_in_dim concatenate convert_element_type copy copy_p dynamic_slice dynamic_update_slice expand_dims iota pad reshape rev
-    select_n slice split squeeze stack transpose unstack
-"""
-_ARITHMETIC: Final = """
-    abs add add_any and argmax argmin atan2 bitcast_convert_type cbrt ceil clamp cos cosh div dot_general eq erf exp exp2 expm1 floor
-    gather ge gt integer_pow is_finite le log log1p logistic lt max min mul ne neg nextafter not or pow reduce_and reduce_max
-    reduce_min reduce_or reduce_prod reduce_sum rem round rsqrt scatter scatter-add shift_left shift_right_arithmetic
-    shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor
-"""
-OPERATIONS: Final = frozenset((_MOVES + _ARITHMETIC).split())
-_CALLS: Final = frozenset({"closed_call", "custom_jvp_call", "custom_vjp_call", "jit", "pjit"})  # of functions that JAX writes in place
+OPERATIONS: Final = (ELEMENTWISE | MOVES | frozenset({
+    "argmax", "argmin", "bitcast_convert_type", "dot_general", "dynamic_slice", "dynamic_update_slice", "expand_dims", "gather",
+    "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "scatter", "scatter-add", "stack", "unstack",
+})) - {  # not tested
+    "asin", "atan", "complex", "conj", "erf_inv", "erfc", "imag", "log2", "one_minus_square", "polynomial", "real", "reduce_precision",
+}  # fmt: skip
 _SCATTERS: Final = frozenset({"scatter", "scatter-add"})
 
 _tracing = threading.local()  # .program: the _Traced of the program that this thread traces
@@ -241,7 +236,7 @@ def _work(program: Any) -> int | None:
         if not all(_is_small(v.aval) for v in eqn.outvars) or eqn.effects:
             return None
         total += sum(math.prod(v.aval.shape) for v in eqn.outvars)
-        if name in _CALLS:
+        if name in INLINE_CALLS:
             for each in _programs(eqn):
                 work = _work(each)
                 if work is None:
@@ -278,7 +273,7 @@ def _unscattered(closed: Any) -> Any:
 
     def changed(eqn: Any) -> Any:
         name = eqn.primitive.name
-        if name in _CALLS:
+        if name in INLINE_CALLS:
             return eqn.replace(params={k: _unscattered(v) if hasattr(v, "jaxpr") else v for k, v in eqn.params.items()})
         if name not in _SCATTERS:
             return eqn

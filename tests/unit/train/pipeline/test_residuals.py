@@ -196,8 +196,9 @@ def test_no_other_choice_weighs_less(data: st.DataObject) -> None:
     found = parts.pullback([], [x] if parts.kept_args else [], kept)([x])
     for own, index in zip(found, read, strict=True):
         expected = work(x)[index]
-        halves = expected.dtype == jnp.float16  # a value that is computed again may be rounded at another step
-        np.testing.assert_allclose(own, expected, rtol=1e-6, atol=4 * float(jnp.finfo(jnp.float16).eps) if halves else 0)
+        # Fused operations on halves round once where separate ones round each time.
+        bound = 8 * float(np.finfo(expected.dtype).eps) * max(1.0, float(np.abs(np.float32(expected)).max()))
+        np.testing.assert_allclose(np.float32(own), np.float32(expected), rtol=0, atol=bound)
     jaxpr = flat_jaxpr(lambda x: list(map(work(x).__getitem__, read)), x).jaxpr
     chosen = sum(weight(spec) for spec in parts.specs) + (weight(x) - 0.5 if parts.kept_args else 0)
     assert chosen == least_of(jaxpr, x)

@@ -21,9 +21,9 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import DropVar, Jaxpr, JaxprEqn
+from jax.extend.core import DropVar, Jaxpr, JaxprEqn, Var
 
-from tilestep.train.jaxprs import called, computed, inlined, is_variable, needed, read_by
+from tilestep.train.jaxprs import ELEMENTWISE, MOVES, PLAIN_CALLS, called, computed, inlined, is_variable, needed, read_by, spec_of
 from tilestep.train.pipeline.compile.packing import SMALL_BYTES
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.untyped import Atom
@@ -34,16 +34,11 @@ _jnp: Any = jnp
 # Primitives whose results are fused into what reads them: each of their elements comes of a few elements of the operands, and has no jumps
 # but where it is not of floats any more. What marks a value (`name`, and `reduce_precision`, with which `jax.checkpoint` guards what its
 # policy saves) is not among them: it is kept.
-# fmt: off
-_ELEMENTWISE: Final = frozenset((
-    "abs", "add", "add_any", "and", "broadcast_in_dim", "clamp", "complex", "concatenate", "conj", "convert_element_type", "copy", "cos",
-    "div", "eq", "erf", "exp", "exp2", "expm1", "ge", "gt", "imag", "integer_pow", "iota", "le", "log", "log1p", "log2", "logistic", "lt",
-    "max", "min", "mul", "ne", "neg", "not", "one_minus_square", "or", "pad", "polynomial", "pow", "real", "reshape", "rev", "rsqrt",
-    "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sin", "slice", "split", "sqrt", "square", "squeeze",
-    "stop_gradient", "sub", "tan", "tanh", "transpose", "xor",
-))
-# fmt: on
-_PLAIN_CALLS: Final = ("jit", "pjit", "closed_call")  # whose rules of differentiation are those of what they call
+_FUSED: Final = (ELEMENTWISE | MOVES) - {
+    *("asin", "atan", "atan2", "cbrt", "cosh", "erf_inv", "erfc", "sinh"),  # costly
+    *("ceil", "floor", "is_finite", "nextafter", "rem", "round", "sign"),  # with jumps
+    *("copy_p", "reduce_precision"),  # marks
+}
 _LONGEST: Final = 16  # chain of these that is computed again: one of `gelu` or of a norm has about ten
 _KEY_BYTES: Final = 16  # of a random key, of which JAX doesn't say them
 _MOST_FLOW: Final = 2**30  # SciPy computes with 32 bits
@@ -106,13 +101,13 @@ def residuals(
 
     closed = placement.traced(linearised, list(params), list(args))[0]
     if least:
-        closed = placement.traced(inlined(closed, _PLAIN_CALLS), *params, *args)[0]
+        closed = placement.traced(inlined(closed, PLAIN_CALLS), *params, *args)[0]
     jaxpr, start = closed.jaxpr, sum(counts)
     own_params, own_args, leaves = jaxpr.invars[: len(params)], jaxpr.invars[len(params) :], jaxpr.outvars[start:]
     backward = placement.traced(passed_back, [_spec(atom) for atom in leaves], list(wanted))[0].jaxpr
     is_read = _read(backward, [True] * len(backward.outvars))[: len(leaves)]
     read = [atom for atom, is_needed in zip(leaves, is_read, strict=True) if is_needed and is_variable(atom)]
-    kept = list(dict.fromkeys(_least(jaxpr, own_args, read, _ELEMENTWISE if least else frozenset())))
+    kept = list(dict.fromkeys(_least(jaxpr, own_args, read, _FUSED if least else frozenset())))
     remade = needed(jaxpr.eqns, read, without=set(kept))
     takes = set(read_by(remade, read))
     values = [variable for variable in kept if variable not in own_args]
@@ -153,7 +148,7 @@ def residuals(
         ]
         return lambda gradients: passed_back(filled, gradients)
 
-    away = tuple(index for index, variable in enumerate(values) if variable.aval.memory_space == _jax.memory.Space.Host)
+    away = tuple(index for index, variable in enumerate(values) if spec_of(variable).memory_space == _jax.memory.Space.Host)
     specs = tuple(map(_spec, values))
     return Residuals(forward=forward, specs=specs, away=away, kept_args=kept_args, kept_params=kept_params, pullback=pullback)
 
@@ -164,10 +159,10 @@ def _spec(atom: Atom) -> Any:
 
 def _filler(atom: Atom) -> Any:
     """A constant, or zeros for a value that nobody reads."""
-    return _jnp.zeros(atom.aval.shape, atom.aval.dtype) if is_variable(atom) else atom.val
+    return _jnp.zeros(spec_of(atom).shape, spec_of(atom).dtype) if is_variable(atom) else atom.val
 
 
-def _least(jaxpr: Jaxpr, args: Sequence[jax.Array], wanted: Sequence[Atom], again: Collection[str]) -> list[jax.Array]:
+def _least(jaxpr: Jaxpr, args: Sequence[Var], wanted: Sequence[Var], again: Collection[str]) -> list[Var]:
     """Variables that weigh least from which `wanted` can be computed, with parameters and constants, by the primitives in `again` alone.
 
     What depends on no argument can be computed by all, and weighs nothing.
