@@ -1,14 +1,14 @@
-"""What a stage's backward is given of its forward.
+"""Chooses the values that a stage keeps from forward for backward.
 
-Nothing is kept that is there anyway: not the stage's arguments, which the engine holds, and not what depends on its weights alone, which
-backward makes again from the weights that it gets. So with weights that have changed meanwhile, backward computes with the new ones and
-with the activations of the old.
+It keeps no value that exists anyway: not the stage's arguments, which the task runner holds, and no value that depends on the weights
+alone, because backward computes it from the weights that it gets. So if weights have changed meanwhile, backward computes with the new
+weights and the old activations.
 
-Of the rest JAX says what backward reads: for `gelu(x)` six arrays of the size of `x`, which one program would never write to memory, as it
-computes them where they are used. Two programs have to agree on something. The least that backward can get all of these from, computing
-nothing again but what goes element by element, is a minimum cut through the graph of forward's values, between what takes work to
-make and what backward reads, where each value weighs its bytes: here `x` alone. [What a maximum flow fills is a minimum cut: Ford and
-Fulkerson, Maximal flow through a network, Canadian Journal of Mathematics 8 (1956).]
+JAX says which other values backward reads: for `gelu(x)` six arrays of the size of `x`. One program would never write them to memory,
+because it computes them where it reads them; two programs have to agree on some. Backward may compute elementwise values again. The
+smallest set from which it can then get all that it reads is a minimum cut through the graph of forward's values, where each value weighs
+its bytes: here `x` alone. [A maximum flow gives a minimum cut: Ford and Fulkerson, Maximal flow through a network, Canadian Journal of
+Mathematics 8 (1956).]
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Residuals:
     """How forward and backward share what is computed.
 
     Attributes:
-        forward: (parameters' leaves, arguments) -> (the outputs' leaves, the auxiliary state's, what is kept).
-        specs: shapes and dtypes of what is kept.
-        away: indices of those that are in the host's memory, as a policy of `jax.checkpoint` may say.
+        forward: (parameters' leaves, arguments) -> (leaves of the outputs, of the auxiliary state, kept values).
+        specs: shapes and dtypes of the kept values.
+        away: indices of those in the host's memory, where a policy of `jax.checkpoint` may put them.
         kept_args: indices of the arguments that backward reads.
         kept_params: indices of the parameters' leaves that it reads.
-        pullback: (these parameters, these arguments, what is kept) -> the function of the backward pass.
+        pullback: (these parameters, these arguments, kept values) -> the function of the backward pass.
     """
 
     forward: _Forward
@@ -77,7 +77,7 @@ def residuals(
     linearise: Linearise,
     params: Sequence[jax.Array],
     args: Sequence[jax.Array],
-    wanted: Sequence[Any],
+    wanted: Sequence[Atom],
     *,
     least: bool,
 ) -> Residuals:
@@ -119,24 +119,26 @@ def residuals(
         kept_params = tuple(range(len(params)))
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
 
-    def by_variable(found: Sequence[jax.Array]) -> dict[Any, Any]:
-        return {atom: value for atom, value in zip(leaves, found, strict=True) if is_variable(atom)}
+    def by_variable(linear: Sequence[jax.Array]) -> dict[Atom, Any]:
+        return {atom: value for atom, value in zip(leaves, linear, strict=True) if is_variable(atom)}
 
     def forward(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
         if traces_again:
-            outputs, aux, found = linearised(params, args)
-            known = by_variable(found)
+            outputs, aux, linear = linearised(params, args)
+            known = by_variable(linear)
             return outputs, aux, [known[variable] for variable in values]
         given, results = constants | dict(zip(jaxpr.invars, [*params, *args], strict=True)), [*jaxpr.outvars[:start], *values]
         is_looked_at = not any(isinstance(value, _jax.core.Tracer) for value in given.values())  # disable_jit, or debug_nans has found one
         if is_looked_at and not jaxpr.effects:  # then the stage's own lines run, with values
             linearise(params, args)
-        found = computed(jaxpr.eqns, given, results)
-        return found[: counts[0]], found[counts[0] : start], found[start:]
+        everything = computed(jaxpr.eqns, given, results)
+        return everything[: counts[0]], everything[counts[0] : start], everything[start:]
 
-    def pullback(params: Sequence[jax.Array], args: Sequence[jax.Array], found: Sequence[jax.Array]) -> Callable[[Sequence[Any]], Any]:
+    def pullback(
+        params: Sequence[jax.Array], args: Sequence[jax.Array], kept_values: Sequence[jax.Array]
+    ) -> Callable[[Sequence[Any]], Any]:
         given = constants | dict(zip([own_params[index] for index in kept_params], params, strict=True))
-        given |= dict(zip([own_args[index] for index in kept_args], args, strict=True)) | dict(zip(values, found, strict=True))
+        given |= dict(zip([own_args[index] for index in kept_args], args, strict=True)) | dict(zip(values, kept_values, strict=True))
         if not traces_again:
             given |= zip(read, computed(remade, given, read), strict=True)
         elif remade:  # what depends on the arguments is not used of this
@@ -156,7 +158,7 @@ def _spec(atom: Atom) -> Any:
 
 
 def _filler(atom: Atom) -> Any:
-    """A constant, or in place of what nobody reads."""
+    """A constant, or zeros for a value that nobody reads."""
     return _jnp.zeros(spec_of(atom).shape, spec_of(atom).dtype) if is_variable(atom) else atom.val
 
 
@@ -165,9 +167,9 @@ def _least(jaxpr: Jaxpr, args: Sequence[Var], wanted: Sequence[Var], again: Coll
 
     What depends on no argument can be computed by all, and weighs nothing.
     """
-    numbers: dict[Any, int] = {variable: number for number, variable in enumerate(args)}  # of what does depend on one
-    sources: dict[Any, list[Any]] = {}  # from which it can be computed again
-    length: dict[Any, int] = {}  # of the chain from what can't
+    numbers: dict[Atom, int] = {variable: number for number, variable in enumerate(args)}  # of what does depend on one
+    sources: dict[Atom, list[Any]] = {}  # from which it can be computed again
+    length: dict[Atom, int] = {}  # of the chain from what can't
     for equation in jaxpr.eqns:
         operands = [atom for atom in equation.invars if is_variable(atom) and atom in numbers]
         if not operands and not equation.effects:
@@ -227,7 +229,7 @@ def _is_float(atom: Atom) -> bool:
 
 
 def _weight(variable: Atom) -> int:
-    """Bytes, and those that a processor copies while an array by itself is handed over; small ones are handed over together."""
+    """Bytes. A large array adds the bytes that a processor copies while the host passes one array; small ones share a pack."""
     aval = variable.aval
     if not hasattr(aval, "dtype"):
         return 1

@@ -1,4 +1,4 @@
-"""What a pipeline's run has done, for the bar on the terminal, for Ctrl-C, and for exceptions."""
+"""Tracks the updates that a pipeline's run has done, for the bar on the terminal, for Ctrl-C, and for exceptions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, final
 
 import jax
+from jax.sharding import Sharding
 
 from tilestep import hints
 from tilestep.errors import LoopInterrupt, ProcessFailedError
@@ -39,7 +40,7 @@ class _Counted:
             self._tell()
             yield element
 
-    def whole(self, where: Any) -> None:
+    def whole(self, where: Sharding) -> None:
         """They are counted one by one."""
 
     def stacks(self) -> list[Element]:
