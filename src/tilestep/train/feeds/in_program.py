@@ -18,7 +18,6 @@ program runs where its arguments are; one that uses none runs on JAX's default d
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +35,7 @@ _CODES: Final = _feeds.dtype_codes()
 _DTYPES: Final = {code: jnp.dtype(name) for name, code in _CODES.items()}
 _CODE_OF: Final = {dtype: code for code, dtype in _DTYPES.items()}
 _MAX_RANK: Final = 32
+_MOST_WALL_S: Final = 1e9  # 31 years
 
 Device = Any  # jax.Device, of which jaxlib tells no types
 
@@ -113,10 +113,10 @@ def transfer_from_outfeed(device: Device, shape: Any, *, timeout_wall_s: float |
     Args:
         device: of platform cpu or ipu.
         shape: tree of what has `shape` and `dtype`, with leaves like those of the element.
-        timeout_wall_s: how long to wait; None: as long as programs wait for data (`set_feed_timeout`).
+        timeout_wall_s: how long to wait, at most 1e9 s; None: as long as programs wait for data (`set_feed_timeout`).
     Returns: a tree like `shape`, of NumPy arrays.
-    Raises: TimeoutError if nothing came; ValueError if the element is another one, which is dropped then; UnsupportedError for a
-        device of another platform, and in a dry run whose values are errors.
+    Raises: TimeoutError if nothing came; ValueError if the element is another one, which is dropped then, or if the time-out is out of
+        its bounds; UnsupportedError for a device of another platform, and in a dry run whose values are errors.
     """
     platform = _platform(device)
     leaves, structure = _flatten(shape)
@@ -154,7 +154,7 @@ def clear_feeds(device: Device) -> PendingFeeds:
 def set_feed_timeout(wall_s: float | None) -> float | None:
     """How long programs wait for data, and the host for a program's, before they fail: 60 s if nothing else was said; None is for ever.
 
-    Returns: what it was. Raises: ValueError if it is no number above 0.
+    Returns: what it was. Raises: ValueError if it is no number above 0, or above 1e9.
     """
     before = _feeds.set_timeout(-1.0 if wall_s is None else _seconds(wall_s))
     return None if before < 0 else before
@@ -225,8 +225,8 @@ def _platform(device: Any) -> int:
 
 
 def _seconds(wall_s: float) -> float:
-    if not isinstance(wall_s, int | float) or not wall_s > 0 or not math.isfinite(wall_s):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"a feed's time-out is {wall_s!r}: it must be a number of seconds above 0, or None")
+    if not isinstance(wall_s, int | float) or not 0 < wall_s <= _MOST_WALL_S:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"a feed's time-out is {wall_s!r}: it must be a number of seconds above 0 and at most 1e9, or None")
     return float(wall_s)
 
 

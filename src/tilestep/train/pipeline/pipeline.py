@@ -293,8 +293,7 @@ class Pipeline:
         progress = Progress(state, name=self._name, count=self._schedule.microbatches, updates=1, bar=False)
         with progress, self._together(), self._one_program():
             found = self._run(state, self._batch(microbatches, tuple(inputs)), key, progress)
-            with progress.noting():
-                progress.did(*found)
+            progress.did(*found)
             progress.check()
         return progress.state, progress.outputs
 
@@ -359,34 +358,24 @@ class Pipeline:
         first = whole_number("first_update", first_update, least=0)
         count, user = self._schedule.microbatches, self._name
         done = Progress(state, name=user, count=count, updates=updates, bar=progress)
-        with done, self._together(), contextlib.ExitStack() as ends, self._one_program():
+        with done, self._together(), self._one_program():
             if self._processes is not None:
                 infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._gives_out() else None
             self._require_feeds(infeed, outfeed)
-            if infeed is not None:
-                infeed.reserve(user)
-                ends.callback(infeed.release)
-            if outfeed is not None:
-                outfeed.reserve(user)
-                ends.callback(outfeed.release)
+            done.reserve(user, infeed, outfeed)
             if updates and infeed is not None:
                 infeed.begin(chunk_steps=1, steps=updates * count, carry_sharding=self._first.whole, over=self._first.replicas)
             for update in range(first, first + updates):
                 done.check()
                 if outfeed is not None:
-                    outfeed.make_room(self._results.elements, done.waiting)
+                    outfeed.make_room(self._results.elements, done.check)
                 batch = Unfed(tuple(inputs))
                 if infeed is not None:
-                    batch = Taken(functools.partial(infeed.take, done.waiting, hold=True), count, tuple(inputs))
+                    batch = Taken(functools.partial(infeed.take, done.check, hold=True), count, tuple(inputs))
                 own = None if key is None else _jax.random.fold_in(key, update)
                 found, outputs = self._run(done.state, batch, own, done, outfeed if update == first else None)
                 given = None if outfeed is None else self._results.for_queue(outputs)
-                with done.noting():
-                    if infeed is not None:
-                        infeed.use_held()
-                    done.did(found, outputs)
-                    if outfeed is not None:
-                        outfeed.deliver(given, self._results.elements)
+                done.did(found, outputs, given, self._results.elements)
                 done.show()
             done.check()
         return done.state
