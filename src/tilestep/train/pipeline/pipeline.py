@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     import optax
 
 _REDUCTIONS: Final = ("sum", "mean", "running_mean")
+_MOST_FOLDED: Final = 2**32 - 1  # of what `jax.random.fold_in` takes
 
 _serial = itertools.count(1)  # of pipelines: each is a program of its own
 
@@ -342,7 +343,7 @@ class Pipeline:
             inputs: as for `step`.
             repeat_count: the number of updates.
             key: update number n has `jax.random.fold_in(key, n)` for its key.
-            first_update: the number of the first update. A run that continues an interrupted one has the same keys with
+            first_update: the number of the first update, with a key at most 2**32 - 1. A run that continues an interrupted one has the same keys with
                 `loop_state(error).steps`.
             progress: whether to show a bar with the microbatches that are done, and the programs that are compiled.
 
@@ -355,7 +356,7 @@ class Pipeline:
             Exception: of the dataset, and as for `step`.
         """
         updates = whole_number("repeat_count", repeat_count, least=0)
-        first = whole_number("first_update", first_update, least=0)
+        first = whole_number("first_update", first_update, least=0, most=None if key is None else _MOST_FOLDED)
         count, user = self._schedule.microbatches, self._name
         done = Progress(state, name=user, count=count, updates=updates, bar=progress)
         with done, self._together(), self._one_program():
