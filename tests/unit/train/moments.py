@@ -107,3 +107,14 @@ class At:
             if self._seen == max(self._events):
                 sys.setprofile(None)
             signal.raise_signal(signal.SIGINT)
+
+
+def twice_before(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function; two Ctrl-Cs come whenever it is called."""
+
+    def called(*args: Any, **settings: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        return function(*args, **settings)
+
+    return called

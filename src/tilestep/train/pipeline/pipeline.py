@@ -343,8 +343,8 @@ class Pipeline:
             inputs: as for `step`.
             repeat_count: the number of updates.
             key: update number n has `jax.random.fold_in(key, n)` for its key.
-            first_update: the number of the first update, with a key at most 2**32 - 1. A run that continues an interrupted one has the same keys with
-                `loop_state(error).steps`.
+            first_update: the number of the first update; with a key at most 2**32 - 1. A run that continues an interrupted one has the
+                same keys with `loop_state(error).steps`.
             progress: whether to show a bar with the microbatches that are done, and the programs that are compiled.
 
         Returns:
