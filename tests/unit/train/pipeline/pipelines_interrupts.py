@@ -211,7 +211,7 @@ def resumed(name: str, moment: At | Several, rng: random.Random, *, wait_wall_s:
             if len(outfeed):
                 new = outfeed.dequeue()
                 values = new if values is None else jax.tree.map(lambda *parts: np.concatenate(parts), values, new)
-            values = None if values is None else jax.tree.map(lambda leaf: leaf[: done * per_update], values)
+            values = None if values is None else jax.tree.map(lambda leaf, kept=done * per_update: leaf[:kept], values)
             assert infeed.consumed == done * COUNT * form.replicas
     moment.end()
     infeed.close()
