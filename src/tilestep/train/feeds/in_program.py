@@ -18,7 +18,6 @@ program runs where its arguments are; one that uses none runs on JAX's default d
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -38,6 +37,7 @@ _CODES: Final = _feeds.dtype_codes()
 _DTYPES: Final = {code: jnp.dtype(name) for name, code in _CODES.items()}
 _CODE_OF: Final = {dtype: code for code, dtype in _DTYPES.items()}
 _MAX_RANK: Final = 32
+_MOST_WALL_S: Final = 1e9  # 31 years
 
 Device = Any  # jax.Device, of which jaxlib tells no types
 
@@ -129,14 +129,14 @@ def transfer_from_outfeed(device: Device, shape: Any, *, timeout_wall_s: float |
     Args:
         device: of platform cpu or ipu.
         shape: a tree of leaves with the `shape` and `dtype` of the element's.
-        timeout_wall_s: seconds to wait. None: as long as programs wait for data (`set_feed_timeout`).
+        timeout_wall_s: seconds to wait, at most 1e9. None: as long as programs wait for data (`set_feed_timeout`).
 
     Returns:
         The element: a tree like `shape`, of NumPy arrays.
 
     Raises:
         TimeoutError: when no element came in time.
-        ValueError: when the element has other shapes or dtypes; it is dropped.
+        ValueError: when the element has other shapes or dtypes; it is dropped. When the time-out is out of its bounds.
         UnsupportedError: when the device is of another platform, and in a dry run whose values are errors.
     """
     platform = _platform(device)
@@ -190,13 +190,13 @@ def set_feed_timeout(wall_s: float | None) -> float | None:
     """Sets how long programs wait for data, and the host for a program's data, before they fail.
 
     Args:
-        wall_s: seconds, above 0. None: for ever.
+        wall_s: seconds, above 0 and at most 1e9. None: for ever.
 
     Returns:
         The time-out before, in seconds; 60 at first.
 
     Raises:
-        ValueError: when `wall_s` is no number above 0.
+        ValueError: when `wall_s` is no number above 0, or above 1e9.
     """
     before = _feeds.set_timeout(-1.0 if wall_s is None else _seconds(wall_s))
     return None if before < 0 else before
@@ -267,8 +267,8 @@ def _platform(device: Any) -> int:
 
 
 def _seconds(wall_s: float) -> float:
-    if not isinstance(wall_s, int | float) or not wall_s > 0 or not math.isfinite(wall_s):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"a feed's time-out is {wall_s!r}: it must be a number of seconds above 0, or None")
+    if not isinstance(wall_s, int | float) or not 0 < wall_s <= _MOST_WALL_S:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"a feed's time-out is {wall_s!r}: it must be a number of seconds above 0 and at most 1e9, or None")
     return float(wall_s)
 
 

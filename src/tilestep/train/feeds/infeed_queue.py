@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, TypeGuard, final
 
@@ -14,6 +12,7 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from tilestep.errors import DatasetError, QueueError
+from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.feeds.chunks import Chunk, Plan
 from tilestep.train.feeds.passes import Start
@@ -108,6 +107,7 @@ class InfeedQueue:
         self._closed = True
         self._finalizer()
 
+    @whole
     def state(self) -> dict[str, Any]:
         """The position as plain data, to be saved beside the carry: after the last element that a loop has used.
 
@@ -124,6 +124,7 @@ class InfeedQueue:
                 return {"elements": start.elements}
             return {"elements": start.elements, "skip": start.skip, "dataset": start.dataset_state}
 
+    @whole
     def restore(self, state: Mapping[str, Any]) -> None:
         """Goes to a position that `state()` gave, of this queue or of another one with an equal dataset.
 
@@ -159,6 +160,7 @@ class InfeedQueue:
             copy=self._copy,
         )
 
+    @whole
     def reserve(self, user: str) -> None:
         """One loop begins to use the queue. Raises: QueueError if it is closed, or another one does."""
         with self._lock:
@@ -170,12 +172,16 @@ class InfeedQueue:
                 )
             self._user = user
 
+    @whole
     def release(self) -> None:
         """The loop has ended. What it holds and has not used comes next again."""
-        self._feeder.give_back_held()
-        with self._lock:
-            self._user = None
+        try:
+            self._feeder.give_back_held()
+        finally:
+            with self._lock:
+                self._user = None
 
+    @whole
     def begin(self, *, chunk_steps: int, steps: int | None, carry_sharding: Sharding | None, over: Replicas | None = None) -> None:
         """A loop that has reserved the queue says how it wants its elements.
 
@@ -218,19 +224,19 @@ class InfeedQueue:
             partial=steps is None,
         )
 
-    def take(
-        self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True, hold: bool = False
-    ) -> Chunk:
-        """The next chunk of a loop that has begun; waits for it, inside of `waiting()`.
+    @whole
+    def take(self, check: Callable[[], None] | None = None, *, wake: bool = True, hold: bool = False) -> Chunk:
+        """The next chunk of a loop that has begun; waits for it.
 
         Args:
+            check: called again and again while it waits. What it raises ends the wait.
             wake: whether the thread goes on right now; else at `wake`, which a loop calls when it has started the chunk's program: before
                 that the thread would only be in its way.
             hold: whether its elements count as consumed only when `use_held` says that all that were taken have been used.
         Raises: what the dataset raised; DatasetError if it is over.
         """
         try:
-            return self._feeder.take(waiting, wake=wake, hold=hold)
+            return self._feeder.take(check, wake=wake, hold=hold)
         except StopIteration:
             used, left = self._feeder.consumed, self._feeder.available
             rest = f", {left:,} after them are left for a loop that needs no more" if left else ""
@@ -245,14 +251,17 @@ class InfeedQueue:
                 "or run fewer steps"
             ) from None
 
+    @whole
     def wake(self) -> None:
         """The thread goes on."""
         self._feeder.wake()
 
+    @whole
     def use_held(self) -> None:
         """All that the loop holds has been used."""
         self._feeder.use_held()
 
+    @whole
     def give_back(self, chunk: Chunk, used: int) -> None:
         """Of the chunk taken last only `used` elements were used."""
         self._feeder.give_back(chunk, used)
@@ -263,16 +272,26 @@ class InfeedQueue:
 
 @final
 class _Reserved:
-    """A queue is in use inside."""
+    """A queue is in use inside. A Ctrl-C comes at the end."""
 
     def __init__(self, queue: InfeedQueue, user: str) -> None:
-        self._queue, self._user = queue, user
+        self._queue, self._user, self._ctrl_c = queue, user, CtrlC()
 
     def __enter__(self) -> None:
-        self._queue.reserve(self._user)
+        self._ctrl_c.begin()
+        try:
+            self._queue.reserve(self._user)
+        except BaseException:
+            self._ctrl_c.end()
+            raise
 
     def __exit__(self, *_: object) -> None:
-        self._queue.release()
+        try:
+            self._queue.release()
+        finally:
+            has_come = self._ctrl_c.end()
+        if has_come:
+            raise KeyboardInterrupt
 
 
 def _chunk_sharding(sharding: object) -> Sharding:

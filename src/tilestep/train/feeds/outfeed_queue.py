@@ -17,6 +17,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from tilestep import hints
 from tilestep.errors import QueueError
+from tilestep.train.ctrl_c import wait, whole
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import belongs_to
 from tilestep.train.untyped import Pytree, Structure
@@ -229,6 +230,7 @@ class OutfeedQueue:
 
     # ------------------------------------------------------------------------------------------------ the loop's side
 
+    @whole
     def reserve(self, user: str) -> None:
         """A loop of this thread begins to use the queue. Raises: QueueError if it is closed, or another loop does."""
         with self._condition:
@@ -243,14 +245,19 @@ class OutfeedQueue:
             self._unread_loops += 1
             self._condition.notify_all()
 
+    @whole
     def release(self) -> None:
         """The loop has ended."""
         with self._condition:
             self._user = None
             self._condition.notify_all()
 
-    def make_room(self, steps: int, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> None:
-        """Before a chunk of `steps` steps: waits, inside of `waiting()`, or raises QueueError, if its values would find no place."""
+    @whole
+    def make_room(self, steps: int, check: Callable[[], None] | None = None) -> None:
+        """Before a chunk of `steps` steps: waits, or raises QueueError, if its values would find no place.
+
+        Args: check: called again and again while it waits. What it raises ends the wait.
+        """
         depth = self.buffer_depth
         if depth is None or self.mode == "last" or self.when_full == "drop":
             return
@@ -263,8 +270,7 @@ class OutfeedQueue:
                         f"the OutfeedQueue is full: it holds the values of {self._count:,} steps, the next chunk has {steps:,}, and "
                         f"buffer_depth is {depth:,}; read it more often, or choose when_full='block' or 'drop', or a greater buffer_depth"
                     )
-                with waiting():
-                    self._condition.wait()
+                wait(self._condition, check)
 
     def require_alike(self, kinds: Callable[[], Any]) -> None:
         """Before a loop's first chunk. Raises: QueueError if what waits to be read is not like that chunk's stacked values will be.
@@ -275,6 +281,7 @@ class OutfeedQueue:
             leaves, structure = _jax.tree.flatten(kinds())
             self._require_alike(structure, [(leaf.shape[1:], leaf.dtype) for leaf in leaves])
 
+    @whole
     def _require_alike(self, structure: Structure, shapes: list[tuple[tuple[int, ...], Any]]) -> None:
         with self._condition:
             if self._structure is not None and self._count and (structure, shapes) != (self._structure, self._shapes):
@@ -283,6 +290,7 @@ class OutfeedQueue:
                     "to be read: dequeue() them first, or use another OutfeedQueue"
                 )
 
+    @whole
     def deliver(self, values: Pytree, steps: int) -> None:
         """Takes over the stacked values of a chunk's first `steps` steps; in mode "last", stacked alone, those of its last one."""
         if not steps:
