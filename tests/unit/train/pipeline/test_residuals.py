@@ -160,7 +160,7 @@ def test_programs_have_the_names_that_the_stage_gives() -> None:
     for text in (forward, backward):
         assert "attention" in text
         assert "gelu" in text
-        assert "test_pipeline_residuals.py" in text
+        assert "test_residuals.py" in text
 
 
 ELEMENTWISE = (jnp.sin, jnp.tanh, lambda x: jnp.broadcast_to(x, (3, *x.shape)), lambda x: x.astype(jnp.float16), lambda x: -x)
