@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.processes import run_python
+import re
+
+from tests.processes import ROOT, run_python
 
 PROGRAM = """
 import subprocess, sys
@@ -30,3 +32,9 @@ def test_the_runtime_starts_no_emulator_and_no_compiler() -> None:
     environ = {"JAX_PLATFORMS": "cpu", "PATH": "/nowhere", "CC": "/nowhere/cc"}
     ended = run_python("-c", PROGRAM, environ=environ)
     assert (ended.returncode, ended.stdout) == (0, "[]\n"), ended.stderr
+
+
+def test_the_runtime_does_not_ask_for_the_platform_by_name() -> None:
+    """An emulator makes itself known by a hint (`hints.listens`)."""
+    comparison = re.compile(r"""[=!]= ["']ipu["']""")
+    assert [str(path) for path in (ROOT / "src/tilestep/train").rglob("*.py") if comparison.search(path.read_text(encoding="utf-8"))] == []

@@ -221,7 +221,7 @@ class Pipeline:
             ties=ties,
             nest=functools.partial(nested, levels=self._levels),
             # Reports of emulated machines name each parameter, and messages of check_nans each gradient: nothing is packed then.
-            packed=not check_nans and placements[0].devices[0].platform != "ipu",
+            packed=not check_nans and not hints.listens(placements[0].devices[0].platform),
         )
         self._engine = Engine(spec, check_nans=check_nans, which=program, processes=self._processes)
         self._first = placements[0]
