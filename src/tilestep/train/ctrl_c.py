@@ -101,7 +101,7 @@ class CtrlC:
     def _send_again(self) -> None:
         time.sleep(_LOOK_WALL_S)
         if self._mine:
-            _thread.interrupt_main(_SIGINT)
+            _thread.interrupt_main(signal.SIGINT)
 
     def check(self) -> None:
         """Raises: KeyboardInterrupt if a Ctrl-C has come."""
