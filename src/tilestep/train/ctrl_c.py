@@ -19,6 +19,7 @@ _LOOK_WALL_S: Final = 0.005
 _WAIT_WALL_S: Final = 0.05  # between two looks of what waits
 HANG_WALL_S: Final = 2.0  # from the first Ctrl-C that a whole call has held back; after it the next one ends the call
 _DROPPERS: Final = ("weakref", "_weakrefset")  # modules whose functions Python calls when an object dies
+_DROPPED: Final = ("__del__", "weakref_cb")  # and functions, of the program or of concurrent.futures
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -145,6 +146,6 @@ def _looked_at(frame: FrameType | None) -> tuple[FrameType | None, bool]:
         code = frame.f_code
         if code in _whole:
             holder = frame
-        is_dropped = is_dropped or code in callbacks or code.co_name == "__del__" or frame.f_globals.get("__name__") in _DROPPERS
+        is_dropped = is_dropped or code in callbacks or code.co_name in _DROPPED or frame.f_globals.get("__name__") in _DROPPERS
         frame = frame.f_back
     return holder, is_dropped
