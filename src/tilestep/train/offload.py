@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 import jax
 import numpy as np
 
+from tilestep.messages import shown
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def transformation(optimizer: Any) -> optax.GradientTransformationExtraArgs:
     import optax
 
     if isinstance(optimizer, type) or not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
-        raise TypeError(f"the optimizer is {optimizer!r}: it must be an optax.GradientTransformation, such as optax.adam(1e-3)")
+        raise TypeError(f"the optimizer is {shown(optimizer)}: it must be an optax.GradientTransformation, such as optax.adam(1e-3)")
     return optax.with_extra_args_support(optimizer)
 
 
@@ -102,12 +103,12 @@ def choice_for(offload: Offload, kind: Kind) -> Choice:
 def _choice(choice: Any, kind: Kind) -> Choice:
     if choice is None or isinstance(choice, bool) or (callable(choice) and not isinstance(choice, type)):
         return cast(Choice, choice)
-    raise TypeError(f"offload is {choice!r} for {kind}: it must be None, True, False or a function of a leaf's path and the leaf")
+    raise TypeError(f"offload is {shown(choice)} for {kind}: it must be None, True, False or a function of a leaf's path and the leaf")
 
 
 def _require_kinds(kinds: Iterable[str]) -> None:
     if unknown := [kind for kind in kinds if kind not in _KINDS]:
-        raise ValueError(f"offload has an entry for {unknown[0]!r}: the kinds are {', '.join(_KINDS)}")
+        raise ValueError(f"offload has an entry for {shown(unknown[0])}: the kinds are {', '.join(_KINDS)}")
 
 
 def platform_of(tree: Any) -> str:
@@ -139,7 +140,7 @@ def why_not(platform: str, memories: Collection[str]) -> str | None:
     if HOST_KIND in memories:
         return None
     others = ", ".join(sorted(memories)) or "none that JAX knows"
-    return f"the devices of platform {platform!r} address no memory {HOST_KIND!r}, only {others}"
+    return f"the devices of platform {shown(platform)} address no memory {HOST_KIND!r}, only {others}"
 
 
 def place(tree: Any, choice: Choice, kind: Kind, *, platform: str) -> Any:
@@ -163,7 +164,7 @@ def _is_chosen(choice: Choice, path: Any, leaf: Any) -> bool:
     where = _jax.tree_util.keystr(path, simple=True, separator="/")
     answer: Any = choice(where, leaf)
     if not isinstance(answer, bool | np.bool_):
-        raise TypeError(f"offload({where!r}, leaf) returned {answer!r}: it must be True or False")
+        raise TypeError(f"offload({shown(where)}, leaf) returned {shown(answer)}: it must be True or False")
     return bool(answer)
 
 

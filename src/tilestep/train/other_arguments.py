@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple, cast
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
 
-from tilestep.messages import shortened
+from tilestep.messages import plain, shortened, shown
 
 
 def _are_devices(value: Any) -> bool:
@@ -59,7 +60,7 @@ def refuse_misplaced(name: str, value: Any, must: str, *names: str) -> None:
     """Raises: TypeError if the value of an argument belongs to one of the arguments `names`. Args: must: what it must be."""
     hint = belongs_to(value, *names)
     if hint:
-        raise TypeError(f"{name} is {shortened(repr(value))}: it must be {must}{hint}")
+        raise TypeError(f"{name} is {shown(value)}: it must be {must}{hint}")
 
 
 def require_kind(name: str, value: Any, kind: type, must: str, *names: str) -> None:
@@ -71,18 +72,51 @@ def require_kind(name: str, value: Any, kind: type, must: str, *names: str) -> N
 def require_function(name: str, value: Any, must: str, *names: str) -> None:
     """Raises: TypeError for what cannot be called. Args: must: its signature."""
     if not callable(value):
-        raise TypeError(f"{name} is {shortened(repr(value))}: it must be a function {must}{belongs_to(value, *names)}")
+        raise TypeError(f"{name} is {shown(value)}: it must be a function {must}{belongs_to(value, *names)}")
+
+
+def require_one_of(name: str, value: Any, known: Sequence[str], hint: str = "") -> None:
+    """Raises: TypeError for what is no text, ValueError for a text that is not one of the known ones. Args: hint: end of the message."""
+    if not isinstance(value, str) or value not in known:
+        kind = ValueError if isinstance(value, str) else TypeError
+        raise kind(f"{name} is {shown(value)}: it must be one of {', '.join(map(repr, known))}{hint}")
+
+
+def require_bool(name: str, value: Any) -> None:
+    """Raises: TypeError for anything but True and False."""
+    if value is not True and value is not False and not isinstance(value, np.bool_):
+        raise TypeError(f"{name} is {shown(value)}: it must be True or False")
+
+
+def items_of(name: str, value: Any, must: str) -> tuple[Any, ...]:
+    """What a list, a generator or an array has. Raises: TypeError for what has no items, or is a text or a table. Args: must: what it must be."""
+    if isinstance(value, str | bytes | Mapping | Set) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        raise TypeError(f"{name} is {shown(value)}: it must be {must}")
+    return tuple(cast("Iterable[Any]", value))
+
+
+def platform_named(platform: Any) -> str:
+    """The name of a platform that JAX has devices of. Raises: TypeError for what is no text, ValueError for a platform that is not there."""
+    if not isinstance(platform, str):
+        raise TypeError(f"platform is {shown(platform)}: it must be a platform's name, such as 'cpu'{belongs_to(platform, 'devices', 'mesh')}")
+    if not platform:
+        raise ValueError("platform is '': it must be a platform's name, such as 'cpu'; None is JAX's default one")
+    try:
+        jax.devices(platform)
+    except RuntimeError as error:
+        raise ValueError(f"platform is {shown(platform)}, of which JAX has no devices: {shortened(plain(error), 300)}") from error
+    return platform
 
 
 def devices_of(devices: Any) -> tuple[Any, ...]:
     """A list of devices. Raises: TypeError for anything else."""
     if isinstance(devices, str | Mesh) or not isinstance(devices, Iterable):
-        example = f"jax.devices({devices!r})" if isinstance(devices, str) else "jax.devices()[:2]"
-        raise TypeError(f"devices is {shortened(repr(devices))}: it must be a list of devices, such as {example}")
+        example = f"jax.devices({shown(devices)})" if isinstance(devices, str) else "jax.devices()[:2]"
+        raise TypeError(f"devices is {shown(devices)}: it must be a list of devices, such as {example}")
     found = tuple(cast("Iterable[Any]", devices))
     others = [one for one in found if not isinstance(one, jax.Device)]
     if others:
         raise TypeError(
-            f"devices has {shortened(repr(others[0]))}: it must have jax.Devices; select_devices(ids=[...]) finds them by their numbers"
+            f"devices has {shown(others[0])}: it must have jax.Devices; select_devices(ids=[...]) finds them by their numbers"
         )
     return found

@@ -28,6 +28,7 @@ import numpy as np
 
 from tilestep.errors import UnsupportedError
 from tilestep.hints import dry_platforms
+from tilestep.messages import shown
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.jax_private.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed
@@ -178,7 +179,7 @@ def _expected(path: Path, leaf: Any) -> jax.ShapeDtypeStruct:
     shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
     if shape is None or dtype is None:
         raise TypeError(
-            f"{_named(path)} is {leaf!r}: a feed needs shape and dtype of each array, for example jax.ShapeDtypeStruct((8,), 'float32')"
+            f"{_named(path)} is {shown(leaf)}: a feed needs shape and dtype of each array, for example jax.ShapeDtypeStruct((8,), 'float32')"
         )
     return jax.ShapeDtypeStruct(_dims(path, shape), _dtype(path, dtype))
 
@@ -220,13 +221,13 @@ def _host_leaf(path: Path, leaf: Any) -> tuple[int, tuple[int, ...], Any]:
 def _platform(device: Any) -> int:
     platform = getattr(device, "platform", None)
     if platform not in PLATFORMS:
-        raise UnsupportedError(f"{device!r} has no feeds: they are of devices of the platforms {' and '.join(PLATFORMS)}")
+        raise UnsupportedError(f"{shown(device)} has no feeds: they are of devices of the platforms {' and '.join(PLATFORMS)}")
     return PLATFORMS.index(platform)
 
 
 def _seconds(wall_s: float) -> float:
     if not isinstance(wall_s, int | float) or not wall_s > 0 or not math.isfinite(wall_s):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"a feed's time-out is {wall_s!r}: it must be a number of seconds above 0, or None")
+        raise ValueError(f"a feed's time-out is {shown(wall_s)}: it must be a number of seconds above 0, or None")
     return float(wall_s)
 
 

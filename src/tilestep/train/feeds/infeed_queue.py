@@ -14,6 +14,7 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from tilestep.errors import DatasetError, QueueError
+from tilestep.messages import shown
 from tilestep.train.feeds.chunks import Chunk, Plan
 from tilestep.train.feeds.elements import Dataset, iterator_maker
 from tilestep.train.feeds.passes import Start
@@ -63,7 +64,7 @@ class InfeedQueue:
         self._replicas = len(self.replicas.local) if isinstance(self.replicas, Replicas) else self.replicas
         self._sharding = None if sharding is None else _jax.tree.map(_chunk_sharding, sharding)
         if not isinstance(copy, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"copy is {copy!r}: it must be a bool")
+            raise TypeError(f"copy is {shown(copy)}: it must be a bool")
         self._copy = copy
         self._lock = threading.Lock()
         self._user: str | None = None
@@ -288,7 +289,7 @@ def _start_of(state: Mapping[str, Any]) -> Start:
         raise TypeError(f"state is a {type(state).__name__}: it must be a mapping as InfeedQueue.state() returns it")
     elements, skip = state.get("elements"), state.get("skip", 0)
     if not _is_count(elements) or not _is_count(skip) or set(state) - {"elements", "skip", "dataset"}:
-        raise ValueError(f"{dict(state)!r} is no state of an InfeedQueue: it must have 'elements', as state() returns it")
+        raise ValueError(f"{shown(dict(state))} is no state of an InfeedQueue: it must have 'elements', as state() returns it")
     if "dataset" in state:
         return Start(elements=elements, skip=skip, dataset_state=state["dataset"])
     return Start(elements=elements, skip=elements)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import jax.numpy as jnp
 import numpy as np
 
+from tilestep.messages import shown
 from tilestep.train.calling import arguments_of
 from tilestep.train.gradients.recompute import Recompute, in_loop, require_recompute
 from tilestep.train.numbers import whole_number
@@ -93,7 +94,7 @@ def gradient_accumulation(
     number = whole_number("count", count, least=1, most=_MOST, hint=belongs_to(count, "reduction"))
     _require_reduction(reduction)
     if not isinstance(shard_optimizer_state, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"shard_optimizer_state is {shard_optimizer_state!r}: it must be True or False")
+        raise TypeError(f"shard_optimizer_state is {shown(shard_optimizer_state)}: it must be True or False")
     if shard_optimizer_state and choice_for(offload_optimizer_state, "optimizer_state") is False:
         raise ValueError(
             "shard_optimizer_state is True, and offload_optimizer_state False: parts of a state are kept in the host's memory; leave the "
@@ -271,7 +272,7 @@ def _zeros(path: str, variable: Any, dtype: Any | Choice) -> Any:
     try:
         kind = own if wanted is None else _jax.dtypes.canonicalize_dtype(wanted)
     except TypeError as error:
-        raise TypeError(f"the accumulator of {path or 'the variable'} cannot have dtype {wanted!r}: {error}") from error
+        raise TypeError(f"the accumulator of {path or 'the variable'} cannot have dtype {shown(wanted)}: {error}") from error
     if not _jnp.issubdtype(kind, _jnp.complexfloating if _jnp.issubdtype(own, _jnp.complexfloating) else _jnp.inexact):
         raise TypeError(f"an accumulator of dtype {kind} cannot hold the gradients of {path or 'the variable'}, which is {own}")
     try:
@@ -297,7 +298,7 @@ def _require_own(state: Any, count: int) -> None:
 
 def _require_reduction(reduction: Any) -> None:
     if reduction not in _REDUCTIONS:
-        raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(map(repr, _REDUCTIONS))}")
+        raise ValueError(f"reduction is {shown(reduction)}: it must be one of {', '.join(map(repr, _REDUCTIONS))}")
 
 
 def _leading(microbatches: Any) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final, Literal, TypeVar, cast
 
+from tilestep.messages import shown
 from tilestep.train.calling import Body, name_of
 from tilestep.train.feeds.outfeed_queue import uncollected
 from tilestep.train.untyped import jax as _jax
@@ -45,7 +46,7 @@ def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] =
     Raises: TypeError or ValueError for anything else. TypeError for what is no function.
     """
     if not callable(function):
-        raise TypeError(f"recomputed() was given {function!r}: it must be a function")
+        raise TypeError(f"recomputed() was given {shown(function)}: it must be a function")
     if recompute != _AS_THE_LOOP_SAYS:
         return checkpointed(function, recompute)
     of_loop = _of_loop()
@@ -81,7 +82,7 @@ def require_recompute(recompute: Any) -> None:
         return
     kind = ValueError if isinstance(recompute, str | tuple) else TypeError
     raise kind(
-        f'recompute is {recompute!r}: it must be None, "full", a policy of jax.checkpoint_policies, or a tuple of one or more names '
+        f'recompute is {shown(recompute)}: it must be None, "full", a policy of jax.checkpoint_policies, or a tuple of one or more names '
         "that jax.ad_checkpoint.checkpoint_name gives"
     )
 
@@ -113,7 +114,7 @@ def in_loop(body: Body, recompute: Recompute) -> Body:
             _met.reset(token)
         if not found:
             raise ValueError(
-                f"recompute is {recompute!r}, but the loop's body {name_of(body)} calls nothing to recompute: differentiate "
+                f"recompute is {shown(recompute)}, but the loop's body {name_of(body)} calls nothing to recompute: differentiate "
                 "tilestep.train.recomputed(loss) in place of loss"
             )
         return result

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from jax.sharding import Mesh
 
-from tilestep.messages import shortened
+from tilestep.messages import shortened, shown
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.gradients.accumulation import AccumulationState
 from tilestep.train.numbers import whole_number
@@ -89,14 +89,14 @@ def ties_of(tied: Any, levels: Sequence[Sequence[Any]]) -> tuple[tuple[Path, ...
     def path(given: Any) -> Path:
         if not isinstance(given, list | tuple) or len(cast("Sequence[Any]", given)) < 2:
             raise TypeError(
-                f'tied has {given!r}: it must be a path (stage, key, ...), such as (0, "embedding"), or ((stage, member), key, ...)'
+                f'tied has {shown(given)}: it must be a path (stage, key, ...), such as (0, "embedding"), or ((stage, member), key, ...)'
             )
         where, *keys = cast("Sequence[Any]", given)
         level, member = cast("Sequence[Any]", where) if isinstance(where, list | tuple) else (where, None)
         level = whole_number("a stage of tied", level, least=0, most=len(levels) - 1)
         if member is None and len(levels[level]) > 1:
             raise ValueError(
-                f"tied has {given!r}, but stage {level} is {len(levels[level])} concurrent ones: name one, (({level}, 0), ...)"
+                f"tied has {shown(given)}, but stage {level} is {len(levels[level])} concurrent ones: name one, (({level}, 0), ...)"
             )
         return starts[level] + whole_number("a member of tied", member or 0, least=0, most=len(levels[level]) - 1), tuple(keys)
 
@@ -105,7 +105,7 @@ def ties_of(tied: Any, levels: Sequence[Sequence[Any]]) -> tuple[tuple[Path, ...
     found: list[tuple[Path, ...]] = []
     for entry in cast("Sequence[Any]", tied):
         if not isinstance(entry, list | tuple) or len(cast("Sequence[Any]", entry)) < 2:
-            raise ValueError(f"tied has {entry!r}: an entry names two or more parameters that are one")
+            raise ValueError(f"tied has {shown(entry)}: an entry names two or more parameters that are one")
         found.append(tuple(path(given) for given in cast("Sequence[Any]", entry)))
     return tuple(found)
 
@@ -159,7 +159,7 @@ def offloaded_of(offload_activations: Any) -> list[Any]:
         return []
     if not isinstance(offload_activations, Iterable) or isinstance(offload_activations, str):
         raise TypeError(
-            f"offload_activations is {offload_activations!r}: it must be True, False or a list of stages' numbers, such as [0, 1]"
+            f"offload_activations is {shown(offload_activations)}: it must be True, False or a list of stages' numbers, such as [0, 1]"
         )
     return list(cast("Iterable[Any]", offload_activations))
 
@@ -167,7 +167,7 @@ def offloaded_of(offload_activations: Any) -> list[Any]:
 def mask_of(outfeed_mask: Any) -> tuple[Any, ...]:
     """Whether each item is hidden. Raises: TypeError for what is no list."""
     if not isinstance(outfeed_mask, Iterable):
-        raise TypeError(f"outfeed_mask is {outfeed_mask!r}: it must be a list of bool, one for each item that the last stage returns")
+        raise TypeError(f"outfeed_mask is {shown(outfeed_mask)}: it must be a list of bool, one for each item that the last stage returns")
     return tuple(cast("Iterable[Any]", outfeed_mask))
 
 
@@ -209,8 +209,8 @@ def _schedule(
     if wanted not in SCHEDULES:
         same = _named_otherwise(wanted)
         raise ValueError(
-            f"pipeline_schedule is {wanted!r}: it must be a Schedule or one of {', '.join(SCHEDULES)}"
-            + (f"; the name here is {same!r}" if same else "")
+            f"pipeline_schedule is {shown(wanted)}: it must be a Schedule or one of {', '.join(SCHEDULES)}"
+            + (f"; the name here is {shown(same)}" if same else "")
         )
     if wanted == "looped":
         devices = max(compact) + 1
@@ -236,7 +236,7 @@ def typed_key(key: Any) -> Any:
     try:
         return _jax.random.wrap_key_data(key)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"key is {key!r}: it must be a random key, such as jax.random.key(0)") from error
+        raise TypeError(f"key is {shown(key)}: it must be a random key, such as jax.random.key(0)") from error
 
 
 def require_optimizer(optimizer: Any, offload: Offload, *, shard: bool, replicas: int) -> None:

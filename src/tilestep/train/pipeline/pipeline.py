@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from jax.typing import DTypeLike
 
 from tilestep import hints
+from tilestep.messages import shown
 from tilestep.train.calling import name_of
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
@@ -153,9 +154,9 @@ class Pipeline:
         hint = belongs_to(gradient_accumulation_count, "pipeline_schedule", "devices", "optimizer")
         count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1, hint=hint)
         if program not in PROGRAMS:
-            raise ValueError(f"program is {program!r}: it must be one of {', '.join(PROGRAMS)}")
+            raise ValueError(f"program is {shown(program)}: it must be one of {', '.join(PROGRAMS)}")
         if reduction not in _REDUCTIONS:
-            raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(_REDUCTIONS)}")
+            raise ValueError(f"reduction is {shown(reduction)}: it must be one of {', '.join(_REDUCTIONS)}")
         require_recompute(recompute)
         entries = entries_of(device_mapping, self._levels)
         self._replicas = whole_number("replicas", replicas, least=1, hint=belongs_to(replicas, "devices", "mesh"))

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from jax.experimental import multihost_utils
 
+from tilestep.messages import shown
 from tilestep.train.jax_private import distributed
 from tilestep.train.processes import hosts
 from tilestep.train.processes.check_in import Place, Reception, check_in, tell
@@ -69,7 +70,7 @@ def start_processes(
     """
     for name, wall_s in (("timeout_s", timeout_s), ("initialization_timeout_s", initialization_timeout_s)):
         if not _LEAST_TIMEOUT_S <= wall_s <= _MOST_TIMEOUT_S:
-            raise ValueError(f"{name} is {wall_s!r}: it must be {_LEAST_TIMEOUT_S:g} to {_MOST_TIMEOUT_S:,.0f} seconds")
+            raise ValueError(f"{name} is {shown(wall_s)}: it must be {_LEAST_TIMEOUT_S:g} to {_MOST_TIMEOUT_S:,.0f} seconds")
     _require_first()
     until = time.monotonic() + initialization_timeout_s
     coordinator_address = coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
@@ -114,7 +115,7 @@ def _place(address: str | None, count: int | None, number: int | None) -> Place 
         return None
     host, port = hosts.split(address)
     if hosts.is_all(host):
-        raise ValueError(f"coordinator_address is {address!r}, at which nobody can be reached: name an address of process 0's machine")
+        raise ValueError(f"coordinator_address is {shown(address)}, at which nobody can be reached: name an address of process 0's machine")
     if not 0 < count <= _MOST_PROCESSES:
         raise ValueError(f"num_processes is {count}: it must be 1 to {_MOST_PROCESSES:,}")
     place = Place(address=address, host=host, port=port, count=count, number=number)
@@ -179,7 +180,7 @@ def _not_listening(place: Place, where: str, error: OSError) -> OSError:
     else:
         way_out = "coordinator_address must name the machine on which process 0 runs, or listen_host= an address of it"
     return OSError(
-        error.errno, f"{place} cannot listen at {where} (coordinator_address {place.address!r}): {os.strerror(error.errno)}; {way_out}"
+        error.errno, f"{place} cannot listen at {where} (coordinator_address {shown(place.address)}): {os.strerror(error.errno)}; {way_out}"
     )
 
 

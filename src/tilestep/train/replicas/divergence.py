@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from tilestep.errors import ReplicasDifferError
+from tilestep.messages import shown
 from tilestep.train.offload import on_device
 from tilestep.train.other_arguments import require_kind
 from tilestep.train.replicas.replicas import Replicas
@@ -76,10 +77,19 @@ def replica_differences(tree: Any, replicas: Replicas) -> tuple[ReplicaDifferenc
 def require_equal_replicas(tree: Any, replicas: Replicas) -> None:
     """Raises: ReplicasDifferError, with `differences`, if an array of a pytree is not equal on all replicas.
 
-    ValueError if there are several replicas, and the tree has arrays, but none of them is on the replicas: that would compare nothing.
+    TypeError for what is no Replicas. ValueError where nothing would be compared: the tree has no JAX arrays, or there are several
+    replicas and none of the arrays is on them.
     """
-    arrays = [leaf for leaf in _jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
-    if replicas.count > 1 and arrays and not any(_is_on(leaf, replicas) for leaf in arrays):
+    require_kind("replicas", replicas, Replicas, "the Replicas that the loop had")
+    leaves = _jax.tree.leaves(tree)
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
+    if not arrays:
+        found = f"has {shown(leaves[0])} and no JAX arrays" if leaves else "is empty"
+        raise ValueError(
+            f"tree {found}, so nothing could be compared: give what the loop has returned, whose arrays are on the replicas, and not a copy "
+            "by np.asarray or jax.device_get, which is replica 0's alone"
+        )
+    if replicas.count > 1 and not any(_is_on(leaf, replicas) for leaf in arrays):
         raise ValueError(
             f"none of the {len(arrays):,} arrays is on the devices of {replicas}, so nothing could be compared: give the Replicas that the "
             "loop has run on, and what it has returned"

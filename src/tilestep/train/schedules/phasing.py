@@ -11,12 +11,12 @@ import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, final
+from typing import Literal, final
 
+from tilestep.train.other_arguments import require_kind, require_one_of
+from tilestep.train.schedules.checks import WAYS, checked_costs
+from tilestep.train.schedules.schedule import HOW_SCHEDULE, Schedule
 from tilestep.train.schedules.tasks import SLOTS, Costs, Kind, Task, Timeline
-
-if TYPE_CHECKING:
-    from tilestep.train.schedules.schedule import Schedule
 
 Phases = tuple[tuple[Task, ...], ...]
 
@@ -27,7 +27,10 @@ def phases(schedule: Schedule) -> Phases:
     What a task needs has been done in an earlier phase, or before it in its own on its own device. Of two ways to cut it is the one that
     takes less time if backward takes twice as long as forward: a task of each device, or up to one forward and one backward, which keeps
     all devices busy alike wherever the schedule is full.
+
+    Raises: TypeError for what is no Schedule.
     """
+    require_kind("schedule", schedule, Schedule, HOW_SCHEDULE)
     return min(
         (_in_pairs(schedule), _by_slots(schedule)), key=lambda found: _Together(schedule, Costs(), found, host="apart").timeline().makespan
     )
@@ -85,7 +88,11 @@ def simulated_together(schedule: Schedule, costs: Costs, *, host: Literal["apart
     asked for until it is over none begins one. What is asked for at the same time goes together.
 
     Args: host: "together": what passes between a device and the host is such an exchange, by itself.
+    Raises: as `Schedule.simulate`; TypeError for what is no Schedule.
     """
+    require_kind("schedule", schedule, Schedule, HOW_SCHEDULE)
+    require_one_of("host", host, WAYS)
+    costs = checked_costs(costs, schedule.stages)
     return _Together(schedule, costs, phases(schedule), host=host).timeline()
 
 

@@ -13,10 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
-from tilestep.train.schedules.schedule import Costs, Kind, Schedule, Task, Timeline
+from tilestep.messages import shown
+from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import items_of, require_kind
+from tilestep.train.schedules.schedule import HOW_SCHEDULE, Costs, Kind, Schedule, Task, Timeline
 
 _PROGRAM: Final = re.compile(r"stage_\d+_(forward_and_backward|forward|backward|input_gradient|weight_gradient|update)$")
 _SUM: Final = "gradient_sum"  # of several stages that read one output, before its stage's backward
+_HOW_EVENTS: Final = "a list of events, such as profile.timeline"
+_ATTRIBUTES: Final = ("ipu", "start_cycle", "end_cycle", "kind", "program")  # of an event
+_MOST_UPDATES: Final = 2**31 - 1  # of a profile
 _KINDS: Final = {
     "forward": Kind.FORWARD,
     "forward_and_backward": Kind.FORWARD,
@@ -60,8 +66,15 @@ def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> 
     Args:
         events: of a profile that covers whole updates, `profile.timeline`.
         update: which, if they are several; the last if -1.
-    Raises: ValueError if the events are not those of whole updates with this schedule.
+    Raises: TypeError for what is no Schedule, no events or no whole number. ValueError if the events are not those of whole updates with
+        this schedule.
     """
+    require_kind("schedule", schedule, Schedule, HOW_SCHEDULE)
+    events = items_of("events", events, _HOW_EVENTS)
+    others = [event for event in events if not all(hasattr(event, name) for name in _ATTRIBUTES)]
+    if others:
+        raise TypeError(f"events has {shown(others[0])}: it must be {_HOW_EVENTS}")
+    update = whole_number("update", update, least=-_MOST_UPDATES, most=_MOST_UPDATES)
     runs = _runs(events)
     ipus = _ipus(schedule, runs)
     begin: dict[Task, float] = {}
@@ -93,7 +106,12 @@ def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> 
 
 
 def costs_of(schedule: Schedule, timeline: Timeline) -> Costs:
-    """How long tasks took on each stage; where it was not the same for each microbatch, the longest. No transfers."""
+    """How long tasks took on each stage; where it was not the same for each microbatch, the longest. No transfers.
+
+    Raises: TypeError for what is no Schedule or no Timeline.
+    """
+    require_kind("schedule", schedule, Schedule, HOW_SCHEDULE)
+    require_kind("timeline", timeline, Timeline, "a Timeline, such as schedule.simulate()")
 
     def longest(kind: Kind) -> list[float]:
         lengths = [[0.0] for _ in range(schedule.stages)]
@@ -142,7 +160,7 @@ def _ipus(schedule: Schedule, runs: Mapping[int, Sequence[_Run]]) -> Sequence[in
     """Each device's IPU: devices are numbered in the order of their indices."""
     if len(runs) != len(schedule.tasks):
         raise ValueError(
-            f"the trace has runs of stages' programs on IPUs {sorted(runs)}, but the schedule {schedule.name} has {len(schedule.tasks)} "
+            f"the trace has runs of stages' programs on IPUs {shown(sorted(runs))}, but the schedule {schedule.name} has {len(schedule.tasks)} "
             "devices"
         )
     return sorted(runs)
