@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 import jax
 import numpy as np
 
-from tilestep.messages import shown
+from tilestep.messages import plain, shortened, shown
+from tilestep.train.other_arguments import platform_named, require_one_of
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -42,9 +43,11 @@ _platform: ContextVar[str | None] = ContextVar("tilestep_traced_platform", defau
 def placed(tree: Any, offload: Offload = None, *, kind: Kind = "parameters", platform: str | None = None) -> Any:
     """`tree` with the leaves that `offload` chooses in the host's memory, and the others where they are.
 
-    Args: kind: what a mapping's entry must be for; the others are as for `offloaded`. Raises: as `offloaded`; ValueError for another kind.
+    Args: kind: what a mapping's entry must be for; the others are as for `offloaded`. Raises: as `offloaded`; ValueError for another kind,
+        or a platform that JAX does not have.
     """
-    _require_kinds([kind])
+    require_one_of("kind", kind, _KINDS)
+    platform = None if platform is None else platform_named(platform)
     return place(tree, choice_for(offload, kind), kind, platform=platform or platform_of(tree))
 
 
@@ -57,14 +60,44 @@ def on_device(tree: Any) -> Any:
 def placed_like(tree: Any, like: Any) -> Any:
     """`tree` with each leaf in that memory in which the same leaf of `like` is, the host's or the device's.
 
-    Raises: ValueError if the trees have other structures.
+    It puts a saved state, which has been read as NumPy's arrays, where a new one lies.
+
+    Raises: ValueError if the trees have other structures, or a leaf another shape or dtype.
     """
+    _require_alike(tree, like)
+    return in_memories_of(tree, like)
+
+
+def in_memories_of(tree: Any, like: Any) -> Any:
+    """`placed_like` of what is known to be alike, or has leaves of other dtypes."""
     leaves, structure = _jax.tree.flatten(tree)
     spaces = [
         None if is_on_host(own) == is_on_host(leaf) else _HOST if is_on_host(own) else _DEVICE
         for leaf, own in zip(leaves, structure.flatten_up_to(like), strict=True)
     ]
     return _jax.tree.unflatten(structure, _moved(leaves, spaces))
+
+
+def _require_alike(tree: Any, like: Any) -> None:
+    if _jax.tree.structure(tree) != _jax.tree.structure(like):
+        path, *_, difference = next(iter(_jax.tree_util.equality_errors(tree, like)), ((), "they have other structures"))
+        where = f" at {plain(_jax.tree_util.keystr(path))}" if path else ""
+        raise ValueError(f"tree is not as like is{where}: {shortened(plain(difference), 400)}; give like the state of the same optimiser")
+    for (path, leaf), own in zip(_jax.tree_util.tree_flatten_with_path(tree)[0], _jax.tree.leaves(like), strict=True):
+        found, wanted = _form(leaf), _form(own)
+        if found != wanted:
+            raise ValueError(
+                f"the leaf {shortened(plain(_jax.tree_util.keystr(path, simple=True, separator='/'))) or 'tree'} is {found}, but in like it is "
+                f"{wanted}: give what was saved of the same model and optimiser, or convert it with .astype"
+            )
+
+
+def _form(leaf: Any) -> str:
+    """Shape and dtype of an array or number, of anything else its type."""
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    if isinstance(leaf, bool | int | float | complex) and dtype is None:
+        shape, dtype = (), _jax.dtypes.result_type(type(leaf))
+    return f"a {type(leaf).__name__}" if shape is None or dtype is None else f"{dtype}[{','.join(map(str, shape))}]"
 
 
 def is_on_host(leaf: Any) -> bool:

@@ -76,16 +76,35 @@ def require_function(name: str, value: Any, must: str, *names: str) -> None:
 
 
 def require_one_of(name: str, value: Any, known: Sequence[str], hint: str = "") -> None:
-    """Raises: TypeError for what is no text, ValueError for a text that is not one of the known ones. Args: hint: end of the message."""
+    """Raises: ValueError for what is not one of the known texts. Args: hint: end of the message."""
     if not isinstance(value, str) or value not in known:
-        kind = ValueError if isinstance(value, str) else TypeError
-        raise kind(f"{name} is {shown(value)}: it must be one of {', '.join(map(repr, known))}{hint}")
+        raise ValueError(f"{name} is {shown(value)}: it must be one of {', '.join(map(repr, known))}{hint}")
 
 
 def require_bool(name: str, value: Any) -> None:
     """Raises: TypeError for anything but True and False."""
     if value is not True and value is not False and not isinstance(value, np.bool_):
         raise TypeError(f"{name} is {shown(value)}: it must be True or False")
+
+
+def require_dtype(name: str, value: Any, *, allow_function: bool = False) -> None:
+    """Raises: TypeError for what names no dtype. Args: allow_function: whether it may be a function that chooses one."""
+    if value is None or (allow_function and callable(value) and not isinstance(value, type)):
+        return
+    try:
+        if isinstance(value, str) and not value.isprintable():
+            raise TypeError
+        jax.numpy.dtype(value)
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        function = ", a function of (path, variable)" * allow_function
+        raise TypeError(f"{name} is {shown(value)}: it must be None, a dtype such as 'float32'{function}") from None
+
+
+def require_bools(**values: Any) -> None:
+    """Raises: as `require_bool`, for arguments by their names."""
+    for name, value in values.items():
+        if value is not True and value is not False:
+            require_bool(name, value)
 
 
 def items_of(name: str, value: Any, must: str) -> tuple[Any, ...]:
@@ -95,12 +114,19 @@ def items_of(name: str, value: Any, must: str) -> tuple[Any, ...]:
     return tuple(cast("Iterable[Any]", value))
 
 
-def platform_named(platform: Any) -> str:
-    """The name of a platform that JAX has devices of. Raises: TypeError for what is no text, ValueError for a platform that is not there."""
+def require_platform(platform: Any) -> None:
+    """Raises: TypeError, ValueError for what cannot be a platform's name."""
     if not isinstance(platform, str):
-        raise TypeError(f"platform is {shown(platform)}: it must be a platform's name, such as 'cpu'{belongs_to(platform, 'devices', 'mesh')}")
+        raise TypeError(
+            f"platform is {shown(platform)}: it must be a platform's name, such as 'cpu'{belongs_to(platform, 'devices', 'mesh')}"
+        )
     if not platform:
         raise ValueError("platform is '': it must be a platform's name, such as 'cpu'; None is JAX's default one")
+
+
+def platform_named(platform: Any) -> str:
+    """The name of a platform of which JAX has devices. Raises: as `require_platform`; ValueError for another platform."""
+    require_platform(platform)
     try:
         jax.devices(platform)
     except RuntimeError as error:
@@ -110,13 +136,11 @@ def platform_named(platform: Any) -> str:
 
 def devices_of(devices: Any) -> tuple[Any, ...]:
     """A list of devices. Raises: TypeError for anything else."""
-    if isinstance(devices, str | Mesh) or not isinstance(devices, Iterable):
+    if isinstance(devices, str | Mesh) or getattr(devices, "ndim", 1) == 0 or not isinstance(devices, Iterable):
         example = f"jax.devices({shown(devices)})" if isinstance(devices, str) else "jax.devices()[:2]"
         raise TypeError(f"devices is {shown(devices)}: it must be a list of devices, such as {example}")
     found = tuple(cast("Iterable[Any]", devices))
     others = [one for one in found if not isinstance(one, jax.Device)]
     if others:
-        raise TypeError(
-            f"devices has {shown(others[0])}: it must have jax.Devices; select_devices(ids=[...]) finds them by their numbers"
-        )
+        raise TypeError(f"devices has {shown(others[0])}: it must have jax.Devices; select_devices(ids=[...]) finds them by their numbers")
     return found

@@ -21,6 +21,7 @@ from tilestep.train.feeds.chunks import DEFAULT_CHUNK
 from tilestep.train.feeds.elements import Dataset, ElementSpec, iterator_maker
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import require_bool
 from tilestep.train.untyped import jax as _jax
 
 PERCENTILES: Final = (50, 90, 99)
@@ -47,6 +48,7 @@ def dataset_benchmark(dataset: Dataset, number_of_epochs: int, elements_per_epoc
     """
     epochs = whole_number("number_of_epochs", number_of_epochs, least=1)
     elements = whole_number("elements_per_epoch", elements_per_epoch, least=1)
+    require_bool("copy", copy)
     sizes = _sizes(iterator_maker(dataset), copy=copy)
     measured = [_epoch(lambda: (1, next(sizes)), number=number, epochs=epochs, elements=elements) for number in range(epochs)]
     return _text(measured, {})

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError
+from tilestep.messages import shown
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.feeds.staging import SHARED_BYTES
@@ -37,6 +38,8 @@ def iterator_maker(dataset: object) -> Callable[[], Iterator[Any]]:
     """What begins a pass over a dataset. Raises: TypeError if this is none."""
     if isinstance(dataset, Mapping | str | bytes):
         raise TypeError(f"dataset is a {type(dataset).__name__}: that is one element, not an iterable of them; put it into a list")  # pyright: ignore[reportUnknownArgumentType]
+    if not callable(dataset) and np.ndim(dataset) == 0 and isinstance(dataset, np.ndarray | np.generic | jax.Array):
+        raise TypeError(f"dataset is {shown(dataset)}, one number: it must be an iterable of pytrees of arrays; put it into a list")
     if _is_iterable(dataset):
         return lambda: iter(dataset)
     if callable(dataset):

@@ -21,9 +21,12 @@ from tilestep.train.feeds.passes import Start
 from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.feeds.staging import Staging
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import require_bool
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import jax as _jax
 
+_MOST_REPLICAS: Final = 2**31 - 1
+_HOW_SHARDING: Final = "it must be a jax.Device, a NamedSharding or a SingleDeviceSharding, or a tree of them"
 MOST_AHEAD: Final = 255  # chunks; the bound of TensorFlow for the IPU
 
 
@@ -59,12 +62,13 @@ class InfeedQueue:
         self._one_pass = isinstance(dataset, Iterator)
         self._depth = whole_number("prefetch_depth", prefetch_depth, least=1, most=MOST_AHEAD)
         self.replicas: Final = (
-            replicas if replicas is None or isinstance(replicas, Replicas) else whole_number("replicas", replicas, least=1)
+            replicas
+            if replicas is None or isinstance(replicas, Replicas)
+            else whole_number("replicas", replicas, least=1, most=_MOST_REPLICAS)
         )
         self._replicas = len(self.replicas.local) if isinstance(self.replicas, Replicas) else self.replicas
-        self._sharding = None if sharding is None else _jax.tree.map(_chunk_sharding, sharding)
-        if not isinstance(copy, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"copy is {shown(copy)}: it must be a bool")
+        self._sharding = None if sharding is None else _shardings(sharding)
+        require_bool("copy", copy)
         self._copy = copy
         self._lock = threading.Lock()
         self._user: str | None = None
@@ -252,6 +256,17 @@ class _Reserved:
         self._queue.release()
 
 
+def _shardings(sharding: Any) -> Any:
+    """Where chunks go, as a tree. Raises: TypeError for a tree without any place, or with something else."""
+    try:
+        found = _jax.tree.map(_chunk_sharding, sharding)
+    except RecursionError:
+        raise TypeError(f"sharding is {shown(sharding)}: {_HOW_SHARDING}") from None
+    if not _jax.tree.leaves(found):
+        raise TypeError(f"sharding is {shown(sharding)}, which has no place for anything: {_HOW_SHARDING}; None is the place of the carry")
+    return found
+
+
 def _chunk_sharding(sharding: Any) -> Any:
     """Where chunks go if elements go to `sharding`: an axis of steps comes first, and is not divided."""
     if isinstance(sharding, NamedSharding):
@@ -261,9 +276,7 @@ def _chunk_sharding(sharding: Any) -> Any:
         return sharding
     if isinstance(sharding, jax.Device):
         return SingleDeviceSharding(sharding)
-    raise TypeError(
-        f"sharding has a {type(sharding).__name__}: it must be a jax.Device, a NamedSharding or a SingleDeviceSharding, or a tree of them"
-    )
+    raise TypeError(f"sharding has a {type(sharding).__name__}: {_HOW_SHARDING}")
 
 
 def _beside(carry_sharding: Sharding | None) -> Any:

@@ -46,8 +46,8 @@ def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] =
     Raises: TypeError or ValueError for anything else. TypeError for what is no function.
     """
     if not callable(function):
-        raise TypeError(f"recomputed() was given {shown(function)}: it must be a function")
-    if recompute != _AS_THE_LOOP_SAYS:
+        raise TypeError(f"function is {shown(function)}: it must be a function, whose values recomputed() keeps")
+    if not (isinstance(recompute, str) and recompute == _AS_THE_LOOP_SAYS):
         return checkpointed(function, recompute)
     of_loop = _of_loop()
 
@@ -76,7 +76,11 @@ def checkpointed(function: F, recompute: Recompute) -> F:
 
 def require_recompute(recompute: Any) -> None:
     """Raises: TypeError or ValueError for what says nothing about recomputation."""
-    if recompute is None or recompute == "full" or (callable(recompute) and not isinstance(recompute, type)):
+    if (
+        recompute is None
+        or (isinstance(recompute, str) and recompute == "full")
+        or (callable(recompute) and not isinstance(recompute, type))
+    ):
         return
     if isinstance(recompute, tuple) and recompute and all(isinstance(name, str) for name in cast("tuple[Any, ...]", recompute)):
         return

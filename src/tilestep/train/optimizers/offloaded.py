@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilestep.train.offload import Offload, choice_for, on_device, place, placed_like, platform_of, transformation
+from tilestep.train.offload import Offload, choice_for, in_memories_of, on_device, place, platform_of, transformation
 from tilestep.train.optimizers.initial_state import in_one_program
+from tilestep.train.other_arguments import platform_named, require_platform
 
 if TYPE_CHECKING:
     import optax
@@ -30,15 +31,19 @@ def offloaded(
         platform: of the devices that will run it. None: that of the parameters; where JAX does not tell, as for the arguments of a
             function that it traces for one device, that of the default device.
     Raises: TypeError for an `offload` of another kind, or what is no optimiser. `init`: ValueError for True, or if a leaf was chosen, on
-        a platform whose devices have no `pinned_host`. With None `init` warns of that, and leaves the state on the device.
+        a platform whose devices have no `pinned_host`, and for a platform that JAX does not have. With None `init` warns of that, and leaves the state on the device.
     """
     import optax  # which takes a while
 
     choice = choice_for(offload, "optimizer_state")
+    if platform is not None:
+        require_platform(platform)
     inner = transformation(optimizer)
 
     def init(params: Any) -> Any:
         here = platform_of(params)
+        if platform is not None:
+            platform_named(platform)  # not before: it starts JAX's platforms
 
         def state(params: Any) -> Any:
             return place(inner.init(on_device(params)), choice, "optimizer_state", platform=platform or here)
@@ -47,7 +52,7 @@ def offloaded(
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         result, new = inner.update(on_device(updates), on_device(state), on_device(params), **extra)
-        return result, placed_like(new, state)
+        return result, in_memories_of(new, state)
 
     return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
@@ -56,4 +61,4 @@ def apply_updates(params: Any, updates: Any) -> Any:
     """`optax.apply_updates` for parameters of which some are in the host's memory, where they are afterwards, too."""
     import optax
 
-    return placed_like(optax.apply_updates(on_device(params), on_device(updates)), params)
+    return in_memories_of(optax.apply_updates(on_device(params), on_device(updates)), params)

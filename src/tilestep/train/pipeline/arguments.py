@@ -14,7 +14,7 @@ from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.gradients.accumulation import AccumulationState
 from tilestep.train.numbers import whole_number
 from tilestep.train.offload import Offload, choice_for
-from tilestep.train.other_arguments import belongs_to
+from tilestep.train.other_arguments import belongs_to, items_of, require_bools
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.schedules.standard import SCHEDULES, offloading
 from tilestep.train.untyped import jax as _jax
@@ -112,8 +112,7 @@ def ties_of(tied: Any, levels: Sequence[Sequence[Any]]) -> tuple[tuple[Path, ...
 
 def flat(nested: Sequence[Any], levels: Sequence[Sequence[Any]], what: str) -> list[Any]:
     """One entry for each stage. Raises: TypeError for what is no list, ValueError if there are more or fewer."""
-    if not isinstance(nested, Sized) or isinstance(nested, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{what} is a {type(nested).__name__}: it must be a list with an entry for each of the {len(levels)} stages")
+    nested = items_of(what, nested, f"a list with an entry for each of the {len(levels)} stages")
     if len(nested) != len(levels):
         raise ValueError(f"{what} has {len(nested)} entries, but there are {len(levels)} stages: give one for each")
     found: list[Any] = []
@@ -157,18 +156,14 @@ def offloaded_of(offload_activations: Any) -> list[Any]:
     """The stages' numbers. Raises: TypeError for what is neither a bool nor a list."""
     if offload_activations is None or offload_activations is False:
         return []
-    if not isinstance(offload_activations, Iterable) or isinstance(offload_activations, str):
-        raise TypeError(
-            f"offload_activations is {shown(offload_activations)}: it must be True, False or a list of stages' numbers, such as [0, 1]"
-        )
-    return list(cast("Iterable[Any]", offload_activations))
+    return list(items_of("offload_activations", offload_activations, "True, False or a list of stages' numbers, such as [0, 1]"))
 
 
 def mask_of(outfeed_mask: Any) -> tuple[Any, ...]:
     """Whether each item is hidden. Raises: TypeError for what is no list."""
-    if not isinstance(outfeed_mask, Iterable):
-        raise TypeError(f"outfeed_mask is {shown(outfeed_mask)}: it must be a list of bool, one for each item that the last stage returns")
-    return tuple(cast("Iterable[Any]", outfeed_mask))
+    mask = items_of("outfeed_mask", outfeed_mask, "a list of bool, one for each item that the last stage returns")
+    require_bools(**{f"outfeed_mask[{index}]": hidden for index, hidden in enumerate(mask)})
+    return mask
 
 
 def _numbered(sizes: Sequence[int]) -> list[list[int]]:
@@ -241,7 +236,8 @@ def typed_key(key: Any) -> Any:
 
 def require_optimizer(optimizer: Any, offload: Offload, *, shard: bool, replicas: int) -> None:
     """Raises: TypeError, ValueError."""
-    if not hasattr(optimizer, "update") and not callable(optimizer):
+    has_both = all(callable(getattr(optimizer, name, None)) for name in ("init", "update"))  # which a dict and a set have not
+    if isinstance(optimizer, type) or not (has_both or callable(optimizer)):
         raise TypeError(f"optimizer is a {type(optimizer).__name__}: it must be a transformation of optax, or a function that returns one")
     choice = choice_for(offload, "optimizer_state")
     if shard and replicas == 1:

@@ -136,9 +136,7 @@ def cross_replica_all_to_all(tree: Any, *, split_axis: int = 0, concat_axis: int
             if not -x.ndim <= number < x.ndim:
                 raise ValueError(f"{name} is {number}, but the array has shape {x.shape}: it must be {-x.ndim} to {x.ndim - 1}")
         if x.shape[split] % size:
-            raise ValueError(
-                f"{x.shape[split]} rows (axis {split} of shape {x.shape}) / {size} replicas is no whole number: pad the array"
-            )
+            raise ValueError(f"{x.shape[split]} rows (axis {split} of shape {x.shape}) / {size} replicas is no whole number: pad the array")
         if axis is None:
             return x
         return _jax.lax.all_to_all(x, axis, split % x.ndim, concat % x.ndim, axis_index_groups=groups, tiled=True)
@@ -162,16 +160,15 @@ def element_key(key: Any, step: Any) -> Any:
 
     An element of the dataset gets the same key however many replicas share the work.
 
-    Args: step: int[], counted by the caller, such as in the loop's carry. step * R + r, of which the key takes the lowest 32 bits, must be
-        below 2**32 if `step` is a number of Python's or NumPy's.
+    Args: step: int[], counted by the caller, such as in the loop's carry; step * R + r is below 2**32.
     Raises: TypeError for a step that is no whole number, or what is no random key. ValueError for a number that is below 0 or too large.
     """
     key, count = _random_key(key), replica_count()
-    if isinstance(step, jax.Array):
-        if step.shape or not _jnp.issubdtype(step.dtype, _jnp.integer):
-            raise TypeError(f"step is {step.dtype}{list(step.shape)}: it must be one whole number, int[], such as a counter in the carry")
-    else:
-        step = np.uint32(whole_number("step", step, least=0, most=(2**32 - count) // count))
+    if not isinstance(step, jax.Array):
+        first = whole_number("step", step, least=0, most=(1 << 32) // count - 1) * count
+        return _jax.random.fold_in(key, _jnp.uint32(first) + replica_index().astype(np.uint32))
+    if step.shape or not _jnp.issubdtype(step.dtype, _jnp.integer):
+        raise TypeError(f"step is {step.dtype}{list(step.shape)}: it must be one whole number, int[], such as a counter in the carry")
     return _jax.random.fold_in(key, step * count + replica_index())
 
 

@@ -92,7 +92,9 @@ def _numbered(there: Devices, ids: Iterable[Any]) -> Devices:
     unknown = [number for number in numbers if number not in by_id]
     if unknown:
         known = ", ".join(map(str, sorted(by_id)))
-        raise ValueError(f"ids names device {shown(unknown[0])}, but platform {there[0].platform} has those with ids {known}{more_devices(there)}")
+        raise ValueError(
+            f"ids names device {shown(unknown[0])}, but platform {there[0].platform} has those with ids {known}{more_devices(there)}"
+        )
     return tuple(by_id[number] for number in numbers)
 
 

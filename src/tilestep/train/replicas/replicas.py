@@ -21,6 +21,7 @@ from tilestep.train.untyped import jax as _jax
 
 AXIS: Final = "replica"  # the mesh axis of replicas, unless the caller has a mesh with another name for it
 SHARD_AXIS: Final = "shard"
+_MOST: Final = 2**31 - 1  # replicas, or devices of one
 
 _axis: ContextVar[str | None] = ContextVar("tilestep_replica_axis", default=None)
 
@@ -70,7 +71,7 @@ class Replicas:
         if not isinstance(axis, str) or not axis:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"axis is {shown(axis)}: it must be the name of a mesh axis, a string that is not empty")
         if mesh is None:
-            mesh = _mesh_of(count, devices, 1 if shards is None else whole_number("shards", shards, least=1), axis)
+            mesh = _mesh_of(count, devices, 1 if shards is None else whole_number("shards", shards, least=1, most=_MOST), axis)
         else:
             _require_mesh(mesh, axis, count, shards, devices)
         self._fill(mesh, axis, _local(mesh, axis))
@@ -214,13 +215,15 @@ def current_axis() -> str:
 
 
 def _meant(count: object) -> str:
-    return f"; devices=jax.devices({shown(count)}) are those of a platform" if isinstance(count, str) else belongs_to(count, "devices", "mesh")
+    return (
+        f"; devices=jax.devices({shown(count)}) are those of a platform" if isinstance(count, str) else belongs_to(count, "devices", "mesh")
+    )
 
 
 def _mesh_of(count: int | None, devices: Iterable[Device] | None, shards: int, axis: str) -> Mesh:
     if axis == SHARD_AXIS:
         raise ValueError(f"axis is {shown(axis)}: that is the name of the axis within a replica; choose another one")
-    wanted = None if count is None else whole_number("count", count, least=1, hint=_meant(count)) * shards
+    wanted = None if count is None else whole_number("count", count, least=1, most=_MOST, hint=_meant(count)) * shards
     chosen = _first(count, wanted, shards) if devices is None else devices_of(devices)
     if count is None:
         if not chosen or len(chosen) % shards:
@@ -266,9 +269,9 @@ def _require_mesh(mesh: Mesh, axis: str, count: int | None, shards: int | None, 
         raise ValueError(f"axis is {shown(axis)}, but the mesh has {', '.join(map(repr, mesh.axis_names))}: name its axis of replicas")
     found = mesh.shape[axis], mesh.size // mesh.shape[axis]
     for name, value, there in (("count", count, found[0]), ("shards", shards, found[1])):
-        if value is not None and value != there:
+        if value is not None and whole_number(name, value, least=1, most=_MOST) != there:
             raise ValueError(
-                f"{name} is {value}, but the mesh {dict(mesh.shape)} has {found[0]} replicas (axis {shown(axis)}) x {found[1]} shards = "
+                f"{name} is {shown(value)}, but the mesh {dict(mesh.shape)} has {found[0]} replicas (axis {shown(axis)}) x {found[1]} shards = "
                 f"{mesh.size} devices: leave {name} away, or give another mesh"
             )
 

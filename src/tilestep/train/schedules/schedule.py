@@ -247,7 +247,9 @@ class Schedule:
             return cls(
                 name=header.name if name is None else name,
                 levels=header.levels,
-                device_mapping=header.device_mapping if device_mapping is None else items_of("device_mapping", device_mapping, _HOW_MAPPING),
+                device_mapping=header.device_mapping
+                if device_mapping is None
+                else items_of("device_mapping", device_mapping, _HOW_MAPPING),
                 microbatches=header.microbatches,
                 tasks=tasks,
                 weights=cast("Weights", header.weights),

@@ -17,7 +17,7 @@ from typing import Final
 
 from tilestep.messages import shown
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import items_of, require_bool, require_kind
+from tilestep.train.other_arguments import items_of, require_bools, require_kind
 from tilestep.train.schedules.schedule import Kind, Schedule, Task
 
 _F, _B, _I, _W, _U = Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.UPDATE
@@ -38,7 +38,7 @@ def sequential(
 
     Raises: TypeError, ValueError for numbers and mappings that cannot be.
     """
-    _require_bools(training=training, strict=strict)
+    require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     steps = 2 * len(levels) if training else len(levels)
     tasks = _by_slots(levels, mapping, microbatches, lambda m, step: m * steps + step, training=training)
@@ -55,7 +55,7 @@ def grouped(
 
     Raises: TypeError, ValueError for numbers and mappings that cannot be.
     """
-    _require_bools(training=training, strict=strict)
+    require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     if strict:
         _require_multiple("grouped", microbatches, 2 * len(levels) if training else len(levels))
@@ -73,7 +73,7 @@ def interleaved(
 
     Raises: TypeError, ValueError for numbers and mappings that cannot be.
     """
-    _require_bools(training=training, strict=strict)
+    require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     if strict and training:
         levels_on: list[dict[int, None]] = [{} for _ in range(max(mapping) + 1)]  # of each device, in order
@@ -101,7 +101,7 @@ def looped(devices: int, microbatches: int, *, rounds: int = 2, strict: bool = T
 
     Raises: TypeError, ValueError for numbers that cannot be.
     """
-    _require_bools(strict=strict)
+    require_bools(strict=strict)
     devices, rounds = whole_number("devices", devices, least=1), whole_number("rounds", rounds, least=1)
     microbatches = whole_number("microbatches", microbatches, least=1)
     _require_bounded(devices * rounds, microbatches, "devices x rounds")
@@ -143,7 +143,7 @@ def zero_bubble(stages: Stages, microbatches: int, *, device_mapping: Sequence[i
 
     Raises: TypeError, ValueError for numbers and mappings that cannot be.
     """
-    _require_bools(strict=strict)
+    require_bools(strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     tasks = tuple(_zero_bubble_tasks(levels, mapping, _interleaved_tasks(levels, mapping, microbatches, training=True)))
     return Schedule(name="zero_bubble", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks)
@@ -157,7 +157,7 @@ def stale(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] | 
 
     Raises: TypeError, ValueError for numbers and mappings that cannot be.
     """
-    _require_bools(strict=strict)
+    require_bools(strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     last = len(levels) - 1
     slots: list[list[tuple[int, int, Task]]] = [[] for _ in range(max(mapping) + 1)]
@@ -180,7 +180,7 @@ def stashed(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] 
 
     Raises: TypeError, ValueError for numbers and mappings that cannot be.
     """
-    _require_bools(strict=strict)
+    require_bools(strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     tasks = tuple(tuple(_with_updates(own)) for own in _interleaved_tasks(levels, mapping, microbatches, training=True))
     return Schedule(name="stashed", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks, weights="stashed")
@@ -246,7 +246,9 @@ def _mapping(device_mapping: Sequence[int] | None, stages: int) -> tuple[int, ..
     if device_mapping is None:
         return None
     given = items_of("device_mapping", device_mapping, "a list with a device's index for each stage, such as [0, 1, 2]")
-    mapping = tuple(whole_number(f"device_mapping[{stage}]", device, least=0, hint=", a device's index") for stage, device in enumerate(given))
+    mapping = tuple(
+        whole_number(f"device_mapping[{stage}]", device, least=0, hint=", a device's index") for stage, device in enumerate(given)
+    )
     if len(mapping) != stages:
         raise ValueError(f"device_mapping has {len(mapping)} devices, but there are {shown(stages)} stages: each stage needs one")
     devices = set(mapping)
@@ -262,11 +264,6 @@ def _require_bounded(stages: int, microbatches: int, name: str) -> None:
             f"{name} is {shown(stages)} and microbatches {shown(microbatches)}: a schedule has at most {_MOST_FORWARDS:,} stages x "
             "microbatches; give fewer of either"
         )
-
-
-def _require_bools(**values: object) -> None:
-    for name, value in values.items():
-        require_bool(name, value)
 
 
 def _require_multiple(name: str, microbatches: int, step: int) -> None:

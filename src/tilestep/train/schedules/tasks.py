@@ -55,8 +55,7 @@ class Task(NamedTuple):
         match = _TASK.fullmatch(text.strip())
         if match is None or (match[3] == "" and match[2] != Kind.UPDATE):
             raise ValueError(
-                f"{shown(text)} is no task: it must be a stage, one of F B I W U S L, and a microbatch, such as 2F3; 2U is "
-                "allowed"
+                f"{shown(text)} is no task: it must be a stage, one of F B I W U S L, and a microbatch, such as 2F3; 2U is allowed"
             )
         stage, letter, microbatch = match.groups()
         digits = max(len(stage), len(microbatch))
