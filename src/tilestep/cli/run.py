@@ -59,8 +59,8 @@ def _option_parser() -> argparse.ArgumentParser:
         usage=_USAGE,
         description="Runs a Python program, unchanged, with 'ipu' as JAX's default platform ('cpu' stays there). The program's own "
         "output and exit code stay as they are; at its end a summary of emulated time and memory goes to stderr.",
-        epilog="The program is SCRIPT (a Python file, or a directory or zip file with __main__.py; - is standard input), -m MODULE or -c CODE, as for python "
-        "itself. Options come before it; all that follows belongs to the program.",
+        epilog="The program is SCRIPT (a Python file, or a directory or zip file with __main__.py; - is standard input), -m MODULE or "
+        "-c CODE, as for python itself. Options come before it; all that follows belongs to the program.",
         allow_abbrev=False,
     )
     parser.add_argument(

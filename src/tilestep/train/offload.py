@@ -86,9 +86,10 @@ def _require_alike(tree: Any, like: Any) -> None:
     for (path, leaf), own in zip(_jax.tree_util.tree_flatten_with_path(tree)[0], _jax.tree.leaves(like), strict=True):
         found, wanted = _form(leaf), _form(own)
         if found != wanted:
+            where = shortened(plain(_jax.tree_util.keystr(path, simple=True, separator="/")))
             raise ValueError(
-                f"the leaf {shortened(plain(_jax.tree_util.keystr(path, simple=True, separator='/'))) or 'tree'} is {found}, but in like it is "
-                f"{wanted}: give what was saved of the same model and optimiser, or convert it with .astype"
+                f"the leaf {where or 'tree'} is {found} in tree, but {wanted} in like: give what was saved of the same model and "
+                f"optimiser, or convert it with .astype"
             )
 
 

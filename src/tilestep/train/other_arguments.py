@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple, cast
 
 import jax
@@ -94,7 +95,11 @@ def require_dtype(name: str, value: Any, *, allow_function: bool = False) -> Non
     try:
         if isinstance(value, str) and not value.isprintable():
             raise TypeError
-        jax.numpy.dtype(value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of old names
+            found = jax.numpy.dtype(value)
+        if not jax.numpy.issubdtype(found, np.number):
+            raise TypeError
     except (TypeError, ValueError, RecursionError, OverflowError):
         function = ", a function of (path, variable)" * allow_function
         raise TypeError(f"{name} is {shown(value)}: it must be None, a dtype such as 'float32'{function}") from None
@@ -107,8 +112,21 @@ def require_bools(**values: Any) -> None:
             require_bool(name, value)
 
 
+def require_tree(name: str, value: Any) -> None:
+    """Raises: TypeError for what JAX cannot flatten: a generator, lists in lists in lists without end."""
+    if isinstance(value, Iterator):
+        raise TypeError(f"{name} is a {type(value).__name__}: it must be a pytree of arrays; list() or next() takes what it gives")
+    try:
+        jax.tree.structure(value)
+    except (RecursionError, SystemError):  # the latter from within JAX
+        raise TypeError(f"{name} is {shown(value)}, which is nested too deep: it must be a pytree of arrays") from None
+
+
 def items_of(name: str, value: Any, must: str) -> tuple[Any, ...]:
-    """What a list, a generator or an array has. Raises: TypeError for what has no items, or is a text or a table. Args: must: what it must be."""
+    """What a list, a generator or an array has. Raises: TypeError for a text, a table, a set and what has no items.
+
+    Args: must: what it must be.
+    """
     if isinstance(value, str | bytes | Mapping | Set) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
         raise TypeError(f"{name} is {shown(value)}: it must be {must}")
     return tuple(cast("Iterable[Any]", value))

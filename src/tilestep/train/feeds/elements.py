@@ -38,7 +38,7 @@ def iterator_maker(dataset: object) -> Callable[[], Iterator[Any]]:
     """What begins a pass over a dataset. Raises: TypeError if this is none."""
     if isinstance(dataset, Mapping | str | bytes):
         raise TypeError(f"dataset is a {type(dataset).__name__}: that is one element, not an iterable of them; put it into a list")  # pyright: ignore[reportUnknownArgumentType]
-    if not callable(dataset) and np.ndim(dataset) == 0 and isinstance(dataset, np.ndarray | np.generic | jax.Array):
+    if isinstance(dataset, np.ndarray | np.generic | jax.Array) and dataset.ndim == 0:
         raise TypeError(f"dataset is {shown(dataset)}, one number: it must be an iterable of pytrees of arrays; put it into a list")
     if _is_iterable(dataset):
         return lambda: iter(dataset)
@@ -75,7 +75,10 @@ class ElementSpec:
     __slots__ = ("_formats", "_given", "_narrow", "_skeleton", "dtypes", "gathers", "shapes", "structure")
 
     def __init__(self, element: Any, index: int, *, x64: bool) -> None:
-        leaves, self.structure = _tree.tree_flatten(element)
+        try:
+            leaves, self.structure = _tree.tree_flatten(element)
+        except (RecursionError, SystemError):  # the latter from within JAX
+            raise DatasetError(f"element {index} of the dataset is nested too deep: it must be a pytree of arrays") from None
         if not leaves:
             raise DatasetError(f"element {index} has no arrays ({self.structure}): give a dataset whose elements are pytrees of arrays")
         arrays = [_array(leaf, element, position, index) for position, leaf in enumerate(leaves)]

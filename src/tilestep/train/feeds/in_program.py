@@ -18,8 +18,8 @@ program runs where its arguments are; one that uses none runs on JAX's default d
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -36,6 +36,7 @@ from tilestep.train.jax_private.feed_primitives import PLATFORMS, bind_infeed, b
 _CODES: Final = _feeds.dtype_codes()
 _DTYPES: Final = {code: jnp.dtype(name) for name, code in _CODES.items()}
 _CODE_OF: Final = {dtype: code for code, dtype in _DTYPES.items()}
+_LONGEST_WALL_S: Final = 1e9  # 30 years
 _MAX_RANK: Final = 32
 
 Device = Any  # jax.Device, of which jaxlib tells no types
@@ -179,7 +180,7 @@ def _expected(path: Path, leaf: Any) -> jax.ShapeDtypeStruct:
     shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
     if shape is None or dtype is None:
         raise TypeError(
-            f"{_named(path)} is {shown(leaf)}: a feed needs shape and dtype of each array, for example jax.ShapeDtypeStruct((8,), 'float32')"
+            f"{_named(path)} is {shown(leaf)}: a feed needs shape and dtype of each array, such as jax.ShapeDtypeStruct((8,), 'float32')"
         )
     return jax.ShapeDtypeStruct(_dims(path, shape), _dtype(path, dtype))
 
@@ -226,8 +227,9 @@ def _platform(device: Any) -> int:
 
 
 def _seconds(wall_s: float) -> float:
-    if not isinstance(wall_s, int | float) or not wall_s > 0 or not math.isfinite(wall_s):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"a feed's time-out is {shown(wall_s)}: it must be a number of seconds above 0, or None")
+    is_number = isinstance(wall_s, Real) and not isinstance(wall_s, bool)  # NumPy's numbers are such
+    if not is_number or not 0 < wall_s <= _LONGEST_WALL_S:
+        raise ValueError(f"a feed's time-out is {shown(wall_s)}: it must be a number of seconds above 0, at most 1e9, or None")
     return float(wall_s)
 
 

@@ -21,7 +21,7 @@ from tilestep.train.feeds.passes import Start
 from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.feeds.staging import Staging
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import require_bool
+from tilestep.train.other_arguments import require_bool, require_tree
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import jax as _jax
 
@@ -258,10 +258,8 @@ class _Reserved:
 
 def _shardings(sharding: Any) -> Any:
     """Where chunks go, as a tree. Raises: TypeError for a tree without any place, or with something else."""
-    try:
-        found = _jax.tree.map(_chunk_sharding, sharding)
-    except RecursionError:
-        raise TypeError(f"sharding is {shown(sharding)}: {_HOW_SHARDING}") from None
+    require_tree("sharding", sharding)
+    found = _jax.tree.map(_chunk_sharding, sharding)
     if not _jax.tree.leaves(found):
         raise TypeError(f"sharding is {shown(sharding)}, which has no place for anything: {_HOW_SHARDING}; None is the place of the carry")
     return found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import require_tree
 from tilestep.train.untyped import jax as _jax
+
+_MOST: Final = 1_000_000  # microbatches, each of which takes the memory of a row at least
 
 
 def microbatches_of(batch: Any, count: int, *, replicas: int = 1) -> tuple[Any, np.ndarray]:
@@ -18,9 +21,11 @@ def microbatches_of(batch: Any, count: int, *, replicas: int = 1) -> tuple[Any, 
 
     Args: batch: a pytree of arrays with the rows along their first axis, of one length.
     Returns: (the pytree of NumPy arrays [count, rows, ...], bool[count, rows]); with several replicas [count, replicas, rows, ...].
-    Raises: TypeError, ValueError for numbers below 1, and arrays without rows or of several lengths.
+    Raises: TypeError, ValueError for numbers below 1, or above 1,000,000 in all, and arrays without rows or of several lengths.
     """
-    count, replicas = whole_number("count", count, least=1), whole_number("replicas", replicas, least=1)
+    count, replicas = whole_number("count", count, least=1, most=_MOST), whole_number("replicas", replicas, least=1, most=_MOST)
+    whole_number("count x replicas", count * replicas, least=1, most=_MOST)
+    require_tree("batch", batch)
     leaves = _jax.tree.leaves(batch)
     lengths = {np.shape(leaf)[:1] for leaf in leaves}
     if len(lengths) != 1 or () in lengths or (0,) in lengths:

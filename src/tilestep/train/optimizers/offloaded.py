@@ -31,7 +31,8 @@ def offloaded(
         platform: of the devices that will run it. None: that of the parameters; where JAX does not tell, as for the arguments of a
             function that it traces for one device, that of the default device.
     Raises: TypeError for an `offload` of another kind, or what is no optimiser. `init`: ValueError for True, or if a leaf was chosen, on
-        a platform whose devices have no `pinned_host`, and for a platform that JAX does not have. With None `init` warns of that, and leaves the state on the device.
+        a platform whose devices have no `pinned_host`, and for a platform that JAX does not have. With None `init` warns of the former,
+        and leaves the state on the device.
     """
     import optax  # which takes a while
 

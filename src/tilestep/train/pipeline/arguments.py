@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from jax.sharding import Mesh
@@ -16,7 +16,7 @@ from tilestep.train.numbers import whole_number
 from tilestep.train.offload import Offload, choice_for
 from tilestep.train.other_arguments import belongs_to, items_of, require_bools
 from tilestep.train.schedules.schedule import Schedule
-from tilestep.train.schedules.standard import SCHEDULES, offloading
+from tilestep.train.schedules.standard import MOST_FORWARDS, SCHEDULES, offloading
 from tilestep.train.untyped import jax as _jax
 
 # Names in lower case without signs: of PyTorch's classes (torch.distributed.pipelining), and of the papers that `schedules` cites.
@@ -156,7 +156,8 @@ def offloaded_of(offload_activations: Any) -> list[Any]:
     """The stages' numbers. Raises: TypeError for what is neither a bool nor a list."""
     if offload_activations is None or offload_activations is False:
         return []
-    return list(items_of("offload_activations", offload_activations, "True, False or a list of stages' numbers, such as [0, 1]"))
+    given = items_of("offload_activations", offload_activations, "True, False or a list of stages' numbers, such as [0, 1]")
+    return [whole_number(f"offload_activations[{index}]", stage, least=0) for index, stage in enumerate(given)]
 
 
 def mask_of(outfeed_mask: Any) -> tuple[Any, ...]:
@@ -206,6 +207,11 @@ def _schedule(
         raise ValueError(
             f"pipeline_schedule is {shown(wanted)}: it must be a Schedule or one of {', '.join(SCHEDULES)}"
             + (f"; the name here is {shown(same)}" if same else "")
+        )
+    if sum(sizes) * count > MOST_FORWARDS:
+        raise ValueError(
+            f"gradient_accumulation_count is {shown(count)}: a schedule of {sum(sizes)} stages has at most {MOST_FORWARDS // sum(sizes):,} "
+            "microbatches; give fewer, with more samples each"
         )
     if wanted == "looped":
         devices = max(compact) + 1

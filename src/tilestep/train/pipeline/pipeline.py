@@ -31,6 +31,7 @@ from tilestep.train.other_arguments import (
     require_dtype,
     require_kind,
     require_one_of,
+    require_tree,
 )
 from tilestep.train.pipeline.arguments import (
     StageFunction,
@@ -58,7 +59,7 @@ from tilestep.train.pipeline.run.processes import Processes, Unfed
 from tilestep.train.pipeline.run.progress import Progress
 from tilestep.train.pipeline.run.results import Results
 from tilestep.train.pipeline.run.state import RunState
-from tilestep.train.pipeline.state import PipelineState, pipeline_state, run_state
+from tilestep.train.pipeline.state import PipelineState, pipeline_state, require_state, run_state
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Device, Pytree, Spec
 from tilestep.train.untyped import jax as _jax
@@ -310,6 +311,7 @@ class Pipeline:
             Exception: of a stage, with a note that names stage and microbatch. Each of these exceptions has as `state` the state after
                 the last finished update, or None if its arrays are lost.
         """
+        require_state(state)
         inputs = items_of("inputs", inputs, _HOW_INPUTS)
         progress = Progress(state, name=self._name, count=self._schedule.microbatches, updates=1, bar=False)
         with progress, self._together(), self._one_program():
@@ -325,6 +327,7 @@ class Pipeline:
             return Unfed(inputs)
         refuse_misplaced("microbatches", microbatches, "arrays; run() takes elements of a queue", "infeed")
         count = self._schedule.microbatches
+        require_tree("microbatches", microbatches)
         leaves = _jax.tree.leaves(microbatches)
         others = [leaf for leaf in leaves if not hasattr(leaf, "shape")]
         if others:
@@ -381,6 +384,7 @@ class Pipeline:
             ValueError: if a feed does not fit the pipeline.
             Exception: of the dataset, and as for `step`.
         """
+        require_state(state)
         updates = whole_number("repeat_count", repeat_count, least=0, most=_MOST)
         first = whole_number("first_update", first_update, least=0, most=_MOST)
         require_bools(progress=progress)

@@ -241,7 +241,7 @@ def _group(group_size: int | None) -> tuple[str | None, list[list[int]] | None, 
     if count % size:
         divisors = [number for number in range(1, count + 1) if count % number == 0]
         raise ValueError(
-            f"{count} replicas / group_size {size} = {count / size:.4g} groups, no whole number: group_size must be one of "
+            f"{count} replicas / group_size {shown(size)} = {count / size:.4g} groups, no whole number: group_size must be one of "
             f"{', '.join(map(str, divisors))}"
         )
     if size == count:

@@ -63,7 +63,7 @@ def _first(there: Devices, sizes: list[int]) -> tuple[Devices, ...]:
     if needed > len(there):
         sum_text = f"{shown(sizes)[1:-1].replace(',', ' +')} = {shown(needed)}" if len(sizes) > 1 else shown(needed)
         raise ValueError(
-            f"{sum_text} devices were asked for, but there are {len(there)} on platform {there[0].platform}{more_devices(there)}"
+            f"count: {sum_text} devices were asked for, but there are {len(there)} on platform {there[0].platform}{more_devices(there)}"
         )
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return tuple(there[start : start + size] for start, size in zip(starts, sizes, strict=True))

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec
 from tilestep.errors import ReplicasDifferError
 from tilestep.messages import shown
 from tilestep.train.offload import on_device
-from tilestep.train.other_arguments import require_kind
+from tilestep.train.other_arguments import require_kind, require_tree
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import jax as _jax
 
@@ -81,12 +81,13 @@ def require_equal_replicas(tree: Any, replicas: Replicas) -> None:
     replicas and none of the arrays is on them.
     """
     require_kind("replicas", replicas, Replicas, "the Replicas that the loop had")
+    require_tree("tree", tree)
     leaves = _jax.tree.leaves(tree)
     arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
     if not arrays:
         found = f"has {shown(leaves[0])} and no JAX arrays" if leaves else "is empty"
         raise ValueError(
-            f"tree {found}, so nothing could be compared: give what the loop has returned, whose arrays are on the replicas, and not a copy "
+            f"tree {found}, so nothing could be compared: give what the loop has returned, whose arrays are on the replicas, and no copy "
             "by np.asarray or jax.device_get, which is replica 0's alone"
         )
     if replicas.count > 1 and not any(_is_on(leaf, replicas) for leaf in arrays):

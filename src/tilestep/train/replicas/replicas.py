@@ -233,7 +233,7 @@ def _mesh_of(count: int | None, devices: Iterable[Device] | None, shards: int, a
             )
     elif len(chosen) != wanted:
         raise ValueError(
-            f"{count} replicas x {shards} shards = {wanted} devices, but {len(chosen)} were given: leave count away, or "
+            f"count: {count} replicas x {shards} shards = {wanted} devices, but {len(chosen)} were given: leave count away, or "
             f"give {wanted} devices"
         )
     twice = [device for device in chosen if chosen.count(device) > 1]
@@ -249,7 +249,7 @@ def _first(count: int | None, wanted: int | None, shards: int) -> tuple[Device, 
     there = select_devices()
     if wanted is not None and wanted > len(there):
         raise ValueError(
-            f"{count} replicas x {shards} shards = {wanted} devices, but there are {len(there)} on platform {there[0].platform}"
+            f"count: {count} replicas x {shards} shards = {wanted} devices, but there are {len(there)} on platform {there[0].platform}"
             f"{more_devices(there)}"
         )
     return there[:wanted]
@@ -271,8 +271,9 @@ def _require_mesh(mesh: Mesh, axis: str, count: int | None, shards: int | None, 
     for name, value, there in (("count", count, found[0]), ("shards", shards, found[1])):
         if value is not None and whole_number(name, value, least=1, most=_MOST) != there:
             raise ValueError(
-                f"{name} is {shown(value)}, but the mesh {dict(mesh.shape)} has {found[0]} replicas (axis {shown(axis)}) x {found[1]} shards = "
-                f"{mesh.size} devices: leave {name} away, or give another mesh"
+                f"{name} is {shown(value)}, but the mesh {dict(mesh.shape)} has {found[0]} replicas (axis {shown(axis)}) x {found[1]} "
+                f"shards "
+                f"= {mesh.size} devices: leave {name} away, or give another mesh"
             )
 
 

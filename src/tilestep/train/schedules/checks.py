@@ -24,6 +24,8 @@ _Numbers = Mapping[tuple[int, Kind], Set[int | None]]  # (stage, kind) -> microb
 
 def require_shape(levels: Sequence[Sequence[int]], device_mapping: Sequence[int], microbatches: int, weights: str, *, devices: int) -> None:
     """Raises: TypeError, ValueError for levels, devices, a count or weights that cannot be. Args: devices: rows of tasks."""
+    if not device_mapping:
+        raise ValueError("device_mapping is empty: a schedule has at least one stage")
     for stage, device in enumerate(device_mapping):
         whole_number(f"device_mapping[{stage}]", device, least=0, hint=", a device's index")
     if [stage for stages in levels for stage in stages] != list(range(len(device_mapping))) or not all(levels):

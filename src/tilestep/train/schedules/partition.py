@@ -15,7 +15,7 @@ import jax
 from tilestep import hints
 from tilestep.messages import plain, shown
 from tilestep.train.numbers import real_number, whole_number
-from tilestep.train.other_arguments import devices_of, items_of, require_bool, require_function, require_kind
+from tilestep.train.other_arguments import devices_of, items_of, require_bool, require_function, require_kind, require_tree
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class Partition:
         cuts = tuple(whole_number(f"cuts[{index}]", cut, least=0) for index, cut in enumerate(cuts))
         if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != len(costs) or any(first >= after for first, after in pairwise(cuts)):
             raise ValueError(
-                f"cuts is {shown(cuts)}: it must rise from 0 to the {len(costs)} layers of costs, such as (0, {len(costs)}); best_partition "
-                "finds the best"
+                f"cuts is {shown(cuts)}: it must rise from 0 to the {len(costs)} layers of costs, such as (0, {len(costs)}); "
+                "best_partition finds the best"
             )
 
     @property
@@ -135,7 +135,7 @@ def best_partition(costs: Sequence[LayerCost], stages: int, *, unit: str = "") -
     for index, cost in enumerate(costs):
         require_kind(f"costs[{index}]", cost, LayerCost, _HOW_COST)
     if not costs:
-        raise ValueError("there are no layers: a partition has at least one")
+        raise ValueError("costs is empty, so there are no layers: a partition has at least one")
     count = len(costs)
     work = [0.0, *accumulate(cost.work for cost in costs)]
     if not math.isfinite(work[-1] + sum(cost.passing for cost in costs)):
@@ -203,6 +203,8 @@ def pipeline_partition(
         require_function(f"layers[{number}]", layer, "(params, *args) -> outputs")
     params = items_of("params", params, "a list with an entry for each layer")
     args = items_of("args", args, "a list with the first layer's arguments, such as (x,)")
+    require_tree("params", params)
+    require_tree("args", args)
     require_bool("training", training)
     if profile is not None:
         require_function("profile", profile, "() -> context, such as tilestep.profile; None measures real time")

@@ -124,8 +124,8 @@ class Schedule:
                 the end of the task's phase, when no device is within a task, and all of them wait until it is over: what IPUs do
                 (docs/reference/schedules.md).
             host: what passes between a device and the host, likewise; "together" is the sync pattern `full`, and needs such exchanges.
-        Raises: TypeError for what are no costs, or a time that is no number. ValueError for `host` alone together, if `costs` has a sequence
-            of another length than there are stages, or a time that is below 0 or not finite.
+        Raises: TypeError for what are no costs, or a time that is no number. ValueError for `host` alone together, if `costs` has a
+            sequence of another length than there are stages, or a time that is below 0 or not finite.
         """
         require_one_of("exchanges", exchanges, WAYS)
         require_one_of("host", host, WAYS)
@@ -312,6 +312,8 @@ def from_table(
     Raises: TypeError for rows that are no lists. ValueError for what is no task, and as `Schedule` does.
     """
     tasks = tuple(_parsed(device, row) for device, row in enumerate(items_of("rows", rows, _HOW_ROWS)))
+    if not any(tasks):
+        raise ValueError("rows is empty, so the table has no tasks: it must have a row for each device, such as 0F0, 0B0, 0U")
     return _of_tasks(tasks, device_mapping=device_mapping, levels=levels, name=name, weights=weights, serial=serial)
 
 

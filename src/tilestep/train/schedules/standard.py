@@ -24,7 +24,7 @@ _F, _B, _I, _W, _U = Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRADIENT, Kind.WEIG
 
 _SIZES: Final = ": how many stages there are, or of each level in a list, such as [1, 2, 1]; Pipeline takes their functions"
 
-_MOST_FORWARDS: Final = 250_000  # of a schedule, whose tasks are all listed: making one so large takes some 20 s
+MOST_FORWARDS: Final = 250_000  # of a schedule, whose tasks are all listed: making one so large takes some 20 s
 
 Stages = int | Sequence[int]
 Levels = tuple[tuple[int, ...], ...]
@@ -259,9 +259,9 @@ def _mapping(device_mapping: Sequence[int] | None, stages: int) -> tuple[int, ..
 
 
 def _require_bounded(stages: int, microbatches: int, name: str) -> None:
-    if stages * microbatches > _MOST_FORWARDS:
+    if stages * microbatches > MOST_FORWARDS:
         raise ValueError(
-            f"{name} is {shown(stages)} and microbatches {shown(microbatches)}: a schedule has at most {_MOST_FORWARDS:,} stages x "
+            f"{name} is {shown(stages)} and microbatches {shown(microbatches)}: a schedule has at most {MOST_FORWARDS:,} stages x "
             "microbatches; give fewer of either"
         )
 

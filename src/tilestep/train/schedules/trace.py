@@ -85,14 +85,15 @@ def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> 
         updates, rest = divmod(len(own), len(present))
         if rest or not -updates <= update < updates:
             raise ValueError(
-                f"the trace has {len(own)} runs of stages' programs on IPU {ipus[device]}, but an update has {len(present)} tasks there: "
+                f"events: the trace has {len(own)} runs of stages' programs on IPU {ipus[device]}, but an update has {len(present)} tasks "
+                f"there: "
                 f"it must cover whole updates, and update is {update}"
             )
         first = update % updates * len(present)
         for task, run in zip(present, own[first : first + len(present)], strict=True):
             if run.kind is not task.kind:
                 raise ValueError(
-                    f"the trace has {run.kind.name} on IPU {ipus[device]} where the schedule {schedule.name} has the task {task}"
+                    f"events: the trace has {run.kind.name} on IPU {ipus[device]} where the schedule {schedule.name} has the task {task}"
                 )
             begin[task], end[task] = run.begin, run.end
         for before, task in pairwise(tasks):
@@ -160,8 +161,8 @@ def _ipus(schedule: Schedule, runs: Mapping[int, Sequence[_Run]]) -> Sequence[in
     """Each device's IPU: devices are numbered in the order of their indices."""
     if len(runs) != len(schedule.tasks):
         raise ValueError(
-            f"the trace has runs of stages' programs on IPUs {shown(sorted(runs))}, but the schedule {schedule.name} has {len(schedule.tasks)} "
-            "devices"
+            f"events: the trace has runs of stages' programs on IPUs {shown(sorted(runs))}, but the schedule {schedule.name} has "
+            f"{len(schedule.tasks)} devices"
         )
     return sorted(runs)
 
