@@ -227,9 +227,13 @@ def _platform(device: Any) -> int:
 
 
 def _seconds(wall_s: float) -> float:
-    is_number = isinstance(wall_s, Real) and not isinstance(wall_s, bool)  # NumPy's numbers are such
-    if not is_number or not 0 < wall_s <= _LONGEST_WALL_S:
-        raise ValueError(f"a feed's time-out is {shown(wall_s)}: it must be a number of seconds above 0, at most 1e9, or None")
+    given: Any = wall_s
+    if isinstance(given, bool) or not isinstance(given, Real) or not given > 0:  # NumPy's numbers are Real
+        raise ValueError(f"a feed's time-out is {shown(given)}: it must be a number of seconds above 0, or None")
+    if given > _LONGEST_WALL_S:
+        raise ValueError(
+            f"a feed's time-out is {shown(given)}: it must be {_LONGEST_WALL_S:,.0f} seconds or less, or None, which is for ever"
+        )
     return float(wall_s)
 
 

@@ -98,7 +98,7 @@ def plan_repeat(call: Call, carry: Pytree, *, donate: bool) -> PlannedCall:
 def _new_plan(call: Call, carry: Pytree, *, donate: bool) -> tuple[RepeatPlan, Pytree]:
     """(The plan, the carry ready to be donated). Raises: TypeError, ValueError."""
     n, chunk, replicas, recompute = call.rest
-    total = whole_number("n", n, least=0, most=_MOST_TOTAL, hint=_ORDER)
+    total = whole_number("n", whole_number("n", n, least=0, hint=_ORDER), least=0, most=_MOST_TOTAL)
     require_function("body", call.body, f"(carry, ...) -> carry{_ORDER}")
     _require_feeds(call.infeed, call.outfeed)
     require_recompute(recompute)

@@ -21,7 +21,6 @@ from tilestep.train.untyped import jax as _jax
 
 AXIS: Final = "replica"  # the mesh axis of replicas, unless the caller has a mesh with another name for it
 SHARD_AXIS: Final = "shard"
-_MOST: Final = 2**31 - 1  # replicas, or devices of one
 
 _axis: ContextVar[str | None] = ContextVar("tilestep_replica_axis", default=None)
 
@@ -71,7 +70,7 @@ class Replicas:
         if not isinstance(axis, str) or not axis:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"axis is {shown(axis)}: it must be the name of a mesh axis, a string that is not empty")
         if mesh is None:
-            mesh = _mesh_of(count, devices, 1 if shards is None else whole_number("shards", shards, least=1, most=_MOST), axis)
+            mesh = _mesh_of(count, devices, 1 if shards is None else whole_number("shards", shards, least=1), axis)
         else:
             _require_mesh(mesh, axis, count, shards, devices)
         self._fill(mesh, axis, _local(mesh, axis))
@@ -223,18 +222,18 @@ def _meant(count: object) -> str:
 def _mesh_of(count: int | None, devices: Iterable[Device] | None, shards: int, axis: str) -> Mesh:
     if axis == SHARD_AXIS:
         raise ValueError(f"axis is {shown(axis)}: that is the name of the axis within a replica; choose another one")
-    wanted = None if count is None else whole_number("count", count, least=1, most=_MOST, hint=_meant(count)) * shards
+    wanted = None if count is None else whole_number("count", count, least=1, hint=_meant(count)) * shards
     chosen = _first(count, wanted, shards) if devices is None else devices_of(devices)
     if count is None:
         if not chosen or len(chosen) % shards:
             raise ValueError(
-                f"{len(chosen)} devices / {shards} shards = {len(chosen) / shards:.4g} replicas, no whole number above 0: give "
+                f"{len(chosen)} devices / {shown(shards)} shards = {len(chosen) / shards:.4g} replicas, no whole number above 0: give "
                 f"{_next(len(chosen), shards)} devices, or other shards"
             )
     elif len(chosen) != wanted:
         raise ValueError(
-            f"count: {count} replicas x {shards} shards = {wanted} devices, but {len(chosen)} were given: leave count away, or "
-            f"give {wanted} devices"
+            f"count: {shown(count)} replicas x {shown(shards)} shards = {shown(wanted)} devices, but {len(chosen)} were given: leave count away, or "
+            f"give {shown(wanted)} devices"
         )
     twice = [device for device in chosen if chosen.count(device) > 1]
     if twice:
@@ -249,7 +248,7 @@ def _first(count: int | None, wanted: int | None, shards: int) -> tuple[Device, 
     there = select_devices()
     if wanted is not None and wanted > len(there):
         raise ValueError(
-            f"count: {count} replicas x {shards} shards = {wanted} devices, but there are {len(there)} on platform {there[0].platform}"
+            f"count: {shown(count)} replicas x {shown(shards)} shards = {shown(wanted)} devices, but there are {len(there)} on platform {there[0].platform}"
             f"{more_devices(there)}"
         )
     return there[:wanted]
@@ -257,7 +256,7 @@ def _first(count: int | None, wanted: int | None, shards: int) -> tuple[Device, 
 
 def _next(devices: int, shards: int) -> str:
     below, above = devices // shards * shards, (devices // shards + 1) * shards
-    return f"{below} or {above}" if below else str(above)
+    return f"{below} or {above}" if below else shown(above)
 
 
 def _require_mesh(mesh: Mesh, axis: str, count: int | None, shards: int | None, devices: object) -> None:
@@ -269,7 +268,7 @@ def _require_mesh(mesh: Mesh, axis: str, count: int | None, shards: int | None, 
         raise ValueError(f"axis is {shown(axis)}, but the mesh has {', '.join(map(repr, mesh.axis_names))}: name its axis of replicas")
     found = mesh.shape[axis], mesh.size // mesh.shape[axis]
     for name, value, there in (("count", count, found[0]), ("shards", shards, found[1])):
-        if value is not None and whole_number(name, value, least=1, most=_MOST) != there:
+        if value is not None and whole_number(name, value, least=1) != there:
             raise ValueError(
                 f"{name} is {shown(value)}, but the mesh {dict(mesh.shape)} has {found[0]} replicas (axis {shown(axis)}) x {found[1]} "
                 f"shards "

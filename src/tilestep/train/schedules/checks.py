@@ -102,6 +102,12 @@ def _gaps(present: _Numbers, kinds: Set[Kind], stage: int, microbatches: int) ->
             yield Task(stage, kind, min(lacking)), len(lacking)
 
 
+def require_schedule(schedule: object) -> None:
+    """Raises: TypeError for what is no Schedule, a class of a module that imports this one."""
+    if type(schedule).__name__ != "Schedule":
+        raise TypeError(f"schedule is {shown(schedule)}: it must be a Schedule, such as schedules.grouped(3, 6)")
+
+
 def checked_costs(costs: Any, stages: int) -> Costs:
     """The costs with a tuple in place of each list or array.
 

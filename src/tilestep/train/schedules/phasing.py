@@ -11,12 +11,14 @@ import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
-from tilestep.train.other_arguments import require_kind, require_one_of
-from tilestep.train.schedules.checks import WAYS, checked_costs
-from tilestep.train.schedules.schedule import HOW_SCHEDULE, Schedule
+from tilestep.train.other_arguments import require_one_of
+from tilestep.train.schedules.checks import WAYS, checked_costs, require_schedule
 from tilestep.train.schedules.tasks import SLOTS, Costs, Kind, Task, Timeline
+
+if TYPE_CHECKING:
+    from tilestep.train.schedules.schedule import Schedule
 
 Phases = tuple[tuple[Task, ...], ...]
 
@@ -30,7 +32,7 @@ def phases(schedule: Schedule) -> Phases:
 
     Raises: TypeError for what is no Schedule.
     """
-    require_kind("schedule", schedule, Schedule, HOW_SCHEDULE)
+    require_schedule(schedule)
     return min(
         (_in_pairs(schedule), _by_slots(schedule)), key=lambda found: _Together(schedule, Costs(), found, host="apart").timeline().makespan
     )
@@ -90,7 +92,7 @@ def simulated_together(schedule: Schedule, costs: Costs, *, host: Literal["apart
     Args: host: "together": what passes between a device and the host is such an exchange, by itself.
     Raises: as `Schedule.simulate`; TypeError for what is no Schedule.
     """
-    require_kind("schedule", schedule, Schedule, HOW_SCHEDULE)
+    require_schedule(schedule)
     require_one_of("host", host, WAYS)
     costs = checked_costs(costs, schedule.stages)
     return _Together(schedule, costs, phases(schedule), host=host).timeline()

@@ -27,7 +27,6 @@ from tilestep.train.schedules.tasks import Task as Task
 from tilestep.train.schedules.tasks import Timeline as Timeline
 from tilestep.train.schedules.tasks import Weights as Weights
 
-HOW_SCHEDULE: Final = "a Schedule, such as schedules.grouped(3, 6)"
 _WIDEST: Final = 10_000  # columns of a text
 _HOW_ROWS: Final = 'a list with a row of tasks for each device, such as [["0F0", "0B0", "0U"]]; from_csv reads text'
 _HOW_MAPPING: Final = "a list with a device's index for each stage, such as [0, 1, 2]"
@@ -282,7 +281,7 @@ class Schedule:
         from tilestep.train.schedules.pictures import plot
 
         self._require_own(timeline)
-        if not isinstance(path, str | os.PathLike):
+        if not isinstance(path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"path is {shown(path)}: it must be a file's path, such as 'schedule.svg'")
         plot(self, path, self.simulate(costs) if timeline is None else timeline)
 
@@ -321,8 +320,8 @@ def _parsed(device: int, row: Iterable[str]) -> tuple[Task, ...]:
     must = 'a list of tasks, such as ["0F0", "0B0"]; from_csv reads text'
     try:
         return tuple(Task.parse(cell) for cell in items_of(f"row {device}", row, must) if not isinstance(cell, str) or cell.strip())  # pyright: ignore[reportUnnecessaryIsInstance]
-    except ValueError as error:
-        raise ValueError(f"row {device}: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{'' if str(error).startswith('row ') else f'row {device}: '}{error}") from None
 
 
 def _of_tasks(

@@ -17,7 +17,8 @@ from typing import Final
 
 from tilestep.messages import shown
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import items_of, require_bools, require_kind
+from tilestep.train.other_arguments import items_of, require_bools
+from tilestep.train.schedules.checks import require_schedule
 from tilestep.train.schedules.schedule import Kind, Schedule, Task
 
 _F, _B, _I, _W, _U = Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.UPDATE
@@ -191,7 +192,7 @@ def offloading(schedule: Schedule, stages: Sequence[int]) -> Schedule:
 
     Raises: ValueError for a stage that there is not, or a schedule without a backward pass.
     """
-    require_kind("schedule", schedule, Schedule, "a Schedule, such as schedules.grouped(3, 6)")
+    require_schedule(schedule)
     stages = items_of("stages", stages, "a list of stages' numbers, such as [0, 1]")
     stages = [whole_number(f"stages[{index}]", stage, least=0) for index, stage in enumerate(stages)]
     if not schedule.training:

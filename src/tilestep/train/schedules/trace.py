@@ -16,7 +16,8 @@ from typing import Final, NamedTuple, Protocol
 from tilestep.messages import shown
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import items_of, require_kind
-from tilestep.train.schedules.schedule import HOW_SCHEDULE, Costs, Kind, Schedule, Task, Timeline
+from tilestep.train.schedules.checks import require_schedule
+from tilestep.train.schedules.schedule import Costs, Kind, Schedule, Task, Timeline
 
 _PROGRAM: Final = re.compile(r"stage_\d+_(forward_and_backward|forward|backward|input_gradient|weight_gradient|update)$")
 _SUM: Final = "gradient_sum"  # of several stages that read one output, before its stage's backward
@@ -69,7 +70,7 @@ def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> 
     Raises: TypeError for what is no Schedule, no events or no whole number. ValueError if the events are not those of whole updates with
         this schedule.
     """
-    require_kind("schedule", schedule, Schedule, HOW_SCHEDULE)
+    require_schedule(schedule)
     events = items_of("events", events, _HOW_EVENTS)
     others = [event for event in events if not all(hasattr(event, name) for name in _ATTRIBUTES)]
     if others:
@@ -111,7 +112,7 @@ def costs_of(schedule: Schedule, timeline: Timeline) -> Costs:
 
     Raises: TypeError for what is no Schedule or no Timeline.
     """
-    require_kind("schedule", schedule, Schedule, HOW_SCHEDULE)
+    require_schedule(schedule)
     require_kind("timeline", timeline, Timeline, "a Timeline, such as schedule.simulate()")
 
     def longest(kind: Kind) -> list[float]:
