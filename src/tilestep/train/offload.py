@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from tilestep.messages import plain, shortened, shown
-from tilestep.train.other_arguments import platform_named, require_one_of
+from tilestep.train.other_arguments import platform_named, require_one_of, require_tree
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -79,18 +79,26 @@ def in_memories_of(tree: Any, like: Any) -> Any:
 
 
 def _require_alike(tree: Any, like: Any) -> None:
-    if _jax.tree.structure(tree) != _jax.tree.structure(like):
-        path, *_, difference = next(iter(_jax.tree_util.equality_errors(tree, like)), ((), "they have other structures"))
-        where = f" at {plain(_jax.tree_util.keystr(path))}" if path else ""
-        raise ValueError(f"tree is not as like is{where}: {shortened(plain(difference), 400)}; give like the state of the same optimiser")
-    for (path, leaf), own in zip(_jax.tree_util.tree_flatten_with_path(tree)[0], _jax.tree.leaves(like), strict=True):
+    require_tree("tree", tree)
+    require_tree("like", like)
+    leaves, wanted_leaves = (_jax.tree_util.tree_flatten_with_path(one) for one in (tree, like))
+    if leaves[1] != wanted_leaves[1]:
+        paths, wanted_paths = ([_named(path) for path, _ in found] for found, _ in (leaves, wanted_leaves))
+        missing = next((f"it has no leaf {path}" for path in wanted_paths if path not in set(paths)), None)
+        more = next((f"like has no leaf {path}" for path in paths if path not in set(wanted_paths)), None)
+        other = f"it is {shortened(plain(leaves[1]), 200)} and like {shortened(plain(wanted_leaves[1]), 200)}"
+        raise ValueError(f"tree has another structure than like: {missing or more or other}; give what was saved of the same optimiser")
+    for (path, leaf), (_, own) in zip(leaves[0], wanted_leaves[0], strict=True):
         found, wanted = _form(leaf), _form(own)
         if found != wanted:
-            where = shortened(plain(_jax.tree_util.keystr(path, simple=True, separator="/")))
             raise ValueError(
-                f"the leaf {where or 'tree'} is {found} in tree, but {wanted} in like: give what was saved of the same model and "
-                f"optimiser, or convert it with .astype"
+                f"the leaf {_named(path)} is {found} in tree, but {wanted} in like: give what was saved of the same model and optimiser, or "
+                "convert it with .astype"
             )
+
+
+def _named(path: Any) -> str:
+    return shortened(plain(_jax.tree_util.keystr(path, simple=True, separator="/"))) or "tree"
 
 
 def _form(leaf: Any) -> str:

@@ -249,3 +249,89 @@ def test_wrong_values_are_refused_by_name(call: str) -> None:
         assert len(text) < 1000, f"{wrong}: {len(text)} characters: {text[:200]}"
         assert "\ud800" not in text, wrong
         assert time.monotonic() - start < 5, wrong
+
+
+def test_a_length_is_compared_before_anything_is_listed() -> None:
+    start = time.monotonic()
+    for many in (2**31, 2**63):
+        with pytest.raises(ValueError, match=f"device_mapping has 3 devices, but there are {many} stages"):
+            schedules.sequential(many, 6, device_mapping=[0, 1, 2])
+        with pytest.raises(ValueError, match=r"microbatches .*a schedule has at most 250,000 stages x microbatches"):
+            schedules.sequential(3, many)
+        with pytest.raises(ValueError, match=f"stages is {many} and microbatches 6: a schedule has at most 250,000"):
+            schedules.sequential(many, 6)
+        with pytest.raises(ValueError, match=r"stages is .*: a schedule has at most"):
+            schedules.grouped([1, many], 6, strict=False)
+    assert time.monotonic() - start < 5
+
+
+def test_generators_and_arrays_of_numbers_are_gone_through_once() -> None:
+    wanted = train.select_devices(ids=[1, 2], platform="ipu")
+    assert train.select_devices(ids=(number for number in (1, 2)), platform="ipu") == wanted
+    assert train.select_devices(ids=np.array([1, 2]), platform="ipu") == wanted
+    groups = train.select_devices(ids=[[1], [2]], platform="ipu")
+    assert train.select_devices(ids=((number for number in (one,)) for one in (1, 2)), platform="ipu") == groups
+    assert train.select_devices(np.array([1, 2]), platform="ipu") == train.select_devices([1, 2], platform="ipu")
+
+
+@pytest.mark.parametrize("step", [0.5, 0.0, float("nan"), 1j, True, np.float32(1), np.array([0, 1])])
+def test_a_step_that_is_no_whole_number_has_no_key(step: Any) -> None:
+    for given in (step, jax.numpy.asarray(step)):
+        with pytest.raises(TypeError, match=r"step is .*: it must be"):
+            train.element_key(KEY, given)
+
+
+def test_steps_of_python_and_of_jax_have_the_same_keys() -> None:
+    for step in (0, 3, 2**31 - 1):
+        wanted = jax.random.key_data(jax.random.fold_in(KEY, step))
+        for given in (step, np.int64(step), jax.numpy.int32(step)):
+            assert (jax.random.key_data(train.element_key(KEY, given)) == wanted).all()
+    largest = jax.random.key_data(train.element_key(KEY, 2**32 - 1))
+    assert (largest == jax.random.key_data(jax.random.fold_in(KEY, 2**32 - 1))).all()
+    with pytest.raises(ValueError, match="step is 4294967296: it must be 0 to 4294967295"):
+        train.element_key(KEY, 2**32)
+
+
+@pytest.mark.parametrize("tree", [5, [], {"a": None}, "x", np.ones(3)])
+def test_equality_of_nothing_is_refused(tree: Any) -> None:
+    for count in (1, 2):
+        there = Replicas(devices=train.select_devices(count, platform="ipu"))
+        with pytest.raises(ValueError, match=r"tree .*so nothing could be compared: give what the loop has returned"):
+            train.require_equal_replicas(tree, there)
+
+
+def test_a_saved_state_is_placed_where_shapes_and_dtypes_are_those_of_the_new_one() -> None:
+    like = {"w": jax.numpy.ones((4, 4)), "n": jax.numpy.int32(0)}
+    saved = jax.tree.map(np.asarray, like)
+    assert jax.tree.all(jax.tree.map(np.array_equal, train.placed_like(saved, like), saved))
+    for change, message in (
+        ({"w": np.ones((2, 2), np.float32)}, r"the leaf w is float32\[2,2\] in tree, but float32\[4,4\] in like"),
+        ({"w": np.ones((4, 4), np.int64)}, r"the leaf w is int64\[4,4\] in tree, but float32\[4,4\] in like"),
+        ({"w": "a"}, r"the leaf w is a str in tree, but float32\[4,4\] in like"),
+        ({"n": (np.int32(0),)}, "tree has another structure than like: it has no leaf n; give"),
+        ({"more": np.int32(0)}, "tree has another structure than like: like has no leaf more; give"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train.placed_like(saved | change, like)
+    traced = jax.jit(lambda tree: train.placed_like(tree, jax.tree.map(jax.numpy.zeros_like, tree)))(like)
+    assert jax.tree.all(jax.tree.map(np.array_equal, traced, saved))
+
+
+def test_a_partition_is_one_and_its_costs_are_finite() -> None:
+    costs = tuple(schedules.LayerCost(name="a", work=1) for _ in range(3))
+    for cuts in ((5,), (0,), (1, 3), (0, 2), (0, 2, 2, 3), (0, 3, 2)):
+        with pytest.raises(ValueError, match=r"cuts is .*: it must rise from 0 to the 3 layers of costs"):
+            schedules.Partition(cuts=cuts, costs=costs)
+    with pytest.raises(ValueError, match="work of the layer a is inf: it must be a number, 0 or more, and finite"):
+        schedules.LayerCost(name="a", work=float("inf"))
+    with pytest.raises(ValueError, match="costs of the layers add up to more than a float holds"):
+        schedules.best_partition([schedules.LayerCost(name="a", work=1e308)] * 3, 2)
+
+
+def test_an_axis_may_be_any_whole_number() -> None:
+    class One:
+        def __index__(self) -> int:
+            return 1
+
+    given: Any = One()
+    assert train.cross_replica_all_to_all(np.ones((1, 2)), split_axis=given, concat_axis=given).shape == (1, 2)

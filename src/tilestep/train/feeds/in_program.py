@@ -228,7 +228,8 @@ def _platform(device: Any) -> int:
 
 def _seconds(wall_s: float) -> float:
     given: Any = wall_s
-    if isinstance(given, bool) or not isinstance(given, Real) or not given > 0:  # NumPy's numbers are Real
+    is_number = isinstance(given, Real) and not isinstance(given, bool)  # NumPy's numbers are Real
+    if not is_number or not given > 0:
         raise ValueError(f"a feed's time-out is {shown(given)}: it must be a number of seconds above 0, or None")
     if given > _LONGEST_WALL_S:
         raise ValueError(

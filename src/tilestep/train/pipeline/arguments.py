@@ -112,7 +112,8 @@ def ties_of(tied: Any, levels: Sequence[Sequence[Any]]) -> tuple[tuple[Path, ...
 
 def flat(nested: Sequence[Any], levels: Sequence[Sequence[Any]], what: str) -> list[Any]:
     """One entry for each stage. Raises: TypeError for what is no list, ValueError if there are more or fewer."""
-    if isinstance(nested, Mapping | Set | str) or not isinstance(nested, Sized) or getattr(nested, "ndim", 1) == 0:
+    given: Any = nested  # a caller's mistake may be anything
+    if isinstance(given, Mapping | Set | str) or not isinstance(given, Sized) or getattr(given, "ndim", 1) == 0:
         raise TypeError(f"{what} is a {type(nested).__name__}: it must be a list with an entry for each of the {len(levels)} stages")
     if len(nested) != len(levels):
         raise ValueError(f"{what} has {len(nested)} entries, but there are {len(levels)} stages: give one for each")

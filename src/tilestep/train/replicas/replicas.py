@@ -232,8 +232,8 @@ def _mesh_of(count: int | None, devices: Iterable[Device] | None, shards: int, a
             )
     elif len(chosen) != wanted:
         raise ValueError(
-            f"count: {shown(count)} replicas x {shown(shards)} shards = {shown(wanted)} devices, but {len(chosen)} were given: leave count away, or "
-            f"give {shown(wanted)} devices"
+            f"count: {shown(count)} replicas x {shown(shards)} shards = {shown(wanted)} devices, but {len(chosen)} were given: leave "
+            f"count away, or give {shown(wanted)} devices"
         )
     twice = [device for device in chosen if chosen.count(device) > 1]
     if twice:
@@ -248,8 +248,8 @@ def _first(count: int | None, wanted: int | None, shards: int) -> tuple[Device, 
     there = select_devices()
     if wanted is not None and wanted > len(there):
         raise ValueError(
-            f"count: {shown(count)} replicas x {shown(shards)} shards = {shown(wanted)} devices, but there are {len(there)} on platform {there[0].platform}"
-            f"{more_devices(there)}"
+            f"count: {shown(count)} replicas x {shown(shards)} shards = {shown(wanted)} devices, but there are {len(there)} on "
+            f"platform {there[0].platform}{more_devices(there)}"
         )
     return there[:wanted]
 

@@ -105,7 +105,7 @@ def _gaps(present: _Numbers, kinds: Set[Kind], stage: int, microbatches: int) ->
 def require_schedule(schedule: object) -> None:
     """Raises: TypeError for what is no Schedule, a class of a module that imports this one."""
     if type(schedule).__name__ != "Schedule":
-        raise TypeError(f"schedule is {shown(schedule)}: it must be a Schedule, such as schedules.grouped(3, 6)")
+        raise TypeError(f"schedule is a {type(schedule).__name__}: it must be a Schedule, such as schedules.grouped(3, 6)")
 
 
 def checked_costs(costs: Any, stages: int) -> Costs:
