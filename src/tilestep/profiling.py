@@ -8,6 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from tilestep.hints import nothing_computed
+from tilestep.messages import shown
 
 if TYPE_CHECKING:
     from tilestep.report import Profile
@@ -91,9 +92,9 @@ def dry_run(values: Literal["error", "zeros"] = "error", *, trip_count: int | No
     """
     from tilestep.pjrt.running.dry import DryMode, dry_mode
 
-    if values not in ("error", "zeros"):
-        raise ValueError(f"values is {values!r}: it must be 'error' or 'zeros'")
+    if not isinstance(values, str) or values not in ("error", "zeros"):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+        raise ValueError(f"values is {shown(values)}: it must be 'error' or 'zeros'")
     if trip_count is not None and (isinstance(trip_count, bool) or not isinstance(trip_count, int) or trip_count < 0):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
-        raise ValueError(f"trip_count is {trip_count!r}: it must be a whole number, 0 or more")
+        raise ValueError(f"trip_count is {shown(trip_count)}: it must be a whole number, 0 or more")
     with dry_mode(DryMode(values=values, trip_count=trip_count)), nothing_computed("ipu", values):
         yield

@@ -57,7 +57,7 @@ class ModuleProgram:
         """Runs the program. Raises: the exceptions of the program."""
         sys.argv[:] = ["-m", *self.arguments]
         _replace_path_start(_working_directory())
-        spec = importlib.util.find_spec(self.name)
+        spec = _found(self.name)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{self.name}.__main__")
         if spec is not None and spec.origin is not None:
@@ -94,7 +94,21 @@ class CodeProgram:
         exec(compile(self.code, "<string>", "exec", dont_inherit=True), _main_module(__loader__=importlib.machinery.BuiltinImporter))
 
 
-Program = ScriptProgram | ModuleProgram | CodeProgram
+@dataclass(frozen=True, kw_only=True)
+class InputProgram:
+    """Python code from the standard input, read to its end."""
+
+    arguments: tuple[str, ...] = ()
+
+    def execute(self) -> None:
+        """Runs it; raises what it raises."""
+        sys.argv[:] = ["-", *self.arguments]
+        _replace_path_start("")
+        source = b"" if sys.stdin is None else sys.stdin.buffer.read()  # pyright: ignore[reportUnnecessaryComparison]  # of a closed one
+        exec(compile(source, "<stdin>", "exec", dont_inherit=True), _main_module(__loader__=importlib.machinery.BuiltinImporter))
+
+
+Program = ScriptProgram | InputProgram | ModuleProgram | CodeProgram
 
 
 def run_program(program: Program) -> int:
@@ -183,6 +197,22 @@ def _execute_spec(spec: ModuleSpec | None, name: str) -> None:
     if spec is None or code is None:
         raise SystemExit(f"{sys.executable}: No code to run for {name}")
     exec(code, _main_module(__file__=spec.origin, __cached__=spec.cached, __loader__=loader, __package__=spec.parent, __spec__=spec))
+
+
+def _found(name: str) -> ModuleSpec | None:
+    """Where a module is. Its package is imported, which may raise anything. Raises: SystemExit if a name on the way is no package."""
+    package = name.rpartition(".")[0]
+    try:
+        if package:
+            __import__(package)
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError) as error:
+        missing = getattr(error, "name", None)
+        if package and missing != package and not f"{package}.".startswith(f"{missing}.") and not f"{name}.".startswith(f"{missing}."):
+            raise
+        raise SystemExit(
+            f"{sys.executable}: Error while finding module specification for {name!r} ({type(error).__name__}: {error})"
+        ) from None
 
 
 def _replace_path_start(entry: str | None) -> None:

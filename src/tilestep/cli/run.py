@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from tilestep.cli.program import CodeProgram, ModuleProgram, Program, ScriptProgram, end_threads, run_program
+from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, end_threads, run_program
 from tilestep.cli.usage import INTERRUPTED, Parser, UsageError, discard, tell, whole_number, working_directory
 from tilestep.errors import SettingsError, SpecError
 from tilestep.files import require_writable, writable_directory, write_file
@@ -59,8 +59,8 @@ def _option_parser() -> argparse.ArgumentParser:
         usage=_USAGE,
         description="Runs a Python program, unchanged, with 'ipu' as JAX's default platform ('cpu' stays there). The program's own "
         "output and exit code stay as they are; at its end a summary of emulated time and memory goes to stderr.",
-        epilog="The program is SCRIPT (a Python file, or a directory or zip file with __main__.py), -m MODULE or -c CODE, as for python "
-        "itself. Options come before it; all that follows belongs to the program.",
+        epilog="The program is SCRIPT (a Python file, or a directory or zip file with __main__.py; - is standard input), -m MODULE or "
+        "-c CODE, as for python itself. Options come before it; all that follows belongs to the program.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -164,7 +164,7 @@ def _program(words: list[str]) -> Program:
         case "-c":
             return CodeProgram(code=first, arguments=rest)
         case _:
-            return _script(first, rest)
+            return InputProgram(arguments=rest) if first == "-" else _script(first, rest)
 
 
 def _module(name: str, arguments: tuple[str, ...]) -> ModuleProgram:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
+from tilestep.errors import SpecError
 from tilestep.machine.fields import QUANTITIES, FieldSource, Value
 from tilestep.machine.spec import HostSpec, IpuSpec, LinkSpec, MachineSpec, TileSpec
 
@@ -40,6 +41,17 @@ def assemble(*, name: str, description: str, sources: Mapping[str, FieldSource])
         paths = (path for path in FIELD_KINDS if path.startswith(prefix) and "." not in path[len(prefix) :])
         return {path[len(prefix) :]: sources[path].value for path in paths}
 
+    try:
+        return _assembled(name, description, part, sources)
+    except SpecError as error:  # which names a class, where a user knows the field by its path
+        text = str(error)
+        prefix = next((prefix for prefix, cls in _PARTS.items() if text.startswith(f"{cls.__name__}.")), None)
+        if prefix is None:
+            raise
+        raise SpecError(prefix + text.partition(".")[2]) from None
+
+
+def _assembled(name: str, description: str, part: Callable[[str], dict[str, Any]], sources: Mapping[str, FieldSource]) -> MachineSpec:
     return MachineSpec(
         name=name,
         description=description,

@@ -79,6 +79,13 @@ def _from_file(path: Path) -> MachineSpec:
         raise SpecError(
             f'{file}: it must say which named machine it starts from, as inherits = "bow-2000" (one of {", ".join(machine_names())})'
         )
+    if inherits not in machine_names():
+        near = nearest(inherits.lower(), machine_names(), cutoff=0.5)
+        hint = f" (did you mean '{near}'?)" if near else ""
+        raise SpecError(
+            f"{file}: inherits is {shown(inherits)}, but no machine is called {shown(inherits)}{hint}: it must be one of "
+            f"{', '.join(machine_names())}; a file cannot start from another file"
+        )
     changes = [
         _changed(field_path, value, where=f"{file}:", source=file)
         for field_path, value in _flat(file, {key: value for key, value in tables.items() if key not in _WORDS})

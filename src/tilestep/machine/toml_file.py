@@ -36,7 +36,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     file = plain(path)
     try:
-        text = read_file(path, most_bytes=_MOST_BYTES).decode()
+        text = read_file(path, most_bytes=_MOST_BYTES).decode("utf-8-sig")  # some editors begin a file with a byte-order mark
     except OSError as error:
         raise SpecError(f"{file}: the machine's description cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -14,6 +14,7 @@ import typing
 from typing import Any
 
 from tilestep.errors import StoredError
+from tilestep.messages import shown
 from tilestep.plan import steps
 
 _CLASSES = {name: cls for name, cls in vars(steps).items() if isinstance(cls, type) and dataclasses.is_dataclass(cls)}
@@ -33,7 +34,10 @@ def load_program(text: str | bytes) -> steps.Program:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise StoredError(f"a stored plan is no JSON: {error}") from None
-    return _checked(record, steps.Program, "program")
+    try:
+        return _checked(record, steps.Program, "program")
+    except RecursionError:  # without its thousand frames
+        raise StoredError("a stored plan has records nested too deep: loops within loops as no program of JAX has them") from None
 
 
 def _plain(value: Any) -> Any:
@@ -75,7 +79,7 @@ def _checked(value: Any, declared: Any, where: str) -> Any:
         return value
     if declared in (int, str, bool) and type(value) is declared:
         return value
-    raise StoredError(f"a stored plan has {value!r:.60} as {where}: it must be {getattr(declared, '__name__', declared)}")
+    raise StoredError(f"a stored plan has {shown(value)} as {where}: it must be {getattr(declared, '__name__', declared)}")
 
 
 def _items(value: Any) -> list[Any] | None:
@@ -86,7 +90,7 @@ def _record(value: Any, classes: tuple[type, ...], where: str) -> Any:
     names = [cls.__name__ for cls in classes]
     record = _items(value)
     if not record or record[0] not in names:
-        raise StoredError(f"a stored plan has {value!r:.60} as {where}: it must be a record of {' or '.join(names)}")
+        raise StoredError(f"a stored plan has {shown(value)} as {where}: it must be a record of {' or '.join(names)}")
     name, *items = record
     fields = _fields(_CLASSES[name])
     if len(items) != len(fields):

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeGuard
 
+import jax
+import numpy as np
+
+from tilestep.messages import shown
 from tilestep.train.untyped import Pytree
 
 Dataset = Iterable[Pytree] | Callable[[], Iterable[Pytree]]
@@ -26,6 +30,8 @@ def iterator_maker(dataset: object) -> Callable[[], Iterator[Pytree]]:
     """What begins a pass over a dataset. Raises: TypeError if this is none."""
     if isinstance(dataset, Mapping | str | bytes):
         raise TypeError(f"dataset is a {type(dataset).__name__}: that is one element, not an iterable of them; put it into a list")  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(dataset, np.ndarray | np.generic | jax.Array) and dataset.ndim == 0:
+        raise TypeError(f"dataset is {shown(dataset)}, one number: it must be an iterable of pytrees of arrays; put it into a list")
     if _is_iterable(dataset):
         return lambda: iter(dataset)
     if callable(dataset):

@@ -1,9 +1,15 @@
-"""Whole numbers that callers give."""
+"""Numbers that callers give."""
 
 from __future__ import annotations
 
+import math
 import operator
-from typing import Any
+from numbers import Real
+from typing import Any, TypeVar
+
+from tilestep.messages import shown
+
+Number = TypeVar("Number")
 
 
 def whole_number(name: str, value: Any, *, least: int, most: int | None = None, hint: str = "") -> int:
@@ -14,7 +20,21 @@ def whole_number(name: str, value: Any, *, least: int, most: int | None = None, 
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is {value!r}: it must be a whole number, {bounds}{hint}") from None
+        raise TypeError(f"{name} is {shown(value)}: it must be a whole number, {bounds}{hint}") from None
     if number < least or (most is not None and number > most):
-        raise ValueError(f"{name} is {number}: it must be {bounds}")
+        raise ValueError(f"{name} is {shown(number)}: it must be {bounds}")
     return number
+
+
+def real_number(name: str, value: Number, *, least: float = 0.0, unit: str = "") -> Number:
+    """A number as it is, finite, and not below `least`. Raises: TypeError for what is none, ValueError for one out of bounds."""
+    must = f"it must be a number, {least:g} or more{unit}"
+    if isinstance(value, bool) or not isinstance(value, Real):  # NumPy's numbers are such
+        raise TypeError(f"{name} is {shown(value)}: {must}")
+    try:
+        is_good = least <= float(value) < math.inf
+    except OverflowError:  # a whole number that no float holds
+        is_good = False
+    if not is_good:
+        raise ValueError(f"{name} is {shown(value)}: {must}, and finite")
+    return value

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 import jax
 import numpy as np
 
+from tilestep.messages import plain, shortened, shown
+from tilestep.train.other_arguments import platform_named, require_one_of, require_tree
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -53,9 +55,10 @@ def placed(tree: Pytree, offload: Offload = None, *, kind: Kind = "parameters", 
 
     Raises:
         TypeError: as for `offloaded`.
-        ValueError: as for `offloaded`, and when `kind` is another string.
+        ValueError: as for `offloaded`, when `kind` is another string, and for a platform that JAX does not have.
     """
-    _require_kinds([kind])
+    require_one_of("kind", kind, _KINDS)
+    platform = None if platform is None else platform_named(platform)
     return place(tree, choice_for(offload, kind), kind, platform=platform or platform_of(tree))
 
 
@@ -68,6 +71,8 @@ def on_device(tree: Pytree) -> Pytree:
 def placed_like(tree: Pytree, like: Pytree) -> Pytree:
     """A pytree with its leaves in the memories of another one's.
 
+    It puts a saved state, read as NumPy's arrays, where a new state is.
+
     Args:
         tree: a pytree of arrays.
         like: a pytree of the same structure.
@@ -76,14 +81,51 @@ def placed_like(tree: Pytree, like: Pytree) -> Pytree:
         The arrays of `tree`, each in the memory (the host's or the device's) of the same leaf of `like`.
 
     Raises:
-        ValueError: when the trees have different structures.
+        ValueError: when the trees have different structures, or a leaf has another shape or dtype.
     """
+    _require_alike(tree, like)
+    return in_memories_of(tree, like)
+
+
+def in_memories_of(tree: Any, like: Any) -> Any:
+    """`placed_like` of what is known to be alike, or has leaves of other dtypes."""
     leaves, structure = _jax.tree.flatten(tree)
     spaces = [
         None if is_on_host(own) == is_on_host(leaf) else _HOST if is_on_host(own) else _DEVICE
         for leaf, own in zip(leaves, structure.flatten_up_to(like), strict=True)
     ]
     return _jax.tree.unflatten(structure, _moved(leaves, spaces))
+
+
+def _require_alike(tree: Any, like: Any) -> None:
+    require_tree("tree", tree)
+    require_tree("like", like)
+    leaves, wanted_leaves = (_jax.tree_util.tree_flatten_with_path(one) for one in (tree, like))
+    if leaves[1] != wanted_leaves[1]:
+        paths, wanted_paths = ([_named(path) for path, _ in found] for found, _ in (leaves, wanted_leaves))
+        missing = next((f"it has no leaf {path}" for path in wanted_paths if path not in set(paths)), None)
+        more = next((f"like has no leaf {path}" for path in paths if path not in set(wanted_paths)), None)
+        other = f"it is {shortened(plain(leaves[1]), 200)} and like {shortened(plain(wanted_leaves[1]), 200)}"
+        raise ValueError(f"tree has another structure than like: {missing or more or other}; give what was saved of the same optimiser")
+    for (path, leaf), (_, own) in zip(leaves[0], wanted_leaves[0], strict=True):
+        found, wanted = _form(leaf), _form(own)
+        if found != wanted:
+            raise ValueError(
+                f"the leaf {_named(path)} is {found} in tree, but {wanted} in like: give what was saved of the same model and optimiser, "
+                "or convert it with .astype"
+            )
+
+
+def _named(path: Any) -> str:
+    return shortened(plain(_jax.tree_util.keystr(path, simple=True, separator="/"))) or "tree"
+
+
+def _form(leaf: Any) -> str:
+    """Shape and dtype of an array or number, of anything else its type."""
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    if isinstance(leaf, bool | int | float | complex) and dtype is None:
+        shape, dtype = (), _jax.dtypes.result_type(type(leaf))
+    return f"a {type(leaf).__name__}" if shape is None or dtype is None else f"{dtype}[{','.join(map(str, shape))}]"
 
 
 def is_on_host(leaf: Any) -> bool:
@@ -101,7 +143,7 @@ def transformation(optimizer: Any) -> optax.GradientTransformationExtraArgs:
     import optax
 
     if isinstance(optimizer, type) or not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
-        raise TypeError(f"the optimizer is {optimizer!r}: it must be an optax.GradientTransformation, such as optax.adam(1e-3)")
+        raise TypeError(f"the optimizer is {shown(optimizer)}: it must be an optax.GradientTransformation, such as optax.adam(1e-3)")
     return optax.with_extra_args_support(optimizer)
 
 
@@ -122,12 +164,12 @@ def choice_for(offload: Offload, kind: Kind) -> Choice:
 def _choice(choice: Any, kind: Kind) -> Choice:
     if choice is None or isinstance(choice, bool) or (callable(choice) and not isinstance(choice, type)):
         return cast(Choice, choice)
-    raise TypeError(f"offload is {choice!r} for {kind}: it must be None, True, False or a function of a leaf's path and the leaf")
+    raise TypeError(f"offload is {shown(choice)} for {kind}: it must be None, True, False or a function of a leaf's path and the leaf")
 
 
 def _require_kinds(kinds: Iterable[str]) -> None:
     if unknown := [kind for kind in kinds if kind not in _KINDS]:
-        raise ValueError(f"offload has an entry for {unknown[0]!r}: the kinds are {', '.join(_KINDS)}")
+        raise ValueError(f"offload has an entry for {shown(unknown[0])}: the kinds are {', '.join(_KINDS)}")
 
 
 def platform_of(tree: Pytree) -> str:
@@ -159,7 +201,7 @@ def why_not(platform: str, memories: Collection[str]) -> str | None:
     if HOST_KIND in memories:
         return None
     others = ", ".join(sorted(memories)) or "none that JAX knows"
-    return f"the devices of platform {platform!r} address no memory {HOST_KIND!r}, only {others}"
+    return f"the devices of platform {shown(platform)} address no memory {HOST_KIND!r}, only {others}"
 
 
 def place(tree: Pytree, choice: Choice, kind: Kind, *, platform: str) -> Pytree:
@@ -183,7 +225,7 @@ def _is_chosen(choice: Choice, path: Any, leaf: Any) -> bool:
     where = _jax.tree_util.keystr(path, simple=True, separator="/")
     answer: Any = choice(where, leaf)
     if not isinstance(answer, bool | np.bool_):
-        raise TypeError(f"offload({where!r}, leaf) returned {answer!r}: it must be True or False")
+        raise TypeError(f"offload({shown(where)}, leaf) returned {shown(answer)}: it must be True or False")
     return bool(answer)
 
 

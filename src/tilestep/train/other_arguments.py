@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple, cast
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
 
-from tilestep.messages import shortened
+from tilestep.messages import plain, shortened, shown
 
 
 def _are_devices(value: Any) -> bool:
@@ -59,7 +61,7 @@ def refuse_misplaced(name: str, value: Any, must: str, *names: str) -> None:
     """Raises: TypeError if the value of an argument belongs to one of the arguments `names`. Args: must: what it must be."""
     hint = belongs_to(value, *names)
     if hint:
-        raise TypeError(f"{name} is {shortened(repr(value))}: it must be {must}{hint}")
+        raise TypeError(f"{name} is {shown(value)}: it must be {must}{hint}")
 
 
 def require_kind(name: str, value: Any, kind: type, must: str, *names: str) -> None:
@@ -71,18 +73,92 @@ def require_kind(name: str, value: Any, kind: type, must: str, *names: str) -> N
 def require_function(name: str, value: Any, must: str, *names: str) -> None:
     """Raises: TypeError for what cannot be called. Args: must: its signature."""
     if not callable(value):
-        raise TypeError(f"{name} is {shortened(repr(value))}: it must be a function {must}{belongs_to(value, *names)}")
+        raise TypeError(f"{name} is {shown(value)}: it must be a function {must}{belongs_to(value, *names)}")
+
+
+def require_one_of(name: str, value: Any, known: Sequence[str], hint: str = "") -> None:
+    """Raises: ValueError for what is not one of the known texts. Args: hint: end of the message."""
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name} is {shown(value)}: it must be one of {', '.join(map(repr, known))}{hint}")
+
+
+def require_bool(name: str, value: Any) -> None:
+    """Raises: TypeError for anything but True and False."""
+    if value is not True and value is not False and not isinstance(value, np.bool_):
+        raise TypeError(f"{name} is {shown(value)}: it must be True or False")
+
+
+def require_dtype(name: str, value: Any, *, allow_function: bool = False) -> None:
+    """Raises: TypeError for what names no dtype. Args: allow_function: whether it may be a function that chooses one."""
+    if value is None or (allow_function and callable(value) and not isinstance(value, type)):
+        return
+    try:
+        if isinstance(value, str) and not value.isprintable():
+            raise TypeError
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of old names
+            found = jax.numpy.dtype(value)
+        if not jax.numpy.issubdtype(found, np.number):
+            raise TypeError
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        function = ", a function of (path, variable)" * allow_function
+        raise TypeError(f"{name} is {shown(value)}: it must be None, a dtype such as 'float32'{function}") from None
+
+
+def require_bools(**values: Any) -> None:
+    """Raises: as `require_bool`, for arguments by their names."""
+    for name, value in values.items():
+        if value is not True and value is not False:
+            require_bool(name, value)
+
+
+def require_tree(name: str, value: Any) -> None:
+    """Raises: TypeError for what JAX cannot flatten: a generator, lists in lists in lists without end."""
+    if isinstance(value, Iterator):
+        raise TypeError(f"{name} is a {type(value).__name__}: it must be a pytree of arrays; list() or next() takes what it gives")
+    try:
+        jax.tree.structure(value)
+    except (RecursionError, SystemError):  # the latter from within JAX
+        raise TypeError(f"{name} is {shown(value)}, which is nested too deep: it must be a pytree of arrays") from None
+
+
+def items_of(name: str, value: Any, must: str) -> tuple[Any, ...]:
+    """What a list, a generator or an array has. Raises: TypeError for a text, a table, a set and what has no items.
+
+    Args: must: what it must be.
+    """
+    if isinstance(value, str | bytes | Mapping | Set) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        raise TypeError(f"{name} is {shown(value)}: it must be {must}")
+    return tuple(cast("Iterable[Any]", value))
+
+
+def require_platform(platform: Any) -> None:
+    """Raises: TypeError, ValueError for what cannot be a platform's name."""
+    if not isinstance(platform, str):
+        raise TypeError(
+            f"platform is {shown(platform)}: it must be a platform's name, such as 'cpu'{belongs_to(platform, 'devices', 'mesh')}"
+        )
+    if not platform:
+        raise ValueError("platform is '': it must be a platform's name, such as 'cpu'; None is JAX's default one")
+
+
+def platform_named(platform: Any) -> str:
+    """The name of a platform of which JAX has devices. Raises: as `require_platform`; ValueError for another platform."""
+    require_platform(platform)
+    try:
+        jax.devices(platform)
+    except RuntimeError as error:
+        raise ValueError(f"platform is {shown(platform)}, of which JAX has no devices: {shortened(plain(error), 300)}") from error
+    return platform
 
 
 def devices_of(devices: Any) -> tuple[Any, ...]:
     """A list of devices. Raises: TypeError for anything else."""
-    if isinstance(devices, str | Mesh) or not isinstance(devices, Iterable):
-        example = f"jax.devices({devices!r})" if isinstance(devices, str) else "jax.devices()[:2]"
-        raise TypeError(f"devices is {shortened(repr(devices))}: it must be a list of devices, such as {example}")
+    if isinstance(devices, str | Mesh) or getattr(devices, "ndim", 1) == 0 or not isinstance(devices, Iterable):
+        example = f"jax.devices({shown(devices)})" if isinstance(devices, str) else "jax.devices()[:2]"
+        raise TypeError(f"devices is {shown(devices)}: it must be a list of devices, such as {example}")
     found = tuple(cast("Iterable[Any]", devices))
     others = [one for one in found if not isinstance(one, jax.Device)]
     if others:
-        raise TypeError(
-            f"devices has {shortened(repr(others[0]))}: it must have jax.Devices; select_devices(ids=[...]) finds them by their numbers"
-        )
+        raise TypeError(f"devices has {shown(others[0])}: it must have jax.Devices; select_devices(ids=[...]) finds them by their numbers")
     return found

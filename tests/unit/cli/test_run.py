@@ -361,3 +361,24 @@ def test_a_trip_count_without_a_dry_run_is_refused_before_anything_runs() -> Non
     ended = run_python("-m", "tilestep", "run", "--trip-count", "5", "-c", LOOP)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "goes with --dry-run" in ended.stderr
+
+
+def test_a_dash_is_a_program_from_standard_input(tmp_path: Path) -> None:
+    text = "import sys; print(sys.argv, repr(sys.path[0]), __name__); 1 / 0"
+    own, python = (
+        subprocess.run(
+            [sys.executable, *words, "-", "a"], input=text, env=clean_environ(None), cwd=tmp_path, capture_output=True, text=True
+        )
+        for words in (["-m", "tilestep", "run"], [])
+    )
+    assert (own.stdout, own.returncode) == (python.stdout, python.returncode)
+    assert own.stderr.startswith(python.stderr)
+
+
+def test_a_module_within_a_module_ends_as_under_python_without_a_traceback(tmp_path: Path) -> None:
+    own, python = (
+        subprocess.run([sys.executable, *words, "-m", "os.path.x"], env=clean_environ(None), cwd=tmp_path, capture_output=True, text=True)
+        for words in (["-m", "tilestep", "run"], [])
+    )
+    assert own.returncode == python.returncode == 1
+    assert own.stderr.startswith(python.stderr)

@@ -160,12 +160,12 @@ def test_a_machine_is_remade_from_its_sources() -> None:
     ("path", "value", "message"),
     [
         ("num_ipus", 257, r"num_ipus is 257: it must be 1 to 256"),
-        ("ipu.num_tiles", 0, r"IpuSpec\.num_tiles is 0: it must be more than 0"),
+        ("ipu.num_tiles", 0, r"ipu\.num_tiles is 0: it must be more than 0"),
         ("ipu.tile.executable_bytes", 700_000, r"executable_bytes is 700,000: it must be at most sram_bytes \(638,976\)"),
         ("ipus_per_machine", 5, r"ipus_per_rack is 64: it must be a multiple of ipus_per_machine \(5\)"),
         ("host.link_latency_seconds", -1e-6, r"link_latency_seconds is -1e-06: it must be 0 or more"),
         ("sync_pattern", "Full", r"sync_pattern is 'Full': it must be one of full, singlePipeline, replicaAndLadder"),
-        ("link.topology", "ring", r"LinkSpec\.topology is 'ring': it must be one of ladder, torus"),
+        ("link.topology", "ring", r"link\.topology is 'ring': it must be one of ladder, torus"),
         ("link.ipus_per_rack", 9, r"ipus_per_rack is 9: it must be even, two IPUs to a rung, for a torus"),
     ],
 )

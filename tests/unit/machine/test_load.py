@@ -154,6 +154,11 @@ def test_a_name_of_the_catalogue_goes_before_a_file_of_that_name(tmp_path: Path,
     [
         ("[ipu]\nnum_tiles = 4\n", r'it must say which named machine it starts from, as inherits = "bow-2000"'),
         ('inherits = "bow2000"', r"no machine is called 'bow2000' \(did you mean 'bow-2000'\?\)"),
+        (
+            'inherits = "other.toml"',
+            r"inherits is 'other.toml', .*: it must be one of .*bow-2000.*; a file cannot start from another file$",
+        ),
+        ('inherits = "bow-2000"\n[link]\nipus_per_rack = 66', r": link\.ipus_per_rack is 66: it must be a multiple of ipus_per_machine"),
         ("inherits = 4", r"inherits is 4: it must be a string"),
         ('inherits = "c600"\nname = 7', r"name is 7: it must be a string"),
         ('inherits = "c600"\n[ipu]\nclock_ghz = 1.5', r"'ipu\.clock_ghz' is no field of a machine; did you mean 'ipu\.clock_hz'\?"),
@@ -169,7 +174,10 @@ def test_a_name_of_the_catalogue_goes_before_a_file_of_that_name(tmp_path: Path,
         ('inherits = "c600"\n[ipu]\nversion = 2', r"ipu\.version is 2: it must be a string"),
         ('inherits = "c600"\n[ipu]\nversion = ""', r"ipu\.version is empty"),
         ('inherits = "c600"\n[ipu.tile]\nsram_bytes = 624', r"ipu\.tile\.sram_bytes is 624: it must be 1,024 to 1e\+09 B"),
-        ('inherits = "c600"\n[ipu.tile]\nsram_bytes = 65536', r"executable_bytes is 212,992: it must be at most sram_bytes \(65,536\)"),
+        (
+            'inherits = "c600"\n[ipu.tile]\nsram_bytes = 65536',
+            r": ipu\.tile\.executable_bytes is 212,992: it must be at most sram_bytes \(65,536\)",
+        ),
         ('inherits = "c600"\n[host]\nlink_latency_seconds = 10', r"host\.link_latency_seconds is 10: it must be 0 to 1 s"),
         (
             'inherits = "c600"\n[host]\nlink_bytes_per_second = 5.5',
@@ -211,3 +219,9 @@ def test_the_example_of_the_documentation_is_the_machine_it_describes(tmp_path: 
     assert machine.ipu.tile.sram_bytes == stated["ipu"]["tile"]["sram_bytes"] == 2 * base.ipu.tile.sram_bytes
     assert machine.link.bytes_per_second == stated["link"]["bytes_per_second"] > base.link.bytes_per_second
     assert machine.ipu.clock_hz == base.ipu.clock_hz
+
+
+def test_a_byte_order_mark_before_the_text_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "marked.toml"
+    path.write_text('inherits = "bow-2000"\nnum_ipus = 2\n', encoding="utf-8-sig")
+    assert load_machine(str(path)).num_ipus == 2

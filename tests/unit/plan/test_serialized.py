@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,13 @@ def test_a_changed_place_is_refused_or_read_as_another_plan(data: st.DataObject)
         return
     assert isinstance(program, Program)
     assert json.loads(dump_program(program)) == found
+
+
+def test_records_nested_too_deep_are_no_plan() -> None:
+    body: Any = ["Series", []]
+    for _ in range(300):
+        body = ["Series", [body]]
+    names = [field.name for field in dataclasses.fields(Program)]
+    record = ["Program", *(body if name == "body" else "x" if name == "name" else 1 for name in names)]
+    with pytest.raises(StoredError, match="a stored plan has records nested too deep"):
+        load_program(json.dumps(record))

@@ -22,9 +22,11 @@ from tilestep.train.feeds.chunks import DEFAULT_CHUNK
 from tilestep.train.feeds.elements import ElementSpec
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import require_bool
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
+_MOST: Final = 2**31 - 1  # epochs, elements of one
 PERCENTILES: Final = (50, 90, 99)
 
 
@@ -47,8 +49,9 @@ def dataset_benchmark(dataset: Dataset, number_of_epochs: int, elements_per_epoc
         or an element has no arrays, nothing in them, no numbers, or others than the first element's. What the dataset raises comes
         through as it is, with a note that says after how many elements.
     """
-    epochs = whole_number("number_of_epochs", number_of_epochs, least=1)
-    elements = whole_number("elements_per_epoch", elements_per_epoch, least=1)
+    epochs = whole_number("number_of_epochs", number_of_epochs, least=1, most=_MOST)
+    elements = whole_number("elements_per_epoch", elements_per_epoch, least=1, most=_MOST)
+    require_bool("copy", copy)
     sizes = _sizes(iterator_maker(dataset), copy=copy)
     measured = [_epoch(lambda: (1, next(sizes)), number=number, epochs=epochs, elements=elements) for number in range(epochs)]
     return _text(measured, {})
@@ -72,12 +75,12 @@ def infeed_benchmark(queue: InfeedQueue, number_of_epochs: int, elements_per_epo
     """
     if not isinstance(queue, InfeedQueue):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
         raise TypeError(f"queue is a {type(queue).__name__}: it must be an InfeedQueue; dataset_benchmark takes a dataset")
-    epochs = whole_number("number_of_epochs", number_of_epochs, least=1)
-    elements = whole_number("elements_per_epoch", elements_per_epoch, least=1)
+    epochs = whole_number("number_of_epochs", number_of_epochs, least=1, most=_MOST)
+    elements = whole_number("elements_per_epoch", elements_per_epoch, least=1, most=_MOST)
     steps, rest = divmod(elements, queue.elements_per_step)
     if rest:
         raise ValueError(f"elements_per_epoch is {elements}: it must be a multiple of {queue.elements_per_step}, the elements of a step")
-    chunk_steps = min(steps, DEFAULT_CHUNK if chunk is None else whole_number("chunk", chunk, least=1))
+    chunk_steps = min(steps, DEFAULT_CHUNK if chunk is None else whole_number("chunk", chunk, least=1, most=_MOST))
 
     def take() -> tuple[int, int]:
         taken = queue.take()

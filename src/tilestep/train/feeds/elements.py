@@ -50,7 +50,10 @@ class ElementSpec:
     __slots__ = ("_formats", "_given", "_narrow", "_skeleton", "dtypes", "gathers", "shapes", "structure")
 
     def __init__(self, element: Pytree, index: int, *, x64: bool) -> None:
-        leaves, self.structure = _tree.tree_flatten(element)
+        try:
+            leaves, self.structure = _tree.tree_flatten(element)
+        except (RecursionError, SystemError):  # the latter from within JAX
+            raise DatasetError(f"element {index} of the dataset is nested too deep: it must be a pytree of arrays") from None
         if not leaves:
             raise DatasetError(f"element {index} has no arrays ({self.structure}): give a dataset whose elements are pytrees of arrays")
         arrays = [_array(leaf, element, position, index) for position, leaf in enumerate(leaves)]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -28,6 +29,7 @@ from jax.typing import DTypeLike
 
 from tilestep.errors import UnsupportedError
 from tilestep.hints import dry_platforms
+from tilestep.messages import shown
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.jax_private.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed
@@ -36,6 +38,7 @@ from tilestep.train.untyped import Pytree
 _CODES: Final = _feeds.dtype_codes()
 _DTYPES: Final = {code: jnp.dtype(name) for name, code in _CODES.items()}
 _CODE_OF: Final = {dtype: code for code, dtype in _DTYPES.items()}
+_LONGEST_WALL_S: Final = 1e9  # 30 years
 _MAX_RANK: Final = 32
 _MOST_WALL_S: Final = 1e9  # 31 years
 
@@ -220,7 +223,7 @@ def _expected(path: Path, leaf: Any) -> jax.ShapeDtypeStruct:
     shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
     if shape is None or dtype is None:
         raise TypeError(
-            f"{_named(path)} is {leaf!r}: a feed needs shape and dtype of each array, for example jax.ShapeDtypeStruct((8,), 'float32')"
+            f"{_named(path)} is {shown(leaf)}: a feed needs shape and dtype of each array, such as jax.ShapeDtypeStruct((8,), 'float32')"
         )
     return jax.ShapeDtypeStruct(_dims(path, shape), _dtype(path, dtype))
 
@@ -262,13 +265,19 @@ def _host_leaf(path: Path, leaf: Any) -> tuple[int, tuple[int, ...], Any]:
 def _platform(device: Any) -> int:
     platform = getattr(device, "platform", None)
     if platform not in PLATFORMS:
-        raise UnsupportedError(f"{device!r} has no feeds: they are of devices of the platforms {' and '.join(PLATFORMS)}")
+        raise UnsupportedError(f"{shown(device)} has no feeds: they are of devices of the platforms {' and '.join(PLATFORMS)}")
     return PLATFORMS.index(platform)
 
 
 def _seconds(wall_s: float) -> float:
-    if not isinstance(wall_s, int | float) or not 0 < wall_s <= _MOST_WALL_S:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"a feed's time-out is {wall_s!r}: it must be a number of seconds above 0 and at most 1e9, or None")
+    given: Any = wall_s
+    is_number = isinstance(given, Real) and not isinstance(given, bool)  # NumPy's numbers are Real
+    if not is_number or not given > 0:
+        raise ValueError(f"a feed's time-out is {shown(given)}: it must be a number of seconds above 0, or None")
+    if given > _LONGEST_WALL_S:
+        raise ValueError(
+            f"a feed's time-out is {shown(given)}: it must be {_LONGEST_WALL_S:,.0f} seconds or less, or None, which is for ever"
+        )
     return float(wall_s)
 
 

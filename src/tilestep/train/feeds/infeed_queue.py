@@ -12,6 +12,7 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from tilestep.errors import DatasetError, QueueError
+from tilestep.messages import shown
 from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.feeds.chunks import Chunk, Plan
@@ -19,10 +20,13 @@ from tilestep.train.feeds.passes import Start
 from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.feeds.staging import Staging
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import require_bool, require_tree
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Device, Pytree
 from tilestep.train.untyped import jax as _jax
 
+_MOST_REPLICAS: Final = 2**31 - 1
+_HOW_SHARDING: Final = "it must be a jax.Device, a NamedSharding or a SingleDeviceSharding, or a tree of them"
 MOST_AHEAD: Final = 255  # chunks; the bound of TensorFlow for the IPU
 
 
@@ -67,12 +71,13 @@ class InfeedQueue:
         self._one_pass = isinstance(dataset, Iterator)
         self._depth = whole_number("prefetch_depth", prefetch_depth, least=1, most=MOST_AHEAD)
         self.replicas: Final = (
-            replicas if replicas is None or isinstance(replicas, Replicas) else whole_number("replicas", replicas, least=1)
+            replicas
+            if replicas is None or isinstance(replicas, Replicas)
+            else whole_number("replicas", replicas, least=1, most=_MOST_REPLICAS)
         )
         self._replicas = len(self.replicas.local) if isinstance(self.replicas, Replicas) else self.replicas
-        self._sharding = None if sharding is None else _jax.tree.map(_chunk_sharding, sharding)
-        if not isinstance(copy, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"copy is {copy!r}: it must be a bool")
+        self._sharding = None if sharding is None else _shardings(sharding)
+        require_bool("copy", copy)
         self._copy = copy
         self._lock = threading.Lock()
         self._user: str | None = None
@@ -294,6 +299,15 @@ class _Reserved:
             raise KeyboardInterrupt
 
 
+def _shardings(sharding: Pytree) -> Pytree:
+    """Where chunks go, as a tree. Raises: TypeError for a tree without any place, or with something else."""
+    require_tree("sharding", sharding)
+    found = _jax.tree.map(_chunk_sharding, sharding)
+    if not _jax.tree.leaves(found):
+        raise TypeError(f"sharding is {shown(sharding)}, which has no place for anything: {_HOW_SHARDING}; None is the place of the carry")
+    return found
+
+
 def _chunk_sharding(sharding: object) -> Sharding:
     """Where chunks go if elements go to `sharding`: an axis of steps comes first, and is not divided."""
     if isinstance(sharding, NamedSharding):
@@ -303,9 +317,7 @@ def _chunk_sharding(sharding: object) -> Sharding:
         return sharding
     if isinstance(sharding, jax.Device):
         return SingleDeviceSharding(sharding)
-    raise TypeError(
-        f"sharding has a {type(sharding).__name__}: it must be a jax.Device, a NamedSharding or a SingleDeviceSharding, or a tree of them"
-    )
+    raise TypeError(f"sharding has a {type(sharding).__name__}: {_HOW_SHARDING}")
 
 
 def _beside(carry_sharding: Sharding | None) -> Sharding | None:
@@ -331,7 +343,7 @@ def _start_of(state: Mapping[str, Any]) -> Start:
         raise TypeError(f"state is a {type(state).__name__}: it must be a mapping as InfeedQueue.state() returns it")
     elements, skip = state.get("elements"), state.get("skip", 0)
     if not _is_count(elements) or not _is_count(skip) or set(state) - {"elements", "skip", "dataset"}:
-        raise ValueError(f"{dict(state)!r} is no state of an InfeedQueue: it must have 'elements', as state() returns it")
+        raise ValueError(f"{shown(dict(state))} is no state of an InfeedQueue: it must have 'elements', as state() returns it")
     if "dataset" in state:
         return Start(elements=elements, skip=skip, dataset_state=state["dataset"])
     return Start(elements=elements, skip=elements)

@@ -19,7 +19,7 @@ from tilestep import hints
 from tilestep.errors import QueueError
 from tilestep.train.ctrl_c import wait, whole
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import belongs_to
+from tilestep.train.other_arguments import belongs_to, require_one_of
 from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
@@ -79,9 +79,7 @@ class OutfeedQueue:
         self, mode: Mode = "all", *, buffer_depth: int | None = None, when_full: WhenFull = "block", replicas: int | None = None
     ) -> None:
         for name, value, known in (("mode", mode, MODES), ("when_full", when_full, WHEN_FULL)):
-            if value not in known:
-                hint = belongs_to(value, "buffer_depth")
-                raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(map(repr, known))}{hint}")
+            require_one_of(name, value, known, belongs_to(value, "buffer_depth"))
         self.mode: Final = mode
         self.buffer_depth: Final = None if buffer_depth is None else whole_number("buffer_depth", buffer_depth, least=1)
         self.when_full: Final = when_full

@@ -13,14 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
+from tilestep.messages import plain, shortened, shown
 from tilestep.train.calling import arguments_of
 from tilestep.train.gradients.recompute import Recompute, in_loop, require_recompute
 from tilestep.train.numbers import whole_number
-from tilestep.train.offload import Offload, choice_for, on_device, placed, placed_like, platform_of, transformation
+from tilestep.train.offload import Offload, choice_for, in_memories_of, on_device, placed, platform_of, transformation
 from tilestep.train.optimizers.initial_state import in_one_program
 from tilestep.train.optimizers.offloaded import offloaded
 from tilestep.train.optimizers.sharded import sharded
-from tilestep.train.other_arguments import belongs_to, require_function
+from tilestep.train.other_arguments import belongs_to, require_bool, require_dtype, require_function, require_one_of
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -101,8 +102,8 @@ def gradient_accumulation(
     transformation(optimizer)
     number = whole_number("count", count, least=1, most=_MOST, hint=belongs_to(count, "reduction"))
     _require_reduction(reduction)
-    if not isinstance(shard_optimizer_state, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"shard_optimizer_state is {shard_optimizer_state!r}: it must be True or False")
+    require_bool("shard_optimizer_state", shard_optimizer_state)
+    require_dtype("dtype", dtype, allow_function=True)
     if shard_optimizer_state and choice_for(offload_optimizer_state, "optimizer_state") is False:
         raise ValueError(
             "shard_optimizer_state is True, and offload_optimizer_state False: parts of a state are kept in the host's memory; leave the "
@@ -151,7 +152,7 @@ def gradient_accumulation(
         return changes, dataclasses.replace(
             state,
             microbatch=(state.microbatch + 1) % number,
-            accumulators=placed_like(accumulators, state.accumulators),
+            accumulators=in_memories_of(accumulators, state.accumulators),
             inner=inner,
             known=None if state.known is None else "done",
         )
@@ -192,6 +193,8 @@ def accumulate_gradients(
     """
     _require_reduction(reduction)
     require_recompute(recompute)
+    require_bool("has_aux", has_aux)
+    require_dtype("dtype", dtype, allow_function=True)
     require_function("loss_fn", loss_fn, "(params, ...) -> loss")
     number = _leading(microbatches)
     gradient_of = in_loop(_jax.value_and_grad(loss_fn, has_aux=has_aux), recompute)
@@ -295,8 +298,10 @@ def _zeros(path: str, variable: jax.Array, dtype: DTypeLike | Choice | None) -> 
         wanted = wanted(path, variable)
     try:
         kind = own if wanted is None else _jax.dtypes.canonicalize_dtype(wanted)
-    except TypeError as error:
-        raise TypeError(f"the accumulator of {path or 'the variable'} cannot have dtype {wanted!r}: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"the accumulator of {path or 'the variable'} cannot have dtype {shown(wanted)}: {shortened(plain(error), 300)}"
+        ) from error
     if not _jnp.issubdtype(kind, _jnp.complexfloating if _jnp.issubdtype(own, _jnp.complexfloating) else _jnp.inexact):
         raise TypeError(f"an accumulator of dtype {kind} cannot hold the gradients of {path or 'the variable'}, which is {own}")
     try:
@@ -321,8 +326,7 @@ def _require_own(state: Pytree, count: int) -> None:
 
 
 def _require_reduction(reduction: Any) -> None:
-    if reduction not in _REDUCTIONS:
-        raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(map(repr, _REDUCTIONS))}")
+    require_one_of("reduction", reduction, _REDUCTIONS)
 
 
 def _leading(microbatches: Pytree) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import require_tree
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
+
+_MOST: Final = 1_000_000  # microbatches, each of which takes the memory of a row at least
 
 
 def microbatches_of(batch: Pytree, count: int, *, replicas: int = 1) -> tuple[Any, np.ndarray]:
@@ -28,9 +31,12 @@ def microbatches_of(batch: Pytree, count: int, *, replicas: int = 1) -> tuple[An
 
     Raises:
         TypeError: when a number is no whole number.
-        ValueError: when a number is below 1, or arrays have no rows or different numbers of rows.
+        ValueError: when a number is below 1, when all are above 1,000,000 together, or when arrays have no rows
+            or different numbers of rows.
     """
-    count, replicas = whole_number("count", count, least=1), whole_number("replicas", replicas, least=1)
+    count, replicas = whole_number("count", count, least=1, most=_MOST), whole_number("replicas", replicas, least=1, most=_MOST)
+    whole_number("count x replicas", count * replicas, least=1, most=_MOST)
+    require_tree("batch", batch)
     leaves = _jax.tree.leaves(batch)
     lengths = {np.shape(leaf)[:1] for leaf in leaves}
     if len(lengths) != 1 or () in lengths or (0,) in lengths:

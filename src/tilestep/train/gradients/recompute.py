@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final, Literal, TypeVar, cast
 
+from tilestep.messages import shown
 from tilestep.train.calling import Body, name_of
 from tilestep.train.feeds.outfeed_queue import uncollected
 from tilestep.train.untyped import Pytree
@@ -55,9 +56,9 @@ def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] =
         ValueError: when `recompute` is another string, or a tuple without names.
     """
     if not callable(function):
-        raise TypeError(f"recomputed() was given {function!r}: it must be a function")
-    if recompute != _AS_THE_LOOP_SAYS:
-        return checkpointed(function, recompute)
+        raise TypeError(f"function is {shown(function)}: it must be a function, whose values recomputed() keeps")
+    if not (isinstance(recompute, str) and recompute == _AS_THE_LOOP_SAYS):
+        return checkpointed(function, cast("Recompute", recompute))
     of_loop = _of_loop()
 
     @functools.wraps(function)
@@ -85,13 +86,17 @@ def checkpointed(function: F, recompute: Recompute) -> F:
 
 def require_recompute(recompute: Any) -> None:
     """Raises: TypeError or ValueError for what says nothing about recomputation."""
-    if recompute is None or recompute == "full" or (callable(recompute) and not isinstance(recompute, type)):
+    if (
+        recompute is None
+        or (isinstance(recompute, str) and recompute == "full")
+        or (callable(recompute) and not isinstance(recompute, type))
+    ):
         return
     if isinstance(recompute, tuple) and recompute and all(isinstance(name, str) for name in cast("tuple[Any, ...]", recompute)):
         return
     kind = ValueError if isinstance(recompute, str | tuple) else TypeError
     raise kind(
-        f'recompute is {recompute!r}: it must be None, "full", a policy of jax.checkpoint_policies, or a tuple of one or more names '
+        f'recompute is {shown(recompute)}: it must be None, "full", a policy of jax.checkpoint_policies, or a tuple of one or more names '
         "that jax.ad_checkpoint.checkpoint_name gives"
     )
 
@@ -123,7 +128,7 @@ def in_loop(body: Body, recompute: Recompute) -> Body:
             _met.reset(token)
         if not found:
             raise ValueError(
-                f"recompute is {recompute!r}, but the loop's body {name_of(body)} calls nothing to recompute: differentiate "
+                f"recompute is {shown(recompute)}, but the loop's body {name_of(body)} calls nothing to recompute: differentiate "
                 "tilestep.train.recomputed(loss) in place of loss"
             )
         return result

@@ -23,6 +23,7 @@ from tilestep.train.loop.program_cache import Loop, Span
 from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.session import Session
 from tilestep.train.loop.step import truth
+from tilestep.train.other_arguments import require_bools
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -74,6 +75,7 @@ def repeat(
         DatasetError: when the dataset ends before the loop.
         LoopInterrupt: at Ctrl-C. It, QueueError, DatasetError and what the dataset itself raises have a `loop_state`.
     """
+    require_bools(donate=donate, progress=progress)
     call = Call(body, infeed, outfeed, (n, chunk, replicas, recompute))
     plan, ready, cached, is_confirmed = plan_repeat(call, carry, donate=donate)
     total, chunk_steps, loop = plan.total, plan.chunk_steps, plan.loop
@@ -143,6 +145,7 @@ def while_loop(
         DatasetError: as for `repeat`.
         LoopInterrupt: as for `repeat`.
     """
+    require_bools(donate=donate, progress=progress)
     call = Call(body, infeed, outfeed, (maximum_iterations, chunk, replicas, recompute))
     plan = plan_while_loop(condition, call, carry, donate=donate)
     most, chunk_steps, loop = plan.most, plan.chunk_steps, plan.loop

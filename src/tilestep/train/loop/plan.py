@@ -26,6 +26,7 @@ from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _ORDER: Final = ": repeat(n, body, carry, ...)"
+_MOST_TOTAL: Final = 2**63 - 1  # steps of a loop, which the host counts
 _MOST_STEPS: Final = 2**31 - 1  # of one program, which counts them in 32 bits
 
 
@@ -97,7 +98,7 @@ def plan_repeat(call: Call, carry: Pytree, *, donate: bool) -> PlannedCall:
 def _new_plan(call: Call, carry: Pytree, *, donate: bool) -> tuple[RepeatPlan, Pytree]:
     """(The plan, the carry ready to be donated). Raises: TypeError, ValueError."""
     n, chunk, replicas, recompute = call.rest
-    total = whole_number("n", n, least=0, hint=_ORDER)
+    total = whole_number("n", whole_number("n", n, least=0, hint=_ORDER), least=0, most=_MOST_TOTAL)
     require_function("body", call.body, f"(carry, ...) -> carry{_ORDER}")
     _require_feeds(call.infeed, call.outfeed)
     require_recompute(recompute)
@@ -159,7 +160,7 @@ def plan_while_loop(
 ) -> WhilePlan:
     """Plans a call of `while_loop`. Raises: TypeError, ValueError: for arguments that `while_loop` refuses."""
     maximum_iterations, chunk, replicas, recompute = cast("tuple[int | None, int | None, Replicas | None, Recompute]", call.rest)
-    most = None if maximum_iterations is None else whole_number("maximum_iterations", maximum_iterations, least=0)
+    most = None if maximum_iterations is None else whole_number("maximum_iterations", maximum_iterations, least=0, most=_MOST_TOTAL)
     require_function("condition", condition, "(carry) -> bool; a number of steps is for repeat")
     require_function("body", call.body, "(carry, ...) -> carry: while_loop(condition, body, carry, ...)")
     _require_feeds(call.infeed, call.outfeed)

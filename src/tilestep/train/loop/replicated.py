@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
 from tilestep.errors import ReplicasDifferError
+from tilestep.messages import shown
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.loop.carry import Carry
@@ -104,8 +105,8 @@ def replicated_loop(replicas: Replicas | None, infeed: InfeedQueue | None, outfe
     if replicas is None:
         return None
     if not isinstance(replicas, Replicas):  # pyright: ignore[reportUnnecessaryIsInstance]
-        argument = f"devices={replicas!r}" if isinstance(replicas, list | tuple) else repr(replicas)
-        raise TypeError(f"replicas is {replicas!r}: it must be Replicas, such as Replicas({argument})")
+        argument = f"devices={shown(replicas)}" if isinstance(replicas, list | tuple) else shown(replicas)
+        raise TypeError(f"replicas is {shown(replicas)}: it must be Replicas, such as Replicas({argument})")
     if outfeed is not None and outfeed.replicas is not None:
         raise ValueError(
             f"the OutfeedQueue is made for values with an axis of {outfeed.replicas} replicas, but each of the loop's {replicas.count} "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilestep.train.offload import Offload, choice_for, on_device, place, placed_like, platform_of, transformation
+from tilestep.train.offload import Offload, choice_for, in_memories_of, on_device, place, platform_of, transformation
 from tilestep.train.optimizers.initial_state import in_one_program
+from tilestep.train.other_arguments import platform_named, require_platform
 from tilestep.train.untyped import Pytree
 
 if TYPE_CHECKING:
@@ -36,16 +37,20 @@ def offloaded(
 
     Raises:
         TypeError: when `offload` is of another kind, or `optimizer` is no optimiser.
-        ValueError: from `init`, for True or a chosen leaf on a platform whose devices have no `pinned_host`. With None `init` warns of
-            that, and leaves the state on the device.
+        ValueError: from `init`, for True or a chosen leaf on a platform whose devices have no `pinned_host`, and for a platform that
+            JAX does not have. With None `init` warns of the former, and leaves the state on the device.
     """
     import optax  # which takes a while
 
     choice = choice_for(offload, "optimizer_state")
+    if platform is not None:
+        require_platform(platform)
     inner = transformation(optimizer)
 
     def init(params: Pytree) -> Pytree:
         here = platform_of(params)
+        if platform is not None:
+            platform_named(platform)  # not before: it starts JAX's platforms
 
         def state(params: Pytree) -> Pytree:
             return place(inner.init(on_device(params)), choice, "optimizer_state", platform=platform or here)
@@ -54,7 +59,7 @@ def offloaded(
 
     def update(updates: Pytree, state: Pytree, params: Pytree = None, **extra: Any) -> tuple[Pytree, Pytree]:
         result, new = inner.update(on_device(updates), on_device(state), on_device(params), **extra)
-        return result, placed_like(new, state)
+        return result, in_memories_of(new, state)
 
     return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
@@ -71,4 +76,4 @@ def apply_updates(params: Pytree, updates: Pytree) -> Pytree:
     """
     import optax
 
-    return placed_like(optax.apply_updates(on_device(params), on_device(updates)), params)
+    return in_memories_of(optax.apply_updates(on_device(params), on_device(updates)), params)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Set, Sized
 from typing import Any, Final, cast
 
 from jax.sharding import Mesh
 
-from tilestep.messages import shortened
+from tilestep.messages import shortened, shown
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.gradients.accumulation import AccumulationState
 from tilestep.train.numbers import whole_number
 from tilestep.train.offload import Offload, choice_for
-from tilestep.train.other_arguments import belongs_to
+from tilestep.train.other_arguments import belongs_to, items_of, require_bools
 from tilestep.train.schedules.schedule import Schedule
-from tilestep.train.schedules.standard import SCHEDULES, offloading
+from tilestep.train.schedules.standard import MOST_FORWARDS, SCHEDULES, offloading
 from tilestep.train.untyped import jax as _jax
 
 # Names in lower case without signs: of PyTorch's classes (torch.distributed.pipelining), and of the papers that `schedules` cites.
@@ -89,14 +89,14 @@ def ties_of(tied: Any, levels: Sequence[Sequence[Any]]) -> tuple[tuple[Path, ...
     def path(given: Any) -> Path:
         if not isinstance(given, list | tuple) or len(cast("Sequence[Any]", given)) < 2:
             raise TypeError(
-                f'tied has {given!r}: it must be a path (stage, key, ...), such as (0, "embedding"), or ((stage, member), key, ...)'
+                f'tied has {shown(given)}: it must be a path (stage, key, ...), such as (0, "embedding"), or ((stage, member), key, ...)'
             )
         where, *keys = cast("Sequence[Any]", given)
         level, member = cast("Sequence[Any]", where) if isinstance(where, list | tuple) else (where, None)
         level = whole_number("a stage of tied", level, least=0, most=len(levels) - 1)
         if member is None and len(levels[level]) > 1:
             raise ValueError(
-                f"tied has {given!r}, but stage {level} is {len(levels[level])} concurrent ones: name one, (({level}, 0), ...)"
+                f"tied has {shown(given)}, but stage {level} is {len(levels[level])} concurrent ones: name one, (({level}, 0), ...)"
             )
         return starts[level] + whole_number("a member of tied", member or 0, least=0, most=len(levels[level]) - 1), tuple(keys)
 
@@ -105,14 +105,15 @@ def ties_of(tied: Any, levels: Sequence[Sequence[Any]]) -> tuple[tuple[Path, ...
     found: list[tuple[Path, ...]] = []
     for entry in cast("Sequence[Any]", tied):
         if not isinstance(entry, list | tuple) or len(cast("Sequence[Any]", entry)) < 2:
-            raise ValueError(f"tied has {entry!r}: an entry names two or more parameters that are one")
+            raise ValueError(f"tied has {shown(entry)}: an entry names two or more parameters that are one")
         found.append(tuple(path(given) for given in cast("Sequence[Any]", entry)))
     return tuple(found)
 
 
 def flat(nested: Sequence[Any], levels: Sequence[Sequence[Any]], what: str) -> list[Any]:
     """One entry for each stage. Raises: TypeError for what is no list, ValueError if there are more or fewer."""
-    if not isinstance(nested, Sized) or isinstance(nested, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+    given: Any = nested  # a caller's mistake may be anything
+    if isinstance(given, Mapping | Set | str) or not isinstance(given, Sized) or getattr(given, "ndim", 1) == 0:
         raise TypeError(f"{what} is a {type(nested).__name__}: it must be a list with an entry for each of the {len(levels)} stages")
     if len(nested) != len(levels):
         raise ValueError(f"{what} has {len(nested)} entries, but there are {len(levels)} stages: give one for each")
@@ -157,18 +158,15 @@ def offloaded_of(offload_activations: Any) -> list[Any]:
     """The stages' numbers. Raises: TypeError for what is neither a bool nor a list."""
     if offload_activations is None or offload_activations is False:
         return []
-    if not isinstance(offload_activations, Iterable) or isinstance(offload_activations, str):
-        raise TypeError(
-            f"offload_activations is {offload_activations!r}: it must be True, False or a list of stages' numbers, such as [0, 1]"
-        )
-    return list(cast("Iterable[Any]", offload_activations))
+    given = items_of("offload_activations", offload_activations, "True, False or a list of stages' numbers, such as [0, 1]")
+    return [whole_number(f"offload_activations[{index}]", stage, least=0) for index, stage in enumerate(given)]
 
 
 def mask_of(outfeed_mask: Any) -> tuple[Any, ...]:
     """Whether each item is hidden. Raises: TypeError for what is no list."""
-    if not isinstance(outfeed_mask, Iterable):
-        raise TypeError(f"outfeed_mask is {outfeed_mask!r}: it must be a list of bool, one for each item that the last stage returns")
-    return tuple(cast("Iterable[Any]", outfeed_mask))
+    mask = items_of("outfeed_mask", outfeed_mask, "a list of bool, one for each item that the last stage returns")
+    require_bools(**{f"outfeed_mask[{index}]": hidden for index, hidden in enumerate(mask)})
+    return mask
 
 
 def _numbered(sizes: Sequence[int]) -> list[list[int]]:
@@ -209,8 +207,13 @@ def _schedule(
     if wanted not in SCHEDULES:
         same = _named_otherwise(wanted)
         raise ValueError(
-            f"pipeline_schedule is {wanted!r}: it must be a Schedule or one of {', '.join(SCHEDULES)}"
-            + (f"; the name here is {same!r}" if same else "")
+            f"pipeline_schedule is {shown(wanted)}: it must be a Schedule or one of {', '.join(SCHEDULES)}"
+            + (f"; the name here is {shown(same)}" if same else "")
+        )
+    if sum(sizes) * count > MOST_FORWARDS:
+        raise ValueError(
+            f"gradient_accumulation_count is {shown(count)}: a schedule of {sum(sizes)} stages has at most {MOST_FORWARDS // sum(sizes):,} "
+            "microbatches; give fewer, with more samples each"
         )
     if wanted == "looped":
         devices = max(compact) + 1
@@ -236,12 +239,13 @@ def typed_key(key: Any) -> Any:
     try:
         return _jax.random.wrap_key_data(key)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"key is {key!r}: it must be a random key, such as jax.random.key(0)") from error
+        raise TypeError(f"key is {shown(key)}: it must be a random key, such as jax.random.key(0)") from error
 
 
 def require_optimizer(optimizer: Any, offload: Offload, *, shard: bool, replicas: int) -> None:
     """Raises: TypeError, ValueError."""
-    if not hasattr(optimizer, "update") and not callable(optimizer):
+    has_both = all(callable(getattr(optimizer, name, None)) for name in ("init", "update"))  # which a dict and a set have not
+    if isinstance(optimizer, type) or not (has_both or callable(optimizer)):
         raise TypeError(f"optimizer is a {type(optimizer).__name__}: it must be a transformation of optax, or a function that returns one")
     choice = choice_for(offload, "optimizer_state")
     if shard and replicas == 1:

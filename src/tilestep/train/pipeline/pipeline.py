@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from jax.typing import DTypeLike
 
 from tilestep import hints
+from tilestep.messages import shown
 from tilestep.train.calling import name_of
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
@@ -21,7 +22,17 @@ from tilestep.train.gradients.accumulation import Choice, Reduction
 from tilestep.train.gradients.recompute import Recompute, recomputed, require_recompute
 from tilestep.train.numbers import whole_number
 from tilestep.train.offload import Offload
-from tilestep.train.other_arguments import belongs_to, devices_of, refuse_misplaced, require_kind
+from tilestep.train.other_arguments import (
+    belongs_to,
+    devices_of,
+    items_of,
+    refuse_misplaced,
+    require_bools,
+    require_dtype,
+    require_kind,
+    require_one_of,
+    require_tree,
+)
 from tilestep.train.pipeline.arguments import (
     StageFunction,
     accumulates,
@@ -48,7 +59,7 @@ from tilestep.train.pipeline.run.processes import Processes, Unfed
 from tilestep.train.pipeline.run.progress import Progress
 from tilestep.train.pipeline.run.results import Results
 from tilestep.train.pipeline.run.state import RunState
-from tilestep.train.pipeline.state import PipelineState, pipeline_state, run_state
+from tilestep.train.pipeline.state import PipelineState, pipeline_state, require_state, run_state
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Device, Pytree, Spec
 from tilestep.train.untyped import jax as _jax
@@ -56,8 +67,11 @@ from tilestep.train.untyped import jax as _jax
 if TYPE_CHECKING:
     import optax
 
+_MOST: Final = 2**31 - 1  # replicas, updates
 _REDUCTIONS: Final = ("sum", "mean", "running_mean")
 _MOST_FOLDED: Final = 2**32 - 1  # of what `jax.random.fold_in` takes
+
+_HOW_INPUTS: Final = "a list of further arguments of the first stage, such as (mask,)"
 
 _serial = itertools.count(1)  # of pipelines: each is a program of its own
 
@@ -153,13 +167,20 @@ class Pipeline:
             )
         hint = belongs_to(gradient_accumulation_count, "pipeline_schedule", "devices", "optimizer")
         count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1, hint=hint)
-        if program not in PROGRAMS:
-            raise ValueError(f"program is {program!r}: it must be one of {', '.join(PROGRAMS)}")
-        if reduction not in _REDUCTIONS:
-            raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(_REDUCTIONS)}")
+        require_one_of("program", program, PROGRAMS)
+        require_one_of("reduction", reduction, _REDUCTIONS)
         require_recompute(recompute)
+        require_bools(
+            shard_optimizer_state=shard_optimizer_state,
+            outfeed_loss=outfeed_loss,
+            accumulate_outfeed=accumulate_outfeed,
+            check_nans=check_nans,
+            strict=strict,
+        )
+        require_dtype("gradient_accumulation_dtype", gradient_accumulation_dtype, allow_function=True)
+        require_dtype("accumulate_outfeed_dtype", accumulate_outfeed_dtype)
         entries = entries_of(device_mapping, self._levels)
-        self._replicas = whole_number("replicas", replicas, least=1, hint=belongs_to(replicas, "devices", "mesh"))
+        self._replicas = whole_number("replicas", replicas, least=1, most=_MOST, hint=belongs_to(replicas, "devices", "mesh"))
         known = tuple(jax.devices()) if devices is None else devices_of(devices)
         placements = placements_of(entries, known, self._replicas)
         several = not all(placement.is_local for placement in placements)
@@ -291,6 +312,8 @@ class Pipeline:
             Exception: of a stage, with a note that names stage and microbatch. Each of these exceptions has as `state` the state after
                 the last finished update, or None if its arrays are lost.
         """
+        require_state(state)
+        inputs = items_of("inputs", inputs, _HOW_INPUTS)
         progress = Progress(state, name=self._name, count=self._schedule.microbatches, updates=1, bar=False)
         with progress, self._together(), self._one_program():
             found = self._run(state, self._batch(microbatches, tuple(inputs)), key, progress)
@@ -304,8 +327,14 @@ class Pipeline:
             return Unfed(inputs)
         refuse_misplaced("microbatches", microbatches, "arrays; run() takes elements of a queue", "infeed")
         count = self._schedule.microbatches
+        require_tree("microbatches", microbatches)
         leaves = _jax.tree.leaves(microbatches)
-        wrong = [leaf.shape for leaf in leaves if not getattr(leaf, "ndim", 0) or leaf.shape[0] != count]
+        others = [leaf for leaf in leaves if not hasattr(leaf, "shape")]
+        if others:
+            raise TypeError(
+                f"microbatches has {shown(others[0])}: it must have arrays, whose first axis is the {count} microbatches of an update"
+            )
+        wrong = [leaf.shape for leaf in leaves if not leaf.shape or leaf.shape[0] != count]
         if wrong or not leaves:
             found = f"an array of shape {wrong[0]}" if wrong else "no arrays"
             raise ValueError(f"microbatches has {found}: the first axis of each must be the {count} microbatches of an update")
@@ -355,8 +384,11 @@ class Pipeline:
             ValueError: if a feed does not fit the pipeline.
             Exception: of the dataset, and as for `step`.
         """
-        updates = whole_number("repeat_count", repeat_count, least=0)
-        first = whole_number("first_update", first_update, least=0, most=None if key is None else _MOST_FOLDED)
+        require_state(state)
+        updates = whole_number("repeat_count", repeat_count, least=0, most=_MOST)
+        first = whole_number("first_update", first_update, least=0, most=_MOST if key is None else _MOST_FOLDED)
+        require_bools(progress=progress)
+        inputs = items_of("inputs", inputs, _HOW_INPUTS)
         count, user = self._schedule.microbatches, self._name
         done = Progress(state, name=user, count=count, updates=updates, bar=progress)
         with done, self._together(), self._one_program():

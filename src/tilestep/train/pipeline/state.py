@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tilestep.train.other_arguments import require_kind
 from tilestep.train.pipeline.arguments import flat, nested
@@ -43,9 +44,14 @@ class PipelineState:
     aux: list[Pytree] | None = None
 
 
+def require_state(state: Any) -> None:
+    """Raises: TypeError for what is no state of a pipeline."""
+    require_kind("state", state, PipelineState, "a PipelineState, as init, step and run return it")
+
+
 def run_state(state: PipelineState, levels: Sequence[Sequence[object]]) -> RunState:
     """The state with one entry for each stage. Raises: TypeError, ValueError if it is not that of a pipeline with these levels."""
-    require_kind("state", state, PipelineState, "a PipelineState, as init, step and run return it")
+    require_state(state)
     params = flat(state.params, levels, "state.params")
     nothing: list[Pytree] = [None] * len(params)
     aux = nothing if state.aux is None else flat(state.aux, levels, "state.aux")

@@ -7,6 +7,7 @@ import ipaddress
 import socket
 from typing import Final
 
+from tilestep.messages import shown
 from tilestep.train.jax_private.distributed import coordinator_address
 
 LOOPBACK: Final = "127.0.0.1"
@@ -42,7 +43,7 @@ def split(address: str, name: str = "coordinator_address") -> tuple[str, int]:
     except UnicodeError:
         host = ""
     if not (colon and host and port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
-        raise ValueError(f'{name} is {address!r}: it must be "host:port" of process 0, with a port of 1 to 65,535')
+        raise ValueError(f'{name} is {shown(address)}: it must be "host:port" of process 0, with a port of 1 to 65,535')
     return host, int(port)
 
 
@@ -128,7 +129,7 @@ def require_listen_host(listen_host: str, coordinator: str | None) -> str:
 
     Raises: ValueError if it is none of this machine, or all of them, or does not fit the coordinator's.
     """
-    where = f"listen_host is {listen_host!r}"
+    where = f"listen_host is {shown(listen_host)}"
     try:
         address = addresses_of(listen_host)[0]
         if is_all(address):

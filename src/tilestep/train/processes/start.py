@@ -10,11 +10,13 @@ import os
 import secrets
 import socket
 import time
+from numbers import Real
 from typing import Any, Final
 
 import numpy as np
 from jax.experimental import multihost_utils
 
+from tilestep.messages import shown
 from tilestep.train.jax_private import distributed
 from tilestep.train.processes import hosts
 from tilestep.train.processes.check_in import Place, Reception, check_in, tell
@@ -71,8 +73,17 @@ def start_processes(
         TimeoutError: when processes are missing for too long, or process 0 is.
     """
     for name, wall_s in (("timeout_s", timeout_s), ("initialization_timeout_s", initialization_timeout_s)):
+        must = f"it must be {_LEAST_TIMEOUT_S:g} to {_MOST_TIMEOUT_S:,.0f} seconds"
+        if isinstance(wall_s, bool) or not isinstance(wall_s, Real):  # NumPy's numbers are such
+            raise TypeError(f"{name} is {shown(wall_s)}: {must}")
         if not _LEAST_TIMEOUT_S <= wall_s <= _MOST_TIMEOUT_S:
-            raise ValueError(f"{name} is {wall_s!r}: it must be {_LEAST_TIMEOUT_S:g} to {_MOST_TIMEOUT_S:,.0f} seconds")
+            raise ValueError(f"{name} is {shown(wall_s)}: {must}")
+    for name, text in (("coordinator_address", coordinator_address), ("listen_host", listen_host)):
+        if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{name} is {shown(text)}: it must be text, an address")
+    for name, number in (("num_processes", num_processes), ("process_id", process_id)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{name} is {shown(number)}: it must be a whole number")
     _require_first()
     until = time.monotonic() + initialization_timeout_s
     coordinator_address = coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
@@ -118,14 +129,14 @@ def _place(address: str | None, count: int | None, number: int | None) -> Place 
         return None
     host, port = hosts.split(address)
     if hosts.is_all(host):
-        raise ValueError(f"coordinator_address is {address!r}, at which nobody can be reached: name an address of process 0's machine")
+        raise ValueError(f"coordinator_address is {shown(address)}, at which nobody can be reached: name an address of process 0's machine")
     if not 0 < count <= _MOST_PROCESSES:
-        raise ValueError(f"num_processes is {count}: it must be 1 to {_MOST_PROCESSES:,}")
+        raise ValueError(f"num_processes is {shown(count)}: it must be 1 to {_MOST_PROCESSES:,}")
     place = Place(address=address, host=host, port=port, count=count, number=number)
     if not 0 <= number < count:
         if 0 <= number <= _MOST_PROCESSES:
             tell(place)
-        raise ValueError(f"process_id is {number}: with num_processes={count} it must be 0 to {count - 1}")
+        raise ValueError(f"process_id is {shown(number)}: with num_processes={count} it must be 0 to {count - 1}")
     return place
 
 
@@ -183,7 +194,7 @@ def _not_listening(place: Place, where: str, error: OSError) -> OSError:
     else:
         way_out = "coordinator_address must name the machine on which process 0 runs, or listen_host= an address of it"
     return OSError(
-        error.errno, f"{place} cannot listen at {where} (coordinator_address {place.address!r}): {os.strerror(error.errno)}; {way_out}"
+        error.errno, f"{place} cannot listen at {where} (coordinator_address {shown(place.address)}): {os.strerror(error.errno)}; {way_out}"
     )
 
 

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from tilestep.messages import shown
 from tilestep.train.numbers import whole_number
 from tilestep.train.offload import transformation
+from tilestep.train.other_arguments import require_one_of
 from tilestep.train.replicas.replicas import current_axis
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -138,8 +141,7 @@ def cross_replica_reduce_scatter(tree: Pytree, *, reduction: Reduction = "sum", 
         ValueError: when an array has no axes, `reduction` is another string, and as for `cross_replica_sum`.
         TypeError: when a mean is of whole numbers.
     """
-    if reduction not in _REDUCTIONS:
-        raise ValueError(f"reduction is {reduction!r}: it must be one of {', '.join(map(repr, _REDUCTIONS))}")
+    require_one_of("reduction", reduction, _REDUCTIONS)
     axis, groups, size = _group(group_size)
 
     def scatter(x: jax.Array) -> jax.Array:
@@ -173,9 +175,11 @@ def cross_replica_all_to_all(tree: Pytree, *, split_axis: int = 0, concat_axis: 
         ValueError: when an array has no such axis, or R does not divide its length, and as for `cross_replica_sum`.
     """
     axis, groups, size = _group(group_size)
-    axes = {"split_axis": split_axis, "concat_axis": concat_axis}
-    for name, number in axes.items():
-        whole_number(name, number, least=-_MOST_AXES, most=_MOST_AXES)
+    axes = {
+        name: whole_number(name, number, least=-_MOST_AXES, most=_MOST_AXES)
+        for name, number in (("split_axis", split_axis), ("concat_axis", concat_axis))
+    }
+    split, concat = axes.values()
 
     def exchange(x: jax.Array) -> jax.Array:
         if not x.ndim:
@@ -183,13 +187,11 @@ def cross_replica_all_to_all(tree: Pytree, *, split_axis: int = 0, concat_axis: 
         for name, number in axes.items():
             if not -x.ndim <= number < x.ndim:
                 raise ValueError(f"{name} is {number}, but the array has shape {x.shape}: it must be {-x.ndim} to {x.ndim - 1}")
-        if x.shape[split_axis] % size:
-            raise ValueError(
-                f"{x.shape[split_axis]} rows (axis {split_axis} of shape {x.shape}) / {size} replicas is no whole number: pad the array"
-            )
+        if x.shape[split] % size:
+            raise ValueError(f"{x.shape[split]} rows (axis {split} of shape {x.shape}) / {size} replicas is no whole number: pad the array")
         if axis is None:
             return x
-        return _jax.lax.all_to_all(x, axis, split_axis % x.ndim, concat_axis % x.ndim, axis_index_groups=groups, tiled=True)
+        return _jax.lax.all_to_all(x, axis, split % x.ndim, concat % x.ndim, axis_index_groups=groups, tiled=True)
 
     return _mapped(tree, exchange)
 
@@ -199,8 +201,10 @@ def replica_key(key: jax.Array) -> jax.Array:
 
     It is another one on each replica, and depends on `key` and the replica's number alone: not on how many replicas or devices there are.
     For numbers that are equal on all replicas use `key` itself, which each of them has.
+
+    Raises: TypeError for what is no random key.
     """
-    return _jax.random.fold_in(key, replica_index())
+    return _jax.random.fold_in(_random_key(key), replica_index())
 
 
 def element_key(key: jax.Array, step: jax.Array) -> jax.Array:
@@ -210,12 +214,37 @@ def element_key(key: jax.Array, step: jax.Array) -> jax.Array:
 
     Args:
         key: a random key.
-        step: int[], counted by the caller, such as in the loop's carry.
+        step: int[], counted by the caller, such as in the loop's carry; step * R + r is below 2**32.
 
     Returns:
         A random key.
+
+    Raises:
+        TypeError: for a step that is no whole number, or a key that is no random key.
+        ValueError: for a number that is below 0 or too large.
     """
-    return _jax.random.fold_in(key, step * replica_count() + replica_index())
+    key, count = _random_key(key), replica_count()
+    if not isinstance(step, jax.Array):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller may give a number
+        first = whole_number("step", step, least=0, most=(1 << 32) // count - 1) * count
+        return _jax.random.fold_in(key, _jnp.uint32(first) + replica_index().astype(np.uint32))
+    if step.shape or not _jnp.issubdtype(step.dtype, _jnp.integer):
+        raise TypeError(f"step is {step.dtype}{list(step.shape)}: it must be one whole number, int[], such as a counter in the carry")
+    return _jax.random.fold_in(key, step * count + replica_index())
+
+
+def _random_key(key: Any) -> Any:
+    """Raises: TypeError for what is no random key."""
+    typed = isinstance(key, jax.Array) and _jax.dtypes.issubdtype(key.dtype, _jax.dtypes.prng_key)
+    if not typed:
+        try:  # of the old kind, uint32[2]
+            if not isinstance(key, jax.Array | np.ndarray):
+                raise TypeError
+            _jax.random.wrap_key_data(key)
+        except (TypeError, ValueError):
+            raise TypeError(f"key is {shown(key)}: it must be a random key, such as jax.random.key(0)") from None
+    if key.ndim > (0 if typed else 1):
+        raise TypeError(f"key has shape {key.shape}: it must be one random key; jax.vmap goes over several")
+    return key
 
 
 def cross_replica(optimizer: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
@@ -272,7 +301,7 @@ def _group(group_size: int | None) -> tuple[str | None, list[list[int]] | None, 
     if count % size:
         divisors = [number for number in range(1, count + 1) if count % number == 0]
         raise ValueError(
-            f"{count} replicas / group_size {size} = {count / size:.4g} groups, no whole number: group_size must be one of "
+            f"{count} replicas / group_size {shown(size)} = {count / size:.4g} groups, no whole number: group_size must be one of "
             f"{', '.join(map(str, divisors))}"
         )
     if size == count:

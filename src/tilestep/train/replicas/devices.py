@@ -5,13 +5,14 @@ Sources: TensorFlow for the IPU, `IPUConfig.auto_select_ipus` and `select_ipus` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import jax
 
+from tilestep.messages import shown
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import belongs_to
+from tilestep.train.other_arguments import belongs_to, platform_named
 
 Device = Any  # jax.Device, which JAX's types call a variable
 Devices = tuple[Device, ...]
@@ -41,14 +42,15 @@ def select_devices(
     Raises: TypeError for what is no whole number. ValueError if there are too few devices, a number is unknown or comes twice, or both
         `count` and `ids` are given.
     """
-    there: Devices = tuple(jax.devices() if platform is None else jax.devices(platform))
+    there: Devices = tuple(jax.devices() if platform is None else jax.devices(platform_named(platform)))
+    ids, count = _listed(ids), _listed(count)
     if ids is not None:
         if count is not None:
-            raise ValueError(f"count is {count!r} and ids is {ids!r}: give one of them, they are two ways to select devices")
+            raise ValueError(f"count is {shown(count)} and ids is {shown(ids)}: give one of them, they are two ways to select devices")
         return _by_id(there, ids)
     if count is None:
         return there
-    if not isinstance(count, Iterable) or isinstance(count, str):
+    if not isinstance(count, list):
         return _first(there, [whole_number("count", count, least=1, hint=belongs_to(count, "platform"))])[0]
     sizes = [whole_number(f"count[{index}]", size, least=1, hint=_ready(size)) for index, size in enumerate(count)]
     if not sizes:
@@ -59,24 +61,24 @@ def select_devices(
 def _first(there: Devices, sizes: list[int]) -> tuple[Devices, ...]:
     needed = sum(sizes)
     if needed > len(there):
-        sum_text = f"{' + '.join(map(str, sizes))} = {needed}" if len(sizes) > 1 else str(needed)
+        sum_text = f"{shown(sizes)[1:-1].replace(',', ' +')} = {shown(needed)}" if len(sizes) > 1 else shown(needed)
         raise ValueError(
-            f"{sum_text} devices were asked for, but there are {len(there)} on platform {there[0].platform}{more_devices(there)}"
+            f"count: {sum_text} devices were asked for, but there are {len(there)} on platform {there[0].platform}{more_devices(there)}"
         )
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return tuple(there[start : start + size] for start, size in zip(starts, sizes, strict=True))
 
 
 def _by_id(there: Devices, ids: Any) -> Devices | tuple[Devices, ...]:
-    if not _is_list(ids):
+    if not isinstance(ids, list):
         return _numbered(there, [ids])
     if not ids:
         raise ValueError("ids is an empty list: name one device at least")
-    grouped = [_is_list(item) for item in ids]
+    grouped = [isinstance(item, list) for item in ids]
     if not any(grouped):
         return _numbered(there, ids)
     if not all(grouped) or not all(ids):
-        raise ValueError(f"ids is {ids!r}: it must be a list of numbers, or a list of such lists, none of them empty")
+        raise ValueError(f"ids is {shown(ids)}: it must be a list of numbers, or a list of such lists, none of them empty")
     _numbered(there, [number for group in ids for number in group])
     return tuple(_numbered(there, group) for group in ids)
 
@@ -86,11 +88,13 @@ def _numbered(there: Devices, ids: Iterable[Any]) -> Devices:
     by_id = {device.id: device for device in there}
     twice = sorted({number for number in numbers if numbers.count(number) > 1})
     if twice:
-        raise ValueError(f"ids names device {twice[0]} {numbers.count(twice[0])} times: each device can be selected once")
+        raise ValueError(f"ids names device {shown(twice[0])} {numbers.count(twice[0])} times: each device can be selected once")
     unknown = [number for number in numbers if number not in by_id]
     if unknown:
         known = ", ".join(map(str, sorted(by_id)))
-        raise ValueError(f"ids names device {unknown[0]}, but platform {there[0].platform} has those with ids {known}{more_devices(there)}")
+        raise ValueError(
+            f"ids names device {shown(unknown[0])}, but platform {there[0].platform} has those with ids {known}{more_devices(there)}"
+        )
     return tuple(by_id[number] for number in numbers)
 
 
@@ -98,8 +102,13 @@ def _ready(value: object) -> str:
     return "; what has devices needs no select_devices, which finds them by numbers" if isinstance(value, jax.Device) else ""
 
 
-def _is_list(value: object) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
+def _is_many(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) and getattr(value, "ndim", 1) > 0
+
+
+def _listed(value: Any) -> Any:
+    """A list for a generator, an array or another iterable, and for those in it: lists can be gone through again."""
+    return [list(item) if _is_many(item) else item for item in value] if _is_many(value) else value
 
 
 def more_devices(there: Devices) -> str:

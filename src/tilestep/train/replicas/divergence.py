@@ -12,8 +12,9 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from tilestep.errors import ReplicasDifferError
+from tilestep.messages import shown
 from tilestep.train.offload import on_device
-from tilestep.train.other_arguments import require_kind
+from tilestep.train.other_arguments import require_kind, require_tree
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -91,10 +92,20 @@ def require_equal_replicas(tree: Pytree, replicas: Replicas) -> None:
 
     Raises:
         ReplicasDifferError: when an array differs; its `differences` say which ones.
-        ValueError: when there are several replicas and arrays, but no array is on the replicas, because that would compare nothing.
+        TypeError: when `replicas` is no Replicas.
+        ValueError: when nothing would be compared: the tree has no JAX arrays, or there are several replicas and no array is on them.
     """
-    arrays = [leaf for leaf in _jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
-    if replicas.count > 1 and arrays and not any(_is_on(leaf, replicas) for leaf in arrays):
+    require_kind("replicas", replicas, Replicas, "the Replicas that the loop had")
+    require_tree("tree", tree)
+    leaves = _jax.tree.leaves(tree)
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
+    if not arrays:
+        found = f"has {shown(leaves[0])} and no JAX arrays" if leaves else "is empty"
+        raise ValueError(
+            f"tree {found}, so nothing could be compared: give what the loop has returned, whose arrays are on the replicas, and no copy "
+            "by np.asarray or jax.device_get, which is replica 0's alone"
+        )
+    if replicas.count > 1 and not any(_is_on(leaf, replicas) for leaf in arrays):
         raise ValueError(
             f"none of the {len(arrays):,} arrays is on the devices of {replicas}, so nothing could be compared: give the Replicas that the "
             "loop has run on, and what it has returned"

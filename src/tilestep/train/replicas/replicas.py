@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tilestep.messages import shown
 from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.numbers import whole_number
 from tilestep.train.offload import is_on_host
@@ -76,7 +77,7 @@ class Replicas:
         axis: str = AXIS,
     ) -> None:
         if not isinstance(axis, str) or not axis:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"axis is {axis!r}: it must be the name of a mesh axis, a string that is not empty")
+            raise TypeError(f"axis is {shown(axis)}: it must be the name of a mesh axis, a string that is not empty")
         if mesh is None:
             mesh = _mesh_of(count, devices, 1 if shards is None else whole_number("shards", shards, least=1), axis)
         else:
@@ -237,24 +238,26 @@ def current_axis() -> str:
 
 
 def _meant(count: object) -> str:
-    return f"; devices=jax.devices({count!r}) are those of a platform" if isinstance(count, str) else belongs_to(count, "devices", "mesh")
+    return (
+        f"; devices=jax.devices({shown(count)}) are those of a platform" if isinstance(count, str) else belongs_to(count, "devices", "mesh")
+    )
 
 
 def _mesh_of(count: int | None, devices: Iterable[Device] | None, shards: int, axis: str) -> Mesh:
     if axis == SHARD_AXIS:
-        raise ValueError(f"axis is {axis!r}: that is the name of the axis within a replica; choose another one")
+        raise ValueError(f"axis is {shown(axis)}: that is the name of the axis within a replica; choose another one")
     wanted = None if count is None else whole_number("count", count, least=1, hint=_meant(count)) * shards
     chosen = _first(count, wanted, shards) if devices is None else devices_of(devices)
     if count is None:
         if not chosen or len(chosen) % shards:
             raise ValueError(
-                f"{len(chosen)} devices / {shards} shards = {len(chosen) / shards:.4g} replicas, no whole number above 0: give "
+                f"{len(chosen)} devices / {shown(shards)} shards = {len(chosen) / shards:.4g} replicas, no whole number above 0: give "
                 f"{_next(len(chosen), shards)} devices, or other shards"
             )
     elif len(chosen) != wanted:
         raise ValueError(
-            f"{count} replicas x {shards} shards = {wanted} devices, but {len(chosen)} were given: leave count away, or "
-            f"give {wanted} devices"
+            f"count: {shown(count)} replicas x {shown(shards)} shards = {shown(wanted)} devices, but {len(chosen)} were given: leave "
+            f"count away, or give {shown(wanted)} devices"
         )
     twice = [device for device in chosen if chosen.count(device) > 1]
     if twice:
@@ -269,30 +272,31 @@ def _first(count: int | None, wanted: int | None, shards: int) -> tuple[Device, 
     there = select_devices()
     if wanted is not None and wanted > len(there):
         raise ValueError(
-            f"{count} replicas x {shards} shards = {wanted} devices, but there are {len(there)} on platform {there[0].platform}"
-            f"{more_devices(there)}"
+            f"count: {shown(count)} replicas x {shown(shards)} shards = {shown(wanted)} devices, but there are {len(there)} on "
+            f"platform {there[0].platform}{more_devices(there)}"
         )
     return there[:wanted]
 
 
 def _next(devices: int, shards: int) -> str:
     below, above = devices // shards * shards, (devices // shards + 1) * shards
-    return f"{below} or {above}" if below else str(above)
+    return f"{below} or {above}" if below else shown(above)
 
 
 def _require_mesh(mesh: Mesh, axis: str, count: int | None, shards: int | None, devices: object) -> None:
     if not isinstance(mesh, Mesh):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"mesh is {mesh!r}: it must be a jax.sharding.Mesh{belongs_to(mesh, 'devices')}")
+        raise TypeError(f"mesh is {shown(mesh)}: it must be a jax.sharding.Mesh{belongs_to(mesh, 'devices')}")
     if devices is not None:
         raise ValueError("mesh and devices are given: the mesh has its devices, leave the others away")
     if axis not in mesh.shape:
-        raise ValueError(f"axis is {axis!r}, but the mesh has {', '.join(map(repr, mesh.axis_names))}: name its axis of replicas")
+        raise ValueError(f"axis is {shown(axis)}, but the mesh has {', '.join(map(repr, mesh.axis_names))}: name its axis of replicas")
     found = mesh.shape[axis], mesh.size // mesh.shape[axis]
     for name, value, there in (("count", count, found[0]), ("shards", shards, found[1])):
-        if value is not None and value != there:
+        if value is not None and whole_number(name, value, least=1) != there:
             raise ValueError(
-                f"{name} is {value}, but the mesh {dict(mesh.shape)} has {found[0]} replicas (axis {axis!r}) x {found[1]} shards = "
-                f"{mesh.size} devices: leave {name} away, or give another mesh"
+                f"{name} is {shown(value)}, but the mesh {dict(mesh.shape)} has {found[0]} replicas (axis {shown(axis)}) x {found[1]} "
+                f"shards "
+                f"= {mesh.size} devices: leave {name} away, or give another mesh"
             )
 
 

@@ -4,34 +4,43 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import fields, replace
+from typing import Any, Final
 
-from tilestep.messages import shortened
-from tilestep.train.numbers import whole_number
-from tilestep.train.schedules.tasks import WEIGHTS, Kind, Task
+from tilestep.messages import shown
+from tilestep.train.numbers import real_number, whole_number
+from tilestep.train.other_arguments import items_of, require_kind, require_one_of
+from tilestep.train.schedules.tasks import WEIGHTS, Costs, Kind, Task
 
 HOW_LEVELS: Final = "levels=[[0], [1, 2], [3]] makes stages 1 and 2 concurrent"  # as from_table and Schedule take them
+
+WAYS: Final = ("apart", "together")  # in which devices exchange
+_BETWEEN: Final = ("element", "collect", "results")  # costs that are no stage's
+_DEFAULTS: Final = ("backward", "input_gradient", "weight_gradient", "gradient_transfer")  # costs that may be None
 
 _Numbers = Mapping[tuple[int, Kind], Set[int | None]]  # (stage, kind) -> microbatches
 
 
 def require_shape(levels: Sequence[Sequence[int]], device_mapping: Sequence[int], microbatches: int, weights: str, *, devices: int) -> None:
     """Raises: TypeError, ValueError for levels, devices, a count or weights that cannot be. Args: devices: rows of tasks."""
+    if not device_mapping:
+        raise ValueError("device_mapping is empty: a schedule has at least one stage")
+    for stage, device in enumerate(device_mapping):
+        whole_number(f"device_mapping[{stage}]", device, least=0, hint=", a device's index")
     if [stage for stages in levels for stage in stages] != list(range(len(device_mapping))) or not all(levels):
         raise ValueError(
-            f"levels {shortened(str(levels))} must number the {len(device_mapping)} stages of device_mapping from 0 on, in order, each in "
+            f"levels {shown(levels)} must number the {len(device_mapping)} stages of device_mapping from 0 on, in order, each in "
             f"one level: {HOW_LEVELS}"
         )
     unknown = next((device for device in device_mapping if not 0 <= device < devices), None)
     if unknown is not None:
         raise ValueError(
-            f"device_mapping {shortened(str(list(device_mapping)))} names a device that has no tasks, {unknown}: there are {devices} "
+            f"device_mapping {shown(list(device_mapping))} names a device that has no tasks, {unknown}: there are {devices} "
             "of them, from 0 on"
         )
     whole_number("microbatches", microbatches, least=1)
-    if weights not in WEIGHTS:
-        raise ValueError(f"weights is {shortened(repr(weights))}: it must be one of {', '.join(WEIGHTS)}")
+    require_one_of("weights", weights, WEIGHTS)
 
 
 def require_tasks(device_mapping: Sequence[int], microbatches: int, tasks: Sequence[Sequence[Task]]) -> None:
@@ -91,3 +100,31 @@ def _gaps(present: _Numbers, kinds: Set[Kind], stage: int, microbatches: int) ->
         lacking = [number for number in there[other] - there[kind] if number is not None]
         if lacking:
             yield Task(stage, kind, min(lacking)), len(lacking)
+
+
+def require_schedule(schedule: object) -> None:
+    """Raises: TypeError for what is no Schedule, a class of a module that imports this one."""
+    if type(schedule).__name__ != "Schedule":
+        raise TypeError(f"schedule is a {type(schedule).__name__}: it must be a Schedule, such as schedules.grouped(3, 6)")
+
+
+def checked_costs(costs: Any, stages: int) -> Costs:
+    """The costs with a tuple in place of each list or array.
+
+    Raises: TypeError for what are no costs, or a time that is no number. ValueError for a time that is below 0 or not finite, and for
+        another number of times than there are stages.
+    """
+    require_kind("costs", costs, Costs, "Costs, such as Costs(forward=1, backward=2)")
+    found: dict[str, Any] = {}
+    for kind in (each.name for each in fields(costs)):
+        value, name = getattr(costs, kind), f"costs.{kind}"
+        if value is None and kind in _DEFAULTS:
+            continue
+        if kind in _BETWEEN or isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+            found[kind] = real_number(name, value)
+            continue
+        times = items_of(name, value, "a number, or a list with one for each stage")
+        if len(times) != stages:
+            raise ValueError(f"{name} has {len(times):,} times, but there are {stages:,} stages: give one for each, or a number for all")
+        found[kind] = tuple(real_number(f"{name}[{stage}]", time) for stage, time in enumerate(times))
+    return replace(costs, **found)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
-from tilestep.messages import shortened
+from tilestep.messages import shortened, shown
 from tilestep.train.schedules.tasks import WEIGHTS, Task
 
 _TITLE: Final = "# tilestep schedule "
@@ -119,19 +119,19 @@ def _header(lines: Sequence[str]) -> tuple[Header, int]:
     version = lines[0].removeprefix(_TITLE)
     if version == lines[0]:
         raise ValueError(
-            f"line 1 is {shortened(repr(lines[0]))}: it must be '{_TITLE}{_VERSION}', or a device's tasks, such as 0F0,0B0 (rows without "
+            f"line 1 is {shown(lines[0])}: it must be '{_TITLE}{_VERSION}', or a device's tasks, such as 0F0,0B0 (rows without "
             "any lines of comment)"
         )
     if version.strip() != _VERSION:
         raise ValueError(
-            f"line 1 is {shortened(repr(lines[0]))}: this tilestep reads version {_VERSION} of the form; let the tilestep that has written "
+            f"line 1 is {shown(lines[0])}: this tilestep reads version {_VERSION} of the form; let the tilestep that has written "
             "it write rows alone, to_csv(tasks_only=True), or use that one"
         )
     values: dict[str, Any] = {}
     for number, line in enumerate(itertools.takewhile(lambda line: line.startswith("#"), lines[1:]), start=2):
         key, value = _entry(line, number)
         if key in values:
-            raise ValueError(f"line {number} is {shortened(repr(line))}: {key} stands in a line before, and each is given once")
+            raise ValueError(f"line {number} is {shown(line)}: {key} stands in a line before, and each is given once")
         values[key] = value
     count = 1 + len(values)
     missing = [key for key in _VALUES if key not in values]
@@ -144,7 +144,7 @@ def _entry(line: str, number: int) -> tuple[str, Any]:
     key, _, text = line.removeprefix("#").partition(":")
     key = key.strip()
     if key not in _VALUES:
-        raise ValueError(f"line {number} is {shortened(repr(line))}: it must be '# key: value', with one of the keys {', '.join(_VALUES)}")
+        raise ValueError(f"line {number} is {shown(line)}: it must be '# key: value', with one of the keys {', '.join(_VALUES)}")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):  # no JSON, a number of thousands of digits, or lists within lists without end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 import jax
 
 from tilestep import hints
-from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import devices_of, require_kind
+from tilestep.messages import plain, shown
+from tilestep.train.numbers import real_number, whole_number
+from tilestep.train.other_arguments import devices_of, items_of, require_bool, require_function, require_kind, require_tree
 from tilestep.train.untyped import Device, Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 _REPETITIONS: Final = 5  # of a measurement in real time; the shortest counts
 _ON_CHIP: Final = ("compute", "exchange", "sync")  # what of an emulated run is the layer's own, and not the host's
+
+_HOW_COST: Final = 'a LayerCost, such as LayerCost(name="embed", work=3.0, passing=0.1)'
+_HOW_COSTS: Final = 'a list with a LayerCost for each layer, such as [LayerCost(name="embed", work=3.0)]'
+_HOW_LAYERS: Final = "a list of functions (params, *args) -> outputs"
 
 Layer = Callable[..., Any]
 
@@ -34,6 +40,10 @@ class LayerCost:
         name: for the table.
         work: of forward and, in training, backward.
         passing: of the transfer of its outputs to another device, and in training of their gradients back.
+
+    Raises:
+        TypeError: for a cost that is no number.
+        ValueError: for a cost that is below 0 or not finite.
     """
 
     name: str
@@ -42,8 +52,7 @@ class LayerCost:
 
     def __post_init__(self) -> None:
         for name, value in (("work", self.work), ("passing", self.passing)):
-            if not value >= 0:
-                raise ValueError(f"{name} of the layer {self.name} is {value}: it must be 0 or more")
+            real_number(f"{name} of the layer {plain(self.name)}", value)
 
 
 @final
@@ -55,11 +64,27 @@ class Partition:
         cuts: for each stage the number of its first layer, and at the end the number of layers: (0, 3, 5) are layers 0-2 and 3-4.
         costs: for each layer its cost.
         unit: of the costs, in words such as "cycles" or "s".
+
+    Raises:
+        TypeError: for costs and cuts of another kind.
+        ValueError: for cuts that do not rise from 0 to the number of layers.
     """
 
     cuts: tuple[int, ...]
     costs: tuple[LayerCost, ...]
     unit: str = ""
+
+    def __post_init__(self) -> None:
+        costs = items_of("costs", self.costs, _HOW_COSTS)
+        for index, cost in enumerate(costs):
+            require_kind(f"costs[{index}]", cost, LayerCost, _HOW_COST)
+        cuts = items_of("cuts", self.cuts, "a list of the stages' first layers and, at the end, the number of layers, such as (0, 3, 5)")
+        cuts = tuple(whole_number(f"cuts[{index}]", cut, least=0) for index, cut in enumerate(cuts))
+        if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != len(costs) or any(first >= after for first, after in pairwise(cuts)):
+            raise ValueError(
+                f"cuts is {shown(cuts)}: it must rise from 0 to the {len(costs)} layers of costs, such as (0, {len(costs)}); "
+                "best_partition finds the best"
+            )
 
     @property
     def stage_costs(self) -> tuple[float, ...]:
@@ -103,6 +128,7 @@ class Partition:
         Raises:
             ValueError: for another number of entries.
         """
+        per_layer = items_of("per_layer", per_layer, "a list with an entry for each layer")
         if len(per_layer) != len(self.costs):
             raise ValueError(f"there are {len(per_layer)} entries, but the partition is of {len(self.costs)} layers: give one for each")
         return [list(per_layer[first:after]) for first, after in pairwise(self.cuts)]
@@ -141,12 +167,15 @@ def best_partition(costs: Sequence[LayerCost], stages: int, *, unit: str = "") -
         ValueError: if there are no layers, or no stages.
     """
     most = whole_number("stages", stages, least=1)
+    costs = items_of("costs", costs, _HOW_COSTS)
     for index, cost in enumerate(costs):
-        require_kind(f"costs[{index}]", cost, LayerCost, 'a LayerCost, such as LayerCost(name="embed", work=3.0, passing=0.1)')
+        require_kind(f"costs[{index}]", cost, LayerCost, _HOW_COST)
     if not costs:
-        raise ValueError("there are no layers: a partition has at least one")
+        raise ValueError("costs is empty, so there are no layers: a partition has at least one")
     count = len(costs)
     work = [0.0, *accumulate(cost.work for cost in costs)]
+    if not math.isfinite(work[-1] + sum(cost.passing for cost in costs)):
+        raise ValueError("the costs of the layers add up to more than a float holds: give them in a larger unit")
 
     def between(first: int, after: int) -> float:
         return work[after] - work[first] + _ends(costs, first, after)
@@ -211,6 +240,16 @@ def pipeline_partition(
         ValueError: if there are no layers or devices, another number of params, or a profile without runs on `ipu`.
         Exception: of a layer, with a note that names its number.
     """
+    layers = items_of("layers", layers, _HOW_LAYERS)
+    for number, layer in enumerate(layers):
+        require_function(f"layers[{number}]", layer, "(params, *args) -> outputs")
+    params = items_of("params", params, "a list with an entry for each layer")
+    args = items_of("args", args, "a list with the first layer's arguments, such as (x,)")
+    require_tree("params", params)
+    require_tree("args", args)
+    require_bool("training", training)
+    if profile is not None:
+        require_function("profile", profile, "() -> context, such as tilestep.profile; None measures real time")
     if not layers or len(params) != len(layers):
         raise ValueError(f"there are {len(layers)} layers and {len(params)} entries of params: give one for each layer, and at least one")
     chosen = list(devices_of(devices))

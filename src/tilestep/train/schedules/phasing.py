@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, final
 
+from tilestep.train.other_arguments import require_one_of
+from tilestep.train.schedules.checks import WAYS, checked_costs, require_schedule
 from tilestep.train.schedules.tasks import SLOTS, Costs, Kind, Task, Timeline
 
 if TYPE_CHECKING:
@@ -33,7 +35,11 @@ def phases(schedule: Schedule) -> Phases:
 
     Returns:
         For each phase its tasks.
+
+    Raises:
+        TypeError: for a schedule that is no Schedule.
     """
+    require_schedule(schedule)
     return min(
         (_in_pairs(schedule), _by_slots(schedule)), key=lambda cut: _Together(schedule, Costs(), cut, host="apart").timeline().makespan
     )
@@ -97,7 +103,14 @@ def simulated_together(schedule: Schedule, costs: Costs, *, host: Literal["apart
 
     Returns:
         The times of all tasks, in the unit of `costs`.
+
+    Raises:
+        TypeError: for a schedule that is no Schedule, and as `Schedule.simulate`.
+        ValueError: as `Schedule.simulate`, and for another `host`.
     """
+    require_schedule(schedule)
+    require_one_of("host", host, WAYS)
+    costs = checked_costs(costs, schedule.stages)
     return _Together(schedule, costs, phases(schedule), host=host).timeline()
 
 

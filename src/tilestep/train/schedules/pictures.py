@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tilestep.train.schedules.schedule import Schedule
 
 _WIDEST: Final = 400  # columns of time that a text has at most
+_UNREADABLE: Final = 10**15  # columns of time; nobody reads their number if there are more
 _COLORS: Final = {
     Kind.FORWARD: "#4c8bf5",
     Kind.BACKWARD: "#5fb87a",
@@ -57,7 +58,7 @@ def as_text(schedule: Schedule, costs: Costs) -> str:
     timeline = schedule.simulate(costs)
     lengths = [timeline.end[task] - timeline.begin[task] for task in timeline.begin]
     unit = min((length for length in lengths if length > 0), default=1.0)
-    columns = max(1, math.ceil(timeline.makespan / unit - 1e-9))
+    columns = max(1, math.ceil(min(timeline.makespan / unit - 1e-9, _UNREADABLE)))
     title = f"{schedule.name}: {schedule.stages} stages, {schedule.microbatches} microbatches"
     if columns > _WIDEST:
         return f"{title}; too long for text ({columns:,} columns): draw it with plot()\n{_summary(schedule, timeline)}"

@@ -7,15 +7,17 @@ it needs, and from how long tasks take. `standard.py` makes the usual ones.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast, final
+from typing import Any, Final, Literal, cast, final
 
-from tilestep.messages import shortened
-from tilestep.train.other_arguments import require_kind
+from tilestep.messages import shortened, shown
+from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import items_of, require_kind, require_one_of
 from tilestep.train.schedules import csv_file
-from tilestep.train.schedules.checks import HOW_LEVELS, require_shape, require_tasks
+from tilestep.train.schedules.checks import HOW_LEVELS, WAYS, checked_costs, require_shape, require_tasks
 from tilestep.train.schedules.order import Dependencies
 from tilestep.train.schedules.tasks import ONE_EACH
 from tilestep.train.schedules.tasks import SLOTS as SLOTS
@@ -24,6 +26,10 @@ from tilestep.train.schedules.tasks import Kind as Kind
 from tilestep.train.schedules.tasks import Task as Task
 from tilestep.train.schedules.tasks import Timeline as Timeline
 from tilestep.train.schedules.tasks import Weights as Weights
+
+_WIDEST: Final = 10_000  # columns of a text
+_HOW_ROWS: Final = 'a list with a row of tasks for each device, such as [["0F0", "0B0", "0U"]]; from_csv reads text'
+_HOW_MAPPING: Final = "a list with a device's index for each stage, such as [0, 1, 2]"
 
 
 @final
@@ -125,9 +131,12 @@ class Schedule:
             The times of all tasks, in the unit of `costs`.
 
         Raises:
-            ValueError: if only `host` is "together", a cost has another number of stages, or a time is below 0.
+            TypeError: for costs that are no Costs, or a time that is no number.
+            ValueError: if only `host` is "together", a cost has another number of stages, or a time is below 0 or not finite.
         """
-        self._check_costs(costs)
+        require_one_of("exchanges", exchanges, WAYS)
+        require_one_of("host", host, WAYS)
+        costs = checked_costs(costs, self.stages)
         if exchanges == "together":
             from tilestep.train.schedules.phasing import simulated_together
 
@@ -157,16 +166,6 @@ class Schedule:
             busy[device] += cost
         first = min(begin.values(), default=0.0)
         return Timeline(begin=begin, end=end, makespan=max(end.values(), default=0.0) - first, busy=tuple(busy), unit=costs.unit)
-
-    def _check_costs(self, costs: Costs) -> None:
-        require_kind("costs", costs, Costs, "Costs, such as Costs(forward=1, backward=2)")
-        for name in (each.name for each in fields(costs) if each.name != "unit"):
-            value = getattr(costs, name)
-            if isinstance(value, Sequence) and len(value) != self.stages:
-                raise ValueError(f"costs.{name} has {len(value)} times, but there are {self.stages} stages")
-            for time in value if isinstance(value, Sequence) else (0.0 if value is None else value,):
-                if not time >= 0:
-                    raise ValueError(f"costs.{name} has the time {time}: it must be 0 or more")
 
     def stash(self) -> tuple[int, ...]:
         """For each stage the largest number of microbatches whose values it keeps for backward, with any timing. 0 in inference."""
@@ -267,7 +266,9 @@ class Schedule:
             return cls(
                 name=header.name if name is None else name,
                 levels=header.levels,
-                device_mapping=header.device_mapping if device_mapping is None else tuple(device_mapping),
+                device_mapping=header.device_mapping
+                if device_mapping is None
+                else items_of("device_mapping", device_mapping, _HOW_MAPPING),
                 microbatches=header.microbatches,
                 tasks=tasks,
                 weights=cast("Weights", header.weights),
@@ -294,6 +295,8 @@ class Schedule:
         """
         from tilestep.train.schedules.pictures import as_text, to_scale
 
+        self._require_own(timeline)
+        width = whole_number("width", width, least=1, most=_WIDEST)
         return as_text(self, costs) if timeline is None else to_scale(self, timeline, width)
 
     def plot(self, path: str | Path, costs: Costs = SLOTS, *, timeline: Timeline | None = None) -> None:
@@ -310,7 +313,19 @@ class Schedule:
         """
         from tilestep.train.schedules.pictures import plot
 
+        self._require_own(timeline)
+        if not isinstance(path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"path is {shown(path)}: it must be a file's path, such as 'schedule.svg'")
         plot(self, path, self.simulate(costs) if timeline is None else timeline)
+
+    def _require_own(self, timeline: Any) -> None:
+        """Raises: TypeError for what is no timeline, ValueError for that of another schedule."""
+        if timeline is None:
+            return
+        require_kind("timeline", timeline, Timeline, "a Timeline, such as schedule.simulate()")
+        missing = next((task for task in self._ordered if task not in timeline.begin or task not in timeline.end), None)
+        if missing is not None:
+            raise ValueError(f"timeline has no time of task {missing}: it must be of the schedule {self.name}")
 
 
 def from_table(
@@ -339,17 +354,18 @@ def from_table(
         TypeError: for rows that are no lists.
         ValueError: for text that is no task, and as `Schedule` does.
     """
-    tasks = tuple(_parsed(device, row) for device, row in enumerate(rows))
+    tasks = tuple(_parsed(device, row) for device, row in enumerate(items_of("rows", rows, _HOW_ROWS)))
+    if not any(tasks):
+        raise ValueError("rows is empty, so the table has no tasks: it must have a row for each device, such as 0F0, 0B0, 0U")
     return _of_tasks(tasks, device_mapping=device_mapping, levels=levels, name=name, weights=weights, serial=serial)
 
 
 def _parsed(device: int, row: Iterable[str]) -> tuple[Task, ...]:
-    if isinstance(row, str):
-        raise TypeError(f'row {device} is {shortened(repr(row))}: it must be a list of tasks, such as ["0F0", "0B0"]; from_csv reads text')
+    must = 'a list of tasks, such as ["0F0", "0B0"]; from_csv reads text'
     try:
-        return tuple(Task.parse(cell) for cell in row if not isinstance(cell, str) or cell.strip())  # pyright: ignore[reportUnnecessaryIsInstance]
-    except ValueError as error:
-        raise ValueError(f"row {device}: {error}") from None
+        return tuple(Task.parse(cell) for cell in items_of(f"row {device}", row, must) if not isinstance(cell, str) or cell.strip())  # pyright: ignore[reportUnnecessaryIsInstance]
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{'' if str(error).startswith('row ') else f'row {device}: '}{error}") from None
 
 
 def _of_tasks(
@@ -371,8 +387,10 @@ def _of_tasks(
                 f"{next(stage for stage in range(len(where)) if stage not in where)} is missing"
             )
         device_mapping = [where[stage] for stage in range(len(where))]
+    device_mapping = items_of("device_mapping", device_mapping, _HOW_MAPPING)
+    levels = None if levels is None else list(items_of("levels", levels, f"a list of lists of stages; {HOW_LEVELS}"))
     if levels is not None and any(not isinstance(stages, Sequence) or isinstance(stages, str) for stages in levels):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"levels is {shortened(str(levels))}: it must be a list of lists of stages; {HOW_LEVELS}")
+        raise TypeError(f"levels is {shown(levels)}: it must be a list of lists of stages; {HOW_LEVELS}")
     return Schedule(
         name=name,
         levels=tuple((stage,) for stage in range(len(device_mapping))) if levels is None else tuple(map(tuple, levels)),

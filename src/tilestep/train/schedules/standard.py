@@ -13,14 +13,17 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Final
 
-from tilestep.messages import shortened
+from tilestep.messages import shown
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import require_kind
+from tilestep.train.other_arguments import items_of, require_bools
+from tilestep.train.schedules.checks import require_schedule
 from tilestep.train.schedules.schedule import Kind, Schedule, Task
 
 _F, _B, _I, _W, _U = Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.UPDATE
 
 _SIZES: Final = ": how many stages there are, or of each level in a list, such as [1, 2, 1]; Pipeline takes their functions"
+
+MOST_FORWARDS: Final = 250_000  # of a schedule, whose tasks are all listed: making one so large takes some 20 s
 
 Stages = int | Sequence[int]
 Levels = tuple[tuple[int, ...], ...]
@@ -46,8 +49,8 @@ def sequential(
         TypeError: for a count that is no whole number.
         ValueError: for counts and mappings that are impossible.
     """
-    levels, mapping = _shape(stages, device_mapping)
-    microbatches = whole_number("microbatches", microbatches, least=1)
+    require_bools(training=training, strict=strict)
+    levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     steps = 2 * len(levels) if training else len(levels)
     tasks = _by_slots(levels, mapping, microbatches, lambda m, step: m * steps + step, training=training)
     return Schedule(name="sequential", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks, serial=True)
@@ -75,8 +78,8 @@ def grouped(
         TypeError: for a count that is no whole number.
         ValueError: for counts and mappings that are impossible.
     """
-    levels, mapping = _shape(stages, device_mapping)
-    microbatches = whole_number("microbatches", microbatches, least=1)
+    require_bools(training=training, strict=strict)
+    levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     if strict:
         _require_multiple("grouped", microbatches, 2 * len(levels) if training else len(levels))
     tasks = _by_slots(levels, mapping, microbatches, lambda m, step: m + step, training=training)
@@ -105,8 +108,8 @@ def interleaved(
         TypeError: for a count that is no whole number.
         ValueError: for counts and mappings that are impossible.
     """
-    levels, mapping = _shape(stages, device_mapping)
-    microbatches = whole_number("microbatches", microbatches, least=1)
+    require_bools(training=training, strict=strict)
+    levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     if strict and training:
         levels_on: list[dict[int, None]] = [{} for _ in range(max(mapping) + 1)]  # of each device, in order
         for level, members in enumerate(levels):
@@ -145,8 +148,10 @@ def looped(devices: int, microbatches: int, *, rounds: int = 2, strict: bool = T
     Source:
         Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, section 2.2.
     """
+    require_bools(strict=strict)
     devices, rounds = whole_number("devices", devices, least=1), whole_number("rounds", rounds, least=1)
     microbatches = whole_number("microbatches", microbatches, least=1)
+    _require_bounded(devices * rounds, microbatches, "devices x rounds")
     if strict:
         _require_multiple("looped", microbatches, devices)
     filled = -(-microbatches // devices) * devices
@@ -198,8 +203,8 @@ def zero_bubble(stages: Stages, microbatches: int, *, device_mapping: Sequence[i
     Source:
         Qi et al., "Zero Bubble Pipeline Parallelism", 2023, schedule ZB-H1.
     """
-    levels, mapping = _shape(stages, device_mapping)
-    microbatches = whole_number("microbatches", microbatches, least=1)
+    require_bools(strict=strict)
+    levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     tasks = tuple(_zero_bubble_tasks(levels, mapping, _interleaved_tasks(levels, mapping, microbatches, training=True)))
     return Schedule(name="zero_bubble", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks)
 
@@ -223,8 +228,8 @@ def stale(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] | 
         TypeError: for a count that is no whole number.
         ValueError: for counts and mappings that are impossible.
     """
-    levels, mapping = _shape(stages, device_mapping)
-    microbatches = whole_number("microbatches", microbatches, least=1)
+    require_bools(strict=strict)
+    levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     last = len(levels) - 1
     slots: list[list[tuple[int, int, Task]]] = [[] for _ in range(max(mapping) + 1)]
     for m in range(microbatches):
@@ -258,8 +263,8 @@ def stashed(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] 
     Source:
         Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", 2019, weight stashing.
     """
-    levels, mapping = _shape(stages, device_mapping)
-    microbatches = whole_number("microbatches", microbatches, least=1)
+    require_bools(strict=strict)
+    levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     tasks = tuple(tuple(_with_updates(own)) for own in _interleaved_tasks(levels, mapping, microbatches, training=True))
     return Schedule(name="stashed", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks, weights="stashed")
 
@@ -278,9 +283,8 @@ def offloading(schedule: Schedule, stages: Sequence[int]) -> Schedule:
         TypeError: for stages that are no list.
         ValueError: for a stage that does not exist, or a schedule without a backward pass.
     """
-    require_kind("schedule", schedule, Schedule, "a Schedule, such as schedules.grouped(3, 6)")
-    if not isinstance(stages, Iterable) or isinstance(stages, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"stages is {stages!r}: it must be a list of stages' numbers, such as [0, 1]")
+    require_schedule(schedule)
+    stages = items_of("stages", stages, "a list of stages' numbers, such as [0, 1]")
     stages = [whole_number(f"stages[{index}]", stage, least=0) for index, stage in enumerate(stages)]
     if not schedule.training:
         raise ValueError(f"the schedule {schedule.name} has no backward pass: nothing is kept that could be stored")
@@ -311,27 +315,47 @@ SCHEDULES: Final[dict[str, Callable[..., Schedule]]] = {
 }
 
 
-def _shape(stages: Stages, device_mapping: Sequence[int] | None) -> tuple[Levels, tuple[int, ...]]:
-    """(levels, mapping). Raises: TypeError, ValueError if they cannot be."""
-    if isinstance(stages, Sequence) and not isinstance(stages, str):
-        sizes = [whole_number(f"stages[{level}]", size, least=1, hint=_SIZES) for level, size in enumerate(stages)]
+def _shape(stages: Stages, device_mapping: Sequence[int] | None, microbatches: int) -> tuple[Levels, tuple[int, ...], int]:
+    """(levels, mapping, microbatches). Raises: TypeError, ValueError if they cannot be."""
+    if isinstance(stages, Iterable) and getattr(stages, "ndim", 1) and not isinstance(stages, str):
+        given = items_of("stages", stages, f"a whole number{_SIZES}")
+        sizes = [whole_number(f"stages[{level}]", size, least=1, hint=_SIZES) for level, size in enumerate(given)]
+        if not sizes:
+            raise ValueError("stages is empty: a pipeline has at least one level")
+        total = sum(sizes)
     else:
-        sizes = [1] * whole_number("stages", stages, least=1, hint=_SIZES)
-    if not sizes:
-        raise ValueError("stages is empty: a pipeline has at least one level")
+        sizes, total = None, whole_number("stages", stages, least=1, hint=_SIZES)
+    microbatches = whole_number("microbatches", microbatches, least=1)
+    mapping = _mapping(device_mapping, total)
+    _require_bounded(total, microbatches, "stages")  # before so many are numbered
+    sizes = [1] * total if sizes is None else sizes
     levels = tuple(tuple(range(end - size, end)) for size, end in zip(sizes, accumulate(sizes), strict=True))
+    return levels, tuple(range(total)) if mapping is None else mapping, microbatches
+
+
+def _mapping(device_mapping: Sequence[int] | None, stages: int) -> tuple[int, ...] | None:
+    """Raises: TypeError, ValueError for what names no device for each stage."""
     if device_mapping is None:
-        return levels, tuple(range(sum(sizes)))
+        return None
+    given = items_of("device_mapping", device_mapping, "a list with a device's index for each stage, such as [0, 1, 2]")
     mapping = tuple(
-        whole_number(f"device_mapping[{stage}]", device, least=0, hint=", a device's index") for stage, device in enumerate(device_mapping)
+        whole_number(f"device_mapping[{stage}]", device, least=0, hint=", a device's index") for stage, device in enumerate(given)
     )
-    if len(mapping) != sum(sizes):
-        raise ValueError(f"device_mapping has {len(mapping)} devices, but there are {sum(sizes)} stages: each stage needs one")
+    if len(mapping) != stages:
+        raise ValueError(f"device_mapping has {len(mapping)} devices, but there are {shown(stages)} stages: each stage needs one")
     devices = set(mapping)
     if max(devices) >= len(devices):
         missing = next(device for device in range(len(devices)) if device not in devices)
-        raise ValueError(f"device_mapping {shortened(str(list(mapping)))} leaves out device {missing}: number the devices from 0 on")
-    return levels, mapping
+        raise ValueError(f"device_mapping {shown(list(mapping))} leaves out device {missing}: number the devices from 0 on")
+    return mapping
+
+
+def _require_bounded(stages: int, microbatches: int, name: str) -> None:
+    if stages * microbatches > MOST_FORWARDS:
+        raise ValueError(
+            f"{name} is {shown(stages)} and microbatches {shown(microbatches)}: a schedule has at most {MOST_FORWARDS:,} stages x "
+            "microbatches; give fewer of either"
+        )
 
 
 def _require_multiple(name: str, microbatches: int, step: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, final, get_args
 
-from tilestep.messages import shortened
+from tilestep.messages import shown
 
 _TASK: Final = re.compile(r"([0-9]+)([FBIWUSL])([0-9]*)")
 _MOST_DIGITS: Final = 18  # of a number in a task: no schedule has so many tasks, and reading thousands of digits takes long
@@ -62,17 +62,16 @@ class Task(NamedTuple):
             ValueError: for any other text.
         """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"{shortened(repr(text))} is a {type(text).__name__}: it must be text such as 2F3, which str() makes of a Task")
+            raise TypeError(f"{shown(text)} is a {type(text).__name__}: it must be text such as 2F3, which str() makes of a Task")
         match = _TASK.fullmatch(text.strip())
         if match is None or (match[3] == "" and match[2] != Kind.UPDATE):
             raise ValueError(
-                f"{shortened(repr(text))} is no task: it must be a stage, one of F B I W U S L, and a microbatch, such as 2F3; 2U is "
-                "allowed"
+                f"{shown(text)} is no task: it must be a stage, one of F B I W U S L, and a microbatch, such as 2F3; 2U is allowed"
             )
         stage, letter, microbatch = match.groups()
         digits = max(len(stage), len(microbatch))
         if digits > _MOST_DIGITS:
-            raise ValueError(f"{shortened(repr(text))} is no task: it has a number of {digits} digits, and {_MOST_DIGITS} is the most")
+            raise ValueError(f"{shown(text)} is no task: it has a number of {digits} digits, and {_MOST_DIGITS} is the most")
         return cls(int(stage), _KINDS[letter], int(microbatch) if microbatch else None)
 
 

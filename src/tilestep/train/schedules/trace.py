@@ -13,10 +13,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
+from tilestep.messages import shown
+from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import items_of, require_kind
+from tilestep.train.schedules.checks import require_schedule
 from tilestep.train.schedules.schedule import Costs, Kind, Schedule, Task, Timeline
 
 _PROGRAM: Final = re.compile(r"stage_\d+_(forward_and_backward|forward|backward|input_gradient|weight_gradient|update)$")
 _SUM: Final = "gradient_sum"  # of several stages that read one output, before its stage's backward
+_HOW_EVENTS: Final = "a list of events, such as profile.timeline"
+_ATTRIBUTES: Final = ("ipu", "start_cycle", "end_cycle", "kind", "program")  # of an event
+_MOST_UPDATES: Final = 2**31 - 1  # of a profile
 _KINDS: Final = {
     "forward": Kind.FORWARD,
     "forward_and_backward": Kind.FORWARD,
@@ -65,8 +72,15 @@ def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> 
         The times of all tasks, in cycles.
 
     Raises:
+        TypeError: for a schedule that is no Schedule, or events or an update of another kind.
         ValueError: if the events are not those of whole updates with this schedule.
     """
+    require_schedule(schedule)
+    events = items_of("events", events, _HOW_EVENTS)
+    others = [event for event in events if not all(hasattr(event, name) for name in _ATTRIBUTES)]
+    if others:
+        raise TypeError(f"events has {shown(others[0])}: it must be {_HOW_EVENTS}")
+    update = whole_number("update", update, least=-_MOST_UPDATES, most=_MOST_UPDATES)
     runs = _runs(events)
     ipus = _ipus(schedule, runs)
     begin: dict[Task, float] = {}
@@ -77,14 +91,15 @@ def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> 
         updates, rest = divmod(len(own), len(present))
         if rest or not -updates <= update < updates:
             raise ValueError(
-                f"the trace has {len(own)} runs of stages' programs on IPU {ipus[device]}, but an update has {len(present)} tasks there: "
+                f"events: the trace has {len(own)} runs of stages' programs on IPU {ipus[device]}, but an update has {len(present)} tasks "
+                f"there: "
                 f"it must cover whole updates, and update is {update}"
             )
         first = update % updates * len(present)
         for task, run in zip(present, own[first : first + len(present)], strict=True):
             if run.kind is not task.kind:
                 raise ValueError(
-                    f"the trace has {run.kind.name} on IPU {ipus[device]} where the schedule {schedule.name} has the task {task}"
+                    f"events: the trace has {run.kind.name} on IPU {ipus[device]} where the schedule {schedule.name} has the task {task}"
                 )
             begin[task], end[task] = run.begin, run.end
         for before, task in pairwise(tasks):
@@ -106,7 +121,12 @@ def costs_of(schedule: Schedule, timeline: Timeline) -> Costs:
 
     Returns:
         Costs in the timeline's unit.
+
+    Raises:
+        TypeError: for a schedule that is no Schedule, or a timeline that is no Timeline.
     """
+    require_schedule(schedule)
+    require_kind("timeline", timeline, Timeline, "a Timeline, such as schedule.simulate()")
 
     def longest(kind: Kind) -> list[float]:
         lengths = [[0.0] for _ in range(schedule.stages)]
@@ -156,8 +176,8 @@ def _ipus(schedule: Schedule, runs: Mapping[int, Sequence[_Run]]) -> Sequence[in
     """Each device's IPU: devices are numbered in the order of their indices."""
     if len(runs) != len(schedule.tasks):
         raise ValueError(
-            f"the trace has runs of stages' programs on IPUs {sorted(runs)}, but the schedule {schedule.name} has {len(schedule.tasks)} "
-            "devices"
+            f"events: the trace has runs of stages' programs on IPUs {shown(sorted(runs))}, but the schedule {schedule.name} has "
+            f"{len(schedule.tasks)} devices"
         )
     return sorted(runs)
 

@@ -418,7 +418,7 @@ def test_one_program_does_what_the_stages_do() -> None:
     for options in ({"replicas": 2}, {"pipeline_schedule": "stale"}, {"check_nans": True}, {"offload_activations": True}):
         with pytest.raises(ValueError, match='program is "single", but the pipeline cannot be one program'):
             Pipeline(STAGES, optimizer, 6, program="single", **options)
-    with pytest.raises(ValueError, match="program is 'both': it must be one of auto, stages, single"):
+    with pytest.raises(ValueError, match="program is 'both': it must be one of 'auto', 'stages', 'single'"):
         Pipeline(STAGES, optimizer, 6, program="both")  # pyright: ignore[reportArgumentType]
 
 

@@ -50,7 +50,7 @@ def test_many_stages_of_many_microbatches_are_refused() -> None:
         ({"device_mapping": (0, HUGE)}, f"names a device that has no tasks, {HUGE}: there are 2 of them"),
         ({"levels": ((0,), (HUGE,))}, r"levels .* must number the 2 stages .*levels=\[\[0\], \[1, 2\], \[3\]\]"),
         ({"levels": ((0,), (), (1,))}, "levels .* must number the 2 stages"),
-        ({"weights": "stael"}, "weights is 'stael': it must be one of same, stale, stashed"),
+        ({"weights": "stael"}, "weights is 'stael': it must be one of 'same', 'stale', 'stashed'"),
         ({"tasks": ((Task(0, Kind.FORWARD),), ())}, "device 0 has task 0F without a microbatch"),
         ({"tasks": ((Task(0, Kind.FORWARD, -1),), ())}, "device 0 has task 0F-1, but there are 2 microbatches"),
     ],

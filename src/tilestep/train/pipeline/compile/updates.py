@@ -10,6 +10,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from tilestep.messages import shown
 from tilestep.train.gradients.accumulation import Choice, Reduction, finished, promoted, zeros_for
 from tilestep.train.jaxprs import flat_jaxpr, needed, read_by
 from tilestep.train.offload import Offload, on_device, placed, placed_like
@@ -89,7 +90,7 @@ class OptimizerPlan:
 def _loss(plan: OptimizerPlan, outputs: tuple[Any, ...]) -> Any:
     result = plan.optimizer(*outputs)
     if not isinstance(result, tuple) or len(result) != 2 or not hasattr(result[0], "update"):  # pyright: ignore[reportUnknownArgumentType]
-        raise TypeError(f"the optimizer's function returned {result!r}: it must return (a transformation of optax, the loss)")
+        raise TypeError(f"the optimizer's function returned {shown(result)}: it must return (a transformation of optax, the loss)")
     return result[1]  # pyright: ignore[reportUnknownVariableType]
 
 
