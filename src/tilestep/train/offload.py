@@ -92,8 +92,8 @@ def _require_alike(tree: Any, like: Any) -> None:
         found, wanted = _form(leaf), _form(own)
         if found != wanted:
             raise ValueError(
-                f"the leaf {_named(path)} is {found} in tree, but {wanted} in like: give what was saved of the same model and optimiser, or "
-                "convert it with .astype"
+                f"the leaf {_named(path)} is {found} in tree, but {wanted} in like: give what was saved of the same model and optimiser, "
+                "or convert it with .astype"
             )
 
 
