@@ -367,7 +367,7 @@ def test_a_dash_is_a_program_from_standard_input(tmp_path: Path) -> None:
     text = "import sys; print(sys.argv, repr(sys.path[0]), __name__); 1 / 0"
     own, python = (
         subprocess.run(
-            [sys.executable, *words, "-", "a"], input=text, env=clean_environ(None), cwd=tmp_path, capture_output=True, text=True
+            [sys.executable, *words, "-", "a"], input=text, env=clean_environ(os.environ), cwd=tmp_path, capture_output=True, text=True
         )
         for words in (["-m", "tilestep", "run"], [])
     )
@@ -377,7 +377,9 @@ def test_a_dash_is_a_program_from_standard_input(tmp_path: Path) -> None:
 
 def test_a_module_within_a_module_ends_as_under_python_without_a_traceback(tmp_path: Path) -> None:
     own, python = (
-        subprocess.run([sys.executable, *words, "-m", "os.path.x"], env=clean_environ(None), cwd=tmp_path, capture_output=True, text=True)
+        subprocess.run(
+            [sys.executable, *words, "-m", "os.path.x"], env=clean_environ(os.environ), cwd=tmp_path, capture_output=True, text=True
+        )
         for words in (["-m", "tilestep", "run"], [])
     )
     assert own.returncode == python.returncode == 1

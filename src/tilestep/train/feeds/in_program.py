@@ -269,10 +269,13 @@ def _platform(device: Any) -> int:
     return PLATFORMS.index(platform)
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)  # NumPy's numbers are Real
+
+
 def _seconds(wall_s: float) -> float:
     given: Any = wall_s
-    is_number = isinstance(given, Real) and not isinstance(given, bool)  # NumPy's numbers are Real
-    if not is_number or not given > 0:
+    if not _is_number(given) or not given > 0:
         raise ValueError(f"a feed's time-out is {shown(given)}: it must be a number of seconds above 0, or None")
     if given > _LONGEST_WALL_S:
         raise ValueError(

@@ -63,7 +63,7 @@ def test_what_cannot_be_is_refused() -> None:
         best_partition([], 2)
     with pytest.raises(ValueError, match="stages is 0"):
         best_partition(layer_costs(1), 0)
-    with pytest.raises(ValueError, match="work of the layer l0 is -1: it must be 0 or more"):
+    with pytest.raises(ValueError, match="work of the layer l0 is -1: it must be a number, 0 or more"):
         layer_costs(-1)
     with pytest.raises(ValueError, match="passing of the layer l0 is nan"):
         layer_costs(1, passing=[float("nan")])
