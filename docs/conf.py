@@ -22,11 +22,12 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton", "docstrings"
 include_patterns = ["docs/**", "examples/*.ipynb", "*.md", "benchmarks/README.md", "examples/README.md"]
 root_doc = "docs/index"
 default_role = "py:name"
+highlight_language = "none"  # of code that names no language
 
 # What is named is a page, an anchor or a public name, or a warning. These are none of them:
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:name", r".*"),  # code between backquotes links where it can
+    ("py:obj", r".*"),  # code between backquotes links where it can
     ("py:.*", r"(argparse|collections|contextlib|jax|jaxlib|numpy|np|optax|os|pathlib|types|typing)\..*"),  # no inventory is downloaded
     ("py:.*", r"tilestep\..*"),  # types of one room's own
     ("py:class", r"[A-Z]\w*"),  # names of types that only the type checker imports
@@ -39,6 +40,7 @@ nb_execution_mode = "off"  # notebooks are pages from their stored outputs
 nb_ipywidgets_js = {}  # else each page loads scripts from elsewhere
 
 autodoc_typehints = "signature"
+maximum_signature_line_length = 100  # a longer one has a line for each argument
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 
@@ -46,6 +48,7 @@ html_theme = "furo"
 html_title = f"tilestep {version}"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 html_static_path = ["_static"]
 html_extra_path = ["_extra"]  # the folder's own index.html leads to the first page
 html_css_files = ["pictures.css"]

@@ -1,13 +1,16 @@
 """Docstrings as Sphinx shows them: sections as lists, and words between backquotes as code that links where a public name stands.
 
-A section is `Args:` and its like, with the text on the same line or indented below it.
+A section is `Args:` and its like, with the text on the same line or indented below it. A dataclass without a section `Attributes:` gets
+one from the comments beside its fields.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from types import BuiltinMethodType
 
 from docutils import nodes
@@ -40,6 +43,12 @@ def restructured(docstring: list[str]) -> list[str]:
         fields += [*field(match[1], [line for line in (match[2], *body) if line.strip()]), ""]
         index = below
     return [*text, "", *fields]
+
+
+def commented_fields(source: str) -> list[str]:
+    """A section of the fields of a class that a comment explains on the same line; empty if there are none."""
+    found = re.findall(r"^    ([a-z]\w*): [^#\n]+?  # (.+)$", source, re.MULTILINE)
+    return ["", "Attributes:", *(f"    {name}: {text}" for name, text in found)] if found else []
 
 
 def field(section: str, body: list[str]) -> Iterator[str]:
@@ -88,11 +97,16 @@ class Name(XRefRole):
     ) -> tuple[str, str]:
         refnode["py:module"] = env.ref_context.get("py:module")
         refnode["py:class"] = env.ref_context.get("py:class")
+        refnode["reftype"] = "obj"
+        if target[:1].isupper():
+            refnode["refspecific"] = True  # a class is found in any module
         text = f"{title} <{target}>" if has_explicit_title else title
         return text, text.removesuffix("()")
 
 
 def _process(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    if what == "class" and is_dataclass(thing) and not any(line.startswith("Attributes:") for line in lines):
+        lines += commented_fields(inspect.getsource(thing))
     lines[:] = [] if what == "data" else restructured(lines)  # a constant has only the docstring of its type
 
 

@@ -28,7 +28,19 @@ USES_JAX = ("pjrt", "settings", *RUNTIME, *DOORS)
 
 PJRT_ROOMS = ("jax_private", "running", "table", "programs")  # an import may point up this list, never down
 PJRT_SHARED = ("_native", "platform")  # any room may import these; `plugin` may import anything, and no file imports it
-TRAIN_TOP = ("calling", "ctrl_c", "jaxprs", "numbers", "offload", "other_arguments", "progress_bar", "resume", "untyped", "_feeds")
+TRAIN_TOP = (
+    "calling",
+    "ctrl_c",
+    "datasets",
+    "jaxprs",
+    "numbers",
+    "offload",
+    "other_arguments",
+    "progress_bar",
+    "resume",
+    "untyped",
+    "_feeds",
+)
 TRAIN_ROOMS = ("jax_private", "processes", "schedules", "replicas", "optimizers", "feeds", "gradients", "loop", "pipeline")
 PIPELINE_ROOMS = ("compile", "run")
 NEVER = (("tilestep.train.pipeline", "tilestep.train.loop"),)  # the former must not import the latter, though its room is earlier

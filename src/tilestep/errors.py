@@ -23,6 +23,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 _MOST_SHOWN: Final = 8  # of many differences
+_DRIFTED: Final = (
+    "the mean of gradients before the update (cross_replica(optimizer)), or of what else the replicas' own data changes "
+    "(cross_replica_mean); equal random keys where draws change the carry"
+)
+_BEGAN_APART: Final = (
+    "equal values in all processes before the loop, because they began it with different ones: the same random seed, and the same "
+    "checkpoint restored in each"
+)
 
 
 class TilestepError(Exception):
@@ -56,18 +64,20 @@ class QueueError(TilestepError, RuntimeError):
 class ReplicasDifferError(TilestepError):
     """Arrays that should be equal on all replicas differ.
 
+    Args:
+        differences: one `tilestep.train.ReplicaDifference` for each array.
+        before_loop: whether no loop has run on them yet: processes have given it different carries.
     Attributes:
         differences: one `tilestep.train.ReplicaDifference` for each array: where it differs, and by how much.
     """
 
-    def __init__(self, *, differences: Sequence[Any]) -> None:
+    def __init__(self, *, differences: Sequence[Any], before_loop: bool = False) -> None:
         self.differences = tuple(differences)
         some = "".join(f"\n  {difference}" for difference in self.differences[:_MOST_SHOWN])
         more = f"\n  and {len(self.differences) - _MOST_SHOWN:,} more" if len(self.differences) > _MOST_SHOWN else ""
         super().__init__(
             f"{len(self.differences):,} array{'s differ' if len(self.differences) > 1 else ' differs'} between replicas{some}{more}\n"
-            "  try: the mean of gradients before the update (cross_replica(optimizer)), or of what else the replicas' own data changes "
-            "(cross_replica_mean); equal random keys where draws change the carry"
+            f"  try: {_BEGAN_APART if before_loop else _DRIFTED}"
         )
 
 

@@ -63,7 +63,7 @@ def write_file(path: str | PathLike[str], content: str | bytes) -> None:
 
 
 def require_writable(path: str | PathLike[str]) -> None:
-    """Raises: OSError naming the path if `write_file` could not write there now. Leaves what is there as it is."""
+    """Raises: OSError naming the path if `write_file` could not write there now. Changes nothing."""
     path = Path(path)
     with _naming(path):
         if _is_stream(path):
@@ -92,7 +92,7 @@ def _naming(path: str | PathLike[str]) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
-    except ValueError as error:  # a NUL, or what the file system's encoding lacks
+    except ValueError as error:  # a NUL, or a character that the file system's encoding lacks
         raise OSError(errno.EINVAL, "No file can have such a name", os.fspath(path)) from error
 
 
@@ -109,7 +109,7 @@ def _new_file_beside(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether what the path names is written to, not replaced: a pipe, device or socket, and an open file of a process."""
+    """Whether writing goes into the file instead of replacing it: a pipe, device or socket, or an open file of a process."""
     try:
         found = os.lstat(path).st_mode
     except FileNotFoundError:

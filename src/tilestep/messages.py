@@ -21,7 +21,7 @@ def shown(value: object) -> str:
 
 
 def plain(text: object) -> str:
-    """A path or another text as the user wrote it, with '\\n', '\\x1b' or '\\udcff' in place of what cannot be printed.
+    """A path or another text as the user wrote it, with '\\n', '\\x1b' or '\\udcff' in place of characters that cannot be printed.
 
     The middle of a very long one is left out.
     """

@@ -46,7 +46,7 @@ def main() -> None:
     try:
         repeat(1, lambda c: c, {"w": np.float32(process)}, replicas=replicas)
     except ReplicasDifferError as error:
-        print("differ", str(error).splitlines()[1].strip(), flush=True)
+        print("differ", *(line.strip() for line in str(error).splitlines()[1:]), flush=True)
     for loop in range(MOST_LOOPS if how != "nothing" else 3):
         if loop == 3 and process == victim:
             end(how, RuntimeError("no more\ndata"))

@@ -277,7 +277,10 @@ SCHEDULES = """
 """
 
 
-@pytest.mark.parametrize(("platform", "number"), [("cpu", 1000), ("ipu", 100), pytest.param("ipu", 1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("platform", "number"),
+    [("cpu", 400), ("ipu", 100), *(pytest.param(platform, 1000, marks=pytest.mark.slow) for platform in ("cpu", "ipu"))],
+)
 def test_schedules_of_feeding_running_draining_and_clearing(platform: str, number: int) -> None:
     result = attempt(SCHEDULES.format(platform=platform, number=number))
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr

@@ -82,6 +82,7 @@ def test_the_program_of_the_document_prints_what_is_shown(tmp_path: Path) -> Non
     ended = started([[sys.executable, str(program), str(process), address] for process in range(2)], limit_wall_s=LIMIT_WALL_S)
     assert [end.status for end in ended] == [0, 0], ended
     assert "".join(f"{line}\n" for end in ended for line in end.lines) == block.shown
+    assert not [line for end in ended for line in end.err.splitlines() if "WatchTasksAsync" in line]
 
 
 def test_two_processes_give_the_values_of_one() -> None:

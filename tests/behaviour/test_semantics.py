@@ -30,6 +30,20 @@ def test_eager_operations_are_programs_of_their_own() -> None:
     )
 
 
+def test_random_numbers_between_bounds_that_are_data() -> None:
+    """XLA ends the process where it moves reshapes across a draw whose bounds are parts of arrays. A process of its own, therefore."""
+    python(
+        """
+        import jax, jax.numpy as jnp
+        draw = jax.jit(lambda x: jax.lax.rng_uniform(x[0, 0], x[0, 1], (3,)))
+        drawn = draw(jnp.array([[2.0, 3.0]]))
+        assert next(iter(drawn.devices())).platform == "ipu"
+        assert drawn.shape == (3,) and ((drawn >= 2) & (drawn < 3)).all(), drawn
+        """,
+        JAX_PLATFORMS="ipu,cpu",
+    )
+
+
 def test_dispatch_returns_before_the_work_is_done(ipu: jax.Device) -> None:
     """Ten chained calls are dispatched in a tenth of the time that they take (the best of some tries counts)."""
     step = jax.jit(lambda x: jax.lax.fori_loop(0, 40, lambda _, v: jnp.tanh(v @ v), x))

@@ -106,7 +106,8 @@ def registered() -> set[str]:
 
 @pytest.fixture(scope="module")
 def covered(cpus: list[jax.Device]) -> set[str]:
-    return set().union(*(primitives(case, cpus) for case in CASES))
+    """Without the rows of every dtype, whose operations have rows of their own."""
+    return set().union(*(primitives(case, cpus) for case in CASES if not case.name.endswith(", every dtype")))
 
 
 def test_every_primitive_is_in_a_row_or_exempt_with_a_reason(registered: set[str], covered: set[str]) -> None:

@@ -11,7 +11,7 @@ from tilestep.cli.usage import INTERRUPTED, Parser
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands; what it parses has `.run`, the function that carries the command out."""
+    """The parser of all commands. Its result has `.run`, the function that carries the command out."""
     parser = Parser(
         prog="tilestep",
         description="Run any JAX program on an emulated IPU: real values, and the time and memory it would have taken.",

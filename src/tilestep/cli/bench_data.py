@@ -1,4 +1,4 @@
-"""`tilestep bench-data`: how fast a dataset gives its elements, which is what a training loop cannot exceed."""
+"""`tilestep bench-data`: how fast a dataset gives its elements, which bounds the speed of a training loop."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints to stdout; returns 2 after a message to stderr if there is no such dataset, 1 if it ends early or can't be fed.
 
-    Raises: what the dataset's own code raises.
+    Raises: the exceptions of the dataset's own code.
     """
+    from tilestep.train.datasets import iterator_maker
     from tilestep.train.feeds.benchmark import dataset_benchmark  # these bring JAX with them
-    from tilestep.train.feeds.elements import iterator_maker
 
     try:
         dataset: Any = _load(args.dataset)
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _load(target: str) -> object:
-    """The object that MODULE:NAME or FILE.py:NAME names. Raises: UsageError if there is none; what the module's own code raises."""
+    """The object that MODULE:NAME or FILE.py:NAME names. Raises: UsageError if there is none; the exceptions of the module's own code."""
     place, colon, name = target.rpartition(":")
     if not (place and colon and all(part.isidentifier() for part in name.split("."))):
         raise UsageError("name a dataset as MODULE:NAME or FILE.py:NAME, like my_data:train_batches")

@@ -1,4 +1,4 @@
-"""`tilestep machines`: which machines there are, and every number of one of them with its source."""
+"""`tilestep machines`: lists the machines, or every number of one of them with its source."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class ScriptProgram:
     arguments: tuple[str, ...] = ()
 
     def execute(self) -> None:
-        """Runs it; raises what it raises."""
+        """Runs the program. Raises: the exceptions of the program."""
         sys.argv[:] = [self.name, *self.arguments]
         filename = self.name if os.path.isabs(self.name) else os.path.join(Path.cwd(), self.name)  # as python has it: '.' and links stay
         if os.path.isdir(filename) or _is_archive(filename):
@@ -54,7 +54,7 @@ class ModuleProgram:
     arguments: tuple[str, ...] = ()
 
     def execute(self) -> None:
-        """Runs it; raises what it raises."""
+        """Runs the program. Raises: the exceptions of the program."""
         sys.argv[:] = ["-m", *self.arguments]
         _replace_path_start(_working_directory())
         spec = _found(self.name)
@@ -83,7 +83,7 @@ class CodeProgram:
     arguments: tuple[str, ...] = ()
 
     def execute(self) -> None:
-        """Runs it; raises what it raises."""
+        """Runs the program. Raises: the exceptions of the program."""
         sys.argv[:] = ["-c", *self.arguments]
         _replace_path_start("")
         try:
@@ -124,9 +124,9 @@ def run_program(program: Program) -> int:
 
 
 def end_threads() -> None:
-    """Does what Python itself does first when it ends: stops pools of threads, and waits for all threads that are no daemons.
+    """Ends threads as Python itself does first: stops pools of threads, and waits for all threads that are no daemons.
 
-    Python does it again, then without anything to do. What it does next, the callbacks of `atexit`, is left to it.
+    Python does it again later, and finds nothing to do. The callbacks of `atexit` are left to Python.
 
     Raises: KeyboardInterrupt if Ctrl-C comes meanwhile; then Python, too, waits for no thread any more.
     """
@@ -135,7 +135,7 @@ def end_threads() -> None:
 
 
 def _exit_code(code: object) -> int:
-    """What the process would have ended with; text goes to stderr, as `sys.exit` has it."""
+    """The exit code with which the process would have ended; text goes to stderr, as for `sys.exit`."""
     if code is None:
         return 0
     if isinstance(code, int):
@@ -154,7 +154,7 @@ def _print_to_stderr(text: object) -> None:
 
 
 def _print_exception(error: BaseException) -> int:
-    """Has the program's `sys.excepthook` print what ended it, and returns the exit code."""
+    """Lets the program's `sys.excepthook` print the exception that ended it, and returns the exit code."""
     error = error.with_traceback(_without_own_frames(error.__traceback__))
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if sys.version_info >= (3, 12):

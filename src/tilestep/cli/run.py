@@ -1,4 +1,4 @@
-"""`tilestep run`: a JAX program, unchanged, on emulated IPUs, and what it would have cost there."""
+"""`tilestep run`: runs an unchanged JAX program on emulated IPUs, and prints its emulated time and memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_parser(subparsers: Any) -> None:
     It takes all words as they are: argparse would look for options of its own behind SCRIPT, and take '--' away.
     """
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        "run", help="run a JAX program on emulated IPUs and say what it would have cost there", add_help=False, prefix_chars="\0"
+        "run", help="run a JAX program on emulated IPUs and print its emulated time and memory", add_help=False, prefix_chars="\0"
     )
     parser.add_argument("words", nargs=argparse.REMAINDER)
     parser.set_defaults(run=run)
@@ -64,11 +64,14 @@ def _option_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--machine", metavar="NAME|FILE.toml", help=f"what to emulate (`tilestep machines` lists them; default {DEFAULT_MACHINE})"
+        "--machine", metavar="NAME|FILE.toml", help=f"machine to emulate (`tilestep machines` lists them; default {DEFAULT_MACHINE})"
     )
     parser.add_argument("--ipus", type=whole_number(_MAX_IPUS), metavar="N", help="IPUs, 1 to 256 (default: the machine's)")
     parser.add_argument(
-        "--tiles", type=whole_number(_MAX_TILES), metavar="N", help="tiles per IPU; what does not fit is then only reported"
+        "--tiles",
+        type=whole_number(_MAX_TILES),
+        metavar="N",
+        help="tiles per IPU; a program that does not fit is reported, not refused",
     )
     parser.add_argument(
         "--sync-pattern",
@@ -78,7 +81,7 @@ def _option_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--dry-run", action="store_true", help="compute no values and take no memory for them; reading one is an error")
     parser.add_argument(
-        "--trip-count", type=whole_number(_MAX_TRIPS), metavar="N", help="of loops whose end depends on data; with --dry-run only"
+        "--trip-count", type=whole_number(_MAX_TRIPS), metavar="N", help="trips of each loop whose end depends on data; only with --dry-run"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the profile to FILE as JSON")
     parser.add_argument(
@@ -194,7 +197,7 @@ def _script(name: str, arguments: tuple[str, ...]) -> ScriptProgram:
 
 
 def _environ(args: argparse.Namespace) -> dict[str, str]:
-    """Variables that say what to emulate, with paths that hold after a change of directory; checked by reading them back."""
+    """Environment variables for the options, with absolute paths; checked by reading them back."""
     environ = {"JAX_PLATFORMS": _PLATFORMS}
     if args.machine is not None:
         try:

@@ -1,4 +1,4 @@
-"""What all commands do alike: refuse wrong words, and print."""
+"""Shared by all commands: parsing, messages and tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_READER: Final = 1  # exit status of a command whose stdout nobody reads
 
 
 class UsageError(Exception):
-    """Something is wrong with the command line; the message says what, and the way out."""
+    """The command line is wrong. The message names the mistake and the way out."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,7 +39,7 @@ def tell(command: str, message: str) -> None:
 
 
 def whole_number(highest: int) -> Callable[[str], int]:
-    """What reads an option's value: a whole number from 1 to `highest`."""
+    """A parser of an option's value: a whole number from 1 to `highest`."""
 
     def parse(text: str) -> int:
         if not (text.isdecimal() and len(text.lstrip("0")) <= len(str(highest)) and 1 <= int(text) <= highest):
@@ -60,7 +60,7 @@ def working_directory() -> Path:
 
 
 def print_table(table: Table, *, width_of_pipe: int) -> None:
-    """Prints a table to stdout, `width_of_pipe` columns wide where that is no terminal. Its text is printed as it is, without markup."""
+    """Prints a table to stdout, `width_of_pipe` columns wide if stdout is no terminal. Cells are printed without markup."""
     with stdout_errors_told():
         console = Console(highlight=False, markup=False, emoji=False)
         if not console.file.isatty():
@@ -72,7 +72,7 @@ def print_table(table: Table, *, width_of_pipe: int) -> None:
 def stdout_errors_told() -> Iterator[None]:
     """For a block that prints a command's result.
 
-    Raises: SystemExit where stdout takes no more: quietly if nobody reads it any longer, else with a message.
+    Raises: SystemExit if stdout takes no more: quietly if it has no reader any longer, else with a message.
     """
     stdout: Any = sys.stdout  # None of a process without it
     try:
@@ -88,7 +88,7 @@ def stdout_errors_told() -> Iterator[None]:
 
 
 def discard(stream: IO[str]) -> None:
-    """Sends what a stream could not write, and all that follows, to nobody: Python tries again when it ends, and fails by that."""
+    """Discards everything that a stream has not written, because Python would try again when it ends, and fail."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

@@ -1,9 +1,8 @@
 """Products and convolutions on one tile's matrix unit (AMP).
 
 All functions take whole numbers or arrays of them and return cycles, candidates side by side. The formulas are those of
-poplibs@7eac0f26 lib/poplin/PerformanceEstimation.hpp in other words. Where a published piece falls by some cycles from
-one size to the next larger (39 bundles for two positions, 36 for three), the smaller is taken for both, so that more
-work never takes less time.
+poplibs@7eac0f26 lib/poplin/PerformanceEstimation.hpp, written differently. Where a published figure falls from one size to the
+next larger (39 bundles for two positions, 36 for three), both sizes get the smaller, so that more work never takes less time.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def takes_float8(ipu: IpuSpec, left: str, right: str) -> bool:
 def matrix_unit(ipu: IpuSpec, operands: Precision, partials: Precision, weight_load_bits: int = 64) -> MatrixUnit:
     """The unit of a machine: 32 8-bit floats, 16 halves or 8 floats times as many units as its multiply-adds per cycle allow.
 
-    A Mk2 tile has 16 units, of which 8 work with half operands and float partials (the width of its stores).
+    A Mk2 tile has 16 units. With half operands and float partials only 8 of them work, because its stores are no wider.
     A 128-bit load of weights is off by default (poplibs@7eac0f26 include/poplin/MatMul.hpp, use128BitConvUnitLoad).
     Raises: ValueError for 8-bit floats where the machine has no unit for them, or partials that are not half: it adds them up in halves
     (poplibs@7eac0f26 lib/poplin/ConvVertexType.cpp).
@@ -162,7 +161,7 @@ def _timing(unit: MatrixUnit) -> dict[str, int]:
 
 
 def _worker_nx1(elements: Ints, pieces: Ints, unit: MatrixUnit) -> Ints:
-    """Bundles of one worker for its outputs, which lie in `pieces` runs. Runs of fewer than three are cheaper than 3."""
+    """Bundles of one worker for its outputs in `pieces` runs. A run of fewer than three outputs is cheaper than one of three."""
     pieces = np.minimum(pieces, elements)
     start, short = (39, 9) if unit.operands == "float" else (28, 4)
     over = elements - 3 * pieces

@@ -1,4 +1,4 @@
-"""Moves without arithmetic: between tiles, and on a tile into another order."""
+"""Moves without arithmetic: between tiles, and into another order on a tile."""
 
 from __future__ import annotations
 

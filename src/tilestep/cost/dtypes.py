@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-VECTOR_BYTES = 8  # one register pair: what an arithmetic bundle works on, and what one load or store moves
+VECTOR_BYTES = 8  # one register pair: the operand of an arithmetic bundle, and of one load or store
 
-# Bundles of a double operation per bundle of the same operation on one float: assumed, about the length of a software
-# double-precision add or multiply on a core with 32-bit registers.
+# Bundles of a double operation per bundle of the same operation on one float. Assumed: about the length of an addition or
+# multiplication of doubles in software, on a core with 32-bit registers.
 F64_EMULATION = 40
-# Of a 64-bit integer operation per 32-bit one: assumed; an add takes two and a carry, a multiply takes more.
+# The same for a 64-bit integer operation per 32-bit one. Assumed: an addition takes two and a carry, a multiplication more.
 S64_EMULATION = 4
 
 Unit = Literal["half", "float", "integer"]
@@ -24,14 +24,14 @@ Unit = Literal["half", "float", "integer"]
 
 @dataclass(frozen=True, kw_only=True)
 class Arithmetic:
-    """Where and how wide one dtype is computed on."""
+    """The unit that computes on one dtype, and its width."""
 
     unit: Unit
     per_vector: int  # elements that one bundle works on
     emulation: int = 1  # bundles per native bundle
-    converts: bool = False  # to and from the dtype of the unit, when loaded and stored
+    converts: bool = False  # to and from the unit's dtype, at loads and stores
     is_complex: bool = False
-    float8: bool = False  # one of the formats that a matrix unit for 8-bit floats multiplies as they are, where a machine has one
+    float8: bool = False  # a format that a matrix unit for 8-bit floats multiplies, on machines that have one
     assumption: str = ""
 
     @property
@@ -85,7 +85,7 @@ ARITHMETIC: Mapping[str, Arithmetic] = MappingProxyType(
 
 
 def dtype_assumptions(*dtypes: str) -> tuple[str, ...]:
-    """What was assumed about these dtypes, sorted, each once."""
+    """Assumptions about these dtypes as sentences, sorted, each once."""
     return tuple(sorted({ARITHMETIC[dtype].assumption for dtype in dtypes} - {""}))
 
 

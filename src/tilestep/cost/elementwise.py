@@ -60,7 +60,7 @@ def elementwise_pass(
     arithmetic = sum(each.bundles * ceil_div(elements, each.elements) for each in rates)
     # 8-bit floats that are only moved, or converted by an operation of their own, are not converted when loaded and stored.
     computed = not ipu.has_float8 or any(ARITHMETIC[dtype].float8 and opcode not in FLOAT8_AS_IT_IS for opcode, dtype in ops)
-    full = [array for array in inputs if array.size == size]  # what is broadcast stays in registers over a worker's rows
+    full = [array for array in inputs if array.size == size]  # a broadcast value stays in registers over a worker's rows
     small = [array for array in inputs if array.size < size]
     received = (
         share(moved_bytes, ipu)
@@ -129,7 +129,7 @@ def worker_cycles(bundles: int, ipu: IpuSpec) -> Cycles:
 
 
 def elementwise(work: Work, ipu: IpuSpec) -> StepCost:
-    """One elementwise operation as a pass of its own; its operands lie where its result will."""
+    """One elementwise operation as a pass of its own. Its operands have the layout of its result."""
     result = work.results[0]
     computes_in = max((*work.operands, result), key=lambda array: DTYPE_BITS[array.dtype]).dtype if work.operands else result.dtype
     opcode = named_cast(work.opcode, work.operands[0].dtype, result.dtype, ipu) if work.operands else work.opcode

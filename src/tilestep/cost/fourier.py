@@ -23,8 +23,8 @@ _ASSUMED = "Fourier transforms run as radix-2 butterflies whatever their length,
 def fft(work: Work, ipu: IpuSpec) -> StepCost:
     """HLO `fft`, forward, inverse, real or not: n / 2 x ceil(log2 n) butterflies per transform of n complex elements.
 
-    Real transforms take half. If a transform lies on k > 1 tiles, two more supersteps exchange all of it (the two
-    transpositions of a four-step transform); the cheapest k, a power of two, is taken.
+    Real transforms take half. A transform on k > 1 tiles has two more supersteps that exchange all of it (the two transpositions of a
+    four-step transform). The cheapest k, a power of two, is taken.
     """
     lengths = ints(work.attributes, "fft_length")
     size = max(work.operands[0].size, work.results[0].size)

@@ -1,8 +1,8 @@
 """Reads and writes at positions that are data: dynamic slices, gather, scatter (poplibs' multiSlice and multiUpdate).
 
-A table of `rows` slices is cut by rows and by columns over the tiles, and the look-ups may be cut too, each part on a
-copy of the table (a partial table, if they update it). Which tile's rows a look-up falls into is not known before: as in
-poplibs' estimators the busiest tile copies or applies all that it was sent.
+A table of `rows` slices is cut by rows and by columns over the tiles. The look-ups may be cut too: then each part has a copy of
+the table, or a partial table if it updates the table. Nobody knows beforehand which tile a look-up goes to. So the busiest tile
+copies or applies all look-ups that it receives, as in poplibs' estimators.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _PESSIMISTIC = "every look-up of a gather or scatter is taken to fall into the r
 
 
 def dynamic_slice(work: Work, ipu: IpuSpec) -> StepCost:
-    """Every tile holds a part of each slice: the start indices are sent to all, which copy their part of the result."""
+    """Every tile holds a part of each slice. All tiles receive the start indices and copy their part of the result."""
     return _dynamic(work.results[0].size_bytes, index_bytes=sum(array.size_bytes for array in work.operands[1:]), moved=0, ipu=ipu)
 
 
 def dynamic_update_slice(work: Work, ipu: IpuSpec) -> StepCost:
-    """Start indices and the update are sent to the tiles that hold the operand, which write it in place."""
+    """The tiles that hold the operand receive the start indices and the update, and write it in place."""
     update = work.operands[1].size_bytes
     return _dynamic(update, index_bytes=sum(array.size_bytes for array in work.operands[2:]), moved=update, ipu=ipu)
 
@@ -124,7 +124,7 @@ def _look_ups(
     ipu: IpuSpec,
     memory_proportion: float = MEMORY_PROPORTION,
 ) -> StepCost:
-    """The cheapest cut. `function` is what an update does to an element, None for a read."""
+    """The cheapest cut. `function` holds the operations of an update on an element; None: a read."""
     ladder = [1 << power for power in range(1 if function == () else ipu.num_tiles.bit_length())]
     cut = cuts((rows, columns, look_ups), ipu.num_tiles, tried={2: ladder})
     look_up_parts = cut.splits[2]

@@ -1,8 +1,8 @@
 """Products on a tile's vector unit: dot products (HMAC), multiply-adds side by side (VMAC), outer products.
 
 All functions take whole numbers or arrays of them and return cycles, candidates side by side. The formulas are those of
-poplibs@7eac0f26 lib/poplin/PerformanceEstimation.hpp in other words, with the work spread evenly over a tile's workers and with
-float partials where the two kinds differ by a bundle. What is no half or float takes the same codelets with more bundles a
+poplibs@7eac0f26 lib/poplin/PerformanceEstimation.hpp, written differently. Work is spread evenly over a tile's workers. Where float
+and half partials differ by a bundle, the formulas are those of float. Other dtypes take the same codelets with more bundles a
 multiply-add, which is assumed.
 """
 
@@ -69,7 +69,7 @@ def horizontal_mac(
 
 
 def horizontal_mac_at_least(positions: Ints, taps: int | Ints, in_channels: Ints, outputs: Ints, unit: VectorUnit) -> Ints:
-    """A lower bound of `horizontal_mac` for so many outputs a position, groups included: what its workers do for sure."""
+    """A lower bound of `horizontal_mac` for so many outputs a position, groups included: the certain work of its workers."""
     product = 6 + unit.bundles * ceil_divide(in_channels, unit.per_vector)
     return outputs * (taps * positions * (2 + product) + 16 * unit.workers)
 

@@ -1,4 +1,4 @@
-"""Adding up the partial results that several tiles hold of one matmul or convolution."""
+"""Sums of partial results: several tiles each hold a part of one matmul or convolution."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from tilestep.cost.splits import Ints, ceil_divide
 from tilestep.machine.spec import IpuSpec
 
-# Partial results that one, two and three stages are tried for: from 16 on it takes at least two, from 125 on three. Below 8 and 64 one
-# stage more is never cheaper.
+# Numbers of partial results for which one, two and three stages are tried. From 16 on at least two are needed, from 125 on three. Below
+# 8 a second stage is never cheaper, below 64 a third.
 _STAGES = ((2, 16), (8, 125), (64, 1 << 40))
 _DEEPEST_FAN_IN = 12  # tried in each of three stages, enough for 1,728 tiles
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartialSums:
-    """[candidates] what the reduction takes; 0 where nothing is to be added up."""
+    """[candidates] the cost of the reduction; 0 where there is nothing to add up."""
 
     compute_cycles: Ints
     received_bytes: Ints  # by one tile, over all stages
@@ -50,15 +50,15 @@ def reduce_partials(elements: Ints, depth: Ints, room: Ints, partial_bytes: int,
         total = sums.compute_cycles + sums.stages * (ipu.superstep_overhead_cycles + ipu.sync_cycles)
         total = total + ceil_divide(sums.received_bytes, ipu.tile.exchange_bytes_per_cycle)
         better = ~found[picked] | (total < cycles[picked])
-        place = picked[better]
-        found[place], cycles[place] = True, total[better]
+        cheaper = picked[better]
+        found[cheaper], cycles[cheaper] = True, total[better]
         for values, new in zip(best, vars(sums).values(), strict=True):
-            values[place] = new[better]
+            values[cheaper] = new[better]
     return PartialSums(**dict(zip(PartialSums.__dataclass_fields__, best, strict=True)))
 
 
 def _ways(elements: Ints, depth: Ints, room: Ints, partial_bytes: int, ipu: IpuSpec) -> Iterator[tuple[Ints, PartialSums]]:
-    """(candidates, how they may add up)."""
+    """(candidates, one way to add up their partial results)."""
     for stages, (least, below) in enumerate(_STAGES, start=1):
         picked = np.flatnonzero((depth >= least) & (depth < below))
         if not len(picked):

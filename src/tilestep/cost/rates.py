@@ -1,8 +1,8 @@
 """Bundles of each elementwise operation.
 
 A worker issues one bundle every `worker_contexts` cycles. Figures marked P are poplibs@7eac0f26
-lib/popops/popopsCycleEstimators.hpp (cycles per loop and elements per loop, which its own header calls unverified for
-transcendental functions); the others are assumed from the nearest of those.
+lib/popops/popopsCycleEstimators.hpp: cycles per loop and elements per loop, which its header calls unverified for transcendental
+functions. The others are assumed to equal the most similar of these.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _PRICED: Mapping[str, tuple[int, int, int]] = MappingProxyType({**BUNDLES, **dic
 _FLOAT8_CASTS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"float8-of-half": (1, 8), "float8-of-float": (3, 8), "half-of-float8": (1, 4), "float-of-float8": (3, 4)}
 )
-FLOAT8_AS_IT_IS = frozenset({*_FLOAT8_CASTS, "copy", "bitcast-convert", "select"})  # what computes on no 8-bit float
+FLOAT8_AS_IT_IS = frozenset({*_FLOAT8_CASTS, "copy", "bitcast-convert", "select"})  # operations that do not compute on 8-bit floats
 PUBLISHED = frozenset(
     {"add", "subtract", "multiply", "negate", "abs", "maximum", "minimum", "divide", "exponential", "log", "tanh", "logistic", "sqrt",
      "rsqrt", "erf", "power"}
@@ -140,7 +140,7 @@ def rate(opcode: str, dtype: str) -> Rate:
 
 
 def float8_cast(source: str, target: str) -> str | None:
-    """Under which name a conversion is priced that a machine with 8-bit floats has instructions for; None if it is no such one."""
+    """The name under which a conversion is priced if machines with 8-bit floats have instructions for it, else None."""
     units = {dtype: "float8" if ARITHMETIC[dtype].float8 else {"f16": "half", "f32": "float"}.get(dtype) for dtype in (source, target)}
     name = f"{units[target]}-of-{units[source]}"
     return name if name in _FLOAT8_CASTS else None

@@ -1,7 +1,7 @@
-"""Reductions of whole dimensions, and running ones.
+"""Reductions of whole dimensions, and running reductions.
 
-Both share the elements that belong to one result among `k` tiles, and take the `k` that is cheapest: all results are
-cut into `tiles // k` slices, each on `k` tiles. The operand is taken to lie as that wants it.
+Both share the elements of one result among `k` tiles, and take the cheapest `k`: all results are cut into `tiles // k` slices, each
+on `k` tiles. The operand is assumed to have that layout.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _reduction(results: int, depth: int, dtypes: tuple[str, ...], function: tupl
 def scan(work: Work, ipu: IpuSpec) -> StepCost:
     """HLO `scan`, cumulative operations: each tile scans its part; the k parts' totals are scanned; and applied.
 
-    One superstep if a row lies on one tile, else three, two of which exchange k totals of each of the slice's rows.
+    One superstep if a row is on one tile. Else three, of which two exchange k totals of each row of the slice.
     """
     result = max(work.results, key=lambda array: array.size)
     if result.size == 0:

@@ -2,9 +2,8 @@
 
 Half operands or 8-bit floats. Of halves the unit takes four input channels of one group, two of two groups or one of each of four; more
 groups of one channel follow each other. Of 8-bit floats it takes eight channels of one group (float8.py). Formulas: poplibs@7eac0f26
-lib/poplin/PerformanceEstimation.hpp, getConvPartialSlicSupervisor*, in other words. Where a published piece falls by some cycles from
-one length of row to the next larger (21 bundles for four positions, 15 for five), the smaller is taken for both, so that more work
-never takes less time.
+lib/poplin/PerformanceEstimation.hpp, getConvPartialSlicSupervisor*, written differently. Where a published figure falls from one length
+of row to the next larger (21 bundles for four positions, 15 for five), both get the smaller, so that more work never takes less time.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def slic(rows: Ints, row_length: Ints, windows: int | Ints, blocks: Ints, side: 
 
 
 def slic_at_least(positions: Ints, windows: int | Ints, blocks: Ints, side: int, stride: int, unit: MatrixUnit) -> Ints:
-    """A lower bound of `slic`: what the loads and the workers of all windows take for sure."""
+    """A lower bound of `slic`: the certain work of the loads and workers of all windows."""
     passes = 1 if unit.operands == "half" and unit.partials == "half" and unit.units >= 16 else 2
     return blocks * windows * max(1, side // 4) * (slic_load_cycles(side, unit) + passes * stride * positions)
 

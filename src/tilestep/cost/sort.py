@@ -1,9 +1,10 @@
 """Sort and top-k by bitonic networks (poplibs@7eac0f26 lib/popops/Sort.cpp takes that path).
 
-A row of n keys lies on k tiles, a power of two, in chunks of ceil(n / k); `tiles // k` rows go at a time. A network of
-2^L keys has L stages; stage i has i steps of compare-and-swap, of which those between tiles exchange a chunk each.
-Top-k sorts runs of 2^r >= k keys so. Each further stage compares pairs of runs, key by key, drops the lower half, and
-sorts what is left of each pair, a bitonic sequence, in r steps.
+A row of n keys is on k tiles, a power of two, in chunks of ceil(n / k). `tiles // k` rows are sorted at a time. A network of 2^L keys
+has L stages. Stage i has i steps of compare-and-swap; a step between tiles exchanges a chunk.
+
+Top-k sorts runs of 2^r >= k keys in this way. Each further stage compares pairs of runs, key by key, and drops the lower half. The
+rest of each pair is a bitonic sequence, which r steps sort.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def _stages(chunk: int, tiles_log: int, kept: int) -> Iterator[tuple[int, int, i
         if stage <= chunk_log:
             yield keys, 1, 0
             yield ceil_div(keys, 2), run_log, 0
-        else:  # the better halves of two tiles' runs lie on both
+        else:  # the better halves of two tiles' runs are on both
             yield keys, 1 + run_log, 1 + max(0, run_log - chunk_log)
 
 

@@ -26,7 +26,7 @@ def useful_splits(size: int, limit: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def useful_even_splits(size: int, limit: int) -> tuple[int, ...]:
-    """As `useful_splits`, and where that is odd also the smallest even split for the same largest part."""
+    """As `useful_splits`, and for an odd split also the smallest even one with the same largest part."""
     return tuple(sorted({*_splits(size, limit, 1), *_splits(size, limit, 2)}))
 
 
@@ -72,7 +72,7 @@ def cuts(
         for number, size in enumerate(sizes)
     ]
     tiles = np.ones(1, dtype=np.int64)
-    steps: list[tuple[int, Ints, Ints]] = []  # a dimension, and for each candidate so far: which one before it, and which of the values
+    steps: list[tuple[int, Ints, Ints]] = []  # (dimension, index of each candidate's predecessor, index of its split)
     for number, each in enumerate(values):
         if number == greedy or each == (1,):
             continue
@@ -84,7 +84,7 @@ def cuts(
     rows = np.arange(len(tiles))
     if greedy is not None:
         most = _fitting(values[greedy], limit)[tiles] - 1
-        evens = np.array([place for place, split in enumerate(values[greedy]) if split % 2 == 0 and greedy == even], dtype=np.int64)
+        evens = np.array([index for index, split in enumerate(values[greedy]) if split % 2 == 0 and greedy == even], dtype=np.int64)
         if len(evens):  # the most parts, and the most even ones
             splits = np.array(values[greedy])
             fitting = _fitting(tuple(splits[evens].tolist()), limit)[tiles] - 1
@@ -103,7 +103,7 @@ def _fitting(splits: tuple[int, ...], limit: int) -> Ints:
 
 
 def _table(sizes: Sequence[int], values: Sequence[tuple[int, ...]], steps: Sequence[tuple[int, Ints, Ints]], tiles: Ints) -> Cuts:
-    """The candidates that the last step has, back through the steps to what each dimension is cut into."""
+    """The splits and parts of each dimension, for the candidates of the last step, by following the steps backwards."""
     splits, parts = ([np.full(len(tiles), value, dtype=np.int64) for value in column] for column in ([1] * len(sizes), sizes))
     rows: Ints | None = None
     for number, before, picked in reversed(steps):

@@ -1,4 +1,4 @@
-"""What one operation costs on one IPU, and how its parts are put together."""
+"""The cost of one operation on one IPU, as a record, and its composition from parts."""
 
 from __future__ import annotations
 

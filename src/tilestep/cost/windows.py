@@ -23,7 +23,7 @@ RUNNING_APPLICATIONS = 3
 
 
 def reduce_window(work: Work, ipu: IpuSpec) -> StepCost:
-    """HLO `reduce-window`: each result reads its window; wide windows of stride 1 keep running results instead.
+    """HLO `reduce-window`. Each result reads its window, but wide windows of stride 1 keep running results.
 
     One superstep. A tile receives its part of the operands and half as much again for margins (assumed).
     """
@@ -52,7 +52,8 @@ def reduce_window(work: Work, ipu: IpuSpec) -> StepCost:
 def select_and_scatter(work: Work, ipu: IpuSpec) -> StepCost:
     """HLO `select-and-scatter`: selects in the window of each source element, and adds the element there.
 
-    Two supersteps: operand and source parts arrive and the selection is made; what was selected is sent and added.
+    Two supersteps. In the first, parts of operand and source arrive and the selection is made. In the second, selected values are sent
+    and added.
     """
     operand, source, result = work.operands[0], work.operands[1], work.results[0]
     if source.size == 0 or result.size == 0:

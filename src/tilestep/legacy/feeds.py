@@ -34,7 +34,7 @@ def transfer_to_infeed(device: Any, literal: Any) -> None:
 def transfer_from_outfeed(device: Any, shape: Any) -> Any:
     """`tilestep.train.transfer_from_outfeed`, as a method of the device.
 
-    Args: shape: an XLA Shape, as in the old days, or a tree of what has shape and dtype.
+    Args: shape: an XLA Shape, as in old versions of JAX, or a tree of objects with shape and dtype.
     Returns: an array, for a tuple shape a flat tuple of arrays, or a tree like the one given.
     """
     return train.transfer_from_outfeed(device, _from_xla(shape))
@@ -58,7 +58,7 @@ def _itself(device: Any) -> Any:
 
 
 def install() -> None:
-    """Adds what is missing. A Device becomes callable and gives itself, so that `x.device()` works beside `x.device`."""
+    """Adds the missing names. A Device becomes callable and gives itself, so that `x.device()` works beside `x.device`."""
     for owner, functions in ((_lax, (infeed, outfeed)), (_Device, (transfer_to_infeed, transfer_from_outfeed))):
         for function in functions:
             if not hasattr(owner, function.__name__):

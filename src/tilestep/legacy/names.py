@@ -52,7 +52,7 @@ NAMES: dict[Any, dict[str, Any]] = {
 
 
 def install() -> None:
-    """Adds what is missing, and lets `from jax.experimental import stax` and `import jax.experimental.stax` find their modules."""
+    """Adds the missing names, and lets `from jax.experimental import stax` and `import jax.experimental.stax` find their modules."""
     for owner, names in NAMES.items():
         for name, value in names.items():
             if not hasattr(owner, name):

@@ -1,4 +1,4 @@
-"""What is emulated: machines with a name, machines described in TOML, and where each of their numbers comes from."""
+"""The machines that can be emulated: named ones, ones described in TOML, and the origin of each of their numbers."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _flat(file: str, table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(field path, value) of every key; what is no field raises."""
+    """(field path, value) of every key. Raises: SpecError for a key that is no field."""
     for key, value in table.items():
         field_path = prefix + key
         is_table = any(known.startswith(field_path + ".") for known in FIELD_KINDS)

@@ -11,7 +11,7 @@ from tilestep.errors import SpecError
 from tilestep.files import read_file
 from tilestep.messages import plain
 
-_MOST_BYTES: Final = 2**20  # of a file: some hundred times what one with every field has
+_MOST_BYTES: Final = 2**20  # of a file: some hundred times the size of a file with every field
 _MOST_BARE: Final = 2**16  # characters of it beside strings, comments and blanks; one with every field has 2,000
 _MOST_PARTS: Final = 32  # of a dotted key; tomllib takes a time that grows with the square of their number
 _MOST_CHARACTERS: Final = 1000  # of a number or bare key; Python refuses to read numbers of more than 4,300 digits

@@ -31,7 +31,7 @@ class Block:
 
 @dataclass(kw_only=True)
 class Scope:
-    """What is known inside one computation while it is lowered."""
+    """The state of one computation while it is lowered."""
 
     computation: Computation
     units: Units
@@ -45,7 +45,7 @@ class Scope:
     def reads(
         self, operations: Sequence[Instruction], inside: set[str], size: int, ipu: IpuSpec
     ) -> tuple[list[tuple[Leaf, ArrayShape]], int, int]:
-        """What a pass of `size` elements loads: each array, and each slice of one, once.
+        """The arrays and slices that a pass of `size` elements loads, each once.
 
         Returns: (array, shape) of each; bytes of halos; bytes of blocks that are copied with their halos.
         """
@@ -85,7 +85,7 @@ class Scope:
         return opcode, pass_dtype(member, operands)
 
     def source(self, name: str) -> Instruction:
-        """The instruction that a fused operation reads, behind views and behind broadcasts, slices and pads that nobody stores."""
+        """The instruction that a fused operation reads, behind views, and behind broadcasts, slices and pads that are not stored."""
         return self.seen(name)[0]
 
     def seen(self, name: str) -> tuple[Instruction, Instruction | None]:

@@ -1,8 +1,8 @@
-"""How much memory a program's code takes on a tile: the kinds of code that Poplar's own report lists.
+"""Memory of a program's code on a tile, by the kinds of code that Poplar's own report lists.
 
-Steps that are equal but for their names share one compute set and one exchange (poplibs caches plans, and the frameworks
-outline repeated parts); a repetition costs only a call. Codelets are shared by all steps that run them. Figures and
-what they were compared with: docs/reference/memory.md, section Code.
+Steps that differ in their names only share one compute set and one exchange (poplibs caches plans, and the frameworks outline
+repeated parts). A repetition costs only a call. All steps that run a codelet share it. docs/reference/memory.md, section Code, compares
+the figures with Poplar's.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ CODELET_BYTES = MappingProxyType(
 )
 OTHER_CODELET_BYTES = 530  # mean of the 95 files of assembly there that hold code
 # A fused expression is a codelet of its own: loop and ends as of one that computes next to nothing (unaryOps1DNonLinearity.S
-# has 412 bytes), and of each operation a pair of instructions in the vector loop and in the loop over what is left. Assumed.
+# has 412 bytes), and for each operation a pair of instructions in the vector loop and in the loop over the rest. Assumed.
 EXPRESSION_BYTES = 256
 OPERATION_BYTES = 32
-# What brings operands into the order that a codelet wants: the strided copies of Poplar's runtime. Their code is not published;
-# the mean above is taken for all of them together.
+# The strided copies of Poplar's runtime bring operands into the order that a codelet needs. Their code is not published; the mean
+# above is taken for all of them together.
 COPY_CODELETS_BYTES = OTHER_CODELET_BYTES
 
 # Poplar's report of a program that adds two numbers, of 1,216 tiles (graphcore/tensorflow docs, "Reading the Poplar textual
@@ -67,7 +67,7 @@ GROUP_ELEMENTS = 16  # of a group of channels of a result; of a rearrangement a 
 
 @dataclass(frozen=True, kw_only=True)
 class StepCode:
-    """What one step adds to a program's code."""
+    """One step's share of a program's code."""
 
     codelet: str  # equal for steps that run the same codelet
     codelet_bytes: int
@@ -135,7 +135,7 @@ def _by_longest(step: StepCost) -> int:
 
 
 def _sends_bytes(held_bytes: int) -> int:
-    """To send, once to all who want it, what one tile holds of an operand."""
+    """Code with which a tile sends its part of an operand, once to all tiles that need it."""
     return SENT_BYTES + RECEIVED_BYTES * (ceil_div(held_bytes, LONGEST_SEND_BYTES) - 1)
 
 

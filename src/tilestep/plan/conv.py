@@ -1,9 +1,8 @@
-"""How a convolution is split over the tiles, gradients included: the cheapest of all methods, each with its own search.
+"""Splits convolutions over the tiles, with their gradients: the cheapest of all methods, each with its own search.
 
-Either a tile computes windows itself (the methods of `tilestep.plan.conv_methods`), or it is expanded: every window becomes a row,
-and the rest is a matmul. A kernel of one element needs no expansion.
-
-XLA has one operation for all: gradients come as convolutions with other labels, dilations and group counts.
+Either a tile computes windows itself (the methods of `tilestep.plan.conv_methods`), or the convolution is expanded: every window
+becomes a row of a matmul. A kernel of one element needs no expansion. XLA has one operation for all: gradients are convolutions with
+other labels, dilations and group counts.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def plan_convolution(work: Work, ipu: IpuSpec, options: PlanOptions = DEFAULTS) 
     Raises: HloError if the labels or the window are not understood.
     """
     cost = convolution_plan(convolution_of(work), ipu, options)
-    # What a dimension of the kernel is for stands in the labels: the same parts of other dimensions are another layout.
+    # The labels say what each dimension of the kernel means: the same parts of other dimensions are another layout.
     return replace(cost, layouts=tuple(f"{text} of {work.attributes['dim_labels']}" if text else "" for text in cost.layouts))
 
 

@@ -1,4 +1,4 @@
-"""The ways in which a tile can work on its part of a convolution, and the search for the cheapest cut of each.
+"""The methods by which a tile computes its part of a convolution, and the search for the cheapest cut of each.
 
 - matrix unit, kernel element by kernel element (AMP, poplibs' n x 1 vertex), groups of few channels also combined to fill it;
 - matrix unit, windows of four elements (SLIC): halves, few channels, no dilation;
@@ -87,7 +87,7 @@ class Convolution:
 
 @dataclass(frozen=True, kw_only=True)
 class TileWork:
-    """[candidates] what the fullest tile computes."""
+    """[candidates] the work of the fullest tile."""
 
     groups: Ints  # in the method's grains, like the channels in blocks
     rows: Ints  # of outputs, batch included
@@ -130,7 +130,7 @@ class Method:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """What is cut, by `NAMES`."""
+        """The sizes that are cut, in the order of `NAMES`."""
         problem = self.problem
         outer, rows, columns = problem.plane
         return (
@@ -284,7 +284,7 @@ def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at
         tried = {5: (sizes[5],), 6: (sizes[6], sizes[6] + sizes[6] % TILES_PER_BUS)}
     if at_most is not None and method.at_least_on(ipu.num_tiles) > at_most:
         return None
-    # More parts of the out channels only add to what is sent of a resident input.
+    # More parts of the out channels only add to the bytes that are sent of a resident input.
     greedy = None if problem.left_resident or method.one_block else 6
     cut = cuts(sizes, ipu.num_tiles, tried=tried, even=6, greedy=greedy)
     if not len(cut.tiles):

@@ -41,7 +41,7 @@ def _counts(
     root: Instruction,
     elementwise: AbstractSet[str],
 ) -> bool:
-    """Whether every use of the counter lies on the way to its own next value, which needs nothing else."""
+    """Whether every use of the counter leads to its own next value, which needs nothing else."""
     reached = {counter.name}
     waiting = [counter]
     while waiting:

@@ -1,4 +1,4 @@
-"""One dimension of the field that a convolution's window slides over: what meets what, counted exactly."""
+"""One dimension of the field over which a convolution's window slides: exact counts of kernel elements that meet inputs."""
 
 from __future__ import annotations
 

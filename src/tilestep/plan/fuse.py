@@ -40,11 +40,11 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
-    """A computation's units in an order in which each follows what it needs."""
+    """A computation's units in an order in which each follows its operands."""
 
     order: tuple[Unit, ...]
     fusible: frozenset[str]  # names of elementwise instructions
-    absorbed: frozenset[str]  # what nobody stores: broadcasts, slices, pads that are read through, iotas that reductions count
+    absorbed: frozenset[str]  # not stored: broadcasts, slices and pads that are read through, iotas that reductions count
 
 
 def fuse(computation: Computation, *, elementwise: AbstractSet[str]) -> Units:
@@ -138,14 +138,14 @@ def _leaders(
             name = table[name].operands[0]
         return name
 
-    arriving: set[str] = set()  # operations on what comes from the host's memory, or on their results
+    arriving: set[str] = set()  # operations on values from the host's memory, or on their results
     for instruction in computation.instructions:
         name = instruction.name
         depth[name] = max((depth[operand] + barrier(operand) for operand in instruction.operands), default=0)
         sources = [stored(operand) for operand in instruction.operands] if name in fusible else []
         if any(table[source].destination == "device" or source in arriving for source in sources):
             arriving.add(name)
-    for instruction in reversed(computation.instructions):  # those wait for what they meet: until then their operands need no tiles
+    for instruction in reversed(computation.instructions):  # they wait for their other operands; until then their operands need no tiles
         name, using = instruction.name, users[instruction.name]
         if name in arriving and using and all(user.name in fusible and size(user.name) == size(name) for user in using):
             depth[name] = min(depth[user.name] for user in using)

@@ -1,7 +1,7 @@
-"""Pointers and lists of work that the vertices of a product go by, counted as poplibs@7eac0f26 lib/poplin/ConvVertices.cpp makes them.
+"""Bytes of the pointers and work lists of a product's vertices, as poplibs@7eac0f26 lib/poplin/ConvVertices.cpp makes them.
 
-A vertex has a pointer to each region of its operands and results, and for each kernel element and worker a list of the runs of
-results that the worker goes over.
+A vertex has a pointer to each region of its operands and results. For each kernel element and worker it has a list of the runs of
+results that the worker computes.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class Lowering:
         """The value of an instruction outside of fused passes; emits its step, if it has one."""
         opcode = instruction.opcode
         operands = [scope.values[operand] for operand in instruction.operands]
-        if opcode == "iota":  # absorbed: nobody stores it
+        if opcode == "iota":  # absorbed: it is not stored
             return (Leaf(self.buffers.new(instruction.name, 0), ANYWHERE),)
         if opcode in VIEWS or instruction.name in scope.units.absorbed:
             return operands[0]

@@ -47,7 +47,7 @@ class Matmul:
     left: str  # dtypes
     right: str
     result: str
-    left_resident: bool = False  # lies as the plan wants; only what other tiles hold of it has to be sent
+    left_resident: bool = False  # has the plan's layout; only the part on other tiles has to be sent
     right_resident: bool = False
 
     @property
@@ -88,7 +88,7 @@ def plan_dot(work: Work, ipu: IpuSpec, options: PlanOptions = DEFAULTS) -> StepC
 
 
 def layout(parts: Mapping[tuple[int, ...], int], tiles: int) -> str:
-    """How an operand lies that a plan for so many tiles found in place: into how many parts its dimensions are cut.
+    """Layout of a resident operand under a plan for so many tiles: the number of parts of each dimension.
 
     Tiles that share a block hold equal parts of it, so plans for other numbers of tiles lay the same blocks out otherwise.
     """
@@ -234,7 +234,7 @@ def search(
 ) -> Plan | None:
     """The cheapest split of one order of the operands, or None if all take more than `at_most` cycles."""
     sizes = (problem.groups, problem.rows, ceil_div(problem.inner, method.in_grain), ceil_div(problem.columns, method.out_grain))
-    # More parts of the columns only add to what is sent of a resident left operand, more rows to that of a right one.
+    # More parts of the columns only add to the bytes that are sent of a resident left operand, more rows to those of a right one.
     greedy = 3 if not problem.left_resident else 1 if not problem.right_resident else None
     cut = cuts(sizes, ipu.num_tiles, even=3, greedy=greedy)
     splits, (g, p, i, o) = cut.splits, cut.parts

@@ -1,4 +1,4 @@
-"""What all ways to split a matmul or convolution have in common: operands in, products, partial sums, results out."""
+"""The parts that all splits of a matmul or convolution share: operands in, products, partial sums, results out."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Plan:
     method: str  # 'matrix unit', 'vector unit', ...
     tiles: int
     splits: tuple[tuple[str, int], ...]  # parts along each dimension
-    serial_passes: int  # over the block, so that what moves fits into memory
+    serial_passes: int  # over the block, so that the moved bytes fit into memory
 
 
 def cheapest(
@@ -197,7 +197,7 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
     wider = takes_float8(ipu, types.left, types.right) and DTYPE_BITS[types.result] > 8 * types.partial_bytes
     sums = np.where((block.depth > 1) | narrower | wider, block.outputs * types.partial_bytes, 0)
     arriving = sums + partial.largest_bytes
-    # Serial passes over the block's rows bound what the left operand takes, over its columns the rest: half of the bound each.
+    # Serial passes over the block's rows bound the left operand's bytes, those over its columns the rest: half of the bound each.
     bound = max(2, int(options.available_memory_proportion * ipu.tile.sram_bytes))
     needed = np.maximum(left + right + sums, arriving)  # operands are gone when partial results arrive
     rest = np.maximum(right + sums, arriving)
@@ -209,7 +209,7 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
     for elements, dtype in ((block.left_elements, types.left), (block.right_elements * row_passes, types.right)):
         if _is_converted(dtype, types):
             compute = compute + ceil_divide(elements, ARITHMETIC[dtype].per_vector)
-    if narrower or wider:  # results leave in their own dtype: a cast of what each tile has of the sums
+    if narrower or wider:  # results leave in their own dtype: a cast of each tile's part of the sums
         pairs = ceil_divide(ceil_divide(partial.results, 2 if wider else 4), ipu.tile.worker_contexts)
         compute = compute + SUPERVISOR_CYCLES + ipu.tile.worker_contexts * (WORKER_BUNDLES + 3 * pairs)
     if types.padded:
@@ -247,7 +247,7 @@ def _is_converted(dtype: str, types: Types) -> bool:
 
 
 def _converted_bytes(elements: Ints, dtype: str, types: Types) -> Ints | int:
-    """Bytes of a block's copy in the dtype that it is computed in, where that is another one."""
+    """Bytes of a block's copy in the dtype of the computation, if that is another one."""
     if not _is_converted(dtype, types):
         return 0
     return elements * (2 if ARITHMETIC[dtype].unit == "half" else 4)

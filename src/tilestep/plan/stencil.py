@@ -1,9 +1,8 @@
-"""Operands that an elementwise expression reads through slices: a part of an array, or several shifted ones (a stencil).
+"""Operands that an elementwise expression reads through slices: a part of an array, or several shifted parts (a stencil).
 
-A slice is no step of its own. One slice of an array lies elsewhere than its reader and moves. Several slices of one
-array that differ in their starts are a stencil: each tile keeps its block, receives the margins around it (the halo),
-and, as measured on hardware (thorbenlouw/lbm-graphcore experiments/gaussian-blur-scaling), copies block and halo
-together before it computes.
+A slice is no step of its own. One slice of an array has another layout than its reader and moves. Several slices of one array with
+different starts are a stencil: each tile keeps its block and receives the margins around it (the halo). Before it computes, it copies
+block and halo together, as measured on hardware (thorbenlouw/lbm-graphcore experiments/gaussian-blur-scaling).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def starts(attributes: str) -> tuple[int, ...]:
 
 
 def halo(shape: ArrayShape, slices: Sequence[tuple[int, ...]], ipu: IpuSpec) -> Halo:
-    """What a tile needs around its block of `shape`, the result of each slice, whose starts are `slices`.
+    """The margins that a tile needs around its block of `shape`, the result of each slice, whose starts are `slices`.
 
     The block is taken to be as long in each shifted dimension, and whole in the others where it is large enough for that.
     """

@@ -245,6 +245,7 @@ class Program:
         fallback_ops: HLO operations without an estimator of their own, sorted, each once.
         assumptions: sentences, sorted, each once.
         flops: floating-point operations of one run on one IPU, with one trip of every data-dependent loop.
+        dry: whether it was compiled in a dry run, in which running out of memory is no error.
         parked_bytes: in pinned_host for one IPU, of values that are neither arguments nor results.
     """
 
@@ -258,6 +259,7 @@ class Program:
     fallback_ops: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     flops: int = 0
+    dry: bool = False
     parked_bytes: int = 0
 
     @property

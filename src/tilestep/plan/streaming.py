@@ -1,4 +1,4 @@
-"""How many bytes of a program's values lie in the streaming memory of an IPU-Machine, and whether they fit there."""
+"""Bytes of a program's values in the streaming memory of an IPU-Machine, and whether they fit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_streaming_memory(program: Program, machine: MachineSpec, ipus: Sequenc
 
 
 def _parts(program: Program) -> list[tuple[str, int]]:
-    """(name, bytes on one IPU) of what lies in pinned_host; a result that takes over an argument's place is the argument."""
+    """(name, bytes on one IPU) of the values in pinned_host. A result that takes over an argument's memory counts as the argument."""
     arguments = [(argument.name, argument.size_bytes) for argument in program.arguments if argument.on_host]
     results = [(f"result {r.index}", r.size_bytes) for r in program.results if r.on_host and r.argument is None]
     parked = [("values parked during a run", program.parked_bytes)] if program.parked_bytes else []

@@ -1,4 +1,4 @@
-"""What a program asks of the machine: its HLO, read into frozen data."""
+"""Reads programs: their HLO as frozen data, without XLA:CPU's own rewrites."""
 
 from __future__ import annotations
 

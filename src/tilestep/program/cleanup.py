@@ -1,4 +1,4 @@
-"""Undoes what XLA:CPU does to a program for its own sake, so that the program asks for what its author wrote.
+"""Undoes XLA:CPU's own rewrites of a program, so that it has the operations that its author wrote.
 
 - wrappers of one operation, small calls, asynchronous pairs: `inline.py`;
 - 16-bit operations computed in f32 between converts (all bf16 ones; f16 dots, convolutions, collectives), and 8-bit floats that are
@@ -25,11 +25,11 @@ from tilestep.program.work import ArrayShape
 
 HALVES = ("f16", "bf16")
 FLOAT8 = ("f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e3m4")
-_WIDER = (*HALVES, "f32")  # what XLA makes of 8-bit floats: the type of a product's result, f16 elsewhere
+_WIDER = (*HALVES, "f32")  # types to which XLA widens 8-bit floats: that of a product's result, f16 elsewhere
 _COLLAPSED = re.compile(r"/(erf|erfc|erf_inv)$")
 _PRODUCTS = ("dot", "convolution")
 _VIEWS = ("bitcast", "reshape", "broadcast", "transpose", "copy")
-# What XLA does with small floats in a wider type although nothing is computed. Arithmetic on 8-bit ones stays between its conversions.
+# Moves that XLA does in a wider type, although they compute nothing. Arithmetic on 8-bit floats stays between its conversions.
 _MOVES = frozenset({"bitcast", "reshape", "transpose", "copy", "broadcast", "slice", "dynamic-slice", "dynamic-update-slice",
                     "concatenate", "pad", "reverse", "gather", "select", "all-gather", "all-to-all", "collective-permute",
                     "collective-broadcast"})  # fmt: skip
@@ -82,7 +82,7 @@ def _clean(computation: Computation) -> Computation:
 
 
 def rebuilt(computation: Computation, changed: Mapping[str, Instruction], renamed: Mapping[str, str]) -> Computation:
-    """The computation with instructions changed, values renamed, and what nobody uses any more left out.
+    """The computation with instructions changed, values renamed, and unused instructions left out.
 
     Args:
         changed: by the name of the instruction that they replace, which is also their own.
@@ -227,7 +227,7 @@ def _restore_halves(computation: Computation, dtype: str) -> Computation:
 
 
 def _restore_float8(computation: Computation, wide: str) -> Computation:
-    """Lets products, and what only moves values, work on 8-bit floats that XLA has converted to a wider type for them.
+    """Lets products and moves work on 8-bit floats that XLA has converted to a wider type for them.
 
     A product's result keeps its type, and its operands may be of two 8-bit formats, as JAX allows. A conversion that the author wrote
     and XLA has found equal to its own belongs to the product if the other operand's does: JAX multiplies no 8-bit floats with others.
@@ -295,7 +295,7 @@ def _restore_float8(computation: Computation, wide: str) -> Computation:
 
 
 def _reduce_halves(computation: Computation) -> Computation:
-    """Lets reductions read 16-bit values whose conversion to f32 nobody else needs."""
+    """Lets reductions read 16-bit values whose conversion to f32 has no other user."""
     users = users_of(computation.instructions)
     table = computation.by_name
 

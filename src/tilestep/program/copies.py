@@ -1,8 +1,8 @@
-"""Copies that XLA:CPU makes for its own buffers, and that a machine which orders its own steps does without.
+"""Finds copies that only XLA:CPU's buffers need, because an IPU orders its own steps.
 
-XLA copies an argument before a result may take over its memory, and a carried value before the loop writes the next one.
-Such a copy is needed only if somebody still reads the old value after the new one is there, or if it is handed to
-something that writes into it while the original must survive.
+XLA copies an argument before a result takes over its memory, and a carried value before the loop writes the next one. Such a copy is
+needed only if an instruction reads the old value after the new one is written, or if an instruction writes into the copy while the
+original must survive.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _WRITES_INTO_OPERANDS = frozenset({"tuple", "while", "conditional", "dynamic-upd
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """A value that a computation is given, and what becomes of its memory."""
+    """A value that a computation receives, and the fate of its memory."""
 
-    writer: str | None  # the instruction whose result takes it over, None if nothing does
-    survives: bool  # whoever gave it may read it afterwards
+    writer: str | None  # the instruction whose result takes it over, or None
+    survives: bool  # the caller may read it afterwards
 
 
 def entry_origins(entry: Computation, aliases: Mapping[int, int]) -> dict[str, Origin]:
@@ -34,7 +34,7 @@ def entry_origins(entry: Computation, aliases: Mapping[int, int]) -> dict[str, O
 
 
 def body_origins(body: Computation) -> dict[str, Origin]:
-    """What a loop carries: an element that comes back as it was must survive the trip."""
+    """The carried elements of a loop. An element that comes back unchanged must survive the trip."""
     found: dict[str, Origin] = {}
     for instruction in _elements(body):
         writer = _operand_of_root(body, int(instruction.attributes["index"]))
@@ -44,7 +44,7 @@ def body_origins(body: Computation) -> dict[str, Origin]:
 
 
 def reader_origins(computation: Computation) -> dict[str, Origin]:
-    """What the arms of a branch and the condition of a loop are given belongs to others."""
+    """The values of a branch's arm or a loop's condition, which belong to the caller."""
     names = [*(parameter.name for parameter in computation.parameters), *(element.name for element in _elements(computation))]
     return {name: Origin(writer=None, survives=True) for name in names}
 
@@ -69,7 +69,7 @@ def needless_copies(computation: Computation, origins: Mapping[str, Origin], use
             written_into = any(user.opcode in _WRITES_INTO_OPERANDS and not user.destination for user in using)
             if not written_into or (len(users[name]) == 1 and not origin.survives):
                 found[copy.name] = name
-    for copy in computation.instructions:  # XLA does not know that what is moved between memories need not be a copy
+    for copy in computation.instructions:  # XLA does not know that a move between memories needs no copy
         if copy.opcode == "copy" and len(users[copy.operands[0]]) == 1:
             source = computation.by_name[copy.operands[0]]
             if source.destination and source.shape == copy.shape:

@@ -252,7 +252,7 @@ def _instruction(
 
 
 def _operands(opcode: str, text: str) -> tuple[tuple[str, ...], str, str]:
-    """Splits what follows 'opcode(' into names of operands, literal, and the text behind the closing parenthesis."""
+    """Splits the text behind 'opcode(' into names of operands, literal, and the text behind the closing parenthesis."""
     if opcode in ("constant", "parameter"):
         end = closing(text, 0, "(")
         return (), text[:end], text[end + 1 :]

@@ -1,9 +1,8 @@
-"""Takes back into loops the conversions to wider types that XLA:CPU has moved in front of them.
+"""Moves conversions to wider types back into loops, because XLA:CPU has moved them in front of the loops.
 
-XLA:CPU multiplies halves in f32. Where a loop multiplies by a value that it does not change, XLA converts that value once,
-in front of the loop, and the loop carries it in f32: from inside it looks as if the author had wanted a product of floats.
-With 8-bit floats it does so twice, to the type of the product's result and to f32, and with stacks of them of which a loop takes one at
-a time.
+XLA:CPU multiplies halves in f32. If a loop multiplies by a constant value, XLA converts this value once in front of the loop, and the
+loop carries it in f32. Inside the loop, the product then looks like one of floats. 8-bit floats are converted twice, to the type of the
+product's result and to f32, as are stacks of them from which a loop takes one at a time.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _PRODUCTS = ("dot", "convolution")
 
 
 def sink_converts(module: HloModule, halves: tuple[str, ...], float8: tuple[str, ...], inserted: Inserted) -> HloModule:
-    """The module with such conversions inside of the loops, in front of the products that read them.
+    """The module with such conversions inside the loops, in front of the products that read them.
 
-    Only of values that a loop hands on as they are, reads in nothing but products (8-bit floats also in slices that XLA converts back,
-    and in its other conversions), and whose last value nobody uses.
+    A conversion moves only if the loop does not change the value, only products read it, and nothing uses its last value. 8-bit floats
+    may also be read by slices that XLA converts back, and by its other conversions.
     """
     table = {**module.computations, module.entry.name: module.entry}
     callers = Counter(
@@ -57,7 +56,7 @@ def _sink(
     float8: tuple[str, ...],
     inserted: Inserted,
 ) -> bool:
-    """Moves the conversion of one carried element into the loop's body, if it is such a one; whether it was."""
+    """Moves the conversion of one carried element into the loop's body, if possible; returns whether it was."""
     computation = table[outer]
     loop = computation.by_name[loop_name]
     initial = computation.by_name[loop.operands[0]]

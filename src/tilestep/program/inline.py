@@ -1,4 +1,4 @@
-"""Takes calls apart: fusions, calls and asynchronous wrappers are replaced by the operations inside them.
+"""Inlines calls: replaces fusions, calls and asynchronous wrappers by the operations inside them.
 
 XLA wraps operations in fusions, puts small loops into calls, and orders values by optimisation barriers. None is a step of
 the program, so all go; what remains calls computations only where they are control flow (while, conditional) or describe
@@ -18,7 +18,7 @@ _ASYNC_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"
 
 
 def inline_calls(module: HloModule) -> HloModule:
-    """The module with every wrapper replaced by what it wraps, in the entry and in all control flow.
+    """The module with every wrapper replaced by its contents, in the entry and in all control flow.
 
     Raises: HloError if computations call each other in a circle, or an asynchronous operation is never finished.
     """
@@ -41,7 +41,7 @@ def inline_calls(module: HloModule) -> HloModule:
 
 
 def _flatten(computation: Computation, inner: Mapping[str, Computation]) -> Computation:
-    """One computation without wrappers; `inner` holds the flat form of what it calls."""
+    """One computation without wrappers; `inner` holds the flat form of the computations that it calls."""
     result: list[Instruction] = []
     renamed: dict[str, str] = {}  # name -> the name that stands for it now
     finished = {operand: instruction for instruction in computation.instructions for operand in instruction.operands[:1]

@@ -12,7 +12,7 @@ _CLOSER = {"(": ")", "{": "}", "[": "]", '"': '"'}
 
 @cache
 def _stops(opener: str) -> re.Pattern[str]:
-    """What matters inside one kind of bracket: itself, its end, and strings (in which brackets mean nothing)."""
+    """Matches a bracket, its end, and strings, inside which brackets mean nothing."""
     return re.compile(rf'[{re.escape(opener + _CLOSER[opener])}]|"(?:[^"\\]|\\.)*"', re.S)
 
 

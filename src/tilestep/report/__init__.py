@@ -1,4 +1,4 @@
-"""What to show: the profile of a simulation, as a record, text and JSON."""
+"""Reports on a simulation: its profile as a record, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -6,16 +6,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+from tilestep.machine.catalog import DEFAULT_MACHINE, named_machine
 from tilestep.plan.steps import CollectiveKind
-from tilestep.report.figures import PINNED_HOST, FamilyCycles, Figures, ProgramProfile, StreamedArgument
+from tilestep.report.figures import (
+    PINNED_HOST,
+    FamilyCycles,
+    Figures,
+    GroupProfile,
+    Origin,
+    ProgramProfile,
+    ShapesProfile,
+    StreamedArgument,
+)
 from tilestep.report.quantities import bytes_text, count_text, names_text, share_text
 
 LOADS_DOMINATE: Final = 0.1  # of emulated time
 LEAST_SHARE: Final = 0.01  # of emulated time: the least that is worth a sentence
 NEARLY_FULL: Final = 0.85  # of a tile's memory
+CPU_DEFAULT: Final = "jax.default_device(jax.devices('cpu')[0])"  # its results may go on to an IPU; those of jit(backend='cpu') stay
+_UNKNOWN_MEMBERS: Final = "nothing refused it, because which programs are in a group is known only when they run"
 _STREAMING_NAMED: Final = 3  # programs; a script of short functions has hundreds that stream some bytes
 
-FindingKind = Literal["memory", "loads", "donation", "limit", "idle", "fallback"]
+FindingKind = Literal["memory", "loads", "donation", "limit", "idle", "unused", "fallback"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +47,7 @@ def findings(figures: Figures) -> tuple[Finding, ...]:
     """What to do about a profile, the most urgent first.
 
     Programs that do not fit come first, then waste of time (idle time, if most of it is that), then the limits of the largest program.
+    IPUs that nothing used come late, because most programs are for one.
 
     Args:
         figures: the profile.
@@ -45,38 +58,68 @@ def findings(figures: Figures) -> tuple[Finding, ...]:
         *_loads(figures),
         *_donation(figures),
         *_limit(figures),
+        *_unused(figures),
         *_fallbacks(figures),
     )
 
 
 def _memory(figures: Figures) -> Iterator[Finding]:
     tile_bytes = figures.machine.tile_sram_bytes
-    allowed = "ran only because running out of memory was allowed"
-    unknown = "nothing refused it, because which programs are in a group is known only when they run"
-    users: list[tuple[str, int, tuple[tuple[str, int], ...], str, str]] = []
+    of_jax = [p for p in figures.programs if p.runs and p.origin == "jax" and p.peak_tile_bytes > tile_bytes]
+    users: list[tuple[str, int, tuple[tuple[str, int], ...], str, str, list[str]]] = []
     for p in figures.programs:
-        if p.runs:
+        if p.runs and p.origin != "jax":
             where = f", on tile {p.peak_tile:,} in superstep '{p.peak_step}'"
-            users.append((f"program {figures.label(p.key)}", p.peak_tile_bytes, p.largest_tile_bytes, where, allowed))
+            label, ways = f"program {figures.label(p.key)}", _ways_to_fit(figures, p)
+            users.append((label, p.peak_tile_bytes, p.largest_tile_bytes, where, _why_it_ran(p), ways))
     for group in figures.groups:
-        members = [p for p in figures.programs if p.runs and p.origin == "group" and p.name in group.programs]
-        reason = allowed if any(p.out_of_memory for p in members) else unknown
-        users.append((f"program group '{group.name}' on IPU {group.ipu}", group.peak_tile_bytes, (), "", reason))
-    for what, peak, largest, where, reason in sorted(users, key=lambda user: -user[1]):
+        members = _members(figures, group)
+        oversized = [p for p in members if p.out_of_memory]
+        reason = _why_it_ran(oversized[0]) if oversized else _UNKNOWN_MEMBERS
+        label, ways = f"program group '{group.name}' on IPU {group.ipu}", _ways_to_fit(figures, *members)
+        users.append((label, group.peak_tile_bytes, (), "", reason, ways))
+    for what, peak, largest, where, reason, ways in sorted(users, key=lambda user: -user[1]):
         if peak <= NEARLY_FULL * tile_bytes:
             continue
         parts = f" Largest: {', '.join(f'{name} {bytes_text(size)}' for name, size in largest[:3])}." if largest else ""
         amount = f"{share_text(peak, tile_bytes)} of a tile ({bytes_text(peak)} of {bytes_text(tile_bytes)}{where})"
         if peak > tile_bytes:
-            text = (
-                f"{what} does not fit: it needs {amount}, and {reason}.{parts} "
-                "Try more IPUs, a smaller batch, donated arguments, jax.checkpoint or a smaller dtype."
-            )
+            text = f"{what} does not fit: it needs {amount}, and {reason}.{parts} Try: {', '.join(ways)}."
         else:
             text = f"{what} nearly fills its tiles: {amount}.{parts}"
         yield Finding(kind="memory", text=text)
+    if of_jax:
+        largest = max(of_jax, key=lambda p: p.peak_tile_bytes)
+        others = f" (nor {'does' if len(of_jax) == 2 else 'do'} {count_text(len(of_jax) - 1, 'other')})" if len(of_jax) > 1 else ""
+        text = (
+            f"program {figures.label(largest.key)}, a single operation outside of jit, does not fit{others}: it needs "
+            f"{share_text(largest.peak_tile_bytes, tile_bytes)} of a tile, and {_why_it_ran(largest)}. Make such arrays in the jitted "
+            f"function that uses them, or under {CPU_DEFAULT}."
+        )
+        yield Finding(kind="memory", text=text)
     yield from _code(figures)
     yield from _streaming_memory(figures)
+
+
+def _why_it_ran(program: ProgramProfile) -> str:
+    return "in a dry run this is no error" if program.dry else "ran only because running out of memory was allowed"
+
+
+def _ways_to_fit(figures: Figures, *programs: ProgramProfile) -> list[str]:
+    """What is not done yet, as far as the profile can tell. Of a group its author chose what is donated."""
+    machine, used = figures.machine, max((p.num_ipus for p in programs), default=1)
+    idle = len(programs) == 1 and used < machine.num_ipus
+    ways = [f"arrays divided over the machine's {machine.num_ipus} IPUs (shardings)" if idle else "more IPUs", "a smaller batch"]
+    names = [name for p in programs if p.origin != "group" for name in p.not_donated]
+    if names:
+        ways.append(f"donated arguments (donate_argnums: {names_text(names, most=3)})")
+    if any(p.could_recompute for p in programs):
+        ways.append("jax.checkpoint")
+    return [*ways, "a smaller dtype"]
+
+
+def _members(figures: Figures, group: GroupProfile) -> list[ProgramProfile]:
+    return [p for p in figures.programs if p.runs and p.group == group.name]
 
 
 def _code(figures: Figures) -> Iterator[Finding]:
@@ -87,8 +130,8 @@ def _code(figures: Figures) -> Iterator[Finding]:
             yield Finding(
                 kind="memory",
                 text=f"program {figures.label(program.key)} has too much code: {bytes_text(needed)} a tile, which can execute "
-                f"{bytes_text(available)}; it ran only because running out of memory was allowed. Try a loop over equal parts "
-                "(jax.lax.scan over layers), several programs, or more IPUs.",
+                f"{bytes_text(available)}, and {_why_it_ran(program)}. Try a loop over equal parts (jax.lax.scan over layers) or several "
+                "programs.",
             )
 
 
@@ -98,51 +141,126 @@ def _streaming_memory(figures: Figures) -> Iterator[Finding]:
         if 0 < available < program.streaming_memory_bytes:
             text = (
                 f"{figures.label(program.key)} does not fit into streaming memory: its values in pinned_host are "
-                f"{bytes_text(program.streaming_memory_bytes)} for the IPUs of one IPU-Machine, which has {bytes_text(available)}. "
-                "It ran only because running out of memory was allowed. Use more IPU-Machines or keep less there."
+                f"{bytes_text(program.streaming_memory_bytes)} for the IPUs of one IPU-Machine, which has {bytes_text(available)}, and "
+                f"{_why_it_ran(program)}. Use more IPU-Machines or keep less there."
             )
             yield Finding(kind="memory", text=text)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Loaded:
+    """What an IPU keeps as one program: a program, or a group of them."""
+
+    label: str
+    function: str  # the same for programs that are one function, called with other shapes
+    origin: Origin
+    loads: int
+    runs: int
+    cycles: int  # of its loads
+
+
 def _loads(figures: Figures) -> Iterator[Finding]:
+    """The larger part of the loads first, of operations outside of jit or of the others; the smaller part if it matters as well."""
     saving = figures.cycles_by_kind.get("save", 0)
     spent = figures.cycles_by_kind.get("load", 0) + saving
     if spent <= LOADS_DOMINATE * figures.emulated_cycles:
         return
+    units = _loaded(figures)
+    single, others = [unit for unit in units if unit.origin == "jax"], [unit for unit in units if unit.origin != "jax"]
+    parts = [(part, _cycles(part)) for part in (single, others) if part]
+    total = sum(unit.loads for unit in units)
+    saved = "and the values saved for them " if saving else ""
+    head = f"{count_text(total, 'program load')} {saved}took {share_text(spent, figures.emulated_cycles)} of emulated time"
+    for part, cycles in sorted(parts, key=lambda part: -part[1]):
+        loads = sum(unit.loads for unit in part)
+        are = "is" if loads == 1 else "are"
+        what = "single operations outside of jit" if part is single else "jitted functions"
+        text = _single_operations(part) if part is single else _switching(figures, part)
+        if len(parts) == 1:
+            yield Finding(kind="loads", text=f"{head}, all of {what}: {text}" if part is single else f"{head}: {text}")
+        elif cycles == max(of for _, of in parts):
+            yield Finding(kind="loads", text=f"{head}; {loads:,} of them {are} of {what}: {text}")
+        elif cycles > LOADS_DOMINATE * figures.emulated_cycles and (part is single or len({unit.function for unit in part}) < loads):
+            yield Finding(kind="loads", text=f"{loads:,} of the {total:,} program loads {are} of {what}: {text}")
+
+
+def _cycles(units: list[_Loaded]) -> int:
+    return sum(unit.cycles for unit in units)
+
+
+def _loaded(figures: Figures) -> list[_Loaded]:
+    """Of the busiest IPU, those with most loads first. The first member of a group that runs loads it; later ones bring their code."""
     brought = [program for program in figures.programs if program.key in figures.loaded_on_busiest]
-    loaded = sorted((p for p in brought if p.loads), key=lambda p: (-p.loads, -p.cycles.load))
-    if loaded:
-        yield Finding(kind="loads", text=_loaded(figures, loaded, spent, "and the values saved for them " if saving else ""))
-    elif brought:
-        joined = sorted(brought, key=lambda p: -p.cycles.load)
-        names = names_text([figures.label(program.key) for program in joined], most=3)
-        text = f"loading code took {share_text(spent, figures.emulated_cycles)} of emulated time: {names} joined a group that was "
-        text += "loaded. A program is loaded once and pays for it by running often."
-        yield Finding(kind="loads", text=text)
+    functions = {key: f"{function.name} {number}" for number, function in enumerate(figures.reshaped) for key in function.keys}
+    units = [
+        _Loaded(
+            label=figures.label(p.key),
+            function=functions.get(p.key, figures.label(p.key)),
+            origin=p.origin,
+            loads=p.loads,
+            runs=p.runs,
+            cycles=p.cycles.load,
+        )
+        for p in brought
+        if p.origin != "group" and p.loads
+    ]
+    for group in figures.groups:
+        members = [p for p in brought if p.group == group.name]
+        members.sort(key=lambda p: p.cycles.load - p.cycles.total)  # the helper that is loaded first is not what the group is for
+        if members:
+            names = names_text(list(dict.fromkeys(p.name for p in members)), most=1)
+            label = f"program group '{group.name}' with {names}"
+            loads, cycles = sum(p.loads for p in members), sum(p.cycles.load for p in members)
+            runs = max(p.runs for p in members)
+            units.append(_Loaded(label=label, function=label, origin="group", loads=loads, runs=runs, cycles=cycles))
+    return sorted(units, key=lambda unit: (-unit.loads, -unit.cycles))
 
 
-def _loaded(figures: Figures, loaded: list[ProgramProfile], spent: int, saved: str) -> str:
-    """Args: loaded: programs that the busiest IPU loaded, at least one. saved: what of `spent` was not loading."""
-    loads = sum(program.loads for program in loaded)
-    took = f"{count_text(loads, 'program load')} {saved}took {share_text(spent, figures.emulated_cycles)} of emulated time"
-    alone = [program for program in loaded if program.origin != "group"]  # members of a group are one program already
-    most = names_text([f"{figures.label(program.key)} ({program.loads:,})" for program in alone or loaded], most=3)
-    if any(program.loads > 1 for program in loaded):
-        text = f"{took}: an IPU keeps one program and switching reloads. Most loads: {most}. "
-        if alone:
-            return text + "Run short functions on cpu (jax.jit(..., backend='cpu')) or put them into the same jitted function."
-        return text + "Run more steps between two switches."
+def _single_operations(units: list[_Loaded]) -> str:
+    if len(units) == 1:
+        return (
+            f"{units[0].label} is a program of its own. Put it into a jitted function with its neighbours, or run it under {CPU_DEFAULT}."
+        )
+    names = names_text(list(dict.fromkeys(unit.label.partition(" #")[0] for unit in units)), most=2)
+    return (
+        f"each is a program of its own ({names}). Put those that belong together, such as a model's initialisation, into one jitted "
+        f"function, or run them under {CPU_DEFAULT}."
+    )
+
+
+def _switching(figures: Figures, units: list[_Loaded]) -> str:
+    alone = [unit for unit in units if unit.origin != "group"]  # a group is one program already
+    most = names_text([f"{unit.label} ({unit.loads:,})" for unit in alone or units], most=3)
+    labels = {unit.label for unit in alone}
+    shapes = [f"{_other_shapes(function)} " for function in figures.reshaped if labels & {figures.label(key) for key in function.keys}]
+    way_out = f"Run short functions under {CPU_DEFAULT}, or put them into one jitted function." if len(alone) > 1 else ""
+    if shapes and len({unit.function for unit in alone}) == 1:
+        way_out = ""  # they are one jitted function
+    if any(unit.loads > 1 for unit in units):
+        text = f"an IPU keeps one program and switching reloads. Most loads: {most}. {''.join(shapes)}{way_out}".rstrip()
+        return text if alone else f"{text} Run more steps between two switches."
     if len(alone) > 1:
-        text = f"{took}: {most}. Each function is a program of its own: run short functions on cpu (jax.jit(..., backend='cpu')) "
-        return text + "or put them into one jitted function."
-    ran = f"; {figures.label(loaded[0].key)} ran {_times(loaded[0].runs)}" if len(loaded) == 1 else ""
-    return f"{took}: a program is loaded once and pays for it by running often{ran}."
+        each = "" if shapes and not way_out else "Each function is a program of its own. "
+        return f"{most}. {''.join(shapes)}{each}{way_out}".rstrip()
+    ran = f"; {units[0].label} ran {_times(units[0].runs)}" if len(units) == 1 else ""
+    return f"a program is loaded once and pays for it by running often{ran}."
+
+
+def _other_shapes(function: ShapesProfile) -> str:
+    shapes = list(dict.fromkeys(function.shapes))
+    way_out = {
+        "batch": "pad or drop the smaller batch",
+        "dtype": "call it with one dtype",
+        "shape": "pad to one shape, or make these calls in one jitted function",
+    }[function.differs]
+    was = " and ".join(shapes) if len(shapes) == 2 else names_text(shapes, most=3)
+    return f"{function.name} is {len(function.keys)} programs, because its argument {function.argument} was {was}: {way_out}."
 
 
 def _donation(figures: Figures) -> Iterator[Finding]:
-    """Only of programs whose arguments their caller can donate, where that takes something off what is emulated.
+    """Advice to donate, for programs whose caller can donate arguments, if donation would shorten the emulated time.
 
-    What the host takes to dispatch all runs stays, so where that is all of the time nothing is to be had.
+    The host's time to dispatch all runs stays, so donation saves nothing if that is all of the time.
     """
     at_stake = figures.emulated_cycles - figures.dispatch_cycles
     worth_it = LEAST_SHARE * figures.emulated_cycles
@@ -251,6 +369,19 @@ def _idle(figures: Figures) -> Iterator[Finding]:
             "lax.fori_loop), or give the IPUs work that does not wait for each other's (microbatches)."
         )
     yield Finding(kind="idle", text=text)
+
+
+def _unused(figures: Figures) -> Iterator[Finding]:
+    """Only of a machine that somebody asked for: the default one has several IPUs for programs that use one."""
+    machine, used = figures.machine, figures.num_ipus_used
+    default = named_machine(DEFAULT_MACHINE)
+    if 0 < used < machine.num_ipus and (machine.name, machine.num_ipus) != (default.name, default.num_ipus):
+        were = "was" if used == 1 else "were"
+        yield Finding(
+            kind="unused",
+            text=f"{used:,} of {machine.num_ipus:,} IPUs {were} used. Divide arrays over all of them (jax.sharding), or use Replicas or "
+            "Pipeline of tilestep.train.",
+        )
 
 
 def _fallbacks(figures: Figures) -> Iterator[Finding]:

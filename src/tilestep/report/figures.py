@@ -67,13 +67,14 @@ class StreamedArgument:
 class ProgramProfile:
     """One compiled program. Two programs of one name are two records with different keys.
 
-    It has 30 fields, because it is one flat row of the JSON profile: its readers find each figure under one name
+    It has 33 fields, because it is one flat row of the JSON profile: its readers find each figure under one name
     (docs/reference/profile.md).
 
     Attributes:
         name: the program's name.
         key: its number.
         origin: who made it.
+        group: the program group that it is a member of; '' if of none.
         num_ipus: IPUs that run it together.
         runs: how often it ran.
         loads: runs that had to load it first.
@@ -93,11 +94,13 @@ class ProgramProfile:
         alive_tile_bytes: (name, bytes) of values and temporaries there, the largest first, at most 100.
         largest_tile_bytes: (part, bytes) of both kinds of parts, the 8 largest.
         values_bytes: of values and temporaries at that superstep, on all tiles of an IPU together.
-        out_of_memory: whether it needs more than a tile has, and ran because that was allowed.
+        out_of_memory: whether it needs more than a tile has, and ran because that was allowed, or because the run was dry.
+        dry: whether it was compiled in a dry run, in which memory is no limit.
         streaming_memory_bytes: of arguments, results and parked values in pinned_host, in the IPU-Machine that has most of them.
         donated: arguments that become a result and stay in SRAM.
         not_donated: arguments that stream in at each call, although a result of their shape could take their memory.
         streamed_again: arguments that streamed in needlessly.
+        could_recompute: whether it computes gradients and nothing of them again (`jax.checkpoint`).
         fallback_ops: operations without an estimator.
         flops: floating-point operations of one run on one IPU, with every data-dependent loop taken once.
         cycles: over all runs, on its slowest IPU.
@@ -107,6 +110,7 @@ class ProgramProfile:
     name: str
     key: int
     origin: Origin
+    group: str
     num_ipus: int
     runs: int
     loads: int
@@ -126,10 +130,12 @@ class ProgramProfile:
     largest_tile_bytes: tuple[tuple[str, int], ...]
     values_bytes: int
     out_of_memory: bool
+    dry: bool
     streaming_memory_bytes: int
     donated: tuple[str, ...]
     not_donated: tuple[str, ...]
     streamed_again: tuple[StreamedArgument, ...]
+    could_recompute: bool
     fallback_ops: tuple[str, ...]
     flops: int
     cycles: ProgramCycles
@@ -169,6 +175,17 @@ class GroupProfile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShapesProfile:
+    """A function that is several programs, because calls differed in the shapes or dtypes of their arguments."""
+
+    name: str  # of the programs
+    keys: tuple[int, ...]  # of the programs, with most runs first
+    argument: str  # the largest of those that differed
+    shapes: tuple[str, ...]  # of that argument, by program
+    differs: Literal["batch", "shape", "dtype"]  # batch: only in its first dimension, and other arguments kept their shapes
+
+
+@dataclass(frozen=True, kw_only=True)
 class BatchProfile:
     """The batch of one update of a loop that accumulates gradients: microbatch x count x replicas."""
 
@@ -197,32 +214,17 @@ class MachineProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Emulated time and memory between two moments. Cycles are of the IPU's clock.
-
-    Attributes:
-        machine: the emulated machine.
-        emulated_cycles: from the end of all earlier work to the end of all work in the profile.
-        programs: in order of their first dispatch.
-        groups: program groups.
-        batches: of loops that accumulate gradients.
-        supersteps: the largest ones, largest first.
-        busiest_ipu: index of the IPU that did most.
-        loaded_on_busiest: keys of the programs that it loaded, whole or in part.
-        cycles_by_kind: of the busiest IPU.
-        io_tiles_cycles: of its I/O tiles, beside the others.
-        dispatches: by the host, of programs outside of groups.
-        dispatch_cycles: of the host, for these dispatches.
-        timeline: the events that were kept.
-        assumptions: sentences.
-    """
+    """The fields and sums of a `Profile`, whose docstring explains the fields (report/profile.py)."""
 
     machine: MachineProfile
     emulated_cycles: int
     programs: tuple[ProgramProfile, ...]
     groups: tuple[GroupProfile, ...]
+    reshaped: tuple[ShapesProfile, ...]
     batches: tuple[BatchProfile, ...]
     supersteps: tuple[StepProfile, ...]
     busiest_ipu: int
+    num_ipus_used: int
     loaded_on_busiest: tuple[int, ...]
     cycles_by_kind: Mapping[EventKind, int]
     io_tiles_cycles: int

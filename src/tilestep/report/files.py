@@ -13,7 +13,7 @@ REPORT_FILES = ("profile.json", "summary.txt")
 
 
 def require_report_directory(directory: Path | None) -> None:
-    """Makes the directory that POPLAR_ENGINE_OPTIONS names, if it names one: at the end of the program nobody is left to be told.
+    """Makes the directory that POPLAR_ENGINE_OPTIONS names, if it names one, because an error at the end of the program would reach nobody.
 
     Raises: SettingsError if no file can be written there.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from tilestep.machine.assemble import describe
@@ -20,6 +20,7 @@ from tilestep.report.figures import (
     Origin,
     ProgramCycles,
     ProgramProfile,
+    ShapesProfile,
     StepProfile,
     StreamedArgument,
 )
@@ -57,7 +58,7 @@ def profile_between(system: System, start: Mark, end: Mark, *, of_jax: Callable[
     trace = system.trace_between(start, end)
     largest = sorted((step for of_program in steps.values() for step in of_program), key=lambda step: -step.total)
     spec = system.machine
-    grouped = {key for group in end.groups.values() for key in group.members}
+    grouped = {key: name for (name, _), group in end.groups.items() for key in group.members}
     dispatches = sum(totals.runs for totals in ran if totals.key not in grouped)
 
     def origin(totals: ProgramTotals) -> Origin:
@@ -77,11 +78,15 @@ def profile_between(system: System, start: Mark, end: Mark, *, of_jax: Callable[
             streaming_memory_bytes=spec.host.streaming_memory_bytes,
         ),
         emulated_cycles=end.cycle - start.cycle,
-        programs=tuple(_program(totals, origin(totals), steps[totals.key], start, end, spec) for totals in ran),
+        programs=tuple(
+            _program(totals, origin(totals), grouped.get(totals.key, ""), steps[totals.key], start, end, spec) for totals in ran
+        ),
         groups=_groups(end, {totals.key for totals in ran}),
+        reshaped=tuple(_reshaped([totals for totals in ran if origin(totals) == "user"])),
         batches=_batches(start, end),
         supersteps=tuple(largest[:NUM_LARGEST_STEPS]),
         busiest_ipu=busiest,
+        num_ipus_used=len({ipu for totals in ran for ipu in totals.cycles}),
         loaded_on_busiest=tuple(totals.key for totals in ran if totals.cycles.get(busiest, {}).get("load")),
         cycles_by_kind=by_kind,
         io_tiles_cycles=sum(beside.values()),
@@ -104,7 +109,7 @@ def could_be_donated(program: Program) -> tuple[str, ...]:
 
 
 def _program(
-    totals: ProgramTotals, origin: Origin, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec
+    totals: ProgramTotals, origin: Origin, group: str, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec
 ) -> ProgramProfile:
     program = totals.program
     first = next(((b_in, b_out) for mark, b_in, b_out in totals.sizes.first_runs if start.number <= mark < end.number), (0, 0))
@@ -112,6 +117,7 @@ def _program(
         name=program.name,
         key=totals.key,
         origin=origin,
+        group=group,
         num_ipus=program.num_ipus,
         runs=totals.runs,
         loads=totals.loads,
@@ -131,10 +137,12 @@ def _program(
         largest_tile_bytes=program.memory.largest[:LARGEST],
         values_bytes=program.memory.values_bytes,
         out_of_memory=not fits(program.memory, machine.ipu.tile),
+        dry=program.dry,
         streaming_memory_bytes=streaming_memory_bytes(program, machine, tuple(totals.cycles)),
         donated=tuple(argument.name for argument in program.arguments if argument.result is not None and not argument.on_host),
         not_donated=could_be_donated(program),
         streamed_again=tuple(_streamed_again(totals, machine)),
+        could_recompute=_could_recompute(totals),
         fallback_ops=program.fallback_ops,
         flops=program.flops,
         cycles=_cycles(totals.cycles[_slowest(totals)]) if totals.cycles else _cycles({}),
@@ -143,7 +151,7 @@ def _program(
 
 
 def _called(totals: ProgramTotals, size: Callable[[HostCall], int]) -> int:
-    """Bytes of all host calls on all IPUs; not of what went to memory."""
+    """Bytes of all host calls on all IPUs, without accesses to pinned_host."""
     total = 0
     for use in totals.body.uses:
         if isinstance(use.leaf, HostCall) and not use.leaf.in_memory:
@@ -163,7 +171,7 @@ def _slowest(totals: ProgramTotals) -> int:
 
 
 def _own_cycles(kinds: Mapping[EventKind, int]) -> int:
-    """All kinds but what I/O tiles do beside the others."""
+    """Cycles of all kinds except those of I/O tiles beside the others."""
     return sum(cycles for kind, cycles in kinds.items() if kind not in BESIDE)
 
 
@@ -186,7 +194,7 @@ def _free_results(program: Program) -> Counter[str]:
 
 
 def _streamed_again(totals: ProgramTotals, machine: MachineSpec) -> list[StreamedArgument]:
-    """What donation would keep in SRAM: an own result, if one of its shape is free to take its place; a value that is returned as it is."""
+    """Arguments that donation would keep in SRAM: own results, if a result of that shape can take their memory; unchanged values."""
     found: list[StreamedArgument] = []
     free = _free_results(totals.program)
     for argument, refed, repeated in zip(totals.program.arguments, totals.refed, totals.repeated, strict=True):
@@ -283,6 +291,42 @@ def _groups(end: Mark, ran: set[int]) -> tuple[GroupProfile, ...]:
         if ran.intersection(group.members) and (name not in fullest or peak > fullest[name].peak_tile_bytes):
             fullest[name] = GroupProfile(name=name, ipu=ipu, programs=tuple(group.members.values()), peak_tile_bytes=peak)
     return tuple(fullest.values())
+
+
+def _could_recompute(totals: ProgramTotals) -> bool:
+    """By the scopes that JAX gives to what `jax.grad` and `jax.checkpoint` make."""
+    scopes = _scopes(totals)
+    return any("transpose(jvp" in scope for scope in scopes) and not any("rematted_computation" in scope for scope in scopes)
+
+
+def _scopes(totals: ProgramTotals) -> frozenset[str]:
+    return frozenset(use.leaf.scope for use in totals.body.uses if use.leaf.scope)
+
+
+def _reshaped(ran: Sequence[ProgramTotals]) -> Iterator[ShapesProfile]:
+    """Programs of one name, with the same operations and arguments, that differ in what these arguments are."""
+    functions: dict[tuple[object, ...], list[ProgramTotals]] = {}
+    for totals in ran:
+        program = totals.program
+        called = tuple((argument.name, argument.on_host) for argument in program.arguments)
+        functions.setdefault((program.name, program.num_ipus, called, len(program.results), _scopes(totals)), []).append(totals)
+    for programs in functions.values():
+        programs.sort(key=lambda totals: (-totals.runs, totals.key))
+        columns = list(zip(*(totals.program.arguments for totals in programs), strict=True))
+        differing = [column for column in columns if len({argument.shape for argument in column}) > 1]
+        if not differing:
+            continue
+        largest = max(differing, key=lambda column: max(argument.size_bytes for argument in column))
+        parts = [[argument.shape.partition("[") for argument in column] for column in differing]
+        rests = [{(dtype, dims.partition(",")[2], dims == "]") for dtype, _, dims in column} for column in parts]
+        batch = len(differing) < len(columns) and all(len(rest) == 1 for rest in rests)
+        yield ShapesProfile(
+            name=programs[0].program.name,
+            keys=tuple(totals.key for totals in programs),
+            argument=largest[0].name,
+            shapes=tuple(argument.shape for argument in largest),
+            differs="batch" if batch else "dtype" if any(len({d for d, _, _ in column}) > 1 for column in parts) else "shape",
+        )
 
 
 def _batches(start: Mark, end: Mark) -> tuple[BatchProfile, ...]:

@@ -17,7 +17,23 @@ SCHEMA_VERSION: Final = 1
 class Profile(Figures):
     """Emulated time and memory between two moments, as numbers, text and JSON. Cycles are of the IPU's clock.
 
-    `Figures` (report/figures.py) declares and explains the fields.
+    Attributes:
+        machine: the emulated machine.
+        emulated_cycles: from the end of all earlier work to the end of all work in the profile.
+        programs: in order of their first dispatch.
+        groups: program groups.
+        reshaped: functions that are several programs, because the shapes or dtypes of their arguments differ.
+        batches: of loops that accumulate gradients.
+        supersteps: the largest ones, largest first.
+        busiest_ipu: index of the IPU that did most.
+        num_ipus_used: how many IPUs ran programs.
+        loaded_on_busiest: keys of the programs that it loaded, whole or in part.
+        cycles_by_kind: of the busiest IPU.
+        io_tiles_cycles: of its I/O tiles, beside the others.
+        dispatches: by the host, of programs outside of groups.
+        dispatch_cycles: of the host, for these dispatches.
+        timeline: the events that were kept.
+        assumptions: sentences.
     """
 
     def summary(self, *, width: int = 100, color: bool = False) -> str:
@@ -27,7 +43,7 @@ class Profile(Figures):
             width: columns, at least 90.
             color: whether to add escape codes for a terminal.
         """
-        from tilestep.report.summary import render  # rich takes time to import: only who asks pays
+        from tilestep.report.summary import render  # importing rich takes time, so only a summary pays for it
 
         return render(self, width=width, color=color)
 
@@ -44,6 +60,7 @@ class Profile(Figures):
             "emulated_s": self.emulated_s,
             "emulated_cycles": self.emulated_cycles,
             "busiest_ipu": self.busiest_ipu,
+            "num_ipus_used": self.num_ipus_used,
             "cycles_by_kind": {**self.cycles_by_kind, "idle": self.idle_cycles},
             "io_tiles_cycles": self.io_tiles_cycles,
             "dispatches": self.dispatches,
@@ -51,6 +68,7 @@ class Profile(Figures):
             "findings": [finding.text for finding in findings(self)],
             "programs": [asdict(program) for program in self.programs],
             "groups": [asdict(group) for group in self.groups],
+            "reshaped": [asdict(function) for function in self.reshaped],
             "batches": [asdict(batch) for batch in self.batches],
             "supersteps": [asdict(step) for step in self.supersteps],
             "assumptions": list(self.assumptions),

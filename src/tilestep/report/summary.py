@@ -1,4 +1,4 @@
-"""A profile as text: what to do, then tables."""
+"""A profile as text: advice, then tables."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KIND_TEXTS: Final[dict[EventKind | str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The headings of one table; docs/reference/profile.md says under its title what each of them means."""
+    """The headings of one table. docs/reference/profile.md explains them under its title."""
 
     title: str
     words: tuple[str, ...]  # give way where space is short
@@ -183,13 +183,13 @@ def _program_row(figures: Figures, program: ProgramProfile) -> list[str]:
 
 
 def _bytes_of_a_run(program: ProgramProfile) -> tuple[int, int]:
-    """In and out: what streams usually, and what host calls move on average."""
+    """Bytes in and out of a usual run, with the average bytes of its host calls."""
     runs = max(program.runs, 1)
     return program.host_bytes_in + program.call_bytes_in // runs, program.host_bytes_out + program.call_bytes_out // runs
 
 
 def _evicted_table(figures: Figures) -> Table:
-    """What its own runs have saved and restored, of the programs that have most of both."""
+    """Bytes that the runs of each program saved and restored, for the programs with most of both."""
 
     def moved(program: ProgramProfile) -> int:
         return program.host_bytes_saved + program.host_bytes_restored

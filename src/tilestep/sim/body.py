@@ -1,7 +1,7 @@
-"""What one run of a program's body costs: the tree of supersteps turned into sums.
+"""The cost of one run of a program's body: the tree of supersteps as sums.
 
-A tree is walked once. The result is linear in the counts of its data-dependent parts, so that pricing one run is a
-few multiplications, however large the tree.
+A tree is walked once. The sums are linear in the counts of its data-dependent parts, so pricing one run takes a few multiplications,
+however large the tree.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class BodyCycles(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """What the host calls of a run need of the machine, for one IPU, each alone on its link. Infeeds and outfeeds are counted in all."""
+    """The needs of a run's host calls, for one IPU that has its link to itself. All fields but the feeds' own include the feeds."""
 
     waits: int = 0  # cycles of latency
     to_host: int = 0  # cycles of the host link
@@ -134,7 +134,7 @@ class BodyCost:
         return total
 
     def calls(self, counts: Counts) -> Calls:
-        """What the host calls of a run with `counts` need.
+        """The needs of the host calls in a run with `counts`.
 
         Raises: ValueError if a data-dependent part was not counted.
         """
@@ -162,7 +162,7 @@ def times_counted(counts: Counts, site: Site) -> int:
 
 
 def body_cost(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> BodyCost:
-    """Walk `program` once, as it runs on `ipus` of `machine`.
+    """The cost of `program` on `ipus` of `machine`.
 
     Static loops multiply. The count of a data-dependent loop or branch is absolute (all of one run), so nothing around
     it multiplies it again. A branch that is not counted takes its dearest arm; a loop that is neither static nor counted
@@ -236,7 +236,7 @@ class _Pricer:
                 yield from self._dearest(arms, times, site)
 
     def _dearest(self, arms: Sequence[Series], times: int, site: Site | None) -> Iterator[LeafUse]:
-        """The dearest arm, and of the others what is counted anyway (a count of 0 says that it did not run)."""
+        """The dearest arm, and the counted parts of the others, whose count is 0 if they did not run."""
         options = [tuple(self.uses(arm, 1, None)) for arm in arms]
         if not options:
             return
@@ -273,7 +273,7 @@ class _Pricer:
         return self._waits(call) + sum(int(cycles_from_bytes(size, share, self._machine.ipu.clock_hz)) for size in sizes)
 
     def calls(self, call: HostCall) -> Calls:
-        """The same at the full rate, by what carries it."""
+        """The same at the full rate, by the link or memory that carries it."""
         rate, clock_hz = self._rate(call), self._machine.ipu.clock_hz
         out, back = (int(cycles_from_bytes(size, rate, clock_hz)) for size in (call.bytes_to_host, call.bytes_from_host))
         waits, accesses = self._waits(call), _transfers(call)

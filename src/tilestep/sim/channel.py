@@ -1,4 +1,4 @@
-"""One direction of a link, as a clock: who has it when."""
+"""One direction of a link as a clock of its bookings."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Channel:
         return tuple(found)
 
     def drop_before(self, cycle: int) -> None:
-        """Forget what ended by `cycle`; only exact if nothing will be booked from an earlier cycle."""
+        """Forgets bookings that ended by `cycle`. Exact only if no later booking is ready before `cycle`."""
         done = bisect_left(self._ends, cycle)
         del self._starts[:done], self._ends[:done]
 

@@ -1,4 +1,4 @@
-"""How long one collective takes over IPU-Links and gateways. Pure: (machine, collective, IPUs) -> cycles.
+"""Cycles of one collective over IPU-Links and gateways. Pure: (machine, collective, IPUs) -> cycles.
 
 S is `size_bytes` (the larger of operand and result on one IPU), k the members of a group in one rack, R the racks that
 it spans, n all its members:
@@ -95,7 +95,7 @@ def _ring_messages(collective: Collective, machine: MachineSpec, racks: Sequence
 
 
 def _ring_gateways(collective: Collective, machine: MachineSpec, racks: Sequence[tuple[int, ...]]) -> Loads:
-    """What each machine that has members sends to other racks."""
+    """Bytes that each machine with members sends to other racks."""
     sent = _ring_bytes(collective, len(racks))
     gateways: Counter[int] = Counter()
     for members in racks if sent else ():

@@ -25,7 +25,7 @@ class HostBytes:
     read: int = 0  # of results in SRAM that the host asked for
 
     def minus(self, other: HostBytes) -> HostBytes:
-        """What this has more than the other."""
+        """The difference to another."""
         return HostBytes(
             arguments=self.arguments - other.arguments,
             results=self.results - other.results,
@@ -83,7 +83,7 @@ class ProgramTotals:
     repeated: tuple[int, ...]
 
     def since(self, earlier: ProgramTotals | None) -> ProgramTotals:
-        """What was added after `earlier`."""
+        """The sums of everything after `earlier`."""
         if earlier is None:
             return self
         return ProgramTotals(

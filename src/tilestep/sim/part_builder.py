@@ -1,4 +1,4 @@
-"""What one dispatch does on one IPU: the code that it loads, the values that it saves and streams in, the results that it makes."""
+"""Builds one IPU's part of a dispatch: the code that it loads, the values that it saves and streams in, the results that it makes."""
 
 from __future__ import annotations
 

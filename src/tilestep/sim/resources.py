@@ -1,4 +1,4 @@
-"""What carries bytes outside of IPUs, and carries them one message after the other: links, gateways, streaming memory."""
+"""The carriers of bytes outside of IPUs, each one message at a time: links, gateways, streaming memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilestep.sim.channel import Channel
 
 
 class Resource(NamedTuple):
-    """What an exchange between IPUs uses: one direction of a gateway, or of the IPU-Links between two neighbours."""
+    """One carrier of an exchange between IPUs: one direction of a gateway, or of the IPU-Links between two neighbours."""
 
     kind: Literal["gateway", "link"]
     source: int  # an IPU-Machine, or the IPU that sends
@@ -28,7 +28,7 @@ def link_of(source: int, target: int) -> Resource:
 
 
 Load = tuple[Channel, int]
-"""A channel and the cycles for which something uses it."""
+"""A channel, and cycles of its use."""
 
 
 @final

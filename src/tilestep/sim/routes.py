@@ -1,4 +1,4 @@
-"""Which IPU-Links a message passes within a rack, and what several messages together put on each. Pure.
+"""Routes of messages over IPU-Links within a rack, and the bytes of several messages on each link. Pure.
 
 The rack is the ladder or torus of `machine.topology`: a message first crosses its rung, then runs along one side.
 """
@@ -22,7 +22,7 @@ class Link(NamedTuple):
 
 
 class Loads(NamedTuple):
-    """What messages put on links, and on the gateways of the machines that they leave their rack through."""
+    """Bytes of messages on links, and on the gateways through which they leave their rack."""
 
     links: Mapping[Link, int]
     gateways: Mapping[int, int]  # machine -> sent through its gateway
@@ -49,8 +49,8 @@ def links_between(machine: MachineSpec, a: int, b: int) -> tuple[Link, ...]:
 def loads_of(machine: MachineSpec, messages: Iterable[tuple[int, int, int]]) -> Loads:
     """Bytes on each link and gateway for messages of (from, to, bytes), all at once.
 
-    A message to another rack leaves through its machine's gateway, arrives at the same place of the other rack, and
-    goes on over links from there. If that rack is not full, it goes to the place of its target in its own rack first.
+    A message to another rack leaves through its machine's gateway, arrives at the same index of the other rack, and goes on over links
+    from there. If that rack is not full, the message first goes to its target's index in its own rack.
     """
     links: Counter[Link] = Counter()
     gateways: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""Which IPUs wait for whom: the three sync patterns of PopART. Pure.
+"""The three sync patterns of PopART: which IPUs wait for each other. Pure.
 
 Each IPU belongs to two sync groups. One holds all IPUs of a program under each pattern; an exchange between IPUs uses it.
 The other is used for access to the host and to streaming memory:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tilestep.train.untyped import Pytree
+
 Body = Callable[..., Any]
 Step = Callable[[Any, Any], tuple[Any, Any]]  # (carry, element) -> (carry, values for the outfeed)
 
@@ -14,7 +16,7 @@ def name_of(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__)).replace("<lambda>", "lambda")
 
 
-def arguments_of(element: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments_of(element: Pytree) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """An element as arguments: a tuple's or list's items, a mapping with string keys as keywords, anything else as it is."""
     if isinstance(element, tuple | list):
         return tuple(element), {}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

@@ -1,16 +1,18 @@
-"""A traced function as equations that can be told apart: which of them an output needs, and what goes from one set of them to another."""
+"""Traced functions as equations: which equations an output needs, which values cross from one set to another, and tables of primitives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
-from jax.extend.core import DebugInfo, DropVar, Jaxpr, Literal
+import jax
+from jax.extend.core import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var
 
+from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 
-# Equations that stand for a function's, by the parameter that has it. A checkpoint's are computed again wherever they are.
-_CALLS: Final = {
+# Primitives that call a function, and the parameter that has its equations.
+CALLS: Final = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
     "closed_call": "call_jaxpr",
@@ -19,113 +21,139 @@ _CALLS: Final = {
     "checkpoint": "jaxpr",
     "remat2": "jaxpr",
 }
-_AGAIN: Final = ("checkpoint", "remat2")
+CHECKPOINTS: Final = ("checkpoint", "remat2")  # calls whose equations are computed again in the backward pass
+PLAIN_CALLS: Final = ("jit", "pjit", "closed_call")  # calls that are differentiated as their equations are
+INLINE_CALLS: Final = tuple(name for name in CALLS if name not in CHECKPOINTS)  # calls that may be replaced by their equations
+
+# Primitives that compute each element of their result from the same element of their operands, or from scalars.
+ELEMENTWISE: Final = frozenset({
+    "abs", "add", "add_any", "and", "asin", "atan", "atan2", "cbrt", "ceil", "clamp", "complex", "conj", "convert_element_type", "copy",
+    "copy_p", "cos", "cosh", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow",
+    "is_finite", "le", "log", "log1p", "log2", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not", "one_minus_square",
+    "or", "polynomial", "pow", "real", "reduce_precision", "rem", "round", "rsqrt", "select_n", "shift_left", "shift_right_arithmetic",
+    "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "xor",
+})  # fmt: skip
+# Primitives that only move elements.
+MOVES: Final = frozenset({
+    "broadcast_in_dim", "concatenate", "iota", "pad", "reshape", "rev", "slice", "split", "squeeze", "transpose",
+})  # fmt: skip
 
 
-def flat_jaxpr(function: Callable[..., Any], *args: Any) -> Any:
-    """What JAX traces of a function of arrays, closed, with the equations of what it calls in place of the calls."""
+def flat_jaxpr(function: Callable[..., Pytree], *args: Pytree) -> ClosedJaxpr:
+    """The traced function, with the equations of called functions in place of the calls."""
     return _jax.make_jaxpr(inlined(_jax.make_jaxpr(function)(*args)))(*_jax.tree.leaves(args))
 
 
-def inlined(closed: Any, calls: Collection[str] = tuple(_CALLS)) -> Callable[..., list[Any]]:
-    """What is traced, as a function that makes no calls by these primitives."""
+def inlined(closed: ClosedJaxpr, calls: Collection[str] = tuple(CALLS)) -> Callable[..., list[jax.Array]]:
+    """The traced function as one that makes no calls by these primitives."""
     return lambda *leaves: _evaluated(closed.jaxpr, closed.consts, leaves, calls)
 
 
-def is_variable(atom: Any) -> bool:
-    """Whether it is no constant."""
+def is_variable(atom: Var | Literal) -> TypeGuard[Var]:
+    """Whether an operand or output is no constant."""
     return not isinstance(atom, Literal)
 
 
-def called(equation: Any) -> Any | None:
-    """The equations of the function for which an equation stands; None if it stands for itself."""
-    inner = equation.params.get(_CALLS.get(equation.primitive.name, ""))
+def spec_of(atom: Var | Literal) -> Spec:
+    """The shape and dtype of an operand or output."""
+    return atom.aval
+
+
+def called(equation: JaxprEqn) -> Jaxpr | None:
+    """The function that an equation calls; None for an equation that is no call."""
+    inner = equation.params.get(CALLS.get(equation.primitive.name, ""))
     inner = getattr(inner, "jaxpr", inner)
     return inner if inner is not None and len(inner.invars) == len(equation.invars) else None
 
 
-def needed(equations: Sequence[Any], outputs: Iterable[Any], without: Collection[Any] = ()) -> list[Any]:
-    """Of `equations` those that `outputs` need, in order, if the values in `without` are there anyway."""
-    wanted = {atom for atom in outputs if is_variable(atom)} - set(without)
-    found: list[Any] = []
+def needed(equations: Sequence[JaxprEqn], outputs: Iterable[Var | Literal], without: Collection[Var] = ()) -> list[JaxprEqn]:
+    """The equations that `outputs` need, in order, if the values in `without` are known."""
+    unknown = {atom for atom in outputs if is_variable(atom)} - set(without)
+    result: list[JaxprEqn] = []
     for equation in reversed(equations):
-        if wanted.isdisjoint(equation.outvars):
+        if unknown.isdisjoint(equation.outvars):
             continue
-        found.append(equation)
-        wanted.difference_update(equation.outvars)
-        wanted.update(atom for atom in equation.invars if is_variable(atom) and atom not in without)
-    return found[::-1]
+        result.append(equation)
+        unknown.difference_update(equation.outvars)
+        unknown.update(atom for atom in equation.invars if is_variable(atom) and atom not in without)
+    return result[::-1]
 
 
-def read_by(equations: Iterable[Any], outputs: Iterable[Any]) -> list[Any]:
-    """The variables that equations or outputs read, and no equation of them makes: each once, in order."""
-    made: set[Any] = set()
-    read: dict[Any, None] = {}
+def read_by(equations: Iterable[JaxprEqn], outputs: Iterable[Var | Literal]) -> list[Var]:
+    """The variables that equations or outputs read and none of the equations computes: each once, in order."""
+    results: set[Var] = set()
+    read: dict[Var, None] = {}
     for equation in equations:
-        read.update(dict.fromkeys(atom for atom in equation.invars if is_variable(atom) and atom not in made))
-        made.update(equation.outvars)
-    read.update(dict.fromkeys(atom for atom in outputs if is_variable(atom) and atom not in made))
+        read.update(dict.fromkeys(atom for atom in equation.invars if is_variable(atom) and atom not in results))
+        results.update(equation.outvars)
+    read.update(dict.fromkeys(atom for atom in outputs if is_variable(atom) and atom not in results))
     return list(read)
 
 
-def computed(equations: Sequence[Any], values: Mapping[Any, Any], outputs: Sequence[Any]) -> list[Any]:
-    """The values of `outputs`. Equations keep the names and places in the source that they have. Args: values: of all variables that
-    `read_by` names."""
+def computed(equations: Sequence[JaxprEqn], values: Mapping[Var, jax.Array], outputs: Sequence[Var | Literal]) -> list[jax.Array]:
+    """The values of `outputs`. Equations keep their names and source locations.
+
+    Args: values: of all variables that `read_by` names.
+    """
     read = read_by(equations, outputs)
     names = DebugInfo("jit", "equations", ("",) * len(read), ("",) * len(outputs))
     return _jax.core.eval_jaxpr(Jaxpr((), read, outputs, equations, debug_info=names), (), *[values[variable] for variable in read])
 
 
-def halves(closed: Any, first: int) -> tuple[Callable[[Sequence[Any]], tuple[list[Any], list[Any]]], Callable[..., list[Any]]]:
-    """A function's work in two: first its `first` outputs, then the others, for which nothing is computed again that has arguments.
+def halves(
+    closed: ClosedJaxpr, first: int
+) -> tuple[Callable[[Sequence[jax.Array]], tuple[list[jax.Array], list[jax.Array]]], Callable[..., list[jax.Array]]]:
+    """Cuts a function in two: the first half computes its `first` outputs, the second half the others.
 
-    Args: closed: of `flat_jaxpr`.
-    Returns: (arguments -> (the first outputs, what the other half takes over), (arguments, what it takes over) -> the other outputs).
+    The second half computes only values again that depend on no argument.
+
+    Args: closed: from `flat_jaxpr`.
+    Returns: (arguments -> (the first outputs, values that cross), (arguments, values that cross) -> the other outputs).
     """
     jaxpr = closed.jaxpr
     early, late = jaxpr.outvars[:first], jaxpr.outvars[first:]
-    has_effects = any(equation.effects for equation in jaxpr.eqns)  # which keep their order, and come once: all is done at first
+    has_effects = any(equation.effects for equation in jaxpr.eqns)  # they keep their order and happen once: all are in the first half
     before = jaxpr.eqns if has_effects else needed(jaxpr.eqns, early)
-    given = {*jaxpr.invars, *jaxpr.constvars}
-    moving = set(jaxpr.invars)  # what depends on an argument
+    inputs = {*jaxpr.invars, *jaxpr.constvars}
+    dependent = set(jaxpr.invars)  # on an argument
     for equation in jaxpr.eqns:
-        if not moving.isdisjoint(atom for atom in equation.invars if is_variable(atom)):
-            moving.update(equation.outvars)
-    made = {variable for equation in before for variable in equation.outvars if has_effects or variable in moving}
-    after = needed(jaxpr.eqns, late, without=made)
+        if not dependent.isdisjoint(atom for atom in equation.invars if is_variable(atom)):
+            dependent.update(equation.outvars)
+    known = {variable for equation in before for variable in equation.outvars if has_effects or variable in dependent}
+    after = needed(jaxpr.eqns, late, without=known)
     read = read_by(after, late)
-    crossing = [variable for variable in read if variable in made]
-    assert given.issuperset(variable for variable in read if variable not in made)  # all else is computed again
+    crossing = [variable for variable in read if variable in known]
+    assert inputs.issuperset(variable for variable in read if variable not in known)
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
 
-    def now(args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        found = computed(before, constants | dict(zip(jaxpr.invars, args, strict=True)), [*early, *crossing])
-        return found[:first], found[first:]
+    def first_half(args: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+        results = computed(before, constants | dict(zip(jaxpr.invars, args, strict=True)), [*early, *crossing])
+        return results[:first], results[first:]
 
-    def later(args: Sequence[Any], crossed: Sequence[Any]) -> list[Any]:
+    def second_half(args: Sequence[jax.Array], crossed: Sequence[jax.Array]) -> list[jax.Array]:
         values = constants | dict(zip(jaxpr.invars, args, strict=True)) | dict(zip(crossing, crossed, strict=True))
         return computed(after, values, late)
 
-    return now, later
+    return first_half, second_half
 
 
-def _evaluated(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], calls: Collection[str]) -> list[Any]:
+def _evaluated(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[jax.Array], calls: Collection[str]) -> list[jax.Array]:
     values = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
     for equation in jaxpr.eqns:
         name = equation.primitive.name
-        inner = equation.params.get(_CALLS[name]) if name in calls else None
+        inner = equation.params.get(CALLS[name]) if name in calls else None
         if inner is None:
-            made = [variable for variable in equation.outvars if not isinstance(variable, DropVar)]
-            values.update(zip(made, computed([equation], values, made), strict=True))
+            outputs = [variable for variable in equation.outvars if not isinstance(variable, DropVar)]
+            values.update(zip(outputs, computed([equation], values, outputs), strict=True))
             continue
         operands = [_read(values, atom) for atom in equation.invars]
-        if name in _AGAIN and equation.params["differentiated"] and equation.params["prevent_cse"] is not False:
-            operands = _jax.lax.optimization_barrier(operands)  # so that it stays where it is
+        if name in CHECKPOINTS and equation.params["differentiated"] and equation.params["prevent_cse"] is not False:
+            operands = _jax.lax.optimization_barrier(operands)  # so that the compiler does not merge it with the first computation
         with _jax.named_scope(str(equation.params.get("name", name))):
-            found = _evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), operands, calls)
-        values.update(zip(equation.outvars, found, strict=True))
+            results = _evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), operands, calls)
+        values.update(zip(equation.outvars, results, strict=True))
     return [_read(values, atom) for atom in jaxpr.outvars]
 
 
-def _read(values: Mapping[Any, Any], atom: Any) -> Any:
-    return values[atom] if is_variable(atom) else atom.val
+def _read(values: Mapping[Var, jax.Array], atom: Var | Literal) -> jax.Array:
+    return atom.val if isinstance(atom, Literal) else values[atom]

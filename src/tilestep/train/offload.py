@@ -15,6 +15,7 @@ import numpy as np
 
 from tilestep.messages import plain, shortened, shown
 from tilestep.train.other_arguments import platform_named, require_one_of, require_tree
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -40,29 +41,47 @@ _KIND_OF: Final = {_HOST: HOST_KIND, _DEVICE: "device"}
 _platform: ContextVar[str | None] = ContextVar("tilestep_traced_platform", default=None)
 
 
-def placed(tree: Any, offload: Offload = None, *, kind: Kind = "parameters", platform: str | None = None) -> Any:
-    """`tree` with the leaves that `offload` chooses in the host's memory, and the others where they are.
+def placed(tree: Pytree, offload: Offload = None, *, kind: Kind = "parameters", platform: str | None = None) -> Pytree:
+    """A pytree with some leaves in the host's memory, and the others where they are.
 
-    Args: kind: what a mapping's entry must be for; the others are as for `offloaded`. Raises: as `offloaded`; ValueError for another kind,
-        or a platform that JAX does not have.
+    Args:
+        tree: a pytree of arrays.
+        offload: as for `offloaded`.
+        kind: the entry of a mapping that counts.
+        platform: as for `offloaded`.
+
+    Returns:
+        The pytree with the leaves that `offload` chooses in the host's memory.
+
+    Raises:
+        TypeError: as for `offloaded`.
+        ValueError: as for `offloaded`, when `kind` is another string, and for a platform that JAX does not have.
     """
     require_one_of("kind", kind, _KINDS)
     platform = None if platform is None else platform_named(platform)
     return place(tree, choice_for(offload, kind), kind, platform=platform or platform_of(tree))
 
 
-def on_device(tree: Any) -> Any:
+def on_device(tree: Pytree) -> Pytree:
     """`tree` with the leaves that are in the host's memory on the device. Inside of a traced function they come where they are used."""
     leaves, structure = _jax.tree.flatten(tree)
     return _jax.tree.unflatten(structure, _moved(leaves, [_DEVICE if is_on_host(leaf) else None for leaf in leaves]))
 
 
-def placed_like(tree: Any, like: Any) -> Any:
-    """`tree` with each leaf in that memory in which the same leaf of `like` is, the host's or the device's.
+def placed_like(tree: Pytree, like: Pytree) -> Pytree:
+    """A pytree with its leaves in the memories of another one's.
 
-    It puts a saved state, which has been read as NumPy's arrays, where a new one lies.
+    It puts a saved state, read as NumPy's arrays, where a new state is.
 
-    Raises: ValueError if the trees have other structures, or a leaf another shape or dtype.
+    Args:
+        tree: a pytree of arrays.
+        like: a pytree of the same structure.
+
+    Returns:
+        The arrays of `tree`, each in the memory (the host's or the device's) of the same leaf of `like`.
+
+    Raises:
+        ValueError: when the trees have different structures, or a leaf has another shape or dtype.
     """
     _require_alike(tree, like)
     return in_memories_of(tree, like)
@@ -153,7 +172,7 @@ def _require_kinds(kinds: Iterable[str]) -> None:
         raise ValueError(f"offload has an entry for {shown(unknown[0])}: the kinds are {', '.join(_KINDS)}")
 
 
-def platform_of(tree: Any) -> str:
+def platform_of(tree: Pytree) -> str:
     """The platform of a tree's first array of which JAX knows it, else that of the default device."""
     for leaf in _jax.tree.leaves(tree):
         if isinstance(leaf, _jax.core.Tracer):
@@ -185,7 +204,7 @@ def why_not(platform: str, memories: Collection[str]) -> str | None:
     return f"the devices of platform {shown(platform)} address no memory {HOST_KIND!r}, only {others}"
 
 
-def place(tree: Any, choice: Choice, kind: Kind, *, platform: str) -> Any:
+def place(tree: Pytree, choice: Choice, kind: Kind, *, platform: str) -> Pytree:
     if choice is False or (choice is None and platform in _ONE_MEMORY):
         return tree
     found, structure = _jax.tree_util.tree_flatten_with_path(tree)

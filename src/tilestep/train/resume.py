@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
+
+from tilestep.train.untyped import Pytree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,20 +18,25 @@ class LoopState:
         steps: how many steps of the loop, or updates of this call of the pipeline, were done.
     """
 
-    carry: Any
+    carry: Pytree
     steps: int
 
 
 def loop_state(error: BaseException) -> LoopState | None:
-    """What the loop or the pipeline had done that `error` has ended; None if it did not end one, or if the carry is lost.
+    """The progress of the loop or pipeline that an exception has ended.
 
-    The exceptions of a loop are those of the dataset, of the feeds, and Ctrl-C (LoopInterrupt); those of a pipeline are all that its `step`
-    and `run` raise. The loop or pipeline can go on with the state's carry.
+    Args:
+        error: an exception of a loop: of the dataset, of the feeds, or LoopInterrupt at Ctrl-C. Or any exception of a pipeline's `step` or
+            `run`.
+
+    Returns:
+        The carry and the number of steps done, with which the loop or pipeline can go on. None if `error` did not end one, or the carry is
+        lost.
     """
     return cast("LoopState | None", getattr(error, "tilestep_loop_state", None))
 
 
-def tell_loop_state(error: BaseException, *, carry: Any, steps: int, note: str | None = None) -> None:
+def tell_loop_state(error: BaseException, *, carry: Pytree, steps: int, note: str | None = None) -> None:
     """From now on `loop_state(error)` says this. Not of an exception that has no place for it, or lets nobody write to it."""
     with contextlib.suppress(Exception):
         error.tilestep_loop_state = LoopState(carry=carry, steps=steps)  # pyright: ignore[reportAttributeAccessIssue]

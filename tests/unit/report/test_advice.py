@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -187,7 +188,10 @@ def test_groups_that_evict_each_other_are_not_told_to_become_one_function() -> N
         host.run(train, group=("train", entry))
         host.run(test, group=("test", entry))
     [text] = told(profile_of(host), "loads")
-    assert text.endswith("switching reloads. Most loads: train (3), test (3). Run more steps between two switches.")
+    assert text.endswith(
+        "switching reloads. Most loads: program group 'train' with train (3), program group 'test' with test (3). "
+        "Run more steps between two switches."
+    )
 
 
 def test_members_of_a_group_are_one_program_already() -> None:
@@ -196,6 +200,187 @@ def test_members_of_a_group_are_one_program_already() -> None:
         host.run(program(superstep(5), name=name), ipu=ipu, group=("pipeline", 1))
     [text] = told(profile_of(host), "loads")
     assert "Each function is a program of its own" not in text
+
+
+def test_a_group_is_named_by_itself_and_not_by_the_helper_that_is_loaded_first() -> None:
+    host = Host()
+    for called in (program(superstep(1), name="convert"), program(superstep(50), name="repeat"), program(superstep(40), name="repeat")):
+        host.run(called, group=("loop 1", 1))
+    profile = profile_of(host)
+    assert [(found.group, found.loads) for found in profile.programs] == [("loop 1", 1), ("loop 1", 0), ("loop 1", 0)]
+    [text] = told(profile, "loads")
+    assert text.startswith("1 program load took 66 % of emulated time: a program is loaded once and ")
+    assert text.endswith("pays for it by running often; program group 'loop 1' with repeat and 1 more ran once.")
+
+
+def shaped(name: str, *shapes: str, family: str = "add") -> Program:
+    """A program whose arguments are weights of one shape and those."""
+    called = program(superstep(5, name=family), name=name, takes=(64, *(8 * (len(shapes) - k) for k in range(len(shapes)))))
+    shape_of = dict(enumerate(("f32[16]", *shapes)))
+    return replace(called, arguments=tuple(replace(argument, shape=shape_of[argument.index]) for argument in called.arguments))
+
+
+def called_by_turns(*programs: Program, times: int = 3) -> Profile:
+    host = Host()
+    for turn in range(times):
+        for index, called in enumerate(programs):
+            if turn or not index:  # the first ran most
+                host.run(called, *(host.put(argument.size_bytes) for argument in called.arguments))
+    return profile_of(host)
+
+
+TO_ONE_SHAPE = "pad to one shape, or make these calls in one jitted function."
+
+
+@pytest.mark.parametrize(
+    ("shapes", "was", "way_out"),
+    [
+        ([("f32[128,64]", "s32[128]"), ("f32[30,64]", "s32[30]")], "f32[128,64] and f32[30,64]", "pad or drop the smaller batch."),
+        (
+            [(f"f32[{n},64]",) for n in (128, 30, 20, 10)],
+            "f32[128,64], f32[30,64], f32[20,64] and 1 more",
+            "pad or drop the smaller batch.",
+        ),
+        ([("f32[128,64]",), ("f32[128,30]",)], "f32[128,64] and f32[128,30]", TO_ONE_SHAPE),
+        ([("f32[128]",), ("f32[]",)], "f32[128] and f32[]", TO_ONE_SHAPE),
+        ([("f32[128,64]",), ("f16[128,64]",)], "f32[128,64] and f16[128,64]", "call it with one dtype."),
+    ],
+)
+def test_one_function_that_was_called_with_other_shapes_is_told_so(shapes: list[tuple[str, ...]], was: str, way_out: str) -> None:
+    profile = called_by_turns(*(shaped("f", *of_program) for of_program in shapes))
+    [text] = told(profile, "loads")
+    assert text.endswith(f"f is {len(shapes)} programs, because its argument a1 was {was}: {way_out}")
+    assert "Run short functions" not in text  # they are one jitted function
+    [function] = profile.reshaped
+    assert function.shapes[0] == shapes[0][0]
+    assert set(function.keys) == {found.key for found in profile.programs}
+    assert len(profile.as_document()["reshaped"][0]["keys"]) == len(shapes)
+
+
+def test_arguments_that_all_differ_are_no_batch() -> None:
+    """A function that is called for each array of a model."""
+    first, second = shaped("f", "f32[128]"), shaped("f", "f32[30]")
+    second = replace(second, arguments=(replace(second.arguments[0], shape="f32[4]"), second.arguments[1]))
+    [text] = told(called_by_turns(first, second), "loads")
+    assert text.endswith(TO_ONE_SHAPE)
+
+
+@pytest.mark.parametrize("other", [shaped("f", "f32[30]", family="mul"), shaped("g", "f32[30]"), shaped("f", "f32[30]", "f32[4]")])
+def test_functions_that_only_look_alike_are_not_one(other: Program) -> None:
+    """Another operation, another name, another number of arguments."""
+    profile = called_by_turns(shaped("f", "f32[128]"), other)
+    assert profile.reshaped == ()
+    [text] = told(profile, "loads")
+    assert "programs, because" not in text
+    assert text.endswith("or put them into one jitted function.")
+
+
+def test_other_shapes_and_other_functions_have_a_sentence_each() -> None:
+    [text] = told(called_by_turns(shaped("f", "f32[128]"), shaped("f", "f32[30]"), shaped("g", "f32[128]")), "loads")
+    assert "pad or drop the smaller batch. Run short functions under jax.default_device(" in text
+
+
+def test_single_operations_are_told_apart_from_the_user_s_programs() -> None:
+    host = Host()
+    operations = [program(superstep(5), name=f"jax{k}") for k in range(5)]
+    f, g = program(superstep(5), name="f"), program(superstep(5), name="g")
+    for called in (*operations, *operations, f, g, f, g):
+        host.run(called)
+    names = tuple(called.name for called in operations)
+    first, second = told(profile_of(host, names), "loads")
+    assert first.startswith("14 program loads took 96 % of emulated time")
+    assert "; 10 of them are of single operations outside of jit: each is a program of its own (jax0, jax1 and 3 more). Put " in first
+    assert second.startswith("4 of the 14 program loads are of jitted functions: an IPU keeps one program and switching reloads. ")
+    assert second.count("jax") == second.count("jax.d")  # none of JAX's among those with most loads
+    [alone] = told(profile_of(host, (*names, "f", "g")), "loads")
+    assert re.match(r"14 program loads took \d+ % of emulated time, all of single operations outside of jit: each is ", alone)
+    [alone] = told(profile_of(host), "loads")
+    assert "outside of jit" not in alone
+
+
+def test_one_single_operation_is_named() -> None:
+    host = Host()
+    host.run(program(superstep(5), name="add"))
+    [text] = told(profile_of(host, ("add",)), "loads")
+    assert re.match(
+        r"1 program load took \d+ % of emulated time, all of single operations outside of jit: add is a program of its own", text
+    )
+
+
+def test_a_function_that_is_loaded_once_beside_single_operations_is_not_told_to_change() -> None:
+    host = Host()
+    for name in ("jax0", "jax1", "jax2", "f"):
+        host.run(program(superstep(5), name=name))
+    [text] = told(profile_of(host, ("jax0", "jax1", "jax2")), "loads")
+    assert "; 3 of them are of single operations" in text
+
+
+def oversized(**options: object) -> Program:
+    return replace(program(superstep(5), name="f", resident_bytes=1200), **options)
+
+
+def test_a_dry_run_allows_what_does_not_fit() -> None:
+    for dry, why in ((False, "and ran only because running out of memory was allowed."), (True, "and in a dry run this is no error.")):
+        host = Host()
+        host.run(oversized(dry=dry))
+        profile = profile_of(host)
+        assert profile.programs[0].dry == dry
+        assert why in told(profile, "memory")[0]
+        assert why in told(profile_of(host, ("f",)), "memory")[0]
+
+
+@pytest.mark.parametrize(
+    ("machine_ipus", "ipus", "way_out"),
+    [(4, 1, "Try: arrays divided over the machine's 4 IPUs (shardings), a"), (4, 4, "Try: more IPUs, a"), (1, 1, "Try: more IPUs, a")],
+)
+def test_more_ipus_help_a_program_that_uses_all(machine_ipus: int, ipus: int, way_out: str) -> None:
+    host = Host(machine_ipus)
+    host.run_on(tuple(range(ipus)), oversized(num_ipus=ipus), [[]] * ipus)
+    assert way_out in told(profile_of(host), "memory")[0]
+
+
+def test_what_is_done_already_is_not_offered() -> None:
+    def way_out(scope: str, *, donated: bool) -> str:
+        host = Host()
+        step = replace(superstep(5), scope=scope)
+        size = 8
+        called = program(step, takes=(size,), gives=(size,), donates={0: 0} if donated else {}, resident_bytes=1200)
+        host.run(called, host.put(size))
+        return told(profile_of(host), "memory")[0].partition("Try: ")[2]
+
+    backward, recomputed = "jit(f)/transpose(jvp())/dot", "jit(f)/transpose(jvp())/checkpoint/rematted_computation/dot"
+    donate = "donated arguments (donate_argnums: a0)"
+    assert way_out(backward, donated=False) == f"more IPUs, a smaller batch, {donate}, jax.checkpoint, a smaller dtype."
+    assert way_out(backward, donated=True) == "more IPUs, a smaller batch, jax.checkpoint, a smaller dtype."
+    assert way_out(recomputed, donated=True) == way_out("jit(f)/dot", donated=True) == "more IPUs, a smaller batch, a smaller dtype."
+
+
+def test_jax_s_operations_do_not_crowd_out_the_user_s_programs() -> None:
+    host = Host()
+    for size in (900, 1300, 1400):
+        host.run(program(superstep(5), name=f"zeros{size}", resident_bytes=size))
+    host.run(oversized())
+    names = ("zeros900", "zeros1300", "zeros1400")
+    first, second = told(profile_of(host, names), "memory")
+    assert first.startswith("program f does not fit")
+    assert second.startswith(
+        "program zeros1400, a single operation outside of jit, does not fit (nor does 1 other): it needs 141 % of a tile,"
+    )
+
+
+def test_ipus_that_did_nothing_are_told_last_and_only_if_they_were_asked_for() -> None:
+    host = Host(4)
+    host.run(program(superstep(5)))
+    profile = profile_of(host)
+    assert profile.num_ipus_used == profile.as_document()["num_ipus_used"] == 1
+    assert findings(profile)[-1].text.startswith("1 of 4 IPUs was used. Divide arrays over all of them (jax.sharding), or use Replicas")
+    assert told(replace(profile, machine=replace(profile.machine, name="bow-2000")), "unused") == []  # the default machine
+    assert told(replace(profile, machine=replace(profile.machine, name="bow-2000", num_ipus=16)), "unused")
+    host.run_on((0, 1, 2, 3), program(superstep(5), num_ipus=4), [[]] * 4)
+    assert told(profile_of(host), "unused") == []
+    single = Host()
+    single.run(program(superstep(5)))
+    assert told(profile_of(single), "unused") == []
 
 
 def test_a_group_that_does_not_fit_was_not_allowed_to() -> None:

@@ -44,7 +44,7 @@ def test_loads_that_dominate_come_with_the_way_out() -> None:
         host.run(g)
     assert re.fullmatch(
         r"8 program loads took 9\d % of emulated time: an IPU keeps one program and switching reloads\. Most loads: f \(4\), g \(4\)\. "
-        r"Run short functions on cpu \(jax\.jit\(\.\.\., backend='cpu'\)\) or put them into the same jitted function\.",
+        r"Run short functions under jax\.default_device\(jax\.devices\('cpu'\)\[0\]\), or put them into one jitted function\.",
         told(host)["loads"],
     )
 
@@ -53,7 +53,7 @@ def test_many_programs_that_load_once_are_told_apart_from_switching() -> None:
     host = Host()
     for index in range(6):
         host.run(program(superstep(5), name=f"op{index}"))
-    assert "Each function is a program of its own: run short functions on cpu" in told(host)["loads"]
+    assert "Each function is a program of its own. Run short functions under jax.default_device(" in told(host)["loads"]
 
 
 def test_the_one_load_of_a_short_program_is_explained() -> None:
@@ -145,7 +145,7 @@ def test_tiles_near_full_and_over_come_first() -> None:
     first, second, *_ = findings(profile_of(host))
     assert first.text.startswith(
         "program over does not fit: it needs 120 % of a tile (1.17 KiB of 1000 B, on tile 0 in superstep 'step'), and ran only because "
-        "running out of memory was allowed. Largest: weights 600 B, code 10 B. Try more IPUs"
+        "running out of memory was allowed. Largest: weights 600 B, code 10 B. Try: more IPUs, a smaller batch, a smaller dtype."
     )
     assert second.text == (
         "program near nearly fills its tiles: 86 % of a tile (860 B of 1000 B, on tile 0 in superstep 'step'). "

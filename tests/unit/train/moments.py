@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
@@ -45,18 +45,52 @@ class After:
         time.sleep(0.02)
 
 
+class Several:
+    """Several come, while the main thread is `inside` of what is tested.
+
+    Args: gaps_wall_s: between what begins and the first one, and between two.
+    Attributes: inside: who calls `begin` sets it to False when what is tested has ended, before anything else is called.
+    """
+
+    def __init__(self, gaps_wall_s: Sequence[float]) -> None:
+        self.inside = False
+        self._gaps = gaps_wall_s
+        self._thread = threading.Thread(target=self._send)
+
+    def begin(self) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
+        self.inside = True
+
+    def end(self) -> None:
+        self._thread.join()
+
+    def _send(self) -> None:
+        for gap in self._gaps:
+            time.sleep(gap)
+            if self.inside:  # Python's lock is held from here on
+                os.kill(os.getpid(), signal.SIGINT)
+
+
 class At:
     """One comes at an event at which Python looks for it: a call, a return from C.
 
-    Args: event: which of those there are from a function's call to its end. after: of them those that come after this was called.
+    Args:
+        event: which of those there are from a function's call to its end.
+        after: of them those that come after this was called.
+        again: further events at which one comes.
+    Attributes: inside: of no meaning here.
     """
 
-    def __init__(self, event: int, function: Callable[..., Any], after: Callable[..., Any] | None = None) -> None:
-        self._event, self._code, self._after = event, function.__code__, after
+    def __init__(
+        self, event: int, function: Callable[..., Any], after: Callable[..., Any] | None = None, again: Sequence[int] = ()
+    ) -> None:
+        self.inside = False
+        self._events, self._code, self._after = {event, *again}, function.__code__, after
         self._seen, self._inside, self._is_due = 0, False, after is None
 
     def begin(self) -> None:
-        if self._seen < self._event:
+        if self._seen < max(self._events):
             sys.setprofile(self._see)
 
     def end(self) -> None:
@@ -69,6 +103,18 @@ class At:
         if not self._inside or not self._is_due or what not in ("call", "c_return") or frame.f_globals.get("__name__") == "threading":
             return  # what is raised in the midst of `threading.Condition.wait` finds its lock released
         self._seen += 1
-        if self._seen == self._event:
-            sys.setprofile(None)
+        if self._seen in self._events:
+            if self._seen == max(self._events):
+                sys.setprofile(None)
             signal.raise_signal(signal.SIGINT)
+
+
+def twice_before(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function; two Ctrl-Cs come whenever it is called."""
+
+    def called(*args: Any, **settings: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        return function(*args, **settings)
+
+    return called

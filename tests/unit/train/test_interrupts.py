@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import itertools
 import os
 import random
 import signal
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,10 +22,12 @@ import numpy as np
 import optax
 import pytest
 
-from tests.unit.train.moments import After, At, Moment, Never
+from tests.unit.train.moments import After, At, Moment, Never, Several, twice_before
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, loop_state, repeat, while_loop
+from tilestep.train import ctrl_c as ctrl_cs
 from tilestep.train.ctrl_c import CtrlC
+from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.loop.session import Session
 
 
@@ -162,6 +168,180 @@ def test_ctrl_c_wherever_python_looks_for_one(loop: Any) -> None:
         finished(loop.__name__, At(event, loop), rng)
     for event in range(1, 9):
         finished(loop.__name__, At(event, loop, after=CtrlC.end), rng)
+
+
+def resumed(loop: str, moment: At | Several, rng: random.Random, *, wait_wall_s: float = 0.0) -> tuple[int, int]:
+    """Runs a loop to the end, whatever interrupts it how often, each time with what the last exception has told, or else a saved state.
+
+    Returns: (how often it was ended, how often the state was lost).
+    """
+    infeed = InfeedQueue(elements(wait_wall_s), prefetch_depth=rng.choice((1, 3)))
+    outfeed, body, goes_on = looped(loop)
+    done, ends, losses, values, carry = 0, 0, 0, [], (jnp.int32(0), jnp.float32(0))
+    while done < STEPS:
+        saved, position = jax.tree.map(np.array, carry), infeed.state()
+        caught = None
+        try:
+            moment.begin()
+            if loop == "repeat":
+                carry, done = repeat(STEPS - done, body, carry, infeed, outfeed, chunk=4), STEPS
+            else:
+                carry, done = while_loop(goes_on, body, carry, infeed, outfeed, chunk=4), STEPS
+        except KeyboardInterrupt as error:
+            caught = error
+        moment.inside = False
+        with contextlib.suppress(KeyboardInterrupt):  # it came when no call was left in the loop
+            time.sleep(0)
+        sys.setprofile(None)
+        if caught is not None:
+            reached = loop_state(caught)
+            ends += 1
+            if reached is not None:
+                carry, done = reached.carry, done + reached.steps
+            elif infeed.consumed != done or any(leaf.is_deleted() for leaf in carry):
+                losses += 1
+                carry = jax.tree.map(jnp.array, saved)
+                infeed.restore(position)
+        values += outfeed.dequeue().tolist() if len(outfeed) else []
+        del values[done:]
+        assert (infeed.consumed, values) == (done, list(range(done)))
+        assert (int(carry[0]), float(carry[1])) == (done, sum(range(done)))
+    moment.end()
+    infeed.close()
+    return ends, losses
+
+
+@pytest.mark.parametrize("trials", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("loop", ["repeat", "while_loop"])
+def test_two_or_three_ctrl_cs_at_random_moments_neither_lose_nor_repeat_an_element(loop: str, trials: int) -> None:
+    rng, ends = random.Random(loop), 0
+    took = min(finished(loop, Never(), rng, wait_wall_s=0.0005)[1] for _ in range(2))
+    for _ in range(trials):
+        gaps = [rng.uniform(0, took), *(rng.choice((0.0, 0.0001, rng.uniform(0, took / 4))) for _ in range(rng.choice((1, 2))))]
+        ends += resumed(loop, Several(gaps), rng, wait_wall_s=0.0005)[0]
+    assert ends
+
+
+@pytest.mark.parametrize("trials", [30, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("loop", [repeat, while_loop])
+def test_two_or_three_ctrl_cs_wherever_python_looks_for_one(loop: Any, trials: int) -> None:
+    rng, ends = random.Random(loop.__name__), 0
+    for _ in range(trials):
+        first = rng.randrange(1, 4000)
+        again = [first + rng.choice((1, 2, 3, rng.randrange(1, 200))), first + rng.randrange(1, 400)][: rng.choice((1, 2))]
+        ends += resumed(loop.__name__, At(first, loop, again=again), rng)[0]
+    assert ends
+
+
+@pytest.mark.parametrize("loop", ["repeat", "while_loop"])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(InfeedQueue, "release"), (Feeder, "give_back_held"), (OutfeedQueue, "release"), (OutfeedQueue, "deliver"), (Feeder, "take"),
+     (OutfeedQueue, "make_room"), (Feeder, "wake"), (Feeder, "begin"), (InfeedQueue, "reserve"), (OutfeedQueue, "reserve")],
+)  # fmt: skip
+def test_ctrl_cs_while_a_feed_changes_leave_it_to_the_next_loop(loop: str, owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    infeed, (outfeed, body, goes_on) = InfeedQueue(elements(0.0)), looped(loop)
+
+    def run(carry: Any, n: int) -> Any:
+        if loop == "repeat":
+            return repeat(n, body, carry, infeed, outfeed, chunk=4)
+        return while_loop(goes_on, body, carry, infeed, outfeed, chunk=4)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, twice_before(getattr(owner, name)))
+        with pytest.raises(LoopInterrupt) as caught:
+            run((jnp.int32(0), jnp.float32(0)), STEPS)
+    done = caught.value.steps
+    assert (infeed.consumed, len(outfeed)) == (done, done)
+    carry = caught.value.carry if done == STEPS else run(caught.value.carry, STEPS - done)
+    assert (infeed.consumed, int(carry[0]), float(carry[1])) == (STEPS, STEPS, sum(range(STEPS)))
+    assert outfeed.dequeue().tolist() == list(range(STEPS))
+    infeed.close()
+
+
+def test_a_ctrl_c_ends_a_release_that_hangs_and_the_queues_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctrl_cs, "HANG_WALL_S", 0.2)
+    infeed, (outfeed, body, _) = InfeedQueue(elements(0.0)), looped("repeat")
+
+    def hang(_: Any) -> None:
+        for _ in range(600):
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.05)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Feeder, "give_back_held", hang)
+        begun = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            repeat(4, body, (jnp.int32(0), jnp.float32(0)), infeed, outfeed, chunk=4)
+        assert time.monotonic() - begun < 20
+    repeat(4, body, (jnp.int32(0), jnp.float32(0)), infeed, outfeed, chunk=4)
+    assert outfeed.dequeue().tolist() == list(range(8))
+    infeed.close()
+
+
+def test_ctrl_cs_while_an_interrupted_loop_waits_for_its_steps_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    infeed = InfeedQueue(ctrl_c_at(3), prefetch_depth=1)
+    monkeypatch.setattr(jax, "block_until_ready", twice_before(jax.block_until_ready))
+    with pytest.raises(LoopInterrupt) as caught:
+        repeat(4000, add, np.float32(0), infeed, chunk=4)
+    assert float(caught.value.carry) == sum(range(caught.value.steps))
+    infeed.close()
+
+
+@pytest.mark.parametrize("what", ["state", "restore"])
+def test_a_ctrl_c_while_a_queue_tells_its_position_comes_after_it(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    infeed = InfeedQueue(elements(0.0))
+    repeat(8, add, np.float32(0), infeed, chunk=4)
+    position = infeed.state()
+    with monkeypatch.context() as patch:
+        patch.setattr(Feeder, "next_start", twice_before(Feeder.next_start))
+        patch.setattr(Feeder, "close", twice_before(Feeder.close))
+        with pytest.raises(KeyboardInterrupt):
+            infeed.state() if what == "state" else infeed.restore(position)
+    assert float(repeat(4, add, np.float32(0), infeed)) == sum(range(8, 12))
+    infeed.close()
+
+
+@pytest.mark.parametrize("place", ["callback of gc", "__del__", "weakref.finalize"])
+def test_a_second_ctrl_c_that_python_would_drop_comes_a_moment_later(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped: list[Any] = []
+    came: list[bool] = []
+    monkeypatch.setattr(sys, "unraisablehook", dropped.append)
+
+    class Dying:
+        def __del__(self) -> None:
+            if place == "__del__":
+                signal.raise_signal(signal.SIGINT)
+
+    dying: Any = Dying()
+
+    def collected(*_: object) -> None:
+        if not came:
+            came.append(True)
+            signal.raise_signal(signal.SIGINT)
+
+    def die() -> None:
+        nonlocal dying
+        del dying
+        if place == "callback of gc":
+            gc.callbacks.append(collected)
+            gc.collect()
+        for _ in range(3000):
+            time.sleep(0.01)
+
+    if place == "weakref.finalize":
+        weakref.finalize(dying, signal.raise_signal, signal.SIGINT)
+    ctrl_c = CtrlC()
+    ctrl_c.begin()
+    try:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            die()
+    finally:
+        ctrl_c.end()
+        if place == "callback of gc":
+            gc.callbacks.remove(collected)
+    assert not dropped
 
 
 @pytest.mark.parametrize("element", [1, 6, 13, 22])

@@ -137,7 +137,7 @@ def test_what_no_other_argument_takes_gets_no_hint() -> None:
 def test_a_number_in_place_of_a_mode_may_be_a_depth() -> None:
     with pytest.raises(ValueError, match="mode is 4: it must be one of 'all', 'last'; a number of steps is given as buffer_depth="):
         OutfeedQueue(4)
-    with pytest.raises(ValueError, match="a feed's time-out is '1s': it must be a number of seconds above 0, or None"):
+    with pytest.raises(ValueError, match="a feed's time-out is '1s': it must be a number of seconds above 0 and at most 1e9, or None"):
         train.set_feed_timeout("1s")
 
 

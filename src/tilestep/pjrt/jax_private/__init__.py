@@ -1,1 +1,1 @@
-"""Every use that the platform makes of private parts of JAX and jaxlib. What a new JAX breaks, breaks here."""
+"""Every use that the platform makes of private parts of JAX and jaxlib. A new JAX breaks the platform here first."""

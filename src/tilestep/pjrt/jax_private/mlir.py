@@ -21,6 +21,19 @@ def walk(module: Any, visit: Callable[[Any], None]) -> None:
     module.operation.walk(step)
 
 
+def has_operation(module: Any, name: str) -> bool:
+    """Whether a module has an operation of that name, such as 'stablehlo.rng'."""
+    found = False
+
+    def step(operation: Any) -> Any:
+        nonlocal found
+        found = operation.name == name
+        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+
+    module.operation.walk(step)
+    return found
+
+
 def custom_call_target(operation: Any) -> str | None:
     """The function that a custom call calls; None for any other operation."""
     if operation.name != "stablehlo.custom_call":

@@ -13,19 +13,19 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     position, end = 0, len(message)
     while position < end:
         key, position = _varint(message, position)
-        number, kind = key >> 3, key & 7
-        if kind == 0:
+        number, wire_type = key >> 3, key & 7
+        if wire_type == 0:
             value, position = _varint(message, position)
             yield number, value
             continue
-        if kind == 2:
+        if wire_type == 2:
             size, position = _varint(message, position)
-        elif kind == 1:
+        elif wire_type == 1:
             size = 8
-        elif kind == 5:
+        elif wire_type == 5:
             size = 4
         else:
-            raise ValueError(f"wire type {kind} at byte {position} is none of 0, 1, 2 and 5")
+            raise ValueError(f"wire type {wire_type} at byte {position} is none of 0, 1, 2 and 5")
         if position + size > end:
             raise ValueError(f"field {number} needs {size} bytes at byte {position}, but the message ends at {end}")
         yield number, message[position : position + size]

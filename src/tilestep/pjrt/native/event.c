@@ -1,7 +1,7 @@
 /* Events: arrays that somebody waits for.
  *
- * A run's results become ready together, so one thread waits and answers every question about that run. It is the thread that asked, where
- * that sleeps next anyway (wait_in_caller.c), else a thread of a pool (wait_pool.c).
+ * A run's results become ready together, so one thread waits and answers every question about that run. It is the thread that asked, if it
+ * sleeps next anyway (wait_in_caller.c), else a thread of a pool (wait_pool.c).
  *
  * JAX asks about an array while it holds the array's lock. Other threads take this lock with the GIL held: np.asarray does. So an entry
  * point that JAX calls then (PJRT_Buffer_ReadyEvent; PJRT_Event_IsReady, Error and OnReady of its event) neither takes the GIL nor gives it

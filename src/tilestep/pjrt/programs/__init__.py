@@ -1,1 +1,1 @@
-"""Compiled programs: their HLO, their plan, their counters, what computes their values, and their form as bytes."""
+"""Compiled programs: their HLO, their plan, their counters, the computation of their values, and their form as bytes."""

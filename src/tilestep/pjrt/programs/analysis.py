@@ -10,7 +10,7 @@ from typing import Any
 from tilestep.errors import HloError
 from tilestep.pjrt import _native
 from tilestep.pjrt.jax_private import compat
-from tilestep.pjrt.jax_private.mlir import module_name, retarget, set_module_name
+from tilestep.pjrt.jax_private.mlir import has_operation, module_name, retarget, set_module_name
 
 _PLACEMENT = "annotate_device_placement"
 _TAG = "tilestep_analysis_"
@@ -39,7 +39,8 @@ def partitioned_hlo(client: compat.HostClient, module: Any, devices: Sequence[An
     name = f"{_TAG}{next(_numbers)}"
     program_name = module_name(module)
     parsed = compat.parse_options(options)
-    parsed.executable_build_options.debug_options.xla_disable_hlo_passes = compat.ANALYSIS_PASSES_OFF
+    off = compat.ANALYSIS_PASSES_OFF + (compat.PASSES_OFF_WITH_DRAWS if has_operation(module, "stablehlo.rng") else "")
+    parsed.executable_build_options.debug_options.xla_disable_hlo_passes = off
     set_module_name(module, name)
     restore = retarget(module, _PLACEMENT, _move)
     try:

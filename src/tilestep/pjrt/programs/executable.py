@@ -1,10 +1,10 @@
-"""Compiled programs: XLA:CPU's program for the values, and the plan for what they would cost."""
+"""Compiled programs: XLA:CPU's program for the values, and the plan for emulated time and memory."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilestep.errors import UnsupportedError
@@ -102,13 +102,15 @@ class LoadedExecutable(_native.ExecutableBase):
             if current_mode() is None:
                 self._check_fits(program)
                 self._host_program = self._compile_values(module, program, functions)
+            else:
+                program = replace(program, dry=True)
         return Plan(name=name, hlo=hlo, program=program, site_locations=site_locations, callbacks=tuple(functions))
 
     def _restore(self, serialized: Serialized) -> Plan:
         serialized.require_fits(self.client.machine, self.request.plan_options)
         plan = Plan(name=serialized.name, hlo=serialized.hlo, program=serialized.program, site_locations=serialized.site_locations)
         if current_mode() is not None:
-            return plan
+            return replace(plan, program=replace(plan.program, dry=True))
         self._check_fits(plan.program)
         if serialized.values:
             self.request.allow_counters(len(serialized.counted))
@@ -139,7 +141,7 @@ class LoadedExecutable(_native.ExecutableBase):
 
     @property
     def host_program(self) -> HostProgram:
-        """What computes the values. A program that was compiled in a dry run gets it at first use."""
+        """XLA:CPU's program for the values. A program that was compiled in a dry run gets it at first use."""
         if self._host_program is None:
             with compat.make_context() as context:
                 module, _, functions, _ = self._parse(context)
@@ -153,7 +155,7 @@ class LoadedExecutable(_native.ExecutableBase):
 
     @property
     def counted(self) -> tuple[tuple[int, int], ...]:
-        """What each result behind the program's own counts; nothing if nothing computes values yet."""
+        """(site, arm) of each counter behind the program's own results; () while no program computes values."""
         return () if self._host_program is None else self._host_program.counted
 
     def serialized(self) -> Serialized:
@@ -172,7 +174,7 @@ class LoadedExecutable(_native.ExecutableBase):
             options=request.options,
             hlo=plan.hlo,
             values=b"" if executable is None else compat.serialize(self.client.host, executable),
-            program=plan.program,
+            program=replace(plan.program, dry=False),
         )
 
     # ----------------------------------------------------------------------------------------------------------- run

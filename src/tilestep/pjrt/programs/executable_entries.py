@@ -145,7 +145,7 @@ def _compile(client: Client, program_address: int | None, options: bytes) -> int
     form = read_bytes(program.format, program.format_size).decode()
     if form != "mlir":
         raise NotImplementedError(f"programs of format {form!r} are not understood; JAX sends 'mlir'")
-    with WAIT_POOL.busy():  # a Ctrl-C frees the thread that asked, but this one goes on
+    with WAIT_POOL.busy():  # a Ctrl-C ends the wait of the thread that called JAX; the pool's own thread finishes the compilation
         return _native.own(LoadedExecutable(client, read_bytes(program.code, program.code_size), options))
 
 
@@ -156,6 +156,7 @@ def client_compile(args: capi.PJRT_Client_Compile_Args) -> None:
 
 @entry_point("PJRT_Compile")
 def compile_ahead(args: capi.PJRT_Compile_Args) -> None:
+    # A topology is a Client of another machine, for which programs are only compiled.
     args.executable = _compile(_native.object_at(args.topology), args.program, read_bytes(args.compile_options, args.compile_options_size))
 
 
@@ -217,6 +218,7 @@ def executable_logical_ids(args: capi.PJRT_LoadedExecutable_AddressableDeviceLog
 
 @entry_point("PJRT_LoadedExecutable_GetDeviceAssignment")
 def executable_assignment(args: capi.PJRT_LoadedExecutable_GetDeviceAssignment_Args) -> None:
+    # The answers own their bytes, so the handle 1 stands for nothing: JAX only wants one that is not null.
     args.serialized_bytes, args.serialized_bytes_size = text(_executable(args.executable).request.serialized_assignment)
     args.serialized_device_assignment, args.serialized_device_assignment_deleter = 1, nothing_to_delete()
 
@@ -235,7 +237,7 @@ def executable_optimized_program(args: capi.PJRT_Executable_OptimizedProgram_Arg
     code = optimized_program(_executable(args.executable))
     program.format, program.format_size = text(_FORMAT)
     program.code_size = len(code)
-    if program.code:  # the second question, which brings memory for the program
+    if program.code:  # JAX calls twice: first for the size, then with memory of that size
         memmove(program.code, code, len(code))
 
 

@@ -17,7 +17,7 @@ from tilestep.pjrt.running.entries import PlannedRun
 from tilestep.pjrt.running.journal import Journal
 from tilestep.pjrt.table.device import MEMORY_KINDS
 
-Done = dict[str, Any]  # what one run has done, by name
+Done = dict[str, Any]  # results of the steps that one run has done, by name
 Outcome = tuple[list[Any], Any]  # arrays by result; a token or None
 
 
@@ -25,13 +25,13 @@ class HostProgram(NamedTuple):
     """A program as XLA:CPU runs it."""
 
     executable: Any  # XLA:CPU's
-    counted: tuple[Key, ...]  # what each result behind the program's own counts
+    counted: tuple[Key, ...]  # (site, arm) of each counter behind the program's own results
 
 
 class HostRuns:
     """The runs of one program on XLA:CPU.
 
-    Attributes: direct: what C calls on the short way (native/execute.c); None if each run must go through Python.
+    Attributes: direct: the function that C calls on the short way (native/execute.c); None if each run must go through Python.
     """
 
     def __init__(

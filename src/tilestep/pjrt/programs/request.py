@@ -51,7 +51,7 @@ class Request:
 
 
 def read_request(code: bytes, options: bytes, machine: MachineSpec, num_devices: int, plan_options: PlanOptions) -> Request:
-    """Reads what JAX sent.
+    """Reads a program and its options, as JAX sent them.
 
     Args: plan_options: the process's. num_devices: IPUs that there are.
     Raises: ValueError if the program wants an IPU that does not exist; SettingsError for an option of ours that is wrong.

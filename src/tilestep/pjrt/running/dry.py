@@ -20,9 +20,9 @@ Values = Literal["error", "zeros"]
 
 @dataclass(frozen=True, kw_only=True)
 class DryMode:
-    """How a dry run answers what it cannot know."""
+    """The answers of a dry run to questions that need values."""
 
-    values: Values = "error"  # what reading a value gives
+    values: Values = "error"  # the result of reading a value
     trip_count: int | None = None  # of a loop whose end depends on data
 
 

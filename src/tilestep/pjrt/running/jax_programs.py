@@ -1,4 +1,4 @@
-"""Which programs are JAX's own: operations outside of jit, and functions that JAX has jitted itself, such as `jnp.clip`."""
+"""Recognises JAX's own programs: operations outside of jit, and functions that JAX has jitted itself, such as `jnp.clip`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PREFIX = "jit_"
 
 
 def is_jax_program(name: str) -> bool:
-    """Whether a program may be JAX's own, by its name: also where a user has called a function of theirs like one of JAX's."""
+    """Whether a program has the name of one of JAX's own. A user's function of such a name counts, too."""
     return name.startswith(_PREFIX) and name.removeprefix(_PREFIX) in _names(len(sys.modules))
 
 
@@ -31,6 +31,6 @@ def _names(_modules: int) -> frozenset[str]:
         for found in list(vars(module).values()):
             if isinstance(found, Primitive):
                 names.add(found.name)
-            elif isinstance(found, jitted):
+            elif isinstance(found, jitted | jax.numpy.ufunc):
                 names.add(getattr(found, "__name__", ""))
     return frozenset(re.sub(r"\W", "_", name) for name in names)

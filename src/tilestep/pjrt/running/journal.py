@@ -1,4 +1,4 @@
-"""The journal: what the host program did to the platform, in order. It becomes emulated time later.
+"""The journal: the actions of the host program on the platform, in order. They become emulated time later.
 
 A dispatch only appends an entry. Entries are replayed when a profile asks for emulated time. They are also replayed when many have
 gathered, up to the first that would have to wait. So emulated time costs nothing where nobody looks.

@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError, QueueError
+from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.feeds.chunks import DEFAULT_CHUNK
-from tilestep.train.feeds.elements import Dataset, ElementSpec, iterator_maker
+from tilestep.train.feeds.elements import ElementSpec
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import require_bool
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _MOST: Final = 2**31 - 1  # epochs, elements of one
@@ -133,7 +135,7 @@ def _text(measured: list[tuple[dict[str, float], dict[str, float]]], facts: dict
     return json.dumps({"epochs": [figures for figures, _ in measured], "details": details})
 
 
-def _sizes(make_iterator: Callable[[], Iterator[Any]], *, copy: bool) -> Iterator[int]:
+def _sizes(make_iterator: Callable[[], Iterator[Pytree]], *, copy: bool) -> Iterator[int]:
     """The size of each element in bytes, once it has been taken over. The iterator is made when the first one is asked for."""
     spec: ElementSpec | None = None
     buffers: list[NDArray[Any]] = []

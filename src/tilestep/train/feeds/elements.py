@@ -1,21 +1,22 @@
-"""Datasets, and their elements as lists of NumPy arrays, all like the first one."""
+"""A dataset's elements as lists of NumPy arrays, all like the first one."""
 
 from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeGuard, final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, final
 
 import jax
 import numpy as np
+from jax.typing import DTypeLike
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError
-from tilestep.messages import shown
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.feeds.staging import SHARED_BYTES
+from tilestep.train.untyped import Pytree, Structure
 
 _CURE: Final = "all elements must be alike: drop the remainder of the data (drop_remainder=True, drop_last=True), or pad it"
 
@@ -29,33 +30,7 @@ class Outcome(enum.IntEnum):
     OVER = 3  # the iterator is
 
 
-Dataset = Iterable[Any] | Callable[[], Iterable[Any]]
-
 _tree: Any = jax.tree_util  # whose types say nothing of what is in a tree
-
-
-def iterator_maker(dataset: object) -> Callable[[], Iterator[Any]]:
-    """What begins a pass over a dataset. Raises: TypeError if this is none."""
-    if isinstance(dataset, Mapping | str | bytes):
-        raise TypeError(f"dataset is a {type(dataset).__name__}: that is one element, not an iterable of them; put it into a list")  # pyright: ignore[reportUnknownArgumentType]
-    if isinstance(dataset, np.ndarray | np.generic | jax.Array) and dataset.ndim == 0:
-        raise TypeError(f"dataset is {shown(dataset)}, one number: it must be an iterable of pytrees of arrays; put it into a list")
-    if _is_iterable(dataset):
-        return lambda: iter(dataset)
-    if callable(dataset):
-        return lambda: iter(_iterable(dataset()))
-    raise TypeError(f"dataset is a {type(dataset).__name__}: it must be an iterable of pytrees of arrays, or a callable that returns one")
-
-
-def _is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
-    """Whether `iter` takes it: by its type, without making an iterator."""
-    return hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")
-
-
-def _iterable(returned: object) -> Iterable[Any]:
-    if not _is_iterable(returned):
-        raise TypeError(f"the dataset's callable returned a {type(returned).__name__}: it must return an iterable of pytrees of arrays")
-    return returned
 
 
 @final
@@ -74,7 +49,7 @@ class ElementSpec:
 
     __slots__ = ("_formats", "_given", "_narrow", "_skeleton", "dtypes", "gathers", "shapes", "structure")
 
-    def __init__(self, element: Any, index: int, *, x64: bool) -> None:
+    def __init__(self, element: Pytree, index: int, *, x64: bool) -> None:
         try:
             leaves, self.structure = _tree.tree_flatten(element)
         except (RecursionError, SystemError):  # the latter from within JAX
@@ -96,7 +71,7 @@ class ElementSpec:
         is_looked_at = all(self._given[position].isnative for position in self._narrow)  # `_feeds.gather` knows no other byte order
         self.gathers = self._skeleton is not None and self._formats is not None and not is_large and is_looked_at
 
-    def arrays(self, element: Any, index: int) -> list[NDArray[Any]]:
+    def arrays(self, element: Pytree, index: int) -> list[NDArray[Any]]:
         """The arrays of an element, in the order of the tree.
 
         Raises: DatasetError if its structure, a shape or a dtype is another than the first one's, or a whole number does not fit.
@@ -118,13 +93,13 @@ class ElementSpec:
         self._require_held(leaves, element, index)
         return leaves
 
-    def _require_held(self, arrays: list[NDArray[Any]], element: Any, index: int) -> None:
+    def _require_held(self, arrays: list[NDArray[Any]], element: Pytree, index: int) -> None:
         for position in self._narrow:
             array, dtype = arrays[position], self.dtypes[position]
             if (place := narrow.lost(array, dtype)) is not None:
                 raise DatasetError(f"element {index}{narrow.path_of(element, position)} {narrow.loss(array, place, dtype)}")
 
-    def _unlike(self, structure: Any) -> str:
+    def _unlike(self, structure: Structure) -> str:
         """Where another structure differs, as far as its arrays' paths tell."""
         first, other = ([_tree.keystr(path) for path, _ in _leaves_of(kind)] for kind in (self.structure, structure))
         missing, new = ([path for path in paths if path not in rest] for paths, rest in ((first, other), (other, first)))
@@ -135,7 +110,7 @@ class ElementSpec:
         ]
         return f" ({', '.join(told)})" if told else ""
 
-    def gather(self, iterator: Iterator[Any], rows: list[NDArray[Any]], row: int, end: int, seconds: float) -> tuple[int, Outcome, Any]:
+    def gather(self, iterator: Iterator[Pytree], rows: list[NDArray[Any]], row: int, end: int, seconds: float) -> tuple[int, Outcome, Any]:
         """Copies the iterator's elements into rows `row` to `end` of its leaves' arrays, for about `seconds` of wall time.
 
         Returns: how many; why no more; an element that is no plain NumPy, or is not like the first one, or what the iterator raised.
@@ -146,7 +121,7 @@ class ElementSpec:
         return count, Outcome(outcome), value
 
 
-def _skeleton(structure: Any, number: Iterator[int]) -> Any:
+def _skeleton(structure: Structure, number: Iterator[int]) -> Any:
     """What `_feeds.gather` takes as a structure; None if it has other containers than dicts, lists, tuples and None."""
     kind = structure.node_data()
     if kind is None:
@@ -165,7 +140,7 @@ def _formats(dtypes: Iterable[np.dtype[Any]]) -> tuple[str, ...] | None:
         return None
 
 
-def _array(leaf: Any, element: Any, position: int, index: int) -> NDArray[Any]:
+def _array(leaf: Any, element: Pytree, position: int, index: int) -> NDArray[Any]:
     try:
         array = np.asarray(leaf)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -179,10 +154,10 @@ def _array(leaf: Any, element: Any, position: int, index: int) -> NDArray[Any]:
     return array
 
 
-def _leaves_of(structure: Any) -> list[tuple[Any, Any]]:
+def _leaves_of(structure: Structure) -> list[tuple[Any, Any]]:
     """(path, number) of each leaf."""
     return _tree.tree_flatten_with_path(_tree.tree_unflatten(structure, range(structure.num_leaves)))[0]
 
 
-def _kind(shape: tuple[int, ...], dtype: Any) -> str:
+def _kind(shape: tuple[int, ...], dtype: DTypeLike) -> str:
     return f"{dtype}[{','.join(map(str, shape))}]"

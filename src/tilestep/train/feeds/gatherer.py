@@ -6,10 +6,11 @@ import threading
 from collections.abc import Iterator
 from typing import Final, cast, final
 
+from tilestep.train.datasets import SavesState
 from tilestep.train.feeds.chunks import Arrays, Filling
 from tilestep.train.feeds.contiguous import Run
 from tilestep.train.feeds.elements import ElementSpec, Outcome
-from tilestep.train.feeds.passes import Pass, SavesState
+from tilestep.train.feeds.passes import Pass
 from tilestep.train.feeds.position import Position
 from tilestep.train.feeds.staging import Copier, Staging, is_immutable
 from tilestep.train.feeds.store import Store

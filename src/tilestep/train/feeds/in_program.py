@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from tilestep.errors import UnsupportedError
 from tilestep.hints import dry_platforms
@@ -32,12 +33,14 @@ from tilestep.messages import shown
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.jax_private.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed
+from tilestep.train.untyped import Pytree
 
 _CODES: Final = _feeds.dtype_codes()
 _DTYPES: Final = {code: jnp.dtype(name) for name, code in _CODES.items()}
 _CODE_OF: Final = {dtype: code for code, dtype in _DTYPES.items()}
 _LONGEST_WALL_S: Final = 1e9  # 30 years
 _MAX_RANK: Final = 32
+_MOST_WALL_S: Final = 1e9  # 31 years
 
 Device = Any  # jax.Device, of which jaxlib tells no types
 
@@ -56,20 +59,24 @@ class PendingFeeds(NamedTuple):
 # ------------------------------------------------------------------------------------------------- inside of a program
 
 
-def infeed(token: Any, shape: Any) -> tuple[Any, Any]:
+def infeed(token: Any, shape: Any) -> tuple[Pytree, Pytree]:
     """Takes the next element of this device's infeed; the program waits until the host has fed it.
 
     Feeds of one program happen in the order in which it is written, with or without tokens.
 
     Args:
-        token: anything, for what used to order feeds: `jax.lax.create_token()`, or None.
-        shape: tree of what has `shape` and `dtype`: `jax.ShapeDtypeStruct`, arrays. A dtype of 64 bits is one of 32, as everywhere
-            in JAX, unless `jax_enable_x64` is set.
-    Returns: the element, a tree of arrays like `shape`; and the token.
-    Raises: TypeError for a leaf without shape and dtype, or a dtype that cannot be fed. Lowering raises UnsupportedError on
-        platforms other than cpu and ipu, and on several devices outside of `shard_map`. The program fails with
-        jax.errors.JaxRuntimeError if the element fed has another number of arrays, other shapes or dtypes, or if none comes in
-        time (`set_feed_timeout`).
+        token: orders feeds in older JAX: `jax.lax.create_token()`, or None.
+        shape: a tree of leaves with `shape` and `dtype`, such as `jax.ShapeDtypeStruct`. A dtype of 64 bits becomes one of 32 unless
+            `jax_enable_x64` is set.
+
+    Returns:
+        (The element, a tree of arrays like `shape`; the token.)
+
+    Raises:
+        TypeError: when a leaf has no shape and dtype, or a dtype that cannot be fed.
+        UnsupportedError: when JAX lowers it for another platform than cpu and ipu, or for several devices outside of `shard_map`.
+        jax.errors.JaxRuntimeError: from the program, when the element has another number of arrays, other shapes or dtypes, or when none
+            comes in time (`set_feed_timeout`).
     """
     leaves, structure = _flatten(shape)
     return structure.unflatten(bind_infeed([_expected(path, leaf) for path, leaf in leaves])), token
@@ -78,9 +85,16 @@ def infeed(token: Any, shape: Any) -> tuple[Any, Any]:
 def outfeed(token: Any, value: Any) -> Any:
     """Sends a tree of arrays to this device's outfeed. The queue has no bound: the host has to drain it (`transfer_from_outfeed`).
 
-    Args: token: as of `infeed`. value: tree of arrays or numbers.
-    Returns: the token.
-    Raises: TypeError for a dtype that cannot be fed; UnsupportedError as `infeed`.
+    Args:
+        token: as for `infeed`.
+        value: a tree of arrays or numbers, of any shapes.
+
+    Returns:
+        The token.
+
+    Raises:
+        TypeError: when a leaf has a dtype that cannot be fed.
+        UnsupportedError: as for `infeed`.
     """
     leaves, _ = _flatten(value)
     arrays = [_jnp.asarray(leaf) for _, leaf in leaves]
@@ -98,10 +112,13 @@ def transfer_to_infeed(device: Device, value: Any) -> None:
 
     Args:
         device: of platform cpu or ipu.
-        value: the tree that the program asks for, or a flat tuple of its leaves in the order of `jax.tree.flatten`. NumPy and JAX
-            arrays and numbers; 64 bits become 32 as in `jnp.asarray`.
-    Raises: UnsupportedError for a device of another platform; TypeError, which names the leaf, for what is no array, and OverflowError
-        for a whole number that 32 bits do not hold.
+        value: the tree that the program asks for, or a flat tuple of its leaves in the order of `jax.tree.flatten`: NumPy and JAX arrays,
+            and numbers. 64 bits become 32 as in `jnp.asarray`.
+
+    Raises:
+        UnsupportedError: when the device is of another platform.
+        TypeError: when a leaf, which it names, is no array of numbers.
+        OverflowError: when a whole number does not fit in 32 bits.
     """
     platform = _platform(device)
     leaves = tuple(_host_leaf(path, leaf) for path, leaf in _flatten(value)[0])
@@ -114,11 +131,16 @@ def transfer_from_outfeed(device: Device, shape: Any, *, timeout_wall_s: float |
 
     Args:
         device: of platform cpu or ipu.
-        shape: tree of what has `shape` and `dtype`, with leaves like those of the element.
-        timeout_wall_s: how long to wait; None: as long as programs wait for data (`set_feed_timeout`).
-    Returns: a tree like `shape`, of NumPy arrays.
-    Raises: TimeoutError if nothing came; ValueError if the element is another one, which is dropped then; UnsupportedError for a
-        device of another platform, and in a dry run whose values are errors.
+        shape: a tree of leaves with the `shape` and `dtype` of the element's.
+        timeout_wall_s: seconds to wait, at most 1e9. None: as long as programs wait for data (`set_feed_timeout`).
+
+    Returns:
+        The element: a tree like `shape`, of NumPy arrays.
+
+    Raises:
+        TimeoutError: when no element came in time.
+        ValueError: when the element has other shapes or dtypes; it is dropped. When the time-out is out of its bounds.
+        UnsupportedError: when the device is of another platform, and in a dry run whose values are errors.
     """
     platform = _platform(device)
     leaves, structure = _flatten(shape)
@@ -139,24 +161,45 @@ def transfer_from_outfeed(device: Device, shape: Any, *, timeout_wall_s: float |
 
 
 def pending_feeds(device: Device) -> PendingFeeds:
-    """How many elements wait in a device's queues. Raises: UnsupportedError for a device of another platform than cpu and ipu."""
+    """The numbers of elements that wait in a device's queues.
+
+    Args:
+        device: of platform cpu or ipu.
+
+    Raises:
+        UnsupportedError: when the device is of another platform.
+    """
     platform = _platform(device)
     return PendingFeeds(_feeds.length(platform, device.id, False), _feeds.length(platform, device.id, True))
 
 
 def clear_feeds(device: Device) -> PendingFeeds:
-    """Drops what waits in a device's queues, for example after a program failed between two feeds.
+    """Drops the elements in a device's queues, for example after a program failed between two feeds.
 
-    Returns: how much was dropped. Raises: UnsupportedError for a device of another platform than cpu and ipu.
+    Args:
+        device: of platform cpu or ipu.
+
+    Returns:
+        The numbers of elements dropped.
+
+    Raises:
+        UnsupportedError: when the device is of another platform.
     """
     platform = _platform(device)
     return PendingFeeds(_feeds.clear(platform, device.id, False), _feeds.clear(platform, device.id, True))
 
 
 def set_feed_timeout(wall_s: float | None) -> float | None:
-    """How long programs wait for data, and the host for a program's, before they fail: 60 s if nothing else was said; None is for ever.
+    """Sets how long programs wait for data, and the host for a program's data, before they fail.
 
-    Returns: what it was. Raises: ValueError if it is no number above 0.
+    Args:
+        wall_s: seconds, above 0 and at most 1e9. None: for ever.
+
+    Returns:
+        The time-out before, in seconds; 60 at first.
+
+    Raises:
+        ValueError: when `wall_s` is no number above 0, or above 1e9.
     """
     before = _feeds.set_timeout(-1.0 if wall_s is None else _seconds(wall_s))
     return None if before < 0 else before
@@ -191,7 +234,7 @@ def _dims(path: Path, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _dtype(path: Path, dtype: Any) -> Any:
+def _dtype(path: Path, dtype: DTypeLike) -> Any:
     found = _fed_as(dtype, bool(_config.jax_enable_x64))
     if found is None:
         raise TypeError(f"{_named(path)} has dtype {dtype}, which no feed carries: known are {', '.join(_CODES)}")
@@ -199,7 +242,7 @@ def _dtype(path: Path, dtype: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _fed_as(dtype: Any, x64: bool) -> Any:
+def _fed_as(dtype: DTypeLike, x64: bool) -> Any:
     """The dtype of 32 bits for one of 64 without `x64`; None for one that cannot be fed."""
     del x64  # canonicalize_dtype sees it
     canonical = None if jnp.issubdtype(dtype, jax.dtypes.extended) else jax.dtypes.canonicalize_dtype(dtype)

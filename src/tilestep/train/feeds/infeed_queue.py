@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, TypeGuard, final
 
@@ -15,14 +13,16 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSha
 
 from tilestep.errors import DatasetError, QueueError
 from tilestep.messages import shown
+from tilestep.train.ctrl_c import CtrlC, whole
+from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.feeds.chunks import Chunk, Plan
-from tilestep.train.feeds.elements import Dataset, iterator_maker
 from tilestep.train.feeds.passes import Start
 from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.feeds.staging import Staging
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import require_bool, require_tree
 from tilestep.train.replicas.replicas import Replicas
+from tilestep.train.untyped import Device, Pytree
 from tilestep.train.untyped import jax as _jax
 
 _MOST_REPLICAS: Final = 2**31 - 1
@@ -35,30 +35,39 @@ class InfeedQueue:
     """Feeds the elements of a dataset to `repeat` and `while_loop`, in order, each one once.
 
     A background thread takes elements from the dataset, stacks those of a chunk, and puts chunks on their devices ahead of the loop.
-    It starts with the first loop. A queue feeds one loop at a time; the next loop goes on with the first element that is left.
+    It starts with the first loop. A queue feeds one loop at a time; the next loop goes on with the first element that is left. A loop
+    raises DatasetError for an element unlike the first one, and for a whole number that does not fit in 32 bits.
 
     Args:
         dataset: an iterable of pytrees of arrays (anything that `np.asarray` takes), or a callable without arguments that returns one.
-            Every element has the first one's structure, shapes and dtypes.
-            64-bit numbers become 32-bit ones unless `jax_enable_x64` is set where the queue's first loop begins; a whole number that 32
-            bits do not hold is a DatasetError.
+            Every element has the first one's structure, shapes and dtypes. 64-bit numbers become 32-bit ones unless `jax_enable_x64` is set
+            where the queue's first loop begins.
         prefetch_depth: chunks that are made ahead, 1 to 255.
         sharding: where elements go: a device, a sharding of one element (of one step, if `replicas` is given), or a tree of such that is a
             prefix of an element's. None: to where the loop's carry is, replicated over its mesh if it is on several devices.
-        replicas: successive elements that make one step: element `step * replicas + r` is replica r's. Each array then has a leading axis
-            of `replicas`, for `sharding` to divide; None for `sharding` divides it over the replicas of the loop. Replicas themselves, in
-            place of their number: with several processes a step takes one element for each replica of this process (`Replicas.share`).
-            None: a step is one element, without such an axis.
-        copy: False: a promise that nothing writes to the arrays of an element once it has come from the dataset. A large element (from
-            64 KiB on) that is a chunk by itself (`chunk=1`), dense and at a multiple of 64 bytes is then used where it lies, as one in
-            read-only memory (`np.load(file, mmap_mode="r")`, tf.data) always is.
-    Raises: TypeError for a dataset, number or sharding of the wrong kind, ValueError for a number out of its bounds.
+        replicas: successive elements that make one step: element `step * replicas + r` is replica r's. Each array [n, ...] then has a
+            leading axis of replicas, [replicas, n, ...], which `sharding` may divide. With `sharding` None it is divided over the loop's
+            replicas. Replicas in place of their number: with several processes a step takes one element for each replica of this process
+            (`Replicas.share`). None: a step is one element, without such an axis.
+        copy: False is a promise that nothing writes to the arrays of an element once it has come from the dataset. The queue then does not
+            copy a large element (from 64 KiB on) that is a chunk by itself (`chunk=1`), dense and at a multiple of 64 bytes. It never
+            copies such an element in read-only memory (`np.load(file, mmap_mode="r")`, tf.data).
+
+    Raises:
+        TypeError: when the dataset, a number or the sharding is of the wrong kind.
+        ValueError: when a number is out of its bounds.
     """
 
     def __init__(
-        self, dataset: Dataset, *, prefetch_depth: int = 3, sharding: Any = None, replicas: int | Replicas | None = None, copy: bool = True
+        self,
+        dataset: Dataset,
+        *,
+        prefetch_depth: int = 3,
+        sharding: Pytree = None,
+        replicas: int | Replicas | None = None,
+        copy: bool = True,
     ) -> None:
-        self._make_iterator: Callable[[], Iterator[Any]] = iterator_maker(dataset)
+        self._make_iterator: Callable[[], Iterator[Pytree]] = iterator_maker(dataset)
         self._one_pass = isinstance(dataset, Iterator)
         self._depth = whole_number("prefetch_depth", prefetch_depth, least=1, most=MOST_AHEAD)
         self.replicas: Final = (
@@ -103,12 +112,16 @@ class InfeedQueue:
         self._closed = True
         self._finalizer()
 
+    @whole
     def state(self) -> dict[str, Any]:
         """The position as plain data, to be saved beside the carry: after the last element that a loop has used.
 
-        Returns: {"elements": how many were used}, and for datasets whose iterator has `get_state` (grain's have): "skip" and "dataset", the
-            iterator's own state at some element, and how many were used from there on.
-        Raises: QueueError while a loop uses the queue.
+        Returns:
+            {"elements": the number of elements used}. For datasets whose iterator has `get_state` (grain's have) also "dataset", the
+            iterator's own state at some element, and "skip", the number of elements used from there on.
+
+        Raises:
+            QueueError: while a loop uses the queue.
         """
         with self._reserved("state()"):
             start = self._feeder.next_start()
@@ -116,13 +129,19 @@ class InfeedQueue:
                 return {"elements": start.elements}
             return {"elements": start.elements, "skip": start.skip, "dataset": start.dataset_state}
 
+    @whole
     def restore(self, state: Mapping[str, Any]) -> None:
         """Goes to a position that `state()` gave, of this queue or of another one with an equal dataset.
 
         A dataset whose iterator has `set_state` goes there itself. Any other begins anew, and its first elements are taken and dropped.
 
-        Raises: QueueError while a loop uses the queue, when it is closed, or if the dataset is an iterator, of which there is one pass
-            only, and the pass has begun. TypeError or ValueError for what is no state.
+        Args:
+            state: a result of `state()`.
+
+        Raises:
+            QueueError: while a loop uses the queue, when it is closed, or when the dataset is an iterator whose one pass has begun.
+            TypeError: when `state` is no mapping.
+            ValueError: when `state` is no state of an InfeedQueue.
         """
         with self._reserved("restore()"):
             start = _start_of(state)
@@ -146,6 +165,7 @@ class InfeedQueue:
             copy=self._copy,
         )
 
+    @whole
     def reserve(self, user: str) -> None:
         """One loop begins to use the queue. Raises: QueueError if it is closed, or another one does."""
         with self._lock:
@@ -157,12 +177,16 @@ class InfeedQueue:
                 )
             self._user = user
 
+    @whole
     def release(self) -> None:
         """The loop has ended. What it holds and has not used comes next again."""
-        self._feeder.give_back_held()
-        with self._lock:
-            self._user = None
+        try:
+            self._feeder.give_back_held()
+        finally:
+            with self._lock:
+                self._user = None
 
+    @whole
     def begin(self, *, chunk_steps: int, steps: int | None, carry_sharding: Sharding | None, over: Replicas | None = None) -> None:
         """A loop that has reserved the queue says how it wants its elements.
 
@@ -181,7 +205,13 @@ class InfeedQueue:
         self._feeder.begin(self._planned[1])
 
     def _plan(
-        self, chunk_steps: int, steps: int | None, carry_sharding: Sharding | None, over: Replicas | None, default_device: Any, x64: bool
+        self,
+        chunk_steps: int,
+        steps: int | None,
+        carry_sharding: Sharding | None,
+        over: Replicas | None,
+        default_device: Device | str | None,
+        x64: bool,
     ) -> Plan:
         chunks, rest = (1, 0) if steps is None else divmod(steps, chunk_steps)
         sharding = self._sharding
@@ -199,19 +229,19 @@ class InfeedQueue:
             partial=steps is None,
         )
 
-    def take(
-        self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True, hold: bool = False
-    ) -> Chunk:
-        """The next chunk of a loop that has begun; waits for it, inside of `waiting()`.
+    @whole
+    def take(self, check: Callable[[], None] | None = None, *, wake: bool = True, hold: bool = False) -> Chunk:
+        """The next chunk of a loop that has begun; waits for it.
 
         Args:
+            check: called again and again while it waits. What it raises ends the wait.
             wake: whether the thread goes on right now; else at `wake`, which a loop calls when it has started the chunk's program: before
                 that the thread would only be in its way.
             hold: whether its elements count as consumed only when `use_held` says that all that were taken have been used.
         Raises: what the dataset raised; DatasetError if it is over.
         """
         try:
-            return self._feeder.take(waiting, wake=wake, hold=hold)
+            return self._feeder.take(check, wake=wake, hold=hold)
         except StopIteration:
             used, left = self._feeder.consumed, self._feeder.available
             rest = f", {left:,} after them are left for a loop that needs no more" if left else ""
@@ -226,14 +256,17 @@ class InfeedQueue:
                 "or run fewer steps"
             ) from None
 
+    @whole
     def wake(self) -> None:
         """The thread goes on."""
         self._feeder.wake()
 
+    @whole
     def use_held(self) -> None:
         """All that the loop holds has been used."""
         self._feeder.use_held()
 
+    @whole
     def give_back(self, chunk: Chunk, used: int) -> None:
         """Of the chunk taken last only `used` elements were used."""
         self._feeder.give_back(chunk, used)
@@ -244,19 +277,29 @@ class InfeedQueue:
 
 @final
 class _Reserved:
-    """A queue is in use inside."""
+    """A queue is in use inside. A Ctrl-C comes at the end."""
 
     def __init__(self, queue: InfeedQueue, user: str) -> None:
-        self._queue, self._user = queue, user
+        self._queue, self._user, self._ctrl_c = queue, user, CtrlC()
 
     def __enter__(self) -> None:
-        self._queue.reserve(self._user)
+        self._ctrl_c.begin()
+        try:
+            self._queue.reserve(self._user)
+        except BaseException:
+            self._ctrl_c.end()
+            raise
 
     def __exit__(self, *_: object) -> None:
-        self._queue.release()
+        try:
+            self._queue.release()
+        finally:
+            has_come = self._ctrl_c.end()
+        if has_come:
+            raise KeyboardInterrupt
 
 
-def _shardings(sharding: Any) -> Any:
+def _shardings(sharding: Pytree) -> Pytree:
     """Where chunks go, as a tree. Raises: TypeError for a tree without any place, or with something else."""
     require_tree("sharding", sharding)
     found = _jax.tree.map(_chunk_sharding, sharding)
@@ -265,7 +308,7 @@ def _shardings(sharding: Any) -> Any:
     return found
 
 
-def _chunk_sharding(sharding: Any) -> Any:
+def _chunk_sharding(sharding: object) -> Sharding:
     """Where chunks go if elements go to `sharding`: an axis of steps comes first, and is not divided."""
     if isinstance(sharding, NamedSharding):
         spec = PartitionSpec(None, *sharding.spec)
@@ -277,7 +320,7 @@ def _chunk_sharding(sharding: Any) -> Any:
     raise TypeError(f"sharding has a {type(sharding).__name__}: {_HOW_SHARDING}")
 
 
-def _beside(carry_sharding: Sharding | None) -> Any:
+def _beside(carry_sharding: Sharding | None) -> Sharding | None:
     """Where chunks go if only the place of the carry is known."""
     if carry_sharding is None or len(carry_sharding.device_set) == 1:
         return None if carry_sharding is None else SingleDeviceSharding(next(iter(carry_sharding.device_set)))

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _LONG_DOUBLES: Final = "gG"  # dtype characters of numbers that NumPy has and no device
@@ -50,7 +51,7 @@ def loss(array: NDArray[Any], index: tuple[int, ...], dtype: np.dtype[Any]) -> s
     return f"{found}, which {dtype} does not have ({bounds.min} to {bounds.max}): set jax_enable_x64, or give numbers that it has"
 
 
-def require_held(tree: Any, name: Callable[[tuple[int, ...]], str]) -> None:
+def require_held(tree: Pytree, name: Callable[[tuple[int, ...]], str]) -> None:
     """Looks at NumPy's arrays and Python's numbers in a tree.
 
     Args: name: what the tree is called in messages, for the index of a number in one of its arrays.
@@ -67,6 +68,6 @@ def require_held(tree: Any, name: Callable[[tuple[int, ...]], str]) -> None:
             raise OverflowError(f"{name(index)}{path_of(tree, position)} {loss(array, index, dtype)}")
 
 
-def path_of(tree: Any, position: int) -> str:
+def path_of(tree: Pytree, position: int) -> str:
     """Where in a tree its leaf number `position` is, like "['image'][0]"."""
     return _jax.tree_util.keystr(_jax.tree_util.tree_flatten_with_path(tree)[0][position][0])

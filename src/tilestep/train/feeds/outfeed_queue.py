@@ -17,8 +17,10 @@ from jax.extend.core import get_opaque_trace_state
 
 from tilestep import hints
 from tilestep.errors import QueueError
+from tilestep.train.ctrl_c import wait, whole
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import belongs_to, require_one_of
+from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
 Mode = Literal["all", "last"]
@@ -61,12 +63,16 @@ class OutfeedQueue:
 
     Args:
         mode: "all" keeps each step's values, "last" those of the newest step only.
-        buffer_depth: how many steps' values it holds at most; None: any number, with one warning when they pass 1 GiB.
-        when_full: what a loop does whose values find no place: "block" waits until another thread has read enough, "drop" forgets the
-            oldest, "error" stops before the chunk with a QueueError. Chunks are no longer than `buffer_depth`, except with "drop".
-        replicas: values come from so many replicas, which are the leading axis of each array that is enqueued; with one replica the
-            queue takes that axis away. None: arrays come out as they were enqueued.
-    Raises: TypeError or ValueError for an argument of the wrong kind or out of its bounds.
+        buffer_depth: steps whose values it holds at most, 1 or more. None: any number, with one warning above 1 GiB.
+        when_full: what a loop does when there is no room for a chunk's values. "block": waits until another thread has read enough. "drop":
+            forgets the oldest values. "error": raises QueueError before the chunk. Chunks are no longer than `buffer_depth`, except with
+            "drop".
+        replicas: the length of the leading axis of each array that is enqueued, [replicas, ...]; with one replica the queue removes that
+            axis. None: arrays come out as they were enqueued.
+
+    Raises:
+        TypeError: when a number is no whole number.
+        ValueError: when an argument is out of its bounds.
     """
 
     def __init__(
@@ -103,11 +109,16 @@ class OutfeedQueue:
 
     # --------------------------------------------------------------------------------------------------- in the body
 
-    def enqueue(self, values: Any) -> None:
-        """Sends a pytree of arrays or numbers out of a step. Called once in the body of a loop that was given this queue.
+    def enqueue(self, values: Pytree) -> None:
+        """Sends a pytree out of a step. Called once in the body of a loop that was given this queue.
 
-        Raises: QueueError outside of such a body, a second time in it, or inside of a function that the body transforms (`jax.jit`,
-            `lax.cond`, `lax.scan`, `jax.grad`, ...). TypeError for what is no array or number.
+        Args:
+            values: a pytree of arrays or numbers, of any shapes.
+
+        Raises:
+            QueueError: outside of such a body, a second time in it, or inside of a function that the body transforms (`jax.jit`,
+                `lax.cond`, `lax.scan`, `jax.grad`, ...).
+            TypeError: when a leaf is no array or number.
         """
         collector = _collectors.find(self)
         if collector is None:
@@ -119,15 +130,20 @@ class OutfeedQueue:
 
     # ------------------------------------------------------------------------------------------------------- reading
 
-    def dequeue(self, wait: bool = False) -> Any:
-        """Takes out what is there.
+    def dequeue(self, wait: bool = False) -> Pytree:
+        """Takes out the values that are there.
 
-        If no loop runs, that is all that loops have enqueued. While one runs in another thread, it is what has been computed.
+        If no loop runs, these are all that loops have enqueued. While one runs in another thread, those that have been computed.
 
-        Args: wait: first wait for the end of the loop that runs.
-        Returns: in mode "all" the values of all these steps: NumPy arrays stacked along a new leading axis (of length 0 if there are none),
-            in the structure that was enqueued, or None if no loop has enqueued anything yet. In mode "last" the newest values, not stacked.
-        Raises: QueueError in mode "last" if there is nothing new.
+        Args:
+            wait: whether to wait first for the end of the loop that runs.
+
+        Returns:
+            In mode "all" the values of all these steps: the enqueued pytree, of NumPy arrays [steps, ...], or None if no loop has enqueued
+            values yet. In mode "last" the newest values, [...].
+
+        Raises:
+            QueueError: in mode "last", when there are no new values; when the loop's own thread waits.
         """
         with self._condition:
             while wait and self._user is not None and not self._closed:
@@ -203,7 +219,7 @@ class OutfeedQueue:
                 chunk.to_host()
         return chunk.leaves
 
-    def _tree(self, leaves: list[Any]) -> Any:
+    def _tree(self, leaves: list[Any]) -> Pytree:
         return _jax.tree.unflatten(self._structure, leaves)
 
     def _require_other_thread(self, name: str) -> None:
@@ -212,6 +228,7 @@ class OutfeedQueue:
 
     # ------------------------------------------------------------------------------------------------ the loop's side
 
+    @whole
     def reserve(self, user: str) -> None:
         """A loop of this thread begins to use the queue. Raises: QueueError if it is closed, or another loop does."""
         with self._condition:
@@ -226,14 +243,19 @@ class OutfeedQueue:
             self._unread_loops += 1
             self._condition.notify_all()
 
+    @whole
     def release(self) -> None:
         """The loop has ended."""
         with self._condition:
             self._user = None
             self._condition.notify_all()
 
-    def make_room(self, steps: int, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> None:
-        """Before a chunk of `steps` steps: waits, inside of `waiting()`, or raises QueueError, if its values would find no place."""
+    @whole
+    def make_room(self, steps: int, check: Callable[[], None] | None = None) -> None:
+        """Before a chunk of `steps` steps: waits, or raises QueueError, if its values would find no place.
+
+        Args: check: called again and again while it waits. What it raises ends the wait.
+        """
         depth = self.buffer_depth
         if depth is None or self.mode == "last" or self.when_full == "drop":
             return
@@ -246,8 +268,7 @@ class OutfeedQueue:
                         f"the OutfeedQueue is full: it holds the values of {self._count:,} steps, the next chunk has {steps:,}, and "
                         f"buffer_depth is {depth:,}; read it more often, or choose when_full='block' or 'drop', or a greater buffer_depth"
                     )
-                with waiting():
-                    self._condition.wait()
+                wait(self._condition, check)
 
     def require_alike(self, kinds: Callable[[], Any]) -> None:
         """Before a loop's first chunk. Raises: QueueError if what waits to be read is not like that chunk's stacked values will be.
@@ -258,7 +279,8 @@ class OutfeedQueue:
             leaves, structure = _jax.tree.flatten(kinds())
             self._require_alike(structure, [(leaf.shape[1:], leaf.dtype) for leaf in leaves])
 
-    def _require_alike(self, structure: Any, shapes: list[tuple[tuple[int, ...], Any]]) -> None:
+    @whole
+    def _require_alike(self, structure: Structure, shapes: list[tuple[tuple[int, ...], Any]]) -> None:
         with self._condition:
             if self._structure is not None and self._count and (structure, shapes) != (self._structure, self._shapes):
                 raise QueueError(
@@ -266,7 +288,8 @@ class OutfeedQueue:
                     "to be read: dequeue() them first, or use another OutfeedQueue"
                 )
 
-    def deliver(self, values: Any, steps: int) -> None:
+    @whole
+    def deliver(self, values: Pytree, steps: int) -> None:
         """Takes over the stacked values of a chunk's first `steps` steps; in mode "last", stacked alone, those of its last one."""
         if not steps:
             return
@@ -314,7 +337,7 @@ class Collector:
         self._values: Any = None
         self._called = False
 
-    def add(self, values: Any) -> None:
+    def add(self, values: Pytree) -> None:
         """Keeps what is enqueued. Raises: QueueError or TypeError if it cannot be."""
         if self._called:
             raise QueueError("enqueue() was called twice in one body: enqueue all values at once, as a dictionary or tuple")
@@ -393,5 +416,5 @@ def _columns(rows: list[list[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _described(structure: Any, shapes: list[tuple[tuple[int, ...], Any]]) -> str:
+def _described(structure: Structure, shapes: list[tuple[tuple[int, ...], Any]]) -> str:
     return str(_jax.tree.unflatten(structure, [f"{dtype}[{','.join(map(str, shape))}]" for shape, dtype in shapes]))

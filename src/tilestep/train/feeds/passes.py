@@ -8,21 +8,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, final
+from typing import Any, cast, final
 
 from tilestep.errors import DatasetError
-
-
-class SavesState(Protocol):
-    """An iterator that knows its place, such as grain's."""
-
-    def get_state(self) -> Any:
-        """Where it is."""
-        ...
-
-    def set_state(self, state: Any) -> None:
-        """Goes there."""
-        ...
+from tilestep.train.datasets import SavesState
+from tilestep.train.untyped import Pytree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +36,14 @@ class Pass:
     Args: make_iterator: begins the pass. start: where.
     """
 
-    def __init__(self, make_iterator: Callable[[], Iterator[Any]], start: Start) -> None:
+    def __init__(self, make_iterator: Callable[[], Iterator[Pytree]], start: Start) -> None:
         self.start = start
         self.in_hand: list[Any] = []
         self._make_iterator = make_iterator
-        self._iterator: Iterator[Any] | None = None
+        self._iterator: Iterator[Pytree] | None = None
         self._skipped = 0
 
-    def iterator(self) -> Iterator[Any]:
+    def iterator(self) -> Iterator[Pytree]:
         """Of the dataset, at the pass's next element. The first call begins the pass, and one that has raised is gone on with.
 
         Raises: what the dataset raises. DatasetError if it ends before the place where the pass begins.

@@ -6,16 +6,15 @@ gathered for one loop can be divided anew for another, and those that a loop lea
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final, final
 
 from tilestep import hints
 from tilestep.errors import QueueError
+from tilestep.train.ctrl_c import wait
 from tilestep.train.feeds.chunks import Chunk, Filling, Plan, on_devices
 from tilestep.train.feeds.ending import Ending
 from tilestep.train.feeds.gatherer import Gatherer
@@ -84,12 +83,11 @@ class Feeder:
             if is_new:  # else the thread has nothing new to do, and would disturb the loop
                 self._condition.notify_all()
 
-    def take(
-        self, waiting: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext, *, wake: bool = True, hold: bool = False
-    ) -> Chunk:
-        """The next chunk of the plan; waits for it, inside of `waiting()`. Its elements count as consumed.
+    def take(self, check: Callable[[], None] | None = None, *, wake: bool = True, hold: bool = False) -> Chunk:
+        """The next chunk of the plan; waits for it. Its elements count as consumed.
 
         Args:
+            check: called again and again while it waits. What it raises ends the wait.
             wake: whether to tell the thread now, which then makes another chunk. False: the caller calls `wake` later.
             hold: whether the elements count as consumed only at `use_held`, and `give_back_held` makes them the next ones again.
         Raises:
@@ -110,8 +108,7 @@ class Feeder:
                         self._condition.acquire()
                     continue
                 self._condition.notify_all()  # an interrupted loop may not have told the thread of room
-                with waiting():
-                    self._condition.wait()
+                wait(self._condition, check)
             if self._is_closed:
                 raise QueueError(
                     "the InfeedQueue is closed: what it had not given is lost; make another one, or restore() its state() in one"

@@ -16,6 +16,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _ALIGNMENT_BYTES: Final = 64  # XLA:CPU takes over host memory as it is only from this alignment on
@@ -64,13 +65,18 @@ class Staging:
         return raw.view(dtype).reshape(shape)
 
 
-def frozen(tree: Any) -> Any:
+def frozen(tree: Pytree) -> Pytree:
     """A copy of a data set that an InfeedQueue feeds to a CPU device without copying it again.
 
-    Args: tree: a pytree of arrays of any shapes and dtypes, elements or batches along their first axis.
-    Returns: the same of NumPy arrays that nobody can write to. Each begins at a multiple of 64 bytes, and so does every row if a row's size
-        is such a multiple. An infeed of their rows hands these on as they are, if they are large: with `chunk=1`, or in their order.
-    Raises: TypeError for what is no array.
+    Args:
+        tree: a pytree of arrays of any shapes and dtypes, elements or batches along their first axis.
+
+    Returns:
+        The same pytree of NumPy arrays that nobody can write to. Each begins at a multiple of 64 bytes, and so does every row if a row's
+        size is such a multiple. An infeed of their rows does not copy large ones, with `chunk=1` or in their order.
+
+    Raises:
+        TypeError: when a leaf is no array of numbers.
     """
     return _jax.tree.map(_frozen, tree)
 

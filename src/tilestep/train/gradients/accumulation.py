@@ -6,10 +6,12 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from tilestep.messages import plain, shortened, shown
 from tilestep.train.calling import arguments_of
@@ -20,6 +22,8 @@ from tilestep.train.optimizers.initial_state import in_one_program
 from tilestep.train.optimizers.offloaded import offloaded
 from tilestep.train.optimizers.sharded import sharded
 from tilestep.train.other_arguments import belongs_to, require_bool, require_dtype, require_function, require_one_of
+from tilestep.train.replicas.replicas import Replicas
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -48,9 +52,9 @@ class AccumulationState:
             when it has been added, by which the loop sees that each of its steps adds one.
     """
 
-    microbatch: Any
-    accumulators: Any
-    inner: Any
+    microbatch: jax.Array
+    accumulators: Pytree
+    inner: Pytree
     count: int
     known: Literal["between", "last", "done"] | None = None
 
@@ -59,7 +63,7 @@ def gradient_accumulation(
     optimizer: optax.GradientTransformation,
     count: int,
     *,
-    dtype: Any | Choice = None,
+    dtype: DTypeLike | Choice | None = None,
     reduction: Reduction = "sum",
     offload_optimizer_state: Offload = None,
     shard_optimizer_state: bool = False,
@@ -71,22 +75,27 @@ def gradient_accumulation(
     then has no branch: each update stands behind its microbatches. Anywhere else it is a branch of the program (`jax.lax.cond`).
 
     Args:
-        optimizer: any of optax. It gets gradients in the accumulators' dtype, and its state has that of accumulators and variables together
-            (`jnp.promote_types`); only the updates are of the variables' dtype again. Without `params`, `update` takes the gradients' dtype
-            for it. Further arguments of `update` are those of the last microbatch.
+        optimizer: any of optax. It gets gradients in the accumulators' dtype, and its state has the dtype of accumulators and variables
+            together (`jnp.promote_types`). Only the updates have the variables' dtype again; without `params`, `update` takes the
+            gradients' dtype for it. Further arguments of `update` are those of the last microbatch.
         count: microbatches for each update, 1 or more.
-        dtype: of the accumulators: None (the variable's own), a dtype, or a function of (path, variable) that returns one of these.
-            Paths are like "layers/0/kernel".
-        reduction: "sum"; "mean", the sum divided by `count`; "running_mean", the mean after each microbatch, which overflows in no dtype
+        dtype: of the accumulators: None (the variable's own), a dtype, or a function of (path, variable) that returns one of these. Paths
+            are like "layers/0/kernel".
+        reduction: "sum". "mean": the sum divided by `count`. "running_mean": the mean after each microbatch, which overflows in no dtype
             that holds the gradients.
-        offload_optimizer_state: what of the optimiser's state is in the host's memory but for the updates, as `offload` of `offloaded`.
-            None: on a platform whose devices have a memory of their own (not CPU), all but scalars, with a warning where it cannot be.
-            A mapping may have entries for "accumulators", which then move in each step, and "parameters", which `placed` heeds.
-        shard_optimizer_state: whether each replica keeps its part of the optimiser's state only, see `sharded`.
-    Raises: ValueError for a number or name out of its bounds, or a state that is to be divided but not offloaded; TypeError for an
-        `offload_optimizer_state` of another kind, or what is no optimiser. From `init` TypeError for a dtype that cannot hold the
-        variable's gradients, and what `offloaded` raises. From `update` ValueError for gradients of other shapes than the parameters, and
-        for the state of another accumulation.
+        offload_optimizer_state: the part of the optimiser's state that is in the host's memory between updates, as `offload` of
+            `offloaded`. None: all but scalars, on a platform whose devices have a memory of their own (not CPU), with a warning where that
+            is not possible. A mapping may have entries for "accumulators", which then move in each step, and "parameters", for `placed`.
+        shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`.
+
+    Returns:
+        The optimiser. Its state is an AccumulationState.
+
+    Raises:
+        ValueError: when a number or name is out of its bounds, or a state is to be divided but not offloaded. From `update`: when gradients
+            have other shapes than the parameters, or the state is that of another accumulation.
+        TypeError: when `optimizer` is no optimiser, or `offload_optimizer_state` is of another kind. From `init`: when a dtype cannot hold
+            the variable's gradients, and as for `offloaded`.
     """
     from optax import GradientTransformationExtraArgs  # which takes a while to import
 
@@ -103,11 +112,11 @@ def gradient_accumulation(
     wrapped = offloaded(sharded(optimizer) if shard_optimizer_state else optimizer, offload_optimizer_state)
     away = offload_optimizer_state if isinstance(offload_optimizer_state, Mapping) else {}
 
-    def init(params: Any) -> AccumulationState:
+    def init(params: Pytree) -> AccumulationState:
         platform = platform_of(params)
         return in_one_program(functools.partial(state_of, platform), params, platform)
 
-    def state_of(platform: str, params: Any) -> AccumulationState:
+    def state_of(platform: str, params: Pytree) -> AccumulationState:
         params = on_device(params)
         accumulators = placed(zeros_for(params, dtype), away, kind="accumulators", platform=platform)
         microbatch = _jnp.zeros((), np.int32)
@@ -115,14 +124,14 @@ def gradient_accumulation(
             microbatch=microbatch, accumulators=accumulators, inner=wrapped.init(promoted(params, accumulators)), count=number
         )
 
-    def update(updates: Any, state: AccumulationState, params: Any = None, **extra_args: Any) -> tuple[Any, AccumulationState]:
+    def update(updates: Pytree, state: AccumulationState, params: Pytree = None, **extra_args: Any) -> tuple[Any, AccumulationState]:
         gradients = on_device(updates)
         _require_own(state, number)
         if state.known == "done":
             raise ValueError("the gradients of a second microbatch were given in one step of the loop")
         accumulators = added(on_device(state.accumulators), gradients, state.microbatch, reduction)
 
-        def apply(accumulators: Any, inner: Any) -> tuple[Any, Any, Any]:
+        def apply(accumulators: Pytree, inner: Pytree) -> tuple[Any, Any, Any]:
             final = _map(lambda gradient, acc: gradient if acc is None else finished(acc, number, reduction), gradients, accumulators)
             seen = None if params is None else promoted(on_device(params), accumulators)
             changes, inner = wrapped.update(final, inner, seen, **extra_args)
@@ -130,7 +139,7 @@ def gradient_accumulation(
             # Zeros that XLA does not know for such: it makes them where the sums were, once nobody needs those, and not beside them.
             return changes, inner, _jax.tree.map(lambda acc: _jnp.where(state.microbatch < 0, acc, 0), accumulators)
 
-        def wait(accumulators: Any, inner: Any) -> tuple[Any, Any, Any]:
+        def wait(accumulators: Pytree, inner: Pytree) -> tuple[Any, Any, Any]:
             kinds, _, _ = _jax.eval_shape(apply, accumulators, inner)
             return _jax.tree.map(lambda kind: _jnp.zeros(kind.shape, kind.dtype), kinds), inner, accumulators
 
@@ -153,28 +162,34 @@ def gradient_accumulation(
 
 def accumulate_gradients(
     loss_fn: Callable[..., Any],
-    params: Any,
-    microbatches: Any,
+    params: Pytree,
+    microbatches: Pytree,
     *,
     has_aux: bool = False,
-    dtype: Any | Choice = None,
+    dtype: DTypeLike | Choice | None = None,
     reduction: Reduction = "sum",
     recompute: Recompute = None,
-) -> tuple[Any, Any]:
+) -> tuple[Pytree, Pytree]:
     """Losses and accumulated gradients of all microbatches: a loop in the program, for a step that takes its whole batch at once.
 
     Args:
-        loss_fn: `loss_fn(params, ...)` returns a real scalar, with `has_aux` a pair of it and a pytree of arrays. After the parameters come
-            a microbatch's items, as `repeat` gives a body its element: a tuple's or list's as further arguments, a mapping's with string
-            keys as keywords, anything else as one argument.
-        params: a pytree of real or complex arrays; what is in the host's memory comes to the device once.
-        microbatches: a pytree of arrays with the microbatches along their leading axis, which has one length, 1 or more.
-        dtype, reduction: of the accumulators, see `gradient_accumulation`.
-        recompute: what the gradients compute again instead of keeping it, of functions that `recomputed` marks in `loss_fn`.
-    Returns: (losses, gradients), with `has_aux` ((losses, aux), gradients). Losses and what is in aux are stacked along a new leading axis;
-        gradients are like the parameters, in the accumulators' dtype.
-    Raises: ValueError for microbatches whose leading axes differ or are empty; TypeError for those without one, and for what
-        `gradient_accumulation` and `jax.grad` refuse.
+        loss_fn: `loss_fn(params, ...)` returns a real scalar, [], or with `has_aux` a pair of it and a pytree of arrays. After the
+            parameters come a microbatch's items, as `repeat` gives a body its element: those of a tuple or list as further arguments, of a
+            mapping with string keys as keywords, anything else as one argument.
+        params: a pytree of real or complex arrays. Those in the host's memory come to the device once.
+        microbatches: a pytree of arrays, [microbatches, ...], one microbatch or more.
+        has_aux: whether `loss_fn` returns a pair.
+        dtype: of the accumulators, see `gradient_accumulation`.
+        reduction: of the gradients, see `gradient_accumulation`.
+        recompute: what the gradients compute again instead of storing, in functions that `recomputed` marks in `loss_fn`.
+
+    Returns:
+        (losses, gradients), with `has_aux` ((losses, aux), gradients). Losses, [microbatches], and the arrays of aux, [microbatches, ...],
+        are stacked. Gradients have the parameters' structure and shapes, and the accumulators' dtype.
+
+    Raises:
+        ValueError: when the microbatches' leading axes differ or are empty.
+        TypeError: when an array has no leading axis, and as for `gradient_accumulation` and `jax.grad`.
     """
     _require_reduction(reduction)
     require_recompute(recompute)
@@ -186,7 +201,7 @@ def accumulate_gradients(
     params = on_device(params)
     zeros = zeros_for(params, dtype)
 
-    def step(accumulators: Any, numbered: Any) -> tuple[Any, Any]:
+    def step(accumulators: Pytree, numbered: Any) -> tuple[Pytree, Pytree]:
         index, microbatch = numbered
         args, kwargs = arguments_of(microbatch)
         value, gradients = gradient_of(params, *args, **kwargs)
@@ -196,17 +211,27 @@ def accumulate_gradients(
     return values, _jax.tree.map(lambda acc: finished(acc, number, reduction), accumulators)
 
 
-def effective_batch_size(microbatch: int, count: int = 1, replicas: int = 1) -> int:
-    """Samples for each update: those of a microbatch times microbatches for each update times replicas.
+def effective_batch_size(microbatch: int, count: int = 1, replicas: int | Replicas = 1) -> int:
+    """The number of samples for each update.
 
-    Raises: ValueError for a number below 1.
+    Args:
+        microbatch: samples of a microbatch, 1 or more.
+        count: microbatches for each update, 1 or more.
+        replicas: their number, 1 or more, or the Replicas of the loop.
+
+    Returns:
+        microbatch * count * replicas, in samples.
+
+    Raises:
+        TypeError: when an argument is no whole number.
+        ValueError: when a number is below 1.
     """
-    numbers = {"microbatch": microbatch, "count": count, "replicas": replicas}
+    numbers = {"microbatch": microbatch, "count": count, "replicas": replicas.count if isinstance(replicas, Replicas) else replicas}
     samples, times, copies = (whole_number(name, number, least=1) for name, number in numbers.items())
     return samples * times * copies
 
 
-def zeros_for(params: Any, dtype: Any | Choice = None) -> Any:
+def zeros_for(params: Pytree, dtype: DTypeLike | Choice | None = None) -> Pytree:
     """Accumulators of the parameters' gradients: zeros, and None for parameters that are neither real nor complex.
 
     Raises: TypeError for a dtype that cannot hold them; it names the variable.
@@ -219,10 +244,10 @@ def path_name(path: Any) -> str:
     return _jax.tree_util.keystr(path, simple=True, separator="/")
 
 
-def added(accumulators: Any, gradients: Any, microbatch: Any, reduction: Reduction) -> Any:
+def added(accumulators: Pytree, gradients: Pytree, microbatch: jax.Array, reduction: Reduction) -> Pytree:
     """The accumulators with one more microbatch's gradients. Args: microbatch: int32[], how many were in them before."""
 
-    def add(gradient: Any, accumulator: Any) -> Any:
+    def add(gradient: jax.Array | None, accumulator: jax.Array | None) -> jax.Array | None:
         if gradient is None or accumulator is None:
             return accumulator
         if gradient.shape != accumulator.shape:
@@ -236,22 +261,22 @@ def added(accumulators: Any, gradients: Any, microbatch: Any, reduction: Reducti
     return _jax.tree.map(add, gradients, accumulators, is_leaf=lambda leaf: leaf is None)
 
 
-def finished(accumulator: Any, count: int, reduction: Reduction) -> Any:
+def finished(accumulator: jax.Array, count: int, reduction: Reduction) -> jax.Array:
     """What the optimiser gets of an accumulator after `count` microbatches."""
     if reduction != "mean":
         return accumulator
     return (accumulator.astype(_at_least_32_bits(accumulator.dtype)) / count).astype(accumulator.dtype)
 
 
-def _at_least_32_bits(dtype: Any) -> Any:
+def _at_least_32_bits(dtype: np.dtype[Any]) -> DTypeLike:
     """A dtype in which a number of microbatches is not rounded: halves hold few of them, bfloat16 none between 256 and 258."""
     return np.float32 if dtype.itemsize < np.dtype(np.float32).itemsize else dtype
 
 
-def promoted(params: Any, accumulators: Any) -> Any:
+def promoted(params: Pytree, accumulators: Pytree) -> Pytree:
     """The parameters as the optimiser sees them, so that its state keeps its dtype when it meets gradients of the accumulators'."""
 
-    def one(variable: Any, accumulator: Any) -> Any:
+    def one(variable: jax.Array | None, accumulator: jax.Array | None) -> jax.Array | None:
         if variable is None or accumulator is None:
             return variable
         return _jnp.asarray(variable, _jnp.promote_types(_jnp.result_type(variable), accumulator.dtype))
@@ -259,18 +284,18 @@ def promoted(params: Any, accumulators: Any) -> Any:
     return _map(one, params, accumulators)
 
 
-def _map(function: Callable[[Any, Any], Any], tree: Any, other: Any) -> Any:
+def _map(function: Callable[[Any, Any], Any], tree: Pytree, other: Pytree) -> Pytree:
     """`jax.tree.map` over two trees, the first of which may have None where the other has anything; there it stays None."""
     return _jax.tree.map(lambda a, b: None if a is None else function(a, b), tree, other, is_leaf=lambda leaf: leaf is None)
 
 
-def _zeros(path: str, variable: Any, dtype: Any | Choice) -> Any:
+def _zeros(path: str, variable: jax.Array, dtype: DTypeLike | Choice | None) -> Any:
     own = _jnp.result_type(variable)
     if not _jnp.issubdtype(own, _jnp.inexact):
         return None
     wanted = dtype
     if callable(wanted) and not isinstance(wanted, type):
-        wanted = cast("Choice", wanted)(path, variable)
+        wanted = wanted(path, variable)
     try:
         kind = own if wanted is None else _jax.dtypes.canonicalize_dtype(wanted)
     except (TypeError, ValueError) as error:
@@ -289,7 +314,7 @@ def _zeros(path: str, variable: Any, dtype: Any | Choice) -> Any:
     return _jnp.zeros_like(variable, dtype=kind if wanted is None else wanted)  # JAX warns where it has no 64 bits
 
 
-def _require_own(state: Any, count: int) -> None:
+def _require_own(state: Pytree, count: int) -> None:
     """Raises: TypeError or ValueError for the state of another optimiser."""
     if not isinstance(state, AccumulationState):
         raise TypeError(f"the state is a {type(state).__name__}: it must be the AccumulationState that this optimiser's init has returned")
@@ -304,7 +329,7 @@ def _require_reduction(reduction: Any) -> None:
     require_one_of("reduction", reduction, _REDUCTIONS)
 
 
-def _leading(microbatches: Any) -> int:
+def _leading(microbatches: Pytree) -> int:
     """How many there are."""
     leaves = _jax.tree_util.tree_flatten_with_path(microbatches)[0]
     if not leaves:

@@ -8,20 +8,31 @@ import numpy as np
 
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import require_tree
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _MOST: Final = 1_000_000  # microbatches, each of which takes the memory of a row at least
 
 
-def microbatches_of(batch: Any, count: int, *, replicas: int = 1) -> tuple[Any, np.ndarray]:
-    """A batch of n rows as `count` microbatches (of so many replicas) of equally many rows, and which of these are rows of the batch.
+def microbatches_of(batch: Pytree, count: int, *, replicas: int = 1) -> tuple[Any, np.ndarray]:
+    """Cuts a batch of n rows into `count` microbatches of equally many rows, with a mask of the rows that the batch has.
 
-    Rows stay in order. Where n is no multiple the last ones are the first row again, with False in the mask: a loss must leave them out, by
-    `(losses * mask).sum() / n`, and so must statistics of batches. That the rows are real ones keeps what is computed of them finite.
+    Rows stay in order. If n is no multiple, the last rows are copies of the first row, with False in the mask, so that values computed from
+    them stay finite. A loss must leave them out, by `(losses * mask).sum() / n`, and so must statistics of batches.
 
-    Args: batch: a pytree of arrays with the rows along their first axis, of one length.
-    Returns: (the pytree of NumPy arrays [count, rows, ...], bool[count, rows]); with several replicas [count, replicas, rows, ...].
-    Raises: TypeError, ValueError for numbers below 1, or above 1,000,000 in all, and arrays without rows or of several lengths.
+    Args:
+        batch: a pytree of arrays [n, ...], rows along the first axis.
+        count: microbatches, 1 or more.
+        replicas: 1 or more.
+
+    Returns:
+        (The pytree of NumPy arrays [count, rows, ...], the mask, bool[count, rows]), with rows = ceil(n / (count * replicas)). With several
+        replicas [count, replicas, rows, ...] and bool[count, replicas, rows].
+
+    Raises:
+        TypeError: when a number is no whole number.
+        ValueError: when a number is below 1, when all are above 1,000,000 together, or when arrays have no rows
+            or different numbers of rows.
     """
     count, replicas = whole_number("count", count, least=1, most=_MOST), whole_number("replicas", replicas, least=1, most=_MOST)
     whole_number("count x replicas", count * replicas, least=1, most=_MOST)

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 from tilestep.messages import shown
 from tilestep.train.calling import Body, name_of
 from tilestep.train.feeds.outfeed_queue import uncollected
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 # None: everything is kept. "full": nothing but the function's arguments. A policy of `jax.checkpoint_policies`. Names: what
@@ -34,16 +35,25 @@ def _of_loop() -> Any:
 
 
 def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] = _AS_THE_LOOP_SAYS) -> F:
-    """A function of the same values whose gradients need less memory: what its backward pass takes is computed again.
+    """A function whose gradients need less memory: the backward pass computes its intermediate values again.
 
-    It is for parts of what is differentiated, such as a layer: the backward pass computes a whole part again before it goes through it, so
-    with "full" a single part as large as the loss itself saves nothing. Its arguments are pytrees of arrays. A random key among them gives
-    the same numbers each time.
+    It is for parts of a differentiated function, such as a layer. The backward pass computes a whole part again before it goes through it,
+    so with "full" a single part as large as the loss itself saves nothing. A random key among the arguments gives the same numbers each
+    time.
 
-    Args: recompute: None: nothing is. "full": everything but the arguments. A policy of `jax.checkpoint_policies`. A tuple of names:
-        everything but the arguments and what `jax.ad_checkpoint.checkpoint_name` gives such a name. By default what the loop around it
-        says, `repeat(..., recompute=...)`; nothing outside of a loop.
-    Raises: TypeError or ValueError for anything else. TypeError for what is no function.
+    Args:
+        function: of pytrees of arrays.
+        recompute: None: nothing is computed again. "full": everything but the arguments. A policy of `jax.checkpoint_policies`. A tuple of
+            names: everything but the arguments and the values to which `jax.ad_checkpoint.checkpoint_name` gives such a name. By default,
+                the
+            choice of the loop around it, `repeat(..., recompute=...)`; nothing outside of a loop.
+
+    Returns:
+        The function, with the same values.
+
+    Raises:
+        TypeError: when `function` is no function, or `recompute` of another kind.
+        ValueError: when `recompute` is another string, or a tuple without names.
     """
     if not callable(function):
         raise TypeError(f"function is {shown(function)}: it must be a function, whose values recomputed() keeps")
@@ -52,7 +62,7 @@ def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] =
     of_loop = _of_loop()
 
     @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Pytree:
         said: Recompute = of_loop.value
         if (met := _met.get()) is not None:
             met.append(said)
@@ -108,7 +118,7 @@ def in_loop(body: Body, recompute: Recompute) -> Body:
         return _has_checkpoint(_jax.make_jaxpr(look)(args, kwargs).jaxpr)
 
     @functools.wraps(body)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Pytree:
         token = _met.set(met := [])
         try:
             with _of_loop()(recompute):
@@ -132,7 +142,7 @@ def _has_checkpoint(jaxpr: Any) -> bool:
             return True
         for value in equation.params.values():
             for part in value if isinstance(value, tuple | list) else (value,):
-                inner: Any = getattr(part, "jaxpr", part)
+                inner: Pytree = getattr(part, "jaxpr", part)
                 if hasattr(inner, "eqns") and _has_checkpoint(inner):
                     return True
     return False

@@ -5,6 +5,7 @@ Where JAX has one no more, or not as it is known here, it finds out or chooses b
 
 from __future__ import annotations
 
+import gc
 import math
 import warnings
 from typing import Any
@@ -34,6 +35,28 @@ def coordinator_address() -> str | None:
         return state.global_state.coordinator_address
     except (ImportError, AttributeError):
         return None
+
+
+def shut_down_without_garbage() -> None:
+    """Lets JAX shut its coordinator down without a warning from each process at the end of a program.
+
+    JAX forgets its devices first, but cycles of objects keep their client alive, which watches the coordinator. The client warns when the
+    coordinator goes. So the cycles are collected in between.
+    """
+    try:
+        from jax._src import distributed
+
+        module: Any = distributed
+        state = module.global_state
+        shut_down = state.shutdown
+
+        def collect_and_shut_down() -> None:
+            gc.collect()
+            shut_down()
+
+        state.shutdown = collect_and_shut_down
+    except (ImportError, AttributeError):
+        return  # then the warning comes
 
 
 def in_cluster(

@@ -14,7 +14,8 @@ from tilestep.train.feeds import narrow
 from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
-_array_types: set[type] = set()  # of leaves that were JAX's arrays: `isinstance` takes longer
+# Types of leaves that `isinstance` has found to be JAX's arrays. A look in a set is quicker than `isinstance`.
+_array_types: set[type] = set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ def prepared(carry: Pytree, *, donate: bool, loop: str) -> Carry:
     seen: set[int] = set()  # addresses of (first) buffers, which two arrays may share
     committed_to: Sharding | None = None  # with the most devices yet
     sharding: Sharding | None = None  # of the last array
-    count, is_divided, is_changed = 1, False, False
+    num_devices, is_divided, is_changed = 1, False, False
     for index, leaf in enumerate(leaves):
         if type(leaf) not in _array_types and not _is_array(leaf, loop):
             leaves[index], is_changed = _number(carry, index), True
@@ -57,16 +58,16 @@ def prepared(carry: Pytree, *, donate: bool, loop: str) -> Carry:
         array = leaf
         if array.sharding is not sharding:
             sharding = array.sharding
-            count = leaf.sharding.num_devices
-            is_divided = is_divided or count > 1
+            num_devices = leaf.sharding.num_devices
+            is_divided = is_divided or num_devices > 1
         committed = array.committed
-        if committed and (committed_to is None or count > committed_to.num_devices):
+        if committed and (committed_to is None or num_devices > committed_to.num_devices):
             committed_to = sharding
         if getattr(array, "weak_type", False):  # random keys have none
             leaves[index], is_changed = _jax.device_put(np.asarray(array), sharding if committed else None), True
             continue
         try:
-            memory = (array if count == 1 else array.addressable_shards[0].data).unsafe_buffer_pointer()
+            memory = (array if num_devices == 1 else array.addressable_shards[0].data).unsafe_buffer_pointer()
         except Exception:  # the platform does not show addresses, or the array has no memory
             memory = id(array)
         if not donate or memory in seen:

@@ -175,8 +175,6 @@ def while_loop(
                     infeed.wake()  # before the host waits
                 status = int(status)
                 goes_on, done = status > 0, status if status >= 0 else ~status
-                if infeed is not None and elements is not None and done * infeed.elements_per_step < elements.elements:
-                    infeed.give_back(elements, done * infeed.elements_per_step)
                 session.did(done, carry, values)
                 goes_on = goes_on and (most is None or session.steps < most)
     return session.reached[0]

@@ -10,12 +10,13 @@ import jax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
+from tilestep.errors import ReplicasDifferError
 from tilestep.messages import shown
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.loop.carry import Carry
 from tilestep.train.optimizers.sharded import replica_specs
-from tilestep.train.replicas.divergence import require_equal_replicas
+from tilestep.train.replicas.divergence import replica_differences
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -87,7 +88,9 @@ class ReplicatedLoop:
         """
         tree = self.replicas.place(carry.tree)
         if tree is not carry.tree and not self.replicas.replicated.is_fully_addressable:
-            require_equal_replicas(tree, self.replicas)
+            differences = replica_differences(tree, self.replicas)
+            if differences:
+                raise ReplicasDifferError(differences=differences, before_loop=True)
         shardings = tuple(leaf.sharding for leaf in _jax.tree.leaves(tree))
         return dataclasses.replace(carry, tree=tree, sharding=self.replicas.replicated, shardings=shardings)
 

@@ -11,7 +11,7 @@ import jax
 
 from tilestep import hints
 from tilestep.errors import LoopInterrupt, QueueError
-from tilestep.train.ctrl_c import CtrlC
+from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.feeds.chunks import Chunk
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
@@ -88,6 +88,7 @@ class Session:
         """The number of steps done for the newest carry."""
         return self.reached[1]
 
+    @whole
     def __enter__(self) -> Session:
         self._ctrl_c.begin()
         try:
@@ -113,30 +114,38 @@ class Session:
                     self._infeed.release()
                 raise
 
+    @whole
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        was_interrupted = False
+        interrupt: LoopInterrupt | None = None
         try:
+            self._release(error)
             if self._bar is not None:
                 self._bar.__exit__(kind, error, trace)
-            if self._infeed is not None:
-                if self._taken is not None and (isinstance(error, Exception) or not self._is_lost()):  # the program did not start
-                    self._infeed.give_back(self._taken, 0)
-                self._infeed.release()
-            if self._outfeed is not None:
-                self._outfeed.release()
             if self._update is not None and self.steps:
                 self._update.ended(self.carry, self.steps)
+            if self._ctrl_c.has_come or isinstance(error, KeyboardInterrupt):
+                interrupt = self._interrupt()
         finally:
-            was_interrupted = self._ctrl_c.end()
-        if error is None and not was_interrupted:
-            return
-        if was_interrupted or isinstance(error, KeyboardInterrupt):
-            self._raise_interrupt(error or KeyboardInterrupt())
+            came_last = self._ctrl_c.end()
+        if interrupt is not None:
+            raise interrupt from error
+        if came_last and not isinstance(error, KeyboardInterrupt):
+            self._raise_late(error)
         if error is not None and self._is_feeding and not isinstance(error, KeyboardInterrupt):
             note = f"{self._name} had done {self.steps:,} steps; tilestep.train.loop_state(error) has the carry after them" + (
                 f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else ""
             )
             tell_loop_state(error, carry=self.carry, steps=self.steps, note=note)
+
+    def _release(self, error: BaseException | None) -> None:
+        try:
+            if self._infeed is not None:
+                if self._taken is not None and (isinstance(error, Exception) or not self._is_lost()):  # the program did not start
+                    self._infeed.give_back(self._taken, 0)
+                self._infeed.release()
+        finally:
+            if self._outfeed is not None:
+                self._outfeed.release()
 
     def show_update(self, update: UpdateSize | None) -> None:
         """Sets the size of an update, which the progress bar shows."""
@@ -144,6 +153,7 @@ class Session:
         if self._set_bar is not None and update is not None:
             self._set_bar[1](f"{self._name}, {update}")
 
+    @whole
     def elements(self, steps: int) -> Chunk | None:
         """Waits for what the next chunk of `steps` steps needs: its elements, and room in the outfeed.
 
@@ -153,9 +163,9 @@ class Session:
         self._ctrl_c.check()
         self._is_feeding = True
         if self._outfeed is not None:
-            self._outfeed.make_room(steps, self._ctrl_c.waiting)
+            self._outfeed.make_room(steps, self._ctrl_c.check)
         if self._infeed is not None:
-            self._taken = self._infeed.take(self._ctrl_c.waiting, wake=False)
+            self._taken = self._infeed.take(self._ctrl_c.check, wake=False)
         self._is_feeding = False
         return self._taken
 
@@ -168,18 +178,7 @@ class Session:
 
     def did(self, steps: int, carry: Pytree, values: Pytree) -> None:
         """A chunk has been started. Args: steps: of it. carry, values: its results, which may still be being computed."""
-        self._ctrl_c.is_noting = True
-        try:
-            self.reached = carry, self.steps + steps
-            chunk, self._taken = self._taken, None
-            if self._outfeed is not None:
-                self._is_feeding = True
-                self._outfeed.deliver(values, steps)
-                self._is_feeding = False
-        finally:
-            self._ctrl_c.is_noting = False
-        if self._infeed is not None:
-            self._infeed.wake()
+        chunk = self._note(steps, carry, values)
         if self._is_first:
             self._is_first = False
             if self._update is not None and chunk is not None:
@@ -193,14 +192,36 @@ class Session:
             if self._set_bar is not None:
                 self._set_bar[0](self.steps)
 
+    @whole
+    def _note(self, steps: int, carry: Pytree, values: Pytree) -> Chunk | None:
+        """Returns: the chunk's elements. The infeed gets those back that the steps have not used."""
+        self.reached = carry, self.steps + steps
+        chunk, self._taken = self._taken, None
+        if chunk is not None and self._infeed is not None and (used := steps * self._infeed.elements_per_step) < chunk.elements:
+            self._infeed.give_back(chunk, used)
+        if self._outfeed is not None:
+            self._is_feeding = True
+            self._outfeed.deliver(values, steps)
+            self._is_feeding = False
+        if self._infeed is not None:
+            self._infeed.wake()
+        return chunk
+
     def _is_lost(self) -> bool:
         """Whether a started program has taken the carry over, and its result has not been noted."""
         return any(leaf.is_deleted() for leaf in _jax.tree.leaves(self.carry) if isinstance(leaf, jax.Array))
 
-    def _raise_interrupt(self, error: BaseException) -> None:
-        """Waits for the chunks that were started. Raises: LoopInterrupt, unless a Ctrl-C has lost the carry."""
-        if not self._is_lost():
-            _jax.block_until_ready(self.carry)
-            interrupt = LoopInterrupt(carry=self.carry, steps=self.steps)
-            tell_loop_state(interrupt, carry=self.carry, steps=self.steps)
+    def _interrupt(self) -> LoopInterrupt | None:
+        """Waits for the chunks that were started. Returns: what is to be raised; None if a Ctrl-C has lost the carry."""
+        if self._is_lost():
+            return None
+        self._ctrl_c.wait(lambda: _jax.block_until_ready(self.carry))
+        interrupt = LoopInterrupt(carry=self.carry, steps=self.steps)
+        tell_loop_state(interrupt, carry=self.carry, steps=self.steps)
+        return interrupt
+
+    def _raise_late(self, error: BaseException | None) -> None:
+        """Raises: LoopInterrupt for a Ctrl-C that came at the very end, unless the carry is lost."""
+        interrupt = self._interrupt()
+        if interrupt is not None:
             raise interrupt from error

@@ -17,7 +17,7 @@ import functools
 import math
 import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from types import TracebackType
@@ -25,10 +25,12 @@ from typing import Any, Final, final
 
 import jax
 from jax.experimental.xla_metadata import set_xla_metadata
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from tilestep.settings import tiny_steps_wanted
+from tilestep.train.jaxprs import ELEMENTWISE, INLINE_CALLS, MOVES, spec_of
 from tilestep.train.offload import is_on_host
+from tilestep.train.untyped import Pytree, Spec, Structure
 from tilestep.train.untyped import jax as _jax
 
 MOST_NUMBERS: Final = 1024  # of a value: in larger ones, kernels of their own cost little
@@ -43,18 +45,12 @@ _OPTIONS: Final = {  # of the whole program: only products that the compiled pie
 _TESTED: Final = version("jaxlib").split(".")[:2] in (["0", "10"], ["0", "12"])
 _ATTRIBUTES: Final = {"xla_cpu_small_call": "true", "inlineable": "false"}
 _DTYPES: Final = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"})
-_MOVES: Final = """
-    broadcast_in_dim concatenate convert_element_type copy copy_p dynamic_slice dynamic_update_slice expand_dims iota pad reshape rev
-    select_n slice split squeeze stack transpose unstack
-"""
-_ARITHMETIC: Final = """
-    abs add add_any and argmax argmin atan2 bitcast_convert_type cbrt ceil clamp cos cosh div dot_general eq erf exp exp2 expm1 floor
-    gather ge gt integer_pow is_finite le log log1p logistic lt max min mul ne neg nextafter not or pow reduce_and reduce_max
-    reduce_min reduce_or reduce_prod reduce_sum rem round rsqrt scatter scatter-add shift_left shift_right_arithmetic
-    shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor
-"""
-OPERATIONS: Final = frozenset((_MOVES + _ARITHMETIC).split())
-_CALLS: Final = frozenset({"closed_call", "custom_jvp_call", "custom_vjp_call", "jit", "pjit"})  # of functions that JAX writes in place
+OPERATIONS: Final = (ELEMENTWISE | MOVES | frozenset({
+    "argmax", "argmin", "bitcast_convert_type", "dot_general", "dynamic_slice", "dynamic_update_slice", "expand_dims", "gather",
+    "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "scatter", "scatter-add", "stack", "unstack",
+})) - {  # not tested
+    "asin", "atan", "complex", "conj", "erf_inv", "erfc", "imag", "log2", "one_minus_square", "polynomial", "real", "reduce_precision",
+}  # fmt: skip
 _SCATTERS: Final = frozenset({"scatter", "scatter-add"})
 
 _tracing = threading.local()  # .program: the _Traced of the program that this thread traces
@@ -66,7 +62,7 @@ Step = Callable[[Any, Any], tuple[Any, Any]]  # (carry, element) -> (carry, row 
 class Chosen:
     """A loop's program, jitted in the faster of the two ways, which the first call finds. Its scans of steps are calls of `scan`."""
 
-    def __init__(self, run: Callable[..., Any], *, shardings: Any) -> None:
+    def __init__(self, run: Callable[..., Any], *, shardings: Pytree) -> None:
         """Args: run: donates its first argument. shardings: of what it returns."""
         self._run = run
         self._ordinary = _jax.jit(run, donate_argnums=0, out_shardings=shardings)
@@ -78,17 +74,17 @@ class Chosen:
         """Whether the arguments of the last call were those of tiny steps."""
         return self._call not in (self._first, self._ordinary)
 
-    def trace(self, *args: Any) -> Any:
+    def trace(self, *args: Pytree) -> Any:
         """What `jax.jit` says of the ordinary program."""
         return self._ordinary.trace(*args)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Pytree) -> Any:
         try:
             return self._call(*args)
         except _OtherStepsError:
             return self._first(*args)
 
-    def _first(self, *args: Any) -> Any:
+    def _first(self, *args: Pytree) -> Any:
         self._call = self._ordinary
         if _TESTED and tiny_steps_wanted() and _on_one_cpu(args):
             with _Traced() as found:
@@ -109,7 +105,7 @@ class Chosen:
         return self._ordinary(*args)
 
     def _quick(self) -> Callable[..., Any]:
-        def quick(*args: Any) -> Any:
+        def quick(*args: Pytree) -> Any:
             with _Traced(marks=True, steps=self._steps) as marked:
                 return self._run(*args), marked.numbers
 
@@ -118,7 +114,7 @@ class Chosen:
         return lambda *args: jitted(*args)[0]
 
 
-def scan(step: Step, carry: Any, elements: Any, *, length: int) -> tuple[Any, Any]:
+def scan(step: Step, carry: Pytree, elements: Pytree, *, length: int) -> tuple[Pytree, Pytree]:
     """What `jax.lax.scan` gives; for the programs of Chosen."""
     program: _Traced | None = getattr(_tracing, "program", None)
     if program is None:
@@ -151,9 +147,9 @@ class _Step:
     Attributes: kinds: (of the carry, of an element). structure: of what it returns.
     """
 
-    closed: Any
+    closed: ClosedJaxpr
     kinds: Any
-    structure: Any
+    structure: Structure
 
     @property
     def is_tiny(self) -> bool:
@@ -163,7 +159,7 @@ class _Step:
         work = _work(self.closed.jaxpr)
         return work is not None and work <= MOST_WORK
 
-    def ordinary(self, carry: Any, element: Any) -> tuple[Any, Any]:
+    def ordinary(self, carry: Pytree, element: Pytree) -> tuple[Pytree, Pytree]:
         """As it is."""
         return _jax.tree.unflatten(self.structure, jaxpr_as_fun(self.closed)(*_jax.tree.leaves((carry, element))))
 
@@ -196,7 +192,7 @@ class _OtherStepsError(Exception):
     """The program was chosen for arguments of other kinds, with which its steps were tiny."""
 
 
-def _marked_scan(known: _Step, carry: Any, elements: Any, length: int) -> tuple[Any, Any, Any]:
+def _marked_scan(known: _Step, carry: Pytree, elements: Pytree, length: int) -> tuple[jax.Array, Pytree, Pytree]:
     """(a number, carry, rows) of a scan with a step that XLA compiles in one piece.
 
     XLA ends the process if a call that it compiles so has a parameter without a use, and it takes away uses that come to nothing. So each
@@ -207,14 +203,14 @@ def _marked_scan(known: _Step, carry: Any, elements: Any, length: int) -> tuple[
     program = closed.jaxpr.replace(constvars=[], invars=[*closed.jaxpr.constvars, *closed.jaxpr.invars])
     run = jaxpr_as_fun(closed.replace(jaxpr=program, consts=[]))
 
-    def once(number: Any, fixed: Any, carry: Any, element: Any) -> Any:
+    def once(number: jax.Array, fixed: Sequence[jax.Array], carry: Pytree, element: Pytree) -> Any:
         with set_xla_metadata(**dict.fromkeys(_ATTRIBUTES)):
             leaves = _jax.tree.leaves((fixed, carry, element))
             for leaf in leaves:
                 number = number ^ _bits(leaf)
             return number, fixed, *_jax.tree.unflatten(known.structure, run(*leaves))
 
-    def body(state: Any, element: Any) -> Any:
+    def body(state: Pytree, element: Pytree) -> Pytree:
         with set_xla_metadata(**_ATTRIBUTES):
             *state, rows = _jax.jit(once)(*state, element)
         return tuple(state), rows
@@ -224,7 +220,7 @@ def _marked_scan(known: _Step, carry: Any, elements: Any, length: int) -> tuple[
     return number, carry, rows
 
 
-def _bits(array: Any) -> Any:
+def _bits(array: jax.Array) -> jax.Array:
     """Eight bits of an array's first number."""
     first = array[(0,) * array.ndim]
     if first.dtype == bool:
@@ -233,15 +229,15 @@ def _bits(array: Any) -> Any:
     return bits.astype("uint8")
 
 
-def _work(program: Any) -> int | None:
+def _work(program: Jaxpr) -> int | None:
     """How many numbers a jaxpr makes and multiplies; None if anything in it is unknown or too large."""
     total = 0
     for eqn in program.eqns:
         name = eqn.primitive.name
-        if not all(_is_small(v.aval) for v in eqn.outvars) or eqn.effects:
+        if not all(_is_small(spec_of(v)) for v in eqn.outvars) or eqn.effects:
             return None
-        total += sum(math.prod(v.aval.shape) for v in eqn.outvars)
-        if name in _CALLS:
+        total += sum(math.prod(spec_of(v).shape) for v in eqn.outvars)
+        if name in INLINE_CALLS:
             for each in _programs(eqn):
                 work = _work(each)
                 if work is None:
@@ -249,22 +245,22 @@ def _work(program: Any) -> int | None:
                 total += work
         elif name == "dot_general":
             contracted = eqn.params["dimension_numbers"][0][0]
-            products = math.prod(eqn.outvars[0].aval.shape) * math.prod(eqn.invars[0].aval.shape[d] for d in contracted)
+            products = math.prod(spec_of(eqn.outvars[0]).shape) * math.prod(spec_of(eqn.invars[0]).shape[d] for d in contracted)
             if products > MOST_PRODUCTS:
                 return None
             total += products
         elif name in _SCATTERS:
-            total += math.prod(eqn.invars[2].aval.shape)
+            total += math.prod(spec_of(eqn.invars[2]).shape)
         elif name not in OPERATIONS:
             return None
     return total
 
 
-def _is_small(kind: Any) -> bool:
+def _is_small(kind: Spec) -> bool:
     return 0 < math.prod(kind.shape) <= MOST_NUMBERS and str(kind.dtype) in _DTYPES
 
 
-def _programs(eqn: Any) -> Iterator[Any]:
+def _programs(eqn: JaxprEqn) -> Iterator[Jaxpr]:
     """The jaxprs of an operation that has some."""
     for value in eqn.params.values():
         for each in value if isinstance(value, tuple | list) else (value,):  # pyright: ignore[reportUnknownVariableType]
@@ -273,12 +269,12 @@ def _programs(eqn: Any) -> Iterator[Any]:
                 yield inner
 
 
-def _unscattered(closed: Any) -> Any:
+def _unscattered(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with each of its scatters as a loop."""
 
-    def changed(eqn: Any) -> Any:
+    def changed(eqn: JaxprEqn) -> JaxprEqn:
         name = eqn.primitive.name
-        if name in _CALLS:
+        if name in INLINE_CALLS:
             return eqn.replace(params={k: _unscattered(v) if hasattr(v, "jaxpr") else v for k, v in eqn.params.items()})
         if name not in _SCATTERS:
             return eqn
@@ -289,7 +285,7 @@ def _unscattered(closed: Any) -> Any:
     return closed.replace(jaxpr=closed.jaxpr.replace(eqns=[changed(eqn) for eqn in closed.jaxpr.eqns]))
 
 
-def _scattered(operand: Any, indices: Any, updates: Any, *, adds: bool, params: Any) -> Any:
+def _scattered(operand: jax.Array, indices: jax.Array, updates: Pytree, *, adds: bool, params: Pytree) -> Any:
     """What `jax.lax.scatter` or `scatter_add` gives, one window of `updates` after the other."""
     lax, numpy, numbers = _jax.lax, _jax.numpy, params["dimension_numbers"]
     inside = numbers.update_window_dims
@@ -308,7 +304,7 @@ def _scattered(operand: Any, indices: Any, updates: Any, *, adds: bool, params: 
 
     most = [numpy.asarray(size - own, indices.dtype) for size, own in zip(operand.shape, window, strict=True)]
 
-    def put(operand: Any, this: Any) -> tuple[Any, None]:
+    def put(operand: jax.Array, this: Pytree) -> tuple[Any, None]:
         wanted, update = this
         # Slices take a negative place for one from the end.
         start = [lax.clamp(numpy.zeros_like(bound), at, bound) for at, bound in zip(wanted, most, strict=True)]
@@ -321,11 +317,11 @@ def _scattered(operand: Any, indices: Any, updates: Any, *, adds: bool, params: 
     return lax.scan(put, operand, (tuple(starts), windows))[0]
 
 
-def _kind(array: Any) -> Any:
+def _kind(array: jax.Array) -> Spec:
     return _jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
-def _on_one_cpu(args: Any) -> bool:
+def _on_one_cpu(args: Pytree) -> bool:
     arrays = [leaf for leaf in _jax.tree.leaves(args) if isinstance(leaf, jax.Array)] or [_jax.numpy.empty(())]
     devices = {device for array in arrays for device in array.devices()}
     return len(devices) == 1 and devices.pop().platform == "cpu"

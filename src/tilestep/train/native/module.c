@@ -10,7 +10,8 @@
 #include "gather.h"
 #include "queue.h"
 
-static int a_platform(int platform) {
+/* 0; -1 with a ValueError for a platform without feeds */
+static int require_platform(int platform) {
   if (platform >= 0 && platform < num_platforms) return 0;
   PyErr_Format(PyExc_ValueError, "platform %d has no feeds", platform);
   return -1;
@@ -21,7 +22,7 @@ static PyObject* put(PyObject* module, PyObject* args) {
   (void)module;
   int platform, ordinal;
   PyObject* leaves;
-  if (!PyArg_ParseTuple(args, "iiO!", &platform, &ordinal, &PyTuple_Type, &leaves) || a_platform(platform) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "iiO!", &platform, &ordinal, &PyTuple_Type, &leaves) || require_platform(platform) < 0) return NULL;
   Py_ssize_t count = PyTuple_Size(leaves), viewed = 0;
   Element* element = element_make((size_t)count);
   Py_buffer* views = calloc((size_t)(count ? count : 1), sizeof(Py_buffer));
@@ -77,7 +78,7 @@ static PyObject* get(PyObject* module, PyObject* args) {
   (void)module;
   int platform, ordinal;
   PyObject* seconds;
-  if (!PyArg_ParseTuple(args, "iiO", &platform, &ordinal, &seconds) || a_platform(platform) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "iiO", &platform, &ordinal, &seconds) || require_platform(platform) < 0) return NULL;
   double patience = seconds == Py_None ? timeout_get() : PyFloat_AsDouble(seconds);
   if (PyErr_Occurred()) return NULL;
   double until = patience < 0 ? -1 : wall_now_s() + patience;
@@ -97,6 +98,7 @@ static PyObject* get(PyObject* module, PyObject* args) {
     PyObject* dims = PyTuple_New(leaf->rank);
     for (int d = 0; dims && d < leaf->rank; d++) PyTuple_SetItem(dims, d, PyLong_FromLongLong(leaf->dims[d]));
     PyObject* bytes = dims ? PyByteArray_FromStringAndSize(element->data + leaf->offset, (Py_ssize_t)leaf->bytes) : NULL;
+    if (!bytes) Py_CLEAR(dims);
     PyObject* entry = bytes ? Py_BuildValue("(iNN)", leaf->code, dims, bytes) : NULL;
     if (!entry) Py_CLEAR(result);
     else PyTuple_SetItem(result, i, entry);
@@ -109,7 +111,7 @@ static PyObject* get(PyObject* module, PyObject* args) {
 static PyObject* length(PyObject* module, PyObject* args) {
   (void)module;
   int platform, ordinal, outward;
-  if (!PyArg_ParseTuple(args, "iip", &platform, &ordinal, &outward) || a_platform(platform) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "iip", &platform, &ordinal, &outward) || require_platform(platform) < 0) return NULL;
   return PyLong_FromSize_t(queue_length(platform, ordinal, outward));
 }
 
@@ -117,7 +119,7 @@ static PyObject* length(PyObject* module, PyObject* args) {
 static PyObject* clear(PyObject* module, PyObject* args) {
   (void)module;
   int platform, ordinal, outward;
-  if (!PyArg_ParseTuple(args, "iip", &platform, &ordinal, &outward) || a_platform(platform) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "iip", &platform, &ordinal, &outward) || require_platform(platform) < 0) return NULL;
   size_t dropped;
   Element* element = queue_clear(platform, ordinal, outward, &dropped);
   while (element) {

@@ -23,6 +23,7 @@ from tilestep.train.jax_private.compiled_call import options
 from tilestep.train.jaxprs import computed, is_variable, needed, read_by
 from tilestep.train.offload import is_tracing, traced_for
 from tilestep.train.replicas.shards import is_shard
+from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
 _MOST_PROGRAMS: Final = 64  # that are kept
@@ -33,7 +34,7 @@ _lock = threading.Lock()
 _programs: OrderedDict[Any, Callable[..., list[Any]]] = OrderedDict()
 
 
-def in_one_program(init: Callable[[Any], Any], params: Any, platform: str) -> Any:
+def in_one_program(init: Callable[[Pytree], Pytree], params: Pytree, platform: str) -> Any:
     """`init(params)`, by one program on the parameters' devices where an emulator listens.
 
     What depends on no parameter and is like none lies on the default device, uncommitted: numbers come from the host, arrays from a second
@@ -67,11 +68,11 @@ class _Result:
     """
 
     leaves: list[Any]
-    structure: Any
+    structure: Structure
     wholes: list[tuple[Any, Any]]
 
     @staticmethod
-    def of(tree: Any) -> _Result:
+    def of(tree: Pytree) -> _Result:
         leaves, structure = _jax.tree.flatten(tree)
         nodes = _jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_shard)[0]
         wholes = [(path, getattr(node, "shape", None)) for path, node in nodes for _ in _jax.tree.leaves(node)]
@@ -104,7 +105,7 @@ class _Result:
 
 
 def _plan(
-    init: Callable[[Any], Any], params: Any, leaves: Sequence[Any], structure: Any, arrays: Sequence[int], platform: str
+    init: Callable[[Pytree], Pytree], params: Pytree, leaves: Sequence[Any], structure: Structure, arrays: Sequence[int], platform: str
 ) -> tuple[_Result, Callable[[], list[Any]]] | None:
     """(what `init` has returned while it was traced, what gives the values of its traced leaves). The programs are compiled.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tilestep.train.offload import Offload, choice_for, in_memories_of, on_device, place, platform_of, transformation
 from tilestep.train.optimizers.initial_state import in_one_program
 from tilestep.train.other_arguments import platform_named, require_platform
+from tilestep.train.untyped import Pytree
 
 if TYPE_CHECKING:
     import optax
@@ -24,15 +25,20 @@ def offloaded(
 
     Args:
         optimizer: any transformation of optax.
-        offload: which leaves of the state. None: those of 2 elements and more, if the platform has a memory of its own beside the
-            host's (`ipu`, GPU, TPU; not CPU). True: the same on any platform, in `pinned_host`. False: none.
-            `offload(path, leaf)` chooses by itself: `path` names the leaf in the state ("0/mu/dense/kernel"), `leaf` has shape and dtype.
-            A mapping by kind: what it has for "optimizer_state", else None.
-        platform: of the devices that will run it. None: that of the parameters; where JAX does not tell, as for the arguments of a
-            function that it traces for one device, that of the default device.
-    Raises: TypeError for an `offload` of another kind, or what is no optimiser. `init`: ValueError for True, or if a leaf was chosen, on
-        a platform whose devices have no `pinned_host`, and for a platform that JAX does not have. With None `init` warns of the former,
-        and leaves the state on the device.
+        offload: which leaves of the state. None: those of 2 elements and more, if the platform has a memory of its own beside the host's
+            (`ipu`, GPU, TPU; not CPU). True: the same on any platform, in `pinned_host`. False: none. `offload(path, leaf)` chooses by
+            itself: `path` names the leaf in the state ("0/mu/dense/kernel"), `leaf` has shape and dtype. A mapping by kind: its entry for
+            "optimizer_state", else None.
+        platform: of the devices that will run it. None: that of the parameters, or the default device's where JAX does not know it, as for
+            the arguments of a function that it traces for one device.
+
+    Returns:
+        The optimiser.
+
+    Raises:
+        TypeError: when `offload` is of another kind, or `optimizer` is no optimiser.
+        ValueError: from `init`, for True or a chosen leaf on a platform whose devices have no `pinned_host`, and for a platform that
+            JAX does not have. With None `init` warns of the former, and leaves the state on the device.
     """
     import optax  # which takes a while
 
@@ -41,25 +47,33 @@ def offloaded(
         require_platform(platform)
     inner = transformation(optimizer)
 
-    def init(params: Any) -> Any:
+    def init(params: Pytree) -> Pytree:
         here = platform_of(params)
         if platform is not None:
             platform_named(platform)  # not before: it starts JAX's platforms
 
-        def state(params: Any) -> Any:
+        def state(params: Pytree) -> Pytree:
             return place(inner.init(on_device(params)), choice, "optimizer_state", platform=platform or here)
 
         return in_one_program(state, params, here)
 
-    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+    def update(updates: Pytree, state: Pytree, params: Pytree = None, **extra: Any) -> tuple[Pytree, Pytree]:
         result, new = inner.update(on_device(updates), on_device(state), on_device(params), **extra)
         return result, in_memories_of(new, state)
 
     return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
 
-def apply_updates(params: Any, updates: Any) -> Any:
-    """`optax.apply_updates` for parameters of which some are in the host's memory, where they are afterwards, too."""
+def apply_updates(params: Pytree, updates: Pytree) -> Pytree:
+    """`optax.apply_updates` for parameters of which some are in the host's memory.
+
+    Args:
+        params: a pytree of arrays.
+        updates: a pytree of arrays with the same structure and shapes.
+
+    Returns:
+        The new parameters, each in the memory (the host's or the device's) of the old one.
+    """
     import optax
 
     return in_memories_of(optax.apply_updates(on_device(params), on_device(updates)), params)

@@ -14,6 +14,7 @@ from tilestep.train.offload import is_on_host, on_device, platform_of, transform
 from tilestep.train.optimizers.initial_state import in_one_program
 from tilestep.train.replicas.collectives import replica_axis
 from tilestep.train.replicas.shards import Shard, is_shard, on_parts, part_of, readable
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -25,32 +26,43 @@ _jnp: Any = jnp
 
 
 def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LEAST_ELEMENTS) -> optax.GradientTransformationExtraArgs:
-    """`optimizer` with its state divided among the replicas (stage 1 of Rajbhandari et al. 2020, "ZeRO").
+    """`optimizer` with its state divided among R replicas: each keeps 1/R of it, and updates 1/R of the parameters.
 
     Each array of the state with `least_elements` or more, but no scalar, is a `Shard`: of its n elements in row-major order each replica
-    keeps ceil(n / R), the last ones padded with zeros. What the optimiser computes element by element, it computes on each replica for
-    that part alone, and the updates are gathered. What needs whole arrays (norms, factored moments) gets them, so that every optimiser
-    computes what it would have without. With `cross_replica(optimizer)` in here the gradients are scattered as they are summed, and
-    nobody has the whole sum unless the optimiser needs it.
+    keeps ceil(n / R), the last ones padded with zeros. Each replica computes elementwise operations for its part alone, and gathers the
+    updates. Operations on whole arrays (norms, factored moments) get them, so every optimiser computes the same values as without division.
+    With `cross_replica(optimizer)` in here the gradients are scattered as they are summed, and no replica has the whole sum unless the
+    optimiser needs it.
 
     `init` is called inside of the replicas' program, or outside: then the state is whole until `Replicas.place`, or a loop with `replicas`,
     divides it. With one replica nothing is divided. To keep the parts in the host's memory too: `offloaded(sharded(optimizer))`.
 
-    Raises: ValueError for a number below 1, TypeError for what is no optimiser. `init` and `update`: ValueError for a state that is in
-        the host's memory within `sharded`.
+    Args:
+        optimizer: any transformation of optax.
+        least_elements: of an array that is divided, 1 or more.
+
+    Returns:
+        The optimiser.
+
+    Raises:
+        ValueError: when `least_elements` is below 1. From `init` and `update`: when the state is in the host's memory within `sharded`.
+        TypeError: when `optimizer` is no optimiser.
+
+    Source:
+        Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", stage 1.
     """
     from optax import GradientTransformationExtraArgs  # which takes a while
 
     least = whole_number("least_elements", least_elements, least=1)
     inner = transformation(optimizer)
 
-    def init(params: Any) -> Any:
+    def init(params: Pytree) -> Pytree:
         return in_one_program(state_of, params, platform_of(params))
 
-    def state_of(params: Any) -> Any:
+    def state_of(params: Pytree) -> Pytree:
         axis = replica_axis()
 
-        def divided(leaf: Any) -> Any:
+        def divided(leaf: Any) -> Pytree:
             if is_on_host(leaf):
                 raise ValueError("sharded(offloaded(optimizer)) would gather in the host's memory: use offloaded(sharded(optimizer))")
             if not isinstance(leaf, jax.Array) or leaf.size < least or not leaf.ndim:  # a scalar has no parts
@@ -61,8 +73,8 @@ def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LE
 
         return _jax.tree.map(divided, inner.init(params))
 
-    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-        def function(updates: Any, state: Any, params: Any) -> Any:
+    def update(updates: Pytree, state: Pytree, params: Pytree = None, **extra: Any) -> tuple[Pytree, Pytree]:
+        def function(updates: Pytree, state: Pytree, params: Pytree) -> Pytree:
             return inner.update(updates, state, params, **extra)
 
         axis = replica_axis()
@@ -77,28 +89,41 @@ def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LE
     return GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
 
-def unsharded(tree: Any) -> Any:
-    """`tree` with the whole array, on the device, in place of each Shard: a state as what is outside of the replicas' program wants it.
+def unsharded(tree: Pytree) -> Pytree:
+    """A pytree without Shards, such as an optimiser's state for use outside of the replicas' program.
 
-    With several processes all must call it, and each can read the arrays.
+    Args:
+        tree: a pytree of arrays and Shards.
+
+    Returns:
+        The pytree with a whole array, on the device, in place of each Shard. With several processes all must call it, and each can read the
+        arrays.
     """
 
-    def whole(node: Any) -> Any:
+    def whole(node: Pytree) -> Pytree:
         return on_device(readable(node.values))[: node.size].reshape(node.shape) if is_shard(node) else node
 
     return _jax.tree.map(whole, tree, is_leaf=is_shard)
 
 
-def replica_specs(tree: Any, axis: str) -> Any:
-    """A tree of PartitionSpecs for `jax.shard_map`: of a Shard over `axis`, of anything else none."""
+def replica_specs(tree: Pytree, axis: str) -> Any:
+    """The specs of a pytree for `jax.shard_map` over replicas.
+
+    Args:
+        tree: a pytree of arrays and Shards.
+        axis: the mesh axis of replicas.
+
+    Returns:
+        A tree of PartitionSpecs: `PartitionSpec(axis)` for a Shard, `PartitionSpec()` for any other leaf.
+    """
     return _jax.tree.map(lambda node: PartitionSpec(axis) if is_shard(node) else PartitionSpec(), tree, is_leaf=is_shard)
 
 
-def _kept(old: Any, result: Any) -> Any:
+def _kept(old: Pytree, result: Pytree) -> Pytree:
     return Shard(values=result.part(), shape=old.shape) if is_shard(old) else result.whole()
 
 
-def _as_shard(old: Any, new: Any) -> Any:
+def _as_shard(old: Pytree, new: Pytree) -> Pytree:
     if not is_shard(old):
         return new
     flat = new.reshape(-1)

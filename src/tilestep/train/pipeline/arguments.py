@@ -1,4 +1,4 @@
-"""What the author of a pipeline gives: checked before anything runs, and in one entry for each stage."""
+"""Checks the arguments of `Pipeline` before anything runs, and turns them into one entry for each stage."""
 
 from __future__ import annotations
 

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
 _MOST: Final = 2**31 - 1  # replicas, updates
 _REDUCTIONS: Final = ("sum", "mean", "running_mean")
+_MOST_FOLDED: Final = 2**32 - 1  # of what `jax.random.fold_in` takes
 
 _HOW_INPUTS: Final = "a list of further arguments of the first stage, such as (mask,)"
 
@@ -241,7 +242,7 @@ class Pipeline:
             ties=ties,
             nest=functools.partial(nested, levels=self._levels),
             # Reports of emulated machines name each parameter, and messages of check_nans each gradient: nothing is packed then.
-            packed=not check_nans and placements[0].devices[0].platform != "ipu",
+            packed=not check_nans and not hints.listens(placements[0].devices[0].platform),
         )
         self._engine = Engine(spec, check_nans=check_nans, which=program, processes=self._processes)
         self._first = placements[0]
@@ -316,8 +317,7 @@ class Pipeline:
         progress = Progress(state, name=self._name, count=self._schedule.microbatches, updates=1, bar=False)
         with progress, self._together(), self._one_program():
             found = self._run(state, self._batch(microbatches, tuple(inputs)), key, progress)
-            with progress.noting():
-                progress.did(*found)
+            progress.did(*found)
             progress.check()
         return progress.state, progress.outputs
 
@@ -372,8 +372,8 @@ class Pipeline:
             inputs: as for `step`.
             repeat_count: the number of updates.
             key: update number n has `jax.random.fold_in(key, n)` for its key.
-            first_update: the number of the first update. A run that continues an interrupted one has the same keys with
-                `loop_state(error).steps`.
+            first_update: the number of the first update; with a key at most 2**32 - 1. A run that continues an interrupted one has the
+                same keys with `loop_state(error).steps`.
             progress: whether to show a bar with the microbatches that are done, and the programs that are compiled.
 
         Returns:
@@ -386,39 +386,29 @@ class Pipeline:
         """
         require_state(state)
         updates = whole_number("repeat_count", repeat_count, least=0, most=_MOST)
-        first = whole_number("first_update", first_update, least=0, most=_MOST)
+        first = whole_number("first_update", first_update, least=0, most=_MOST if key is None else _MOST_FOLDED)
         require_bools(progress=progress)
         inputs = items_of("inputs", inputs, _HOW_INPUTS)
         count, user = self._schedule.microbatches, self._name
         done = Progress(state, name=user, count=count, updates=updates, bar=progress)
-        with done, self._together(), contextlib.ExitStack() as ends, self._one_program():
+        with done, self._together(), self._one_program():
             if self._processes is not None:
                 infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._gives_out() else None
             self._require_feeds(infeed, outfeed)
-            if infeed is not None:
-                infeed.reserve(user)
-                ends.callback(infeed.release)
-            if outfeed is not None:
-                outfeed.reserve(user)
-                ends.callback(outfeed.release)
+            done.reserve(user, infeed, outfeed)
             if updates and infeed is not None:
                 infeed.begin(chunk_steps=1, steps=updates * count, carry_sharding=self._first.whole, over=self._first.replicas)
             for update in range(first, first + updates):
                 done.check()
                 if outfeed is not None:
-                    outfeed.make_room(self._results.elements, done.waiting)
+                    outfeed.make_room(self._results.elements, done.check)
                 batch = Unfed(tuple(inputs))
                 if infeed is not None:
-                    batch = Taken(functools.partial(infeed.take, done.waiting, hold=True), count, tuple(inputs))
+                    batch = Taken(functools.partial(infeed.take, done.check, hold=True), count, tuple(inputs))
                 own = None if key is None else _jax.random.fold_in(key, update)
                 found, outputs = self._run(done.state, batch, own, done, outfeed if update == first else None)
                 given = None if outfeed is None else self._results.for_queue(outputs)
-                with done.noting():
-                    if infeed is not None:
-                        infeed.use_held()
-                    done.did(found, outputs)
-                    if outfeed is not None:
-                        outfeed.deliver(given, self._results.elements)
+                done.did(found, outputs, given, self._results.elements)
                 done.show()
             done.check()
         return done.state

@@ -1,4 +1,4 @@
-"""Arrays and programs of other processes: here only their shapes, dtypes and shardings are known."""
+"""Stands in for arrays and programs of other processes, of which only shapes, dtypes and shardings are known here."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import jax
 import numpy as np
 from jax.experimental import transfer
 from jax.sharding import Sharding
 
+from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
 _transfer: Any = transfer
@@ -18,10 +20,10 @@ Put = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]  # (arrays, shardi
 
 
 @functools.lru_cache(maxsize=4096)
-def remote_array(shape: tuple[int, ...], dtype: Any, sharding: Sharding) -> Any:
-    """An array of which this process has nothing: other processes' devices have it.
+def remote_array(shape: tuple[int, ...], dtype: Any, sharding: Sharding) -> jax.Array:
+    """An array without data in this process, because other processes' devices have it.
 
-    On devices of this process it is an error, which comes out of everything that is computed with it.
+    On devices of this process it is an error, which spreads to everything that is computed from it.
     """
     if sharding.is_fully_addressable:
         return _transfer.make_error_array(
@@ -30,37 +32,40 @@ def remote_array(shape: tuple[int, ...], dtype: Any, sharding: Sharding) -> Any:
     return _jax.make_array_from_single_device_arrays(shape, sharding, [], dtype=dtype)
 
 
-def remote_like(tree: Any, sharding: Sharding) -> Any:
-    """Arrays of other processes' devices, of such shapes and dtypes."""
+def remote_like(tree: Pytree, sharding: Sharding) -> Pytree:
+    """Arrays on other processes' devices, with the shapes and dtypes of a tree."""
     return _jax.tree.map(lambda leaf: remote_array(tuple(leaf.shape), leaf.dtype, sharding), tree)
 
 
-def put_local(values: Sequence[Any], shardings: Sequence[Sharding]) -> list[Any]:
-    """Values that every process has, on the devices of those shardings that are this process's."""
-    found = [
+def put_local(values: Sequence[Any], shardings: Sequence[Sharding]) -> list[jax.Array]:
+    """Copies values that every process has to its own devices; for shardings of other processes it gives arrays without data."""
+    arrays = [
         value if sharding.is_fully_addressable else remote_array(np.shape(value), _jax.dtypes.canonicalize_dtype(value.dtype), sharding)
         for value, sharding in zip(values, shardings, strict=True)
     ]
-    here = [index for index, sharding in enumerate(shardings) if sharding.is_fully_addressable]
-    for index, value in zip(here, _jax.device_put([found[index] for index in here], [shardings[index] for index in here]), strict=True):
-        found[index] = value
-    return found
+    local = [index for index, sharding in enumerate(shardings) if sharding.is_fully_addressable]
+    copies = _jax.device_put([arrays[index] for index in local], [shardings[index] for index in local])
+    for index, copy in zip(local, copies, strict=True):
+        arrays[index] = copy
+    return arrays
 
 
 @final
 class RemoteProgram:
-    """A program that another process runs: here its results are known by their shapes only.
+    """A program that another process runs: here its results are arrays without data.
 
-    Args: function: what it computes. whole: where.
+    Args:
+        function: the function that it computes.
+        whole: the sharding of its results.
     """
 
     def __init__(self, function: Callable[..., Any], whole: Sharding) -> None:
         self._function, self._whole = function, whole
-        self._made: tuple[list[Any], Any] | None = None
+        self._results: tuple[list[jax.Array], Structure] | None = None
 
-    def __call__(self, *args: Any) -> Any:
-        if self._made is None:
+    def __call__(self, *args: Pytree) -> Pytree:
+        if self._results is None:
             leaves, structure = _jax.tree.flatten(_jax.eval_shape(self._function, *args))
-            self._made = remote_like(leaves, self._whole), structure
-        leaves, structure = self._made
+            self._results = remote_like(leaves, self._whole), structure
+        leaves, structure = self._results
         return _jax.tree.unflatten(structure, leaves)

@@ -47,27 +47,30 @@ def start_processes(
 ) -> None:
     """Makes this process one of several of a program, as `jax.distributed.initialize` does, and watches that all of them are there.
 
-    Called by each process before it does anything else with JAX. What is None is found out by JAX where it knows the cluster (SLURM, MPI,
-    Kubernetes, Cloud TPU). While processes are missing, each that waits says so every ten seconds on stderr. When a process is killed,
-    crashes, ends with an exception or before the others, or gives no sign of life, the others end within `timeout_s` with exit status 1
-    (some by JAX's own abort), and each prints which process it was and how it ended.
+    Each process calls it before it does anything else with JAX. JAX finds the arguments that are None where it knows the cluster (SLURM,
+    MPI, Kubernetes, Cloud TPU). While processes are missing, each waiting process says so every ten seconds on stderr. When a process is
+    killed, crashes, ends with an exception or before the others, or gives no sign of life, the others end within `timeout_s` with exit
+    status 1 (some by JAX's own abort). Each prints which process it was and how it ended.
 
-    Beside each process runs a watchdog, a small Python process that ends with it; the watchdogs talk to that of process 0 by TCP, on a
-    port that the system chooses.
+    Beside each process runs a watchdog, a small Python process that ends with it. The watchdogs connect to process 0's by TCP, on a port
+    that the system chooses.
 
     Args:
-        timeout_s: 1 to 1,000,000; a process may be silent for three quarters of it. A thread gives its signs of life; code that holds
-            Python's lock for so long counts as silence. So long the first process that has come to its end waits for the others.
+        timeout_s: seconds, 1 to 1,000,000. A process may be silent for three quarters of it. A thread gives its signs of life; code that
+            holds Python's lock for so long counts as silence. The first process that comes to its end waits so long for the others.
         coordinator_address: "host:port" of process 0, at which all processes find each other.
         num_processes: how many they are.
-        process_id: this one's number, from 0 on.
+        process_id: this process's number, from 0 on.
         local_device_ids: which of this machine's devices are this process's.
-        initialization_timeout_s: 1 to 1,000,000; how long this process waits for the others to start, and JAX then to join them.
-        listen_host: an address of this machine, at which the other processes reach it: here alone it listens. None: the one by which it
-            reaches process 0, which itself listens at the coordinator's; with a coordinator on loopback that is loopback.
-    Raises: ValueError for a time-out that is too short, or too long, an address that is none, and for processes that do not fit together;
-        RuntimeError if JAX has started already; OSError if process 0 cannot listen at its address; TimeoutError if processes are missing
-        for too long, or process 0 is. What `jax.distributed.initialize` raises.
+        initialization_timeout_s: seconds, 1 to 1,000,000, that this process waits for the others to start, and JAX then to join them.
+        listen_host: the only address of this machine at which this process listens. None: the address by which it reaches process 0, which
+            itself listens at the coordinator's address; with a coordinator on loopback that is loopback.
+
+    Raises:
+        ValueError: when a time-out is out of its bounds, an address is none, or processes do not fit together.
+        RuntimeError: when JAX has started already.
+        OSError: when process 0 cannot listen at its address.
+        TimeoutError: when processes are missing for too long, or process 0 is.
     """
     for name, wall_s in (("timeout_s", timeout_s), ("initialization_timeout_s", initialization_timeout_s)):
         must = f"it must be {_LEAST_TIMEOUT_S:g} to {_MOST_TIMEOUT_S:,.0f} seconds"
@@ -104,6 +107,7 @@ def start_processes(
             shutdown_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
         )
         distributed.let_collectives_listen_at(hosts.own_host())
+        distributed.shut_down_without_garbage()
         count, me = _jax.process_count(), _jax.process_index()
         if count > 1:
             _watch(me, count, timeout_s, None if place is None else place.host)

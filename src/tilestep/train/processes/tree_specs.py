@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 from jax.tree_util import GetAttrKey, PyTreeDef, default_registry
 
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _registry: Any = default_registry
@@ -30,7 +31,7 @@ _KEY_IMPLS: Final = ("threefry2x32", "rbg", "unsafe_rbg")  # that JAX has, of ra
 _PLAIN: Final = (tuple, list, dict, type(None))
 
 
-def described(tree: Any) -> Any:
+def described(tree: Pytree) -> Any:
     """A tree of `jax.ShapeDtypeStruct` as data.
 
     Raises: TypeError for a class that is not found by its name or cannot be made again, for keys, static fields and auxiliary data that
@@ -61,7 +62,7 @@ def described(tree: Any) -> Any:
     return found
 
 
-def _described_dataclass(tree: Any, children: Mapping[Any, Any]) -> Any:
+def _described_dataclass(tree: Pytree, children: Mapping[Any, Any]) -> Any:
     kind = type(tree)
     names = [field.name for field in dataclasses.fields(kind) if field.init]
     own = {key.name: described(child) for key, child in children.items() if isinstance(key, GetAttrKey)}

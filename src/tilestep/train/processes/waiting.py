@@ -1,4 +1,4 @@
-"""What a process says while it waits for others: every ten seconds a line on stderr."""
+"""A process that waits for others prints a line to stderr every ten seconds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ SAY_WALL_S: Final = 10.0
 
 @final
 class Waiting:
-    """Says what somebody waits for, as long as the `with` block runs.
+    """Prints why a process waits, as long as the `with` block runs.
 
-    Attributes: text: goes on after "NAME has waited 10 s"; a part of the program that waits sets it.
+    Attributes:
+        name: of the process, the first words of each line.
+        text: the words after "NAME has waited 10 s". The code that waits sets it.
     """
 
     def __init__(self, name: str) -> None:
@@ -25,7 +27,7 @@ class Waiting:
 
     @property
     def wall_s(self) -> float:
-        """Since when."""
+        """Seconds since it began to wait."""
         return time.monotonic() - self._began
 
     def __enter__(self) -> Waiting:

@@ -10,6 +10,7 @@ each does; groups are successive replicas there, too, and the optimiser takes th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import jax
@@ -21,6 +22,7 @@ from tilestep.train.numbers import whole_number
 from tilestep.train.offload import transformation
 from tilestep.train.other_arguments import require_one_of
 from tilestep.train.replicas.replicas import current_axis
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -35,10 +37,17 @@ _WIDE_MAX: Final = 1e30  # a dtype that goes beyond holds the sum over any numbe
 _jnp: Any = jnp
 
 
-def replica_index(*, group_size: int | None = None) -> Any:
-    """int32[]: the number of the replica that runs this, from 0 on; with `group_size` its number within its group.
+def replica_index(*, group_size: int | None = None) -> jax.Array:
+    """The number of the replica that runs this.
 
-    Args, raises: as `cross_replica_sum`.
+    Args:
+        group_size: successive replicas of a group, within which it counts. None: all replicas.
+
+    Returns:
+        int32[], from 0 on.
+
+    Raises:
+        ValueError: as for `cross_replica_sum`.
     """
     axis, groups, size = _group(group_size)
     if axis is None:
@@ -53,24 +62,42 @@ def replica_count() -> int:
     return 1 if axis is None else int(_jax.lax.axis_size(axis))
 
 
-def cross_replica_sum(tree: Any, *, group_size: int | None = None) -> Any:
+def cross_replica_sum(tree: Pytree, *, group_size: int | None = None) -> Pytree:
     """The sum over replicas of each array of a pytree, on every replica.
 
-    Args: group_size: sums are over groups of so many successive replicas. None: over all.
-    Raises: ValueError if it does not divide the number of replicas, or this is a function mapped over devices whose axis is unknown.
+    Args:
+        tree: a pytree of arrays, with the same shapes on all replicas.
+        group_size: successive replicas of a group, within which it happens. None: all replicas.
+
+    Returns:
+        Arrays of the same shapes and dtypes, equal on the replicas of a group.
+
+    Raises:
+        ValueError: when `group_size` does not divide the number of replicas, or the function is mapped over devices by an unknown axis.
     """
     axis, groups, _ = _group(group_size)
     return _mapped(tree, lambda x: x if axis is None else _jax.lax.psum(x, axis, axis_index_groups=groups))
 
 
-def cross_replica_mean(tree: Any, *, group_size: int | None = None) -> Any:
-    """The mean over replicas of each array of a pytree, on every replica; float16 and 8-bit floats are divided before they are summed.
+def cross_replica_mean(tree: Pytree, *, group_size: int | None = None) -> Pytree:
+    """The mean over replicas of each array of a pytree, on every replica.
 
-    Args, raises: as `cross_replica_sum`. TypeError for an array that is neither real nor complex.
+    float16 and 8-bit floats are divided before they are summed.
+
+    Args:
+        tree: a pytree of arrays, with the same shapes on all replicas.
+        group_size: successive replicas of a group, within which it happens. None: all replicas.
+
+    Returns:
+        Arrays of the same shapes and dtypes, equal on the replicas of a group.
+
+    Raises:
+        ValueError: when `group_size` does not divide the number of replicas, or the function is mapped over devices by an unknown axis.
+        TypeError: when an array is neither real nor complex.
     """
     axis, groups, size = _group(group_size)
 
-    def mean(x: Any) -> Any:
+    def mean(x: jax.Array) -> jax.Array:
         _require_inexact(x, "cross_replica_mean")
         if axis is None:
             return x
@@ -82,27 +109,42 @@ def cross_replica_mean(tree: Any, *, group_size: int | None = None) -> Any:
     return _mapped(tree, mean)
 
 
-def cross_replica_all_gather(tree: Any, *, group_size: int | None = None) -> Any:
-    """Each array of all replicas, stacked along a new leading axis in the order of the replicas: [n, ...] becomes [R, n, ...].
+def cross_replica_all_gather(tree: Pytree, *, group_size: int | None = None) -> Pytree:
+    """Each array of all replicas, stacked along a new leading axis in the order of the replicas.
 
-    Args, raises: as `cross_replica_sum`; within groups R is the group's size.
+    Args:
+        tree: a pytree of arrays, with the same shapes on all replicas.
+        group_size: successive replicas of a group, within which it happens. None: all replicas.
+
+    Returns:
+        An array [R, n, ...] for each array [n, ...]; within groups R is the group's size.
+
+    Raises:
+        ValueError: when `group_size` does not divide the number of replicas, or the function is mapped over devices by an unknown axis.
     """
     axis, groups, _ = _group(group_size)
     return _mapped(tree, lambda x: x[None] if axis is None else _jax.lax.all_gather(x, axis, axis_index_groups=groups))
 
 
-def cross_replica_reduce_scatter(tree: Any, *, reduction: Reduction = "sum", group_size: int | None = None) -> Any:
-    """Each array's sum (or mean) over replicas, of which each replica gets one part: replica r the rows r*k to (r+1)*k, k = ceil(n / R).
+def cross_replica_reduce_scatter(tree: Pytree, *, reduction: Reduction = "sum", group_size: int | None = None) -> Pytree:
+    """The sum (or mean) over replicas of each array of a pytree, of which each replica gets one part.
 
-    The leading axis, of n rows, is padded with zeros to R*k, so that the last parts may end in zeros.
+    Args:
+        tree: a pytree of arrays, [n, ...] each.
+        reduction: "sum" or "mean".
+        group_size: as for `cross_replica_sum`.
 
-    Args: reduction: "sum" or "mean". group_size, raises: as `cross_replica_sum`. ValueError for an array without axes; TypeError for a
-        mean of whole numbers.
+    Returns:
+        For each array its part, [k, ...], k = ceil(n / R): replica r gets the rows r*k to (r+1)*k, with zeros beyond n.
+
+    Raises:
+        ValueError: when an array has no axes, `reduction` is another string, and as for `cross_replica_sum`.
+        TypeError: when a mean is of whole numbers.
     """
     require_one_of("reduction", reduction, _REDUCTIONS)
     axis, groups, size = _group(group_size)
 
-    def scatter(x: Any) -> Any:
+    def scatter(x: jax.Array) -> jax.Array:
         if not x.ndim:
             raise ValueError("cross_replica_reduce_scatter of an array without axes: there are no rows to divide; use cross_replica_sum")
         if reduction == "mean":
@@ -117,10 +159,20 @@ def cross_replica_reduce_scatter(tree: Any, *, reduction: Reduction = "sum", gro
     return _mapped(tree, scatter)
 
 
-def cross_replica_all_to_all(tree: Any, *, split_axis: int = 0, concat_axis: int = 0, group_size: int | None = None) -> Any:
+def cross_replica_all_to_all(tree: Pytree, *, split_axis: int = 0, concat_axis: int = 0, group_size: int | None = None) -> Pytree:
     """Each replica cuts its arrays into R parts along `split_axis`, sends part r to replica r, and joins what it gets along `concat_axis`.
 
-    Args, raises: as `cross_replica_sum`. ValueError if an array has no such axis, or no whole number of rows for each replica.
+    Args:
+        tree: a pytree of arrays.
+        split_axis: of length n, which R divides.
+        concat_axis: of length m.
+        group_size: as for `cross_replica_sum`.
+
+    Returns:
+        Arrays of length n / R along `split_axis` and m * R along `concat_axis`; with the same axis for both, of the same shape.
+
+    Raises:
+        ValueError: when an array has no such axis, or R does not divide its length, and as for `cross_replica_sum`.
     """
     axis, groups, size = _group(group_size)
     axes = {
@@ -129,7 +181,7 @@ def cross_replica_all_to_all(tree: Any, *, split_axis: int = 0, concat_axis: int
     }
     split, concat = axes.values()
 
-    def exchange(x: Any) -> Any:
+    def exchange(x: jax.Array) -> jax.Array:
         if not x.ndim:
             raise ValueError("cross_replica_all_to_all of an array without axes: there are no rows to send; use cross_replica_all_gather")
         for name, number in axes.items():
@@ -144,7 +196,7 @@ def cross_replica_all_to_all(tree: Any, *, split_axis: int = 0, concat_axis: int
     return _mapped(tree, exchange)
 
 
-def replica_key(key: Any) -> Any:
+def replica_key(key: jax.Array) -> jax.Array:
     """A random key of this replica's own: `fold_in(key, replica_index())`.
 
     It is another one on each replica, and depends on `key` and the replica's number alone: not on how many replicas or devices there are.
@@ -155,16 +207,24 @@ def replica_key(key: Any) -> Any:
     return _jax.random.fold_in(_random_key(key), replica_index())
 
 
-def element_key(key: Any, step: Any) -> Any:
+def element_key(key: jax.Array, step: jax.Array) -> jax.Array:
     """A random key of the element that this replica has in a step: `fold_in(key, step * R + r)`.
 
     An element of the dataset gets the same key however many replicas share the work.
 
-    Args: step: int[], counted by the caller, such as in the loop's carry; step * R + r is below 2**32.
-    Raises: TypeError for a step that is no whole number, or what is no random key. ValueError for a number that is below 0 or too large.
+    Args:
+        key: a random key.
+        step: int[], counted by the caller, such as in the loop's carry; step * R + r is below 2**32.
+
+    Returns:
+        A random key.
+
+    Raises:
+        TypeError: for a step that is no whole number, or a key that is no random key.
+        ValueError: for a number that is below 0 or too large.
     """
     key, count = _random_key(key), replica_count()
-    if not isinstance(step, jax.Array):
+    if not isinstance(step, jax.Array):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller may give a number
         first = whole_number("step", step, least=0, most=(1 << 32) // count - 1) * count
         return _jax.random.fold_in(key, _jnp.uint32(first) + replica_index().astype(np.uint32))
     if step.shape or not _jnp.issubdtype(step.dtype, _jnp.integer):
@@ -197,22 +257,22 @@ def cross_replica(optimizer: optax.GradientTransformation) -> optax.GradientTran
 
     inner = transformation(optimizer)
 
-    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+    def update(updates: Pytree, state: Pytree, params: Pytree = None, **extra: Any) -> tuple[Pytree, Pytree]:
         return inner.update(_jax.tree.map(_mean_gradient, updates), state, params, **extra)
 
     return GradientTransformationExtraArgs(inner.init, update)  # pyright: ignore[reportArgumentType]
 
 
-def _mean_gradient(gradient: Any) -> Any:
+def _mean_gradient(gradient: jax.Array) -> jax.Array:
     return gradient if getattr(gradient, "dtype", None) == _jax.dtypes.float0 else cross_replica_mean(gradient)
 
 
-def _require_inexact(x: Any, function: str) -> None:
+def _require_inexact(x: jax.Array, function: str) -> None:
     if not _jnp.issubdtype(x.dtype, _jnp.inexact):
         raise TypeError(f"{function} of {x.dtype}{list(x.shape)}: a mean needs real or complex numbers; convert with .astype")
 
 
-def _mapped(tree: Any, function: Any) -> Any:
+def _mapped(tree: Pytree, function: Callable[[jax.Array], jax.Array]) -> Pytree:
     return _jax.tree.map(lambda leaf: function(_jnp.asarray(leaf)), tree)
 
 

@@ -16,6 +16,7 @@ from tilestep.messages import shown
 from tilestep.train.offload import on_device
 from tilestep.train.other_arguments import require_kind, require_tree
 from tilestep.train.replicas.replicas import Replicas
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _UNSIGNED: Final = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
@@ -48,11 +49,19 @@ class ReplicaDifference:
         )
 
 
-def replica_differences(tree: Any, replicas: Replicas) -> tuple[ReplicaDifference, ...]:
-    """The arrays of a pytree that are not equal on all replicas, bit by bit, by a program on them; with several processes all must call it.
+def replica_differences(tree: Pytree, replicas: Replicas) -> tuple[ReplicaDifference, ...]:
+    """The arrays of a pytree that are not equal on all replicas, bit by bit.
 
-    What a loop of `repeat` with `replicas` returns is replicated as JAX sees it: it shows replica 0's values, whatever the others have.
-    Arrays that are not on the replicas' devices are left out.
+    Args:
+        tree: a pytree of arrays, such as a loop with `replicas` returns. JAX takes it for replicated, and shows replica 0's values. Arrays
+            that are not on the replicas' devices are left out.
+        replicas: those of the loop. With several processes all must call this.
+
+    Returns:
+        One ReplicaDifference for each array that differs in any bit.
+
+    Raises:
+        TypeError: when `replicas` are no Replicas.
     """
     require_kind("replicas", replicas, Replicas, "the Replicas that the loop had")
     found, _ = _jax.tree_util.tree_flatten_with_path(tree)
@@ -74,11 +83,17 @@ def replica_differences(tree: Any, replicas: Replicas) -> tuple[ReplicaDifferenc
     return tuple(differences)
 
 
-def require_equal_replicas(tree: Any, replicas: Replicas) -> None:
-    """Raises: ReplicasDifferError, with `differences`, if an array of a pytree is not equal on all replicas.
+def require_equal_replicas(tree: Pytree, replicas: Replicas) -> None:
+    """Checks that the arrays of a pytree are equal on all replicas.
 
-    TypeError for what is no Replicas. ValueError where nothing would be compared: the tree has no JAX arrays, or there are several
-    replicas and none of the arrays is on them.
+    Args:
+        tree: as for `replica_differences`.
+        replicas: as for `replica_differences`.
+
+    Raises:
+        ReplicasDifferError: when an array differs; its `differences` say which ones.
+        TypeError: when `replicas` is no Replicas.
+        ValueError: when nothing would be compared: the tree has no JAX arrays, or there are several replicas and no array is on them.
     """
     require_kind("replicas", replicas, Replicas, "the Replicas that the loop had")
     require_tree("tree", tree)
@@ -108,7 +123,7 @@ def _is_on(leaf: Any, replicas: Replicas) -> bool:
 def _compare(replicas: Replicas) -> Any:
     """(arrays) -> for each the number of other bits' elements on each replica, and the greatest difference: both [R]."""
 
-    def one(x: Any) -> tuple[Any, Any]:
+    def one(x: jax.Array) -> tuple[Pytree, Pytree]:
         if _jnp.issubdtype(x.dtype, _jax.dtypes.extended):
             x = _jax.random.key_data(x)
         first = _jax.lax.axis_index(replicas.axis) == 0
@@ -130,7 +145,7 @@ def _compare(replicas: Replicas) -> Any:
     return _jax.jit(replicas.shard_map(all_of, in_specs=spec, out_specs=spec))
 
 
-def _bits(x: Any) -> Any:
+def _bits(x: jax.Array) -> jax.Array:
     if x.dtype == _jnp.bool_:
         return x.astype(_jnp.uint8)
     if _jnp.iscomplexobj(x):
@@ -140,7 +155,7 @@ def _bits(x: Any) -> Any:
     return _jax.lax.bitcast_convert_type(x, _UNSIGNED[x.dtype.itemsize])
 
 
-def _of_bits(bits: Any, like: Any) -> Any:
+def _of_bits(bits: jax.Array, like: jax.Array) -> jax.Array:
     if like.dtype == _jnp.bool_ or _jnp.issubdtype(like.dtype, _jnp.integer):
         return bits.astype(like.dtype)
     if _jnp.iscomplexobj(like):

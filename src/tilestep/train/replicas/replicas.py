@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any, Final, final
+from typing import Any, Final, final, overload
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tilestep.messages import shown
+from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.numbers import whole_number
 from tilestep.train.offload import is_on_host
 from tilestep.train.other_arguments import belongs_to, devices_of
 from tilestep.train.replicas.devices import Device, more_devices, select_devices
 from tilestep.train.replicas.shards import Shard, is_shard, part_elements, readable
+from tilestep.train.replicas.share import Share
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 AXIS: Final = "replica"  # the mesh axis of replicas, unless the caller has a mesh with another name for it
@@ -36,16 +39,22 @@ class Replicas:
         count: how many. None: as many as the devices make up.
         devices: in order; `shards` successive ones are a replica. None: the first `count * shards` of `jax.devices()`, or all.
         shards: devices of one replica. The body's arrays are divided over them as the carry's shardings say (axis "shard").
-        mesh: in place of devices and shards: the axis `axis` of it counts the replicas, the others are within a replica.
+        mesh: in place of devices and shards: its axis `axis` counts the replicas, the others are within a replica.
         axis: name of the mesh axis of replicas.
+
     Attributes:
-        mesh, axis, count, shards: as given, or found out.
-        local: the numbers of the replicas that this process has.
+        mesh: of the devices.
+        axis: name of the mesh axis of replicas.
+        count: of replicas.
+        shards: devices of one replica.
+        local: the numbers of the replicas of this process.
         replicated: sharding of an array that each replica has.
         divided: sharding of an array whose leading axis counts the replicas.
-    Raises: TypeError for devices, a mesh or an axis of another kind. TypeError or ValueError if count x shards is not the number of
-        devices, a device comes twice, or the mesh has no such axis. ValueError if a replica's devices are of several processes, or a
-        process has none.
+
+    Raises:
+        TypeError: when devices, a mesh or an axis are of another kind.
+        ValueError: when count x shards is not the number of devices, a device comes twice, the mesh has no such axis, a replica's devices
+            are of several processes, or a process has none.
     """
 
     __slots__ = ("axis", "count", "divided", "local", "mesh", "replicated", "shards")
@@ -131,16 +140,19 @@ class Replicas:
         finally:
             _axis.reset(token)
 
-    def place(self, carry: Any) -> Any:
-        """A pytree of arrays and numbers on all replicas, equal on each. What is there already stays as it is, and the rest is copied;
-        the copy may share the memory of a replica's device with what was given.
+    def place(self, carry: Pytree) -> Pytree:
+        """A pytree of arrays and numbers on all replicas.
 
-        With several processes all must give equal values, which a loop checks. Within a replica an array may be divided, by a
-        NamedSharding of this mesh.
+        Args:
+            carry: a pytree of arrays and numbers. Of several processes all must give equal values, which a loop checks. Within a replica a
+                NamedSharding of this mesh may divide an array.
 
-        Each Shard (of `sharded`) is divided over the replicas.
+        Returns:
+            The pytree on all replicas, equal on each, with each Shard divided over them. Leaves that are there already stay, the others are
+            copied. A copy may share memory with the original.
 
-        Raises: ValueError for another array that is divided over the replicas, or over devices of another mesh.
+        Raises:
+            ValueError: when another array is divided over the replicas, or over devices of another mesh.
         """
         nodes, structure = _jax.tree.flatten(carry, is_leaf=is_shard)
         others = [index for index, node in enumerate(nodes) if not (isinstance(node, jax.Array) and node.sharding == self.replicated)]
@@ -154,20 +166,32 @@ class Replicas:
             nodes[index] = Shard(values=copy, shape=node.shape) if is_shard(node) else copy
         return _jax.tree.unflatten(structure, nodes)
 
-    def share(self, dataset: Iterable[Any]) -> Iterator[Any]:
+    @overload
+    def share(self, dataset: Iterator[Any]) -> Iterator[Any]: ...
+    @overload
+    def share(self, dataset: Dataset) -> Iterable[Any]: ...
+    def share(self, dataset: Dataset) -> Iterable[Any]:
         """This process's elements of a dataset that all processes have: element `step * count + r` where replica r is of this process.
 
         With one process that is every element.
-        """
-        mine = frozenset(self.local)
-        return (element for index, element in enumerate(dataset) if index % self.count in mine)
 
-    def _place_of(self, node: Any) -> NamedSharding:
+        Args:
+            dataset: as an InfeedQueue takes it: an iterable, or a callable without arguments that returns one.
+        Returns:
+            an iterator of an iterator; of any other dataset an iterable, each pass over which begins the dataset anew. Its iterators have
+            `get_state` and `set_state` if those of the dataset have.
+        Raises:
+            TypeError: for what is no dataset.
+        """
+        shared = Share(begin=iterator_maker(dataset), count=self.count, mine=frozenset(self.local))
+        return iter(shared) if isinstance(dataset, Iterator) else shared
+
+    def _place_of(self, node: Pytree) -> NamedSharding:
         """Where a node of a carry goes. What is in the host's memory stays in the host's memory."""
         array, sharding = (node.values, self.divided) if is_shard(node) else (node, self.replicated)
         return sharding.with_memory_kind(array.sharding.memory_kind) if is_on_host(array) else sharding
 
-    def _divisible(self, node: Any) -> Any:
+    def _divisible(self, node: Pytree) -> Any:
         """The array of a node of a carry; of a Shard all replicas' parts."""
         if not is_shard(node):
             return node
@@ -180,7 +204,7 @@ class Replicas:
             return _jax.device_put(arrays, places)
         return [_filled(array, place) for array, place in zip(arrays, places, strict=True)]
 
-    def _is_here(self, carry: Any, index: int, leaf: Any) -> bool:
+    def _is_here(self, carry: Pytree, index: int, leaf: Any) -> bool:
         """Whether leaf number `index` is on the replicas. Raises: ValueError if it is divided, over them or elsewhere, and no Shard."""
         if is_shard(leaf):
             parts = part_elements(leaf.size, self.count) * self.count

@@ -1,8 +1,8 @@
-"""Functions of whole arrays computed on parts of them: each replica has 1/R of an array, and elementwise operations stay within a part.
+"""Computes functions of whole arrays on parts of them: each of R replicas has 1/R of an array's elements.
 
-`on_parts` runs what JAX has traced for whole arrays. An elementwise operation on something divided is computed on this replica's part.
-A sum over replicas of which only the part is needed is a reduce-scatter. What anything else needs is gathered first, so that it sees
-exactly what it would have seen without division: norms, factored moments, random numbers.
+`on_parts` traces a function of whole arrays. An elementwise operation on a divided array is computed on this replica's part. A sum over
+replicas of which only the part is needed is a reduce-scatter. For any other operation (norms, factored moments, random numbers) the array
+is gathered first, so that its result is the same as without division.
 """
 
 from __future__ import annotations
@@ -11,26 +11,19 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 from jax.sharding import NamedSharding, PartitionSpec
 
+from tilestep.train.jaxprs import CALLS, ELEMENTWISE, INLINE_CALLS, spec_of
+from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
 _jnp: Any = jnp
-
-# Primitives that compute each element of their result from the same element of their operands, or from scalars.
-_ELEMENTWISE: Final = frozenset({
-    "abs", "add", "and", "asin", "atan", "atan2", "cbrt", "ceil", "clamp", "convert_element_type", "copy", "copy_p", "cos", "cosh", "div",
-    "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le", "log", "log1p",
-    "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not", "or", "pow", "real", "reduce_precision", "rem", "round",
-    "rsqrt", "select_n", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "xor",
-})  # fmt: skip
-_CALLS: Final = {"jit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 
 
 @functools.partial(_jax.tree_util.register_dataclass, data_fields=("values",), meta_fields=("shape",))
@@ -44,7 +37,7 @@ class Shard:
         shape: of the whole array, with n elements.
     """
 
-    values: Any
+    values: jax.Array
     shape: tuple[int, ...]
 
     @property
@@ -53,7 +46,7 @@ class Shard:
         return math.prod(self.shape)
 
 
-def is_shard(node: Any) -> bool:
+def is_shard(node: object) -> bool:
     """Whether a node of a tree is a Shard."""
     return isinstance(node, Shard)
 
@@ -63,21 +56,21 @@ def part_elements(size: int, replicas: int) -> int:
     return -(-size // replicas)
 
 
-def part_of(array: Any, axis: str) -> Any:
-    """This replica's part of an array that all have: [k] of its elements."""
+def part_of(array: jax.Array, axis: str) -> jax.Array:
+    """This replica's part, [k], of an array that all replicas have."""
     replicas = int(_jax.lax.axis_size(axis))
     each = part_elements(array.size, replicas)
     return _jax.lax.dynamic_slice_in_dim(_padded(array, replicas), _jax.lax.axis_index(axis) * each, each)
 
 
-def whole_of(part: Any, shape: tuple[int, ...], axis: str) -> Any:
-    """The array of `shape` whose parts the replicas have; equal on all of them."""
+def whole_of(part: jax.Array, shape: tuple[int, ...], axis: str) -> jax.Array:
+    """The array of `shape`, equal on all replicas, of which each has a part, [k]."""
     flat = _jax.lax.all_gather(part, axis, tiled=True, to="invarying")
     return flat[: math.prod(shape)].reshape(shape)
 
 
-def readable(values: Any) -> Any:
-    """All replicas' parts of an array, where this process can read them: of several processes all must call it."""
+def readable(values: Pytree) -> jax.Array:
+    """The array with all replicas' parts in this process. Of several processes all must call it."""
     known = isinstance(values, jax.Array) and not isinstance(values, _jax.core.Tracer)
     if known and not (values.is_fully_addressable or values.is_fully_replicated):
         sharding: Any = values.sharding
@@ -86,53 +79,55 @@ def readable(values: Any) -> Any:
     return values
 
 
-def _as_it_is(array: Any) -> Any:
+def _as_it_is(array: jax.Array) -> jax.Array:
     return array
 
 
-def on_parts(function: Callable[..., Any], args: Sequence[Any], axis: str) -> tuple[list[Any], Any]:
+def on_parts(function: Callable[..., Pytree], args: Sequence[Pytree], axis: str) -> tuple[list[Result], Structure]:
     """`function(*args)` where some arrays of `args` are divided.
 
-    Args: function: of pytrees of whole arrays. args: pytrees; where they have a Shard, `function` sees the array that it stands for.
+    Args:
+        function: of pytrees of whole arrays.
+        args: pytrees of arrays and Shards; `function` gets a whole array for each Shard.
     Returns: ([a Result for each leaf], the tree's structure).
     """
     nodes, structure = _jax.tree.flatten(list(args), is_leaf=is_shard)
     whole = [_jax.ShapeDtypeStruct(n.shape, n.values.dtype) if is_shard(n) else n for n in nodes]
-    closed, kinds = _jax.make_jaxpr(lambda leaves: function(*_jax.tree.unflatten(structure, leaves)), return_shape=True)(whole)
-    given = [
+    closed, specs = _jax.make_jaxpr(lambda leaves: function(*_jax.tree.unflatten(structure, leaves)), return_shape=True)(whole)
+    operands = [
         Result(node.shape, axis, part=functools.partial(getattr, node, "values"), is_divided=True)
         if is_shard(node)
         else _known(_jnp.asarray(node), axis)
         for node in nodes
     ]
-    return _evaluated(closed.jaxpr, closed.consts, given, axis), _jax.tree.structure(kinds)
+    return _evaluated(closed.jaxpr, closed.consts, operands, axis), _jax.tree.structure(specs)
 
 
 @final
 class Result:
-    """A value of which a replica may need its part, or all; each is computed once, when it is first asked for."""
+    """A value of which a replica may need its part, or all. Each is computed once, at its first use."""
 
     def __init__(
         self,
         shape: tuple[int, ...],
         axis: str,
         *,
-        whole: Callable[[], Any] | None = None,
-        part: Callable[[], Any] | None = None,
+        whole: Callable[[], jax.Array] | None = None,
+        part: Callable[[], jax.Array] | None = None,
         is_divided: bool = False,
         sources: Sequence[Result] = (),
     ) -> None:
-        """Args: is_divided: whether all of it can be had by a gather only; sources: from which `whole` computes it."""
+        """Args: is_divided: whether only a gather makes the whole. sources: the operands from which `whole` computes it."""
         self.shape = shape
         self.is_divided = is_divided
         self._axis, self._sources = axis, sources
         self._compute_whole, self._compute_part = whole, part
-        self._whole: Any = None
-        self._part: Any = None
+        self._whole: jax.Array | None = None
+        self._part: jax.Array | None = None
 
     @property
     def is_near(self) -> bool:
-        """Whether all of it can be had without a gather."""
+        """Whether `whole` needs no gather."""
         waiting: list[Result] = [self]
         seen: set[int] = set()
         while waiting:
@@ -144,10 +139,10 @@ class Result:
                 waiting += result._sources
         return True
 
-    def whole(self, *, early: bool = False) -> Any:
-        """All of it, on each replica.
+    def whole(self, *, early: bool = False) -> jax.Array:
+        """The whole array, on each replica.
 
-        Args: early: others may need it, too: of a chain of operations on one divided value the first is gathered, not the last.
+        Args: early: whether to gather the first of a chain of operations on one divided value, not the last, because others may need it.
         """
         if self._whole is None:
             far = {id(source): source for source in self._sources if not source.is_near}
@@ -158,8 +153,8 @@ class Result:
             self._whole = self._compute_whole() if near and self._compute_whole else whole_of(self.part(), self.shape, self._axis)
         return self._whole
 
-    def part(self) -> Any:
-        """This replica's part, [k]; of a scalar the scalar."""
+    def part(self) -> jax.Array:
+        """This replica's part, [k]; of a scalar, the scalar."""
         if not self.shape:
             return self.whole()
         if self._part is None:
@@ -171,40 +166,40 @@ class Result:
         return self._part
 
 
-def _known(array: Any, axis: str) -> Result:
+def _known(array: jax.Array, axis: str) -> Result:
     return Result(array.shape, axis, whole=lambda: array)
 
 
-def _evaluated(jaxpr: Any, consts: Sequence[Any], given: Sequence[Result], axis: str) -> list[Result]:
-    values: dict[Any, Result] = {}
+def _evaluated(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Result], axis: str) -> list[Result]:
+    values: dict[Var, Result] = {}
 
-    def read(atom: Any) -> Result:
+    def read(atom: Var | Literal) -> Result:
         return _known(_jnp.asarray(atom.val), axis) if isinstance(atom, Literal) else values[atom]
 
     values.update(zip(jaxpr.constvars, (_known(_jnp.asarray(const), axis) for const in consts), strict=True))
-    values.update(zip(jaxpr.invars, given, strict=True))
+    values.update(zip(jaxpr.invars, args, strict=True))
     for equation in jaxpr.eqns:
         operands = [read(atom) for atom in equation.invars]
         values.update(zip(equation.outvars, _results(equation, operands, axis), strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _results(equation: Any, operands: Sequence[Result], axis: str) -> Sequence[Result]:
+def _results(equation: JaxprEqn, operands: Sequence[Result], axis: str) -> Sequence[Result]:
     name = equation.primitive.name
-    if name in _CALLS and (inner := equation.params.get(_CALLS[name])) is not None:
+    if name in INLINE_CALLS and (inner := equation.params.get(CALLS[name])) is not None:
         return _evaluated(inner.jaxpr, inner.consts, operands, axis)
-    shape = equation.outvars[0].aval.shape if equation.outvars else ()
-    if name in _ELEMENTWISE and shape and all(operand.shape in (shape, ()) for operand in operands):
+    shape = spec_of(equation.outvars[0]).shape if equation.outvars else ()
+    if name in ELEMENTWISE and shape and all(operand.shape in (shape, ()) for operand in operands):
         return [_elementwise(equation, operands, shape, axis)]
     if name == "broadcast_in_dim" and len(operands) == 1 and not operands[0].shape and shape:
         return [_broadcast(equation, operands[0], shape, axis)]
     if _is_sum(equation, axis):
         return [_sum(equation, index, operand, axis) for index, operand in enumerate(operands)]
-    found = _bound(equation, [operand.whole(early=True) for operand in operands])
-    return [_known(array, axis) for array in found]
+    arrays = _bound(equation, [operand.whole(early=True) for operand in operands])
+    return [_known(array, axis) for array in arrays]
 
 
-def _elementwise(equation: Any, operands: Sequence[Result], shape: tuple[int, ...], axis: str) -> Result:
+def _elementwise(equation: JaxprEqn, operands: Sequence[Result], shape: tuple[int, ...], axis: str) -> Result:
     return Result(
         shape,
         axis,
@@ -215,7 +210,7 @@ def _elementwise(equation: Any, operands: Sequence[Result], shape: tuple[int, ..
     )
 
 
-def _broadcast(equation: Any, operand: Result, shape: tuple[int, ...], axis: str) -> Result:
+def _broadcast(equation: JaxprEqn, operand: Result, shape: tuple[int, ...], axis: str) -> Result:
     each = part_elements(math.prod(shape), int(_jax.lax.axis_size(axis)))
     return Result(
         shape,
@@ -225,41 +220,41 @@ def _broadcast(equation: Any, operand: Result, shape: tuple[int, ...], axis: str
     )
 
 
-def _sum(equation: Any, index: int, operand: Result, axis: str) -> Result:
+def _sum(equation: JaxprEqn, index: int, operand: Result, axis: str) -> Result:
     """One operand's sum over all replicas. Only a part of it is a reduce-scatter."""
 
-    def part() -> Any:
+    def part() -> jax.Array:
         replicas = int(_jax.lax.axis_size(axis))
         return _jax.lax.psum_scatter(_padded(operand.whole(), replicas), axis, tiled=True)
 
     return Result(
-        equation.outvars[index].aval.shape,
+        spec_of(equation.outvars[index]).shape,
         axis,
         whole=lambda: _jax.lax.psum(operand.whole(), axis),
         part=part if operand.shape else None,
     )
 
 
-def _is_sum(equation: Any, axis: str) -> bool:
+def _is_sum(equation: JaxprEqn, axis: str) -> bool:
     name, params = equation.primitive.name, equation.params
     return name in ("psum", "psum_invariant") and params.get("axes") == (axis,) and params.get("axis_index_groups") is None
 
 
-def _bound(equation: Any, arrays: Sequence[Any]) -> Sequence[Any]:
-    primitive = equation.primitive
-    found = primitive.bind(*arrays, **primitive.get_bind_params(equation.params))
-    return found if primitive.multiple_results else [found]
+def _bound(equation: JaxprEqn, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    primitive: Any = equation.primitive
+    results = primitive.bind(*arrays, **primitive.get_bind_params(equation.params))
+    return results if primitive.multiple_results else [results]
 
 
-def _alike(arrays: Sequence[Any], axis: str) -> list[Any]:
-    """Operands that all vary over the replicas, as far as JAX keeps account of that, if one does."""
+def _alike(arrays: Sequence[jax.Array], axis: str) -> list[jax.Array]:
+    """The operands, marked as varying over the replicas if JAX marks one of them so."""
     varying = [axis in _jax.typeof(array).manual_axis_type.varying for array in arrays]
     if not any(varying):
         return list(arrays)
     return [array if varies else _jax.lax.pcast(array, axis, to="varying") for array, varies in zip(arrays, varying, strict=True)]
 
 
-def _padded(array: Any, replicas: int) -> Any:
+def _padded(array: jax.Array, replicas: int) -> jax.Array:
     """[R * k]: the elements in order, and zeros after them."""
     flat = array.reshape(-1)
     rest = part_elements(flat.size, replicas) * replicas - flat.size

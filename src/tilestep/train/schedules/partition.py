@@ -1,4 +1,4 @@
-"""Where to cut a list of layers into stages of a pipeline: what each layer costs, and the best cuts for these costs."""
+"""Cuts a list of layers into stages of a pipeline: measures what each layer costs, and finds the best cuts for these costs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tilestep import hints
 from tilestep.messages import plain, shown
 from tilestep.train.numbers import real_number, whole_number
 from tilestep.train.other_arguments import devices_of, items_of, require_bool, require_function, require_kind, require_tree
+from tilestep.train.untyped import Device, Pytree
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -33,13 +34,16 @@ Layer = Callable[..., Any]
 
 @dataclass(frozen=True, kw_only=True)
 class LayerCost:
-    """What one layer takes for one microbatch, in any unit that is the same for all of them.
+    """The cost of one layer for one microbatch. All layers have the same unit.
 
     Attributes:
         name: for the table.
-        work: forward and, in training, backward.
-        passing: of what it returns to another device, and in training of its gradients back.
-    Raises: TypeError for what is no number, ValueError for one that is below 0 or not finite.
+        work: of forward and, in training, backward.
+        passing: of the transfer of its outputs to another device, and in training of their gradients back.
+
+    Raises:
+        TypeError: for a cost that is no number.
+        ValueError: for a cost that is below 0 or not finite.
     """
 
     name: str
@@ -57,10 +61,13 @@ class Partition:
     """Layers cut into stages.
 
     Attributes:
-        cuts: of each stage the first layer, and at the end the number of layers: (0, 3, 5) are layers 0-2 and 3-4.
-        costs: of the layers.
-        unit: of the costs.
-    Raises: TypeError for costs and cuts of another kind, ValueError for cuts that do not rise from 0 to the number of layers.
+        cuts: for each stage the number of its first layer, and at the end the number of layers: (0, 3, 5) are layers 0-2 and 3-4.
+        costs: for each layer its cost.
+        unit: of the costs, in words such as "cycles" or "s".
+
+    Raises:
+        TypeError: for costs and cuts of another kind.
+        ValueError: for cuts that do not rise from 0 to the number of layers.
     """
 
     cuts: tuple[int, ...]
@@ -81,26 +88,46 @@ class Partition:
 
     @property
     def stage_costs(self) -> tuple[float, ...]:
-        """What each stage takes for a microbatch: its layers, what comes and what goes."""
+        """For each stage its cost for a microbatch: that of its layers and of transfers at both ends."""
         return tuple(_stage_cost(self.costs, first, after) for first, after in pairwise(self.cuts))
 
     @property
     def largest(self) -> float:
-        """Of the stage that takes longest, for which the others wait."""
+        """The cost of the most expensive stage, for which the others wait."""
         return max(self.stage_costs)
 
     @property
     def balance(self) -> float:
-        """How busy devices are on average, if the slowest is always: from 0 to 1."""
-        found = self.stage_costs
-        return sum(found) / (len(found) * max(found)) if max(found) else 1.0
+        """The mean share of time in which devices work, if the slowest always does: from 0 to 1."""
+        costs = self.stage_costs
+        return sum(costs) / (len(costs) * max(costs)) if max(costs) else 1.0
 
     def stages(self, layers: Sequence[Layer]) -> list[Layer]:
-        """A function for each stage, for `Pipeline`: its layers after one another. Raises: ValueError for another number of layers."""
+        """A function for each stage, for `Pipeline`: its layers one after the other.
+
+        Args:
+            layers: functions (params, *args) -> outputs.
+
+        Returns:
+            For each stage a function (list of its layers' params, *args) -> outputs.
+
+        Raises:
+            ValueError: for another number of layers.
+        """
         return [_chained(tuple(own)) for own in self.split(layers)]
 
     def split(self, per_layer: Sequence[Any]) -> list[list[Any]]:
-        """A list for each stage of what each layer has one of: parameters, say. Raises: ValueError for another number of layers."""
+        """Divides a list with an entry for each layer, such as parameters, among the stages.
+
+        Args:
+            per_layer: an entry for each layer.
+
+        Returns:
+            For each stage the list of its layers' entries.
+
+        Raises:
+            ValueError: for another number of entries.
+        """
         per_layer = items_of("per_layer", per_layer, "a list with an entry for each layer")
         if len(per_layer) != len(self.costs):
             raise ValueError(f"there are {len(per_layer)} entries, but the partition is of {len(self.costs)} layers: give one for each")
@@ -125,10 +152,19 @@ class Partition:
 def best_partition(costs: Sequence[LayerCost], stages: int, *, unit: str = "") -> Partition:
     """The cuts into at most so many stages whose largest stage is the smallest; exact, by dynamic programming.
 
-    Of several such the one with the fewest stages, and of these the one whose stages' squares add up to the least. A stage costs the work
-    of its layers, and the passing of what comes from the stage before and of what goes to the next one.
+    Of several such cuts it takes those with the fewest stages, and of these the ones with the least sum of squares over stages. The cost of
+    a stage is the work of its layers, and the passing at both ends.
 
-    Raises: ValueError if there are no layers, or no stages.
+    Args:
+        costs: for each layer its cost, in one unit.
+        stages: the largest number of stages.
+        unit: of the costs, in words such as "cycles" or "s".
+
+    Returns:
+        The partition.
+
+    Raises:
+        ValueError: if there are no layers, or no stages.
     """
     most = whole_number("stages", stages, least=1)
     costs = items_of("costs", costs, _HOW_COSTS)
@@ -175,28 +211,34 @@ def best_partition(costs: Sequence[LayerCost], stages: int, *, unit: str = "") -
 
 def pipeline_partition(
     layers: Sequence[Layer],
-    params: Sequence[Any],
-    args: Sequence[Any],
-    devices: Sequence[Any],
+    params: Sequence[Pytree],
+    args: Sequence[Pytree],
+    devices: Sequence[Device],
     *,
     training: bool = True,
     profile: Callable[[], AbstractContextManager[Any]] | None = None,
 ) -> Partition:
-    """Cuts a list of layers into stages, one for each device at most, by what each layer takes by itself.
+    """Cuts a list of layers into stages, one for each device at most, by the cost of each layer by itself.
 
-    Each layer is compiled and run on the first device: forward and, in training, backward. What it returns is passed to the second one.
-    In a pipeline layers of a stage are one program, so they take less; it is the proportions that count.
+    Each layer is compiled and run on the first device: forward and, in training, backward. Its outputs are passed to the second device.
+    In a pipeline the layers of a stage are one program, so they take less; only the proportions count.
 
     Args:
-        layers: functions (params, *args) -> outputs, as stages of a pipeline; the outputs of each are the arguments of the next, and in
+        layers: functions (params, *args) -> outputs, as stages of a pipeline. The outputs of each are the arguments of the next. In
             training the last one returns the loss first.
-        params: of each layer.
-        args: of the first layer, for one microbatch: arrays, numbers.
+        params: for each layer a pytree of arrays.
+        args: arguments of the first layer, for one microbatch: arrays, numbers.
         devices: of the pipeline.
-        profile: None: real time of the devices, the shortest of five runs. `tilestep.profile`: emulated cycles of the devices, which are
-            those of `ipu`; within `tilestep.dry_run()` nothing is computed.
-    Raises: ValueError if there are no layers or devices, another number of params, or a profile without runs on `ipu`. What a layer
-        raises, with its number.
+        training: whether costs include backward.
+        profile: None: wall time on the devices in seconds, the shortest of five runs. `tilestep.profile`: emulated cycles, for devices of
+            `ipu`; within `tilestep.dry_run()` nothing is computed.
+
+    Returns:
+        The partition, with costs in seconds or cycles.
+
+    Raises:
+        ValueError: if there are no layers or devices, another number of params, or a profile without runs on `ipu`.
+        Exception: of a layer, with a note that names its number.
     """
     layers = items_of("layers", layers, _HOW_LAYERS)
     for number, layer in enumerate(layers):
@@ -210,27 +252,27 @@ def pipeline_partition(
         require_function("profile", profile, "() -> context, such as tilestep.profile; None measures real time")
     if not layers or len(params) != len(layers):
         raise ValueError(f"there are {len(layers)} layers and {len(params)} entries of params: give one for each layer, and at least one")
-    places = list(devices_of(devices))
-    if not places:
+    chosen = list(devices_of(devices))
+    if not chosen:
         raise ValueError("devices is empty: a pipeline has at least one")
     clock = _emulated if profile is not None else _measured
     costs: list[LayerCost] = []
-    here: Any = _jax.device_put(tuple(args), places[0])
+    given: Any = _jax.device_put(tuple(args), chosen[0])
     for number, (layer, own) in enumerate(zip(layers, params, strict=True)):
         name = getattr(layer, "__name__", type(layer).__name__)
         try:
-            work, outputs = _work(layer, _jax.device_put(own, places[0]), here, clock, profile, training=training)
+            work, outputs = _work(layer, _jax.device_put(own, chosen[0]), given, clock, profile, training=training)
         except Exception as error:
             error.add_note(
-                f"raised by layer {number} ({name}), with arguments {[str(jax.typeof(leaf)) for leaf in _jax.tree.leaves(here)]}"
+                f"raised by layer {number} ({name}), with arguments {[str(jax.typeof(leaf)) for leaf in _jax.tree.leaves(given)]}"
             )
             raise
         passing = 0.0
-        if number < len(layers) - 1 and len(places) > 1:
-            passing = _passing(outputs, places[0], places[1], clock, profile) * (2 if training else 1)
+        if number < len(layers) - 1 and len(chosen) > 1:
+            passing = _passing(outputs, chosen[0], chosen[1], clock, profile) * (2 if training else 1)
         costs.append(LayerCost(name=name, work=work, passing=passing))
-        here = outputs
-    return best_partition(costs, len(places), unit="s" if profile is None else "cycles")
+        given = outputs
+    return best_partition(costs, len(chosen), unit="s" if profile is None else "cycles")
 
 
 def _ends(costs: Sequence[LayerCost], first: int, after: int) -> float:
@@ -261,25 +303,25 @@ def _spread(result: Any) -> tuple[Any, ...]:
 _Clock = Callable[[Callable[[], Any], Callable[[], AbstractContextManager[Any]] | None, Iterable[str]], float]
 
 
-def _work(layer: Layer, params: Any, args: Any, clock: _Clock, profile: Any, *, training: bool) -> tuple[float, Any]:
-    """(what a layer takes, what it returns)."""
+def _work(layer: Layer, params: Pytree, args: Pytree, clock: _Clock, profile: Any, *, training: bool) -> tuple[float, Pytree]:
+    """(the cost of a layer, its outputs)."""
     forward = _jax.jit(lambda own, given: _spread(layer(own, *given)))
     outputs = forward(params, args)
     if not training:
         return clock(lambda: forward(params, args), profile, _ON_CHIP), outputs
     leaves, structure = _jax.tree.flatten((params, args))
-    real = [place for place, leaf in enumerate(leaves) if _is_real(leaf)]
+    real = [index for index, leaf in enumerate(leaves) if _is_real(leaf)]
 
     def function(some: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
-        found = list(rest)
-        for place, value in zip(real, some, strict=True):
-            found[place] = value
-        own, given = _jax.tree.unflatten(structure, found)
+        values = list(rest)
+        for index, value in zip(real, some, strict=True):
+            values[index] = value
+        own, given = _jax.tree.unflatten(structure, values)
         return [leaf for leaf in _jax.tree.leaves(layer(own, *given)) if _is_real(leaf)]
 
     def both(leaves: Sequence[Any]) -> Any:
-        made, pull = _jax.vjp(lambda some: function(some, leaves), [leaves[place] for place in real])
-        return made, pull([_jax.numpy.ones_like(value) for value in made])
+        outputs, pull = _jax.vjp(lambda some: function(some, leaves), [leaves[index] for index in real])
+        return outputs, pull([_jax.numpy.ones_like(value) for value in outputs])
 
     program = _jax.jit(both)
     return clock(lambda: program(leaves), profile, _ON_CHIP), outputs
@@ -292,17 +334,17 @@ def _is_real(leaf: Any) -> bool:
 _serial = iter(range(1, 1 << 62))
 
 
-def _passing(outputs: Any, here: Any, there: Any, clock: _Clock, profile: Any) -> float:
-    """What it takes to pass a layer's outputs from one device to another."""
+def _passing(outputs: Pytree, source: Device, destination: Device, clock: _Clock, profile: Any) -> float:
+    """The cost of passing a layer's outputs from one device to another."""
     make = _jax.jit(lambda values: _jax.tree.map(lambda leaf: leaf + _jax.numpy.ones_like(leaf), values), donate_argnums=0)
     take = _jax.jit(lambda values: [leaf.ravel()[:1] for leaf in _jax.tree.leaves(values)])
 
     def passed() -> Any:
         if profile is None:
-            return _jax.device_put(outputs, there)
+            return _jax.device_put(outputs, destination)
         with hints.program_group(f"passing {next(_serial)}"):  # what members of a group pass on goes over the links
-            mine = _jax.tree.map(lambda leaf: _jax.device_put(leaf, here, may_alias=False), outputs)
-            return take(_jax.device_put(make(mine), there))
+            mine = _jax.tree.map(lambda leaf: _jax.device_put(leaf, source, may_alias=False), outputs)
+            return take(_jax.device_put(make(mine), destination))
 
     return clock(passed, profile, ("collective",))
 
@@ -310,12 +352,12 @@ def _passing(outputs: Any, here: Any, there: Any, clock: _Clock, profile: Any) -
 def _measured(act: Callable[[], Any], profile: object, kinds: Iterable[str]) -> float:
     """Seconds of real time."""
     _jax.block_until_ready(act())
-    found: list[float] = []
+    times: list[float] = []
     for _ in range(_REPETITIONS):
         start = time.perf_counter()
         _jax.block_until_ready(act())
-        found.append(time.perf_counter() - start)
-    return min(found)
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 def _emulated(act: Callable[[], Any], profile: Any, kinds: Iterable[str]) -> float:

@@ -1,7 +1,7 @@
-"""Schedules where devices pass on together: in phases, at whose ends all that has been made goes where it is needed.
+"""Divides a schedule into phases, for devices that all wait while two of them exchange values.
 
-On IPUs an exchange between two of them makes all wait: none computes while others pass on. So it matters which tasks lie between two
-exchanges. A host that starts the tasks phase by phase, and copies after each phase, says so.
+On IPUs an exchange between two of them makes all wait: none computes meanwhile. So it matters which tasks are between two exchanges. A host
+that starts tasks phase by phase, and copies after each phase, decides that.
 """
 
 from __future__ import annotations
@@ -24,47 +24,54 @@ Phases = tuple[tuple[Task, ...], ...]
 
 
 def phases(schedule: Schedule) -> Phases:
-    """All tasks, in an order that agrees with every device's, in phases.
+    """All tasks in phases, in an order that agrees with every device's.
 
-    What a task needs has been done in an earlier phase, or before it in its own on its own device. Of two ways to cut it is the one that
-    takes less time if backward takes twice as long as forward: a task of each device, or up to one forward and one backward, which keeps
-    all devices busy alike wherever the schedule is full.
+    The tasks that a task needs are in earlier phases, or before it in the same phase on the same device. There are two ways to cut: a
+    phase has one task of each device, or up to one forward and one backward of each, which keeps all devices equally busy wherever the
+    schedule is full. It takes the faster way, if backward takes twice as long as forward.
 
-    Raises: TypeError for what is no Schedule.
+    Args:
+        schedule: the order of tasks on each device.
+
+    Returns:
+        For each phase its tasks.
+
+    Raises:
+        TypeError: for a schedule that is no Schedule.
     """
     require_schedule(schedule)
     return min(
-        (_in_pairs(schedule), _by_slots(schedule)), key=lambda found: _Together(schedule, Costs(), found, host="apart").timeline().makespan
+        (_in_pairs(schedule), _by_slots(schedule)), key=lambda cut: _Together(schedule, Costs(), cut, host="apart").timeline().makespan
     )
 
 
-def updates_last(found: Phases) -> Phases:
+def updates_last(ordered: Phases) -> Phases:
     """The phases with all updates after everything else, in their order."""
-    rest = tuple(tuple(task for task in phase if task.kind is not Kind.UPDATE) for phase in found)
-    return (*(phase for phase in rest if phase), tuple(task for phase in found for task in phase if task.kind is Kind.UPDATE))
+    rest = tuple(tuple(task for task in phase if task.kind is not Kind.UPDATE) for phase in ordered)
+    return (*(phase for phase in rest if phase), tuple(task for phase in ordered for task in phase if task.kind is Kind.UPDATE))
 
 
 def _by_slots(schedule: Schedule) -> Phases:
     begin = schedule.simulate(SLOTS).begin
-    found: dict[float, list[Task]] = {}
+    slots: dict[float, list[Task]] = {}
     for task in schedule.ordered():
-        found.setdefault(begin[task], []).append(task)
-    return tuple(tuple(found[slot]) for slot in sorted(found))
+        slots.setdefault(begin[task], []).append(task)
+    return tuple(tuple(slots[slot]) for slot in sorted(slots))
 
 
 def _in_pairs(schedule: Schedule) -> Phases:
     position = [0] * len(schedule.tasks)
     done: set[Task] = set()
-    found: list[tuple[Task, ...]] = []
-    while any(place < len(own) for place, own in zip(position, schedule.tasks, strict=True)):
+    pairs: list[tuple[Task, ...]] = []
+    while any(index < len(own) for index, own in zip(position, schedule.tasks, strict=True)):
         now: list[Task] = []
         for device in range(len(position)):
             mine = list(_pair(schedule, device, position[device], done))
             position[device] += len(mine)
             now += mine
         done.update(now)
-        found.append(tuple(now))
-    return tuple(found)
+        pairs.append(tuple(now))
+    return tuple(pairs)
 
 
 def _pair(schedule: Schedule, device: int, position: int, done: set[Task]) -> Iterator[Task]:
@@ -84,13 +91,22 @@ def _pair(schedule: Schedule, device: int, position: int, done: set[Task]) -> It
 
 
 def simulated_together(schedule: Schedule, costs: Costs, *, host: Literal["apart", "together"] = "apart") -> Timeline:
-    """`Schedule.simulate` where devices exchange together.
+    """`Schedule.simulate` for devices that exchange together.
 
-    An exchange is asked for when all devices that give or take have come to it, and begins when no device is within a task; from when it is
-    asked for until it is over none begins one. What is asked for at the same time goes together.
+    An exchange is due when all devices that take part in it have come to it. It begins when no device is within a task. From the time at
+    which it is due to its end no device begins a task. Exchanges that are due at the same time happen together.
 
-    Args: host: "together": what passes between a device and the host is such an exchange, by itself.
-    Raises: as `Schedule.simulate`; TypeError for what is no Schedule.
+    Args:
+        schedule: the order of tasks on each device.
+        costs: how long tasks and transfers take.
+        host: "together": a transfer between a device and the host is such an exchange, by itself. "apart": it is not.
+
+    Returns:
+        The times of all tasks, in the unit of `costs`.
+
+    Raises:
+        TypeError: for a schedule that is no Schedule, and as `Schedule.simulate`.
+        ValueError: as `Schedule.simulate`, and for another `host`.
     """
     require_schedule(schedule)
     require_one_of("host", host, WAYS)
@@ -126,11 +142,11 @@ _Item = Task | _Between | _Exchange
 class _Together:
     """An event loop over devices, each of which has a queue of what it does."""
 
-    def __init__(self, schedule: Schedule, costs: Costs, found: Phases, *, host: Literal["apart", "together"]) -> None:
+    def __init__(self, schedule: Schedule, costs: Costs, ordered: Phases, *, host: Literal["apart", "together"]) -> None:
         self._schedule, self._costs, self._host = schedule, costs, host
         self._queues: list[deque[_Item]] = [deque() for _ in schedule.tasks]
         self._last: _Exchange | None = None  # that of the phase before
-        for phase in found:
+        for phase in ordered:
             self._enqueue(phase)
         for cost, with_host in ((costs.collect, False), (costs.results, True)):
             for device in {schedule.device_mapping[stage] for stage in schedule.levels[-1]} if cost else ():
@@ -153,10 +169,10 @@ class _Together:
             if costs.element and task.kind is Kind.FORWARD and task.stage in schedule.levels[0]:
                 self._queues[device].append(self._with_host(device, costs.element))
             self._queues[device].append(task)
-            for taker in schedule.takers(task):
-                if schedule.device_mapping[taker] != device:
-                    devices |= {device, schedule.device_mapping[taker]}
-                    longest = max(longest, costs.passing(task.stage, taker))
+            for destination in schedule.takers(task):
+                if schedule.device_mapping[destination] != device:
+                    devices |= {device, schedule.device_mapping[destination]}
+                    longest = max(longest, costs.passing(task.stage, destination))
         if any(self._cost(task) for task in phase):  # what nothing lies between is one exchange
             self._last = None
         if not devices:
@@ -192,7 +208,7 @@ class _Together:
         for task, end in self._end.items():
             busy[self._schedule.device(task)] += end - self._begin[task]
         makespan = max(self._end.values()) - min(self._begin.values())
-        return Timeline(begin=self._begin, end=self._end, makespan=makespan, busy=tuple(busy))
+        return Timeline(begin=self._begin, end=self._end, makespan=makespan, busy=tuple(busy), unit=self._costs.unit)
 
     def _come(self, device: int, now: float) -> None:
         """A device comes to what is next."""

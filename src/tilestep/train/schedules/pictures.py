@@ -1,4 +1,4 @@
-"""Schedules for the eye: as text, and as pictures."""
+"""Draws schedules: as text, and as pictures whose axis of time names its unit."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ _INK: Final = {Kind.INPUT_GRADIENT: "#1d3b26", Kind.STORE: "#333333", Kind.LOAD:
 _WIDTH_POINTS: Final = 730  # of the time's axis in a picture 11 inches wide
 _LETTER: Final = 0.7  # of its size, its width: in DejaVu Sans, which Matplotlib has, 0.64 of digits and 0.58 to 0.99 of the capitals here
 _LARGEST_POINTS: Final = 7.0  # of labels
+_SECONDS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_NUMBERS: Final = ((1e9, "billion"), (1e6, "million"), (1e4, "thousand"), (1.0, ""))
 _LEAST_POINTS: Final = 4.3  # what would be smaller is left away
 
 
@@ -114,6 +116,14 @@ def plot(schedule: Schedule, path: str | Path, timeline: Timeline) -> None:
     write_file(target, drawing.getvalue())
 
 
+def _scale(longest: float, unit: str) -> tuple[float, str]:
+    """(a power of 1000 that divides the times of an axis up to `longest`, the unit of its numbers in words)."""
+    scales = _SECONDS if unit == "s" else _NUMBERS
+    factor, word = next(((factor, word) for factor, word in scales if longest >= factor), scales[-1])
+    factor = 1e3 if word == "thousand" else factor  # four digits need no word
+    return factor, word if unit == "s" else f"{word} {unit or 'units of the costs'}".strip()
+
+
 def _draw(panel: Any, schedule: Schedule, timeline: Timeline) -> None:
     order = _in_order_of_stages(schedule)
     for task, begin in timeline.begin.items():
@@ -132,6 +142,9 @@ def _draw(panel: Any, schedule: Schedule, timeline: Timeline) -> None:
     panel.set_xlim(first, first + (timeline.makespan or 1))
     panel.set_ylim(len(order) - 0.5, -0.5)
     panel.set_yticks(range(len(order)), [f"device {device}" for device in order])
+    factor, unit = _scale(first + timeline.makespan, timeline.unit)
+    panel.xaxis.set_major_formatter(lambda time, _: f"{time / factor:,.6g}")
+    panel.set_xlabel(f"time ({unit})", fontsize=9)
     panel.set_title(f"{schedule.name}: {timeline.bubble:.1%} of the time in bubbles", fontsize=10, loc="left")
     for side in ("top", "right", "left"):
         panel.spines[side].set_visible(False)

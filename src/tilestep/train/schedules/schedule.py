@@ -1,7 +1,7 @@
-"""Schedules of pipelines as data: which device does which task after which.
+"""Holds a pipeline's schedule as data: which device does which task after which.
 
-A schedule says for each device in what order it does its tasks. Together with what each task needs, that is all: when a task begins
-follows from how long tasks take. `schedules.py` makes the usual ones.
+A schedule says in what order each device does its tasks, and has no times. When a task begins follows from that order, from the tasks that
+it needs, and from how long tasks take. `standard.py` makes the usual ones.
 """
 
 from __future__ import annotations
@@ -39,16 +39,18 @@ class Schedule:
 
     Attributes:
         name: for messages and pictures.
-        levels: the stages in the order in which data passes through them; those of one level are concurrent: all of them get what the
-            level before made. Stages are numbered from 0 on, level by level.
-        device_mapping: each stage's device, devices being numbered from 0 on.
-        microbatches: of one run.
-        tasks: of each device, in its order.
-        weights: what backward computes with, where weights change within a run. "same": they don't. "stale": with the newest, whatever
-            forward had. "stashed": with those that forward had.
+        levels: for each level its stages, in the order in which data passes through levels. Stages of one level are concurrent: each of
+            them gets all outputs of the level before. Stages are numbered from 0 on, level by level.
+        device_mapping: for each stage the number of its device, from 0 on.
+        microbatches: the number of microbatches in a run.
+        tasks: for each device its tasks, in order.
+        weights: the version that backward computes with. "same": weights do not change within a run. "stale": the newest one. "stashed":
+            the one that forward had.
         serial: whether a microbatch begins only when the one before has passed through all stages.
-    Raises: ValueError if a task is missing, there twice or on another device than its stage, if the order can never be followed, and for
-        levels, devices or weights that cannot be.
+
+    Raises:
+        ValueError: if a task is missing, is there twice or is on another device than its stage; if the order can never be followed; for
+            levels, devices or weights that are impossible.
     """
 
     name: str
@@ -76,7 +78,7 @@ class Schedule:
 
     @property
     def stages(self) -> int:
-        """How many."""
+        """The number of stages."""
         return len(self.device_mapping)
 
     @property
@@ -85,15 +87,15 @@ class Schedule:
         return self._needs.training
 
     def device(self, task: Task) -> int:
-        """Which one does it."""
+        """The number of the device that does a task."""
         return self.device_mapping[task.stage]
 
     def needs(self, task: Task) -> Iterator[Task]:
-        """What has to be done before a task, beside what its device does before."""
+        """The tasks that must be done before a task, beside those that its device does before."""
         return iter(self._needs.needs(task))
 
     def takers(self, task: Task) -> tuple[int, ...]:
-        """The stages that get what a task makes: outputs, or gradients of its inputs."""
+        """The stages that get a task's results: outputs, or gradients of its inputs."""
         level = self._level_of[task.stage]
         match task.kind:
             case Kind.FORWARD:
@@ -119,12 +121,18 @@ class Schedule:
         """When each task happens if every device begins its next one as soon as it can.
 
         Args:
-            exchanges: "apart": what a task made goes to another device when it is over, and nobody else is held up. "together": it goes at
-                the end of the task's phase, when no device is within a task, and all of them wait until it is over: what IPUs do
+            costs: how long tasks and transfers take, in one unit.
+            exchanges: "apart": a task's results go to another device when the task is over, and no other device waits. "together": they
+                go at the end of the task's phase, when no device is within a task, and all devices wait for it, as IPUs do
                 (docs/reference/schedules.md).
-            host: what passes between a device and the host, likewise; "together" is the sync pattern `full`, and needs such exchanges.
-        Raises: TypeError for what are no costs, or a time that is no number. ValueError for `host` alone together, if `costs` has a
-            sequence of another length than there are stages, or a time that is below 0 or not finite.
+            host: the same for transfers between a device and the host. "together" is the sync pattern `full`, and needs such exchanges.
+
+        Returns:
+            The times of all tasks, in the unit of `costs`.
+
+        Raises:
+            TypeError: for costs that are no Costs, or a time that is no number.
+            ValueError: if only `host` is "together", a cost has another number of stages, or a time is below 0 or not finite.
         """
         require_one_of("exchanges", exchanges, WAYS)
         require_one_of("host", host, WAYS)
@@ -147,8 +155,8 @@ class Schedule:
             device = self.device(task)
             start = free[device]
             for need in self._needs.needed(number):
-                giver = self._needs.stage(need)
-                start = max(start, ends[need] + (passing(giver, task.stage) if self.device_mapping[giver] != device else 0.0))
+                source = self._needs.stage(need)
+                start = max(start, ends[need] + (passing(source, task.stage) if self.device_mapping[source] != device else 0.0))
             if costs.element and task.kind is Kind.FORWARD and self._level_of[task.stage] == 0:
                 start += costs.element
             cost = cost_of(task.kind, task.stage)
@@ -157,10 +165,10 @@ class Schedule:
             free[device] = start + cost
             busy[device] += cost
         first = min(begin.values(), default=0.0)
-        return Timeline(begin=begin, end=end, makespan=max(end.values(), default=0.0) - first, busy=tuple(busy))
+        return Timeline(begin=begin, end=end, makespan=max(end.values(), default=0.0) - first, busy=tuple(busy), unit=costs.unit)
 
     def stash(self) -> tuple[int, ...]:
-        """For each stage, how many microbatches' values it keeps at most for its backward pass, whatever the timing. 0 in inference."""
+        """For each stage the largest number of microbatches whose values it keeps for backward, with any timing. 0 in inference."""
         peaks = [0] * self.stages
         held = [0] * self.stages
         if not self.training:
@@ -177,18 +185,18 @@ class Schedule:
         return tuple(peaks)
 
     def versions(self) -> Mapping[Task, int]:
-        """How many updates the weights have had with which a forward or backward task computes."""
-        found: dict[Task, int] = {}
+        """For each forward or backward task the number of updates that its weights have had in this run."""
+        versions: dict[Task, int] = {}
         updates = [0] * self.stages
         for tasks in self.tasks:
             for task in tasks:
                 if task.kind is Kind.UPDATE:
                     updates[task.stage] += 1
                 elif task.kind is Kind.FORWARD or self.weights != "stashed":
-                    found[task] = updates[task.stage]
+                    versions[task] = updates[task.stage]
                 else:
-                    found[task] = found[Task(task.stage, Kind.FORWARD, task.microbatch)]
-        return found
+                    versions[task] = versions[Task(task.stage, Kind.FORWARD, task.microbatch)]
+        return versions
 
     # ---------------------------------------------------------------------------------------------------------- tables
 
@@ -199,8 +207,14 @@ class Schedule:
     def to_csv(self, *, tasks_only: bool = False) -> str:
         """All that the schedule is as comma-separated values, which `from_csv` reads: docs/reference/schedules.md says how.
 
-        Args: tasks_only: the table alone, in the form of `torch.distributed.pipelining`; it has no name.
-        Raises: ValueError if the table alone would be another schedule.
+        Args:
+            tasks_only: whether to write the table alone, in the form of `torch.distributed.pipelining`. It has no name.
+
+        Returns:
+            A file's text.
+
+        Raises:
+            ValueError: if the table alone would be another schedule.
         """
         if tasks_only:
             self._require_tasks_only()
@@ -235,9 +249,15 @@ class Schedule:
 
         Args:
             text: a file's text.
-            name: None: what the text says; of rows "CSV".
-            device_mapping: None: what the text says; of rows where these have the stages.
-        Raises: TypeError for what is no text. ValueError for text that is no schedule, with the line, and as `Schedule` does.
+            name: None: the name in the text; "CSV" for rows alone.
+            device_mapping: for each stage the number of its device; None: the mapping in the text, or for rows alone the row of each stage.
+
+        Returns:
+            The schedule.
+
+        Raises:
+            TypeError: if `text` is no text.
+            ValueError: for text that is no schedule, with the line, and as `Schedule` does.
         """
         header, tasks, line = csv_file.read(text)
         try:
@@ -262,8 +282,16 @@ class Schedule:
 
         Stages are left out where a device has only one.
 
-        Args: timeline: shown instead of what `simulate(costs)` gives, to scale, in `width` columns.
-        Raises: as `simulate`.
+        Args:
+            costs: how long tasks take.
+            timeline: times of tasks, which are drawn to scale instead of `simulate(costs)`.
+            width: the number of columns for a timeline.
+
+        Returns:
+            Lines of text.
+
+        Raises:
+            ValueError: as `simulate`.
         """
         from tilestep.train.schedules.pictures import as_text, to_scale
 
@@ -272,11 +300,16 @@ class Schedule:
         return as_text(self, costs) if timeline is None else to_scale(self, timeline, width)
 
     def plot(self, path: str | Path, costs: Costs = SLOTS, *, timeline: Timeline | None = None) -> None:
-        """Draws the schedule to a file, whose suffix says the form (.svg, .png, .pdf): a row for each device, time to the right.
+        """Draws the schedule to a file: a row for each device, time to the right in the unit of `costs` or of the timeline.
 
-        Args: timeline: drawn instead of what `simulate(costs)` gives.
-        Raises: ImportError if Matplotlib is not installed (`pip install 'tilestep[plots]'`), ValueError for a suffix that it does not
-            know; as `simulate`.
+        Args:
+            path: of the file. Its suffix says the form: .svg, .png or .pdf.
+            costs: how long tasks take.
+            timeline: times of tasks, which are drawn instead of `simulate(costs)`.
+
+        Raises:
+            ImportError: if Matplotlib is not installed (`pip install 'tilestep[plots]'`).
+            ValueError: for a suffix that Matplotlib does not know, and as `simulate`.
         """
         from tilestep.train.schedules.pictures import plot
 
@@ -306,9 +339,20 @@ def from_table(
 ) -> Schedule:
     """A schedule of one's own: a row of tasks for each device, such as ["0F0", "0F1", "0B0", "0B1", "0U"]; empty cells are left out.
 
-    Args: device_mapping: None: where the rows have the stages. levels: None: one stage each; [[0], [1, 2], [3]]: 1 and 2 are concurrent.
-        weights, serial: as `Schedule` has them.
-    Raises: TypeError for rows that are no lists. ValueError for what is no task, and as `Schedule` does.
+    Args:
+        rows: for each device its tasks as text.
+        device_mapping: for each stage the number of its device; None: the row of each stage.
+        levels: the stages of each level, such as [[0], [1, 2], [3]], where 1 and 2 are concurrent; None: one stage each.
+        name: for messages and pictures.
+        weights: as `Schedule` has it.
+        serial: as `Schedule` has it.
+
+    Returns:
+        The schedule.
+
+    Raises:
+        TypeError: for rows that are no lists.
+        ValueError: for text that is no task, and as `Schedule` does.
     """
     tasks = tuple(_parsed(device, row) for device, row in enumerate(items_of("rows", rows, _HOW_ROWS)))
     if not any(tasks):
@@ -359,5 +403,18 @@ def _of_tasks(
 
 
 def from_csv(text: str, *, name: str | None = None, device_mapping: Sequence[int] | None = None) -> Schedule:
-    """`Schedule.from_csv`."""
+    """The schedule in a text of comma-separated values, as `Schedule.from_csv`.
+
+    Args:
+        text: a file's text.
+        name: None: the name in the text.
+        device_mapping: for each stage the number of its device; None: as the text has it.
+
+    Returns:
+        The schedule.
+
+    Raises:
+        TypeError: if `text` is no text.
+        ValueError: for text that is no schedule, with the line.
+    """
     return Schedule.from_csv(text, name=name, device_mapping=device_mapping)

@@ -1,9 +1,7 @@
-"""The usual schedules of pipelines, made by pure functions. `Schedule` says what they are; docs/reference/schedules.md shows them.
+"""Makes the usual schedules of pipelines. `Schedule` says what a schedule is; docs/reference/schedules.md shows them.
 
-Common arguments: `stages` is how many there are, or a list with how many of each level are concurrent ([1, 2, 1]: two in the middle);
-`microbatches` of one run; `training`, whether there is a backward pass and an update; `device_mapping`, each stage's device in the
-order of levels, by default one for each; `strict`, whether counts of microbatches are refused for which Graphcore's TensorFlow had no
-schedule: the pipeline works with any count, but a count that is not a multiple wastes the slots of the last round.
+With `strict` a function refuses counts of microbatches for which Graphcore's TensorFlow had no schedule. The pipeline works with any count,
+but a count that is not a multiple wastes the slots of the last round.
 """
 
 from __future__ import annotations
@@ -35,9 +33,21 @@ Rows = tuple[tuple[Task, ...], ...]
 def sequential(
     stages: Stages, microbatches: int, *, training: bool = True, device_mapping: Sequence[int] | None = None, strict: bool = True
 ) -> Schedule:
-    """One microbatch after the other: nothing overlaps, and nothing is kept. Any count is allowed.
+    """One microbatch after the other: nothing overlaps, and no stage keeps values of several microbatches.
 
-    Raises: TypeError, ValueError for numbers and mappings that cannot be.
+    Args:
+        stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
+        microbatches: the number of microbatches in a run.
+        training: whether there is a backward pass and an update.
+        device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
+        strict: of no effect: any count is allowed.
+
+    Returns:
+        The schedule.
+
+    Raises:
+        TypeError: for a count that is no whole number.
+        ValueError: for counts and mappings that are impossible.
     """
     require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -49,12 +59,24 @@ def sequential(
 def grouped(
     stages: Stages, microbatches: int, *, training: bool = True, device_mapping: Sequence[int] | None = None, strict: bool = True
 ) -> Schedule:
-    """Stage s of microbatch m in slot m + s, forward stages 0 to N-1 and backward stages N to 2N-1: Graphcore's default.
+    """Forward of all stages in one slot after the other, then backward: Graphcore's default.
 
-    In a slot a device does forward of one microbatch and backward of another. Each stage keeps up to 2(N-1-s)+1 microbatches.
-    With `strict` the count must be a multiple of 2N, in inference of N.
+    Stage s of microbatch m is in slot m + s, where forward stages are 0 to N-1 and backward stages N to 2N-1. In a slot a device does
+    forward of one microbatch and backward of another. Each stage keeps values of up to 2(N-1-s)+1 microbatches.
 
-    Raises: TypeError, ValueError for numbers and mappings that cannot be.
+    Args:
+        stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
+        microbatches: the number of microbatches in a run.
+        training: whether there is a backward pass and an update.
+        device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
+        strict: whether the count must be a multiple of 2N, in inference of N.
+
+    Returns:
+        The schedule.
+
+    Raises:
+        TypeError: for a count that is no whole number.
+        ValueError: for counts and mappings that are impossible.
     """
     require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -67,12 +89,24 @@ def grouped(
 def interleaved(
     stages: Stages, microbatches: int, *, training: bool = True, device_mapping: Sequence[int] | None = None, strict: bool = True
 ) -> Schedule:
-    """Forward and backward take turns on each device (1F1B): stage s of microbatch m in slot 2m + s. Each keeps up to N-s microbatches.
+    """Forward and backward take turns on each device (1F1B).
 
-    With `strict` the count must be a multiple of how often the stages go round the devices without two of them meeting: N if each has
-    a device of its own, else less; and in training no two levels may share a device.
+    Stage s of microbatch m is in slot 2m + s. Each stage keeps values of up to N-s microbatches.
 
-    Raises: TypeError, ValueError for numbers and mappings that cannot be.
+    Args:
+        stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
+        microbatches: the number of microbatches in a run.
+        training: whether there is a backward pass and an update.
+        device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
+        strict: whether the count must be a multiple of the number of microbatches that go round the devices without meeting: N if each
+            stage has a device of its own, else less. In training no two levels may share a device then.
+
+    Returns:
+        The schedule.
+
+    Raises:
+        TypeError: for a count that is no whole number.
+        ValueError: for counts and mappings that are impossible.
     """
     require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -94,13 +128,25 @@ def interleaved(
 
 
 def looped(devices: int, microbatches: int, *, rounds: int = 2, strict: bool = True) -> Schedule:
-    """Interleaved 1F1B with `rounds` stages on each device: data goes round all devices so many times (virtual stages), which makes the
-    ramps shorter by that factor, for more transfers. Stage s is on device s mod `devices`.
+    """Interleaved 1F1B with several stages on each device: data goes round all devices `rounds` times (virtual stages).
 
-    With `strict` the count must be a multiple of `devices`; without, the last round is filled up as if there were more.
-    Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, section 2.2.
+    The ramps are shorter by that factor, and there are more transfers. Stage s is on device s mod `devices`.
 
-    Raises: TypeError, ValueError for numbers that cannot be.
+    Args:
+        devices: the number of devices.
+        microbatches: the number of microbatches in a run.
+        rounds: the number of stages on each device.
+        strict: whether the count must be a multiple of `devices`. Without it the last round has gaps.
+
+    Returns:
+        The schedule.
+
+    Raises:
+        TypeError: for a count that is no whole number.
+        ValueError: for counts that are impossible.
+
+    Source:
+        Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, section 2.2.
     """
     require_bools(strict=strict)
     devices, rounds = whole_number("devices", devices, least=1), whole_number("rounds", rounds, least=1)
@@ -137,12 +183,25 @@ def looped(devices: int, microbatches: int, *, rounds: int = 2, strict: bool = T
 
 
 def zero_bubble(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] | None = None, strict: bool = True) -> Schedule:
-    """1F1B whose backward is in two: the input gradient, for which the stage before waits, and the weight gradient, which fills gaps.
+    """1F1B with backward in two: the input gradient, for which the stage before waits, and the weight gradient, which fills gaps.
 
-    Each stage keeps up to N microbatches, as many as 1F1B's first. Any count is allowed.
-    Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2023, schedule ZB-H1.
+    Each stage keeps values of up to N microbatches, as the first stage of 1F1B does.
 
-    Raises: TypeError, ValueError for numbers and mappings that cannot be.
+    Args:
+        stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
+        microbatches: the number of microbatches in a run.
+        device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
+        strict: of no effect: any count is allowed.
+
+    Returns:
+        The schedule.
+
+    Raises:
+        TypeError: for a count that is no whole number.
+        ValueError: for counts and mappings that are impossible.
+
+    Source:
+        Qi et al., "Zero Bubble Pipeline Parallelism", 2023, schedule ZB-H1.
     """
     require_bools(strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -151,12 +210,23 @@ def zero_bubble(stages: Stages, microbatches: int, *, device_mapping: Sequence[i
 
 
 def stale(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] | None = None, strict: bool = True) -> Schedule:
-    """An update after each microbatch's backward, and no waiting for it: PopART's pipeline without gradient accumulation.
+    """An update after each microbatch's backward, for which no forward waits: PopART's pipeline without gradient accumulation.
 
-    With L the last stage, forward of microbatch m at stage s has the weights after max(0, m - 2(L-s)) updates, backward the newest, after
-    m of them. The ramps are a run's own: with each run the weights are the same again at first.
+    With L the last stage, forward of microbatch m at stage s has the weights after max(0, m - 2(L-s)) updates. Backward has the newest,
+    after m updates. The ramps belong to each run: at its begin all stages have the same version again.
 
-    Raises: TypeError, ValueError for numbers and mappings that cannot be.
+    Args:
+        stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
+        microbatches: the number of microbatches in a run.
+        device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
+        strict: of no effect: any count is allowed.
+
+    Returns:
+        The schedule.
+
+    Raises:
+        TypeError: for a count that is no whole number.
+        ValueError: for counts and mappings that are impossible.
     """
     require_bools(strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -177,9 +247,21 @@ def stale(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] | 
 def stashed(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] | None = None, strict: bool = True) -> Schedule:
     """1F1B with an update after each microbatch's backward, which has the very weights that its forward had: they are kept so long.
 
-    Source: Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", 2019, weight stashing.
+    Args:
+        stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
+        microbatches: the number of microbatches in a run.
+        device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
+        strict: of no effect: any count is allowed.
 
-    Raises: TypeError, ValueError for numbers and mappings that cannot be.
+    Returns:
+        The schedule.
+
+    Raises:
+        TypeError: for a count that is no whole number.
+        ValueError: for counts and mappings that are impossible.
+
+    Source:
+        Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", 2019, weight stashing.
     """
     require_bools(strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -188,9 +270,18 @@ def stashed(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] 
 
 
 def offloading(schedule: Schedule, stages: Sequence[int]) -> Schedule:
-    """The schedule with what these stages keep for backward in another memory between: stored after forward, loaded before backward.
+    """The schedule with values for backward in another memory: stored after forward, loaded before backward.
 
-    Raises: ValueError for a stage that there is not, or a schedule without a backward pass.
+    Args:
+        schedule: one with a backward pass.
+        stages: numbers of the stages whose values are stored.
+
+    Returns:
+        The schedule with tasks for storing and loading.
+
+    Raises:
+        TypeError: for stages that are no list.
+        ValueError: for a stage that does not exist, or a schedule without a backward pass.
     """
     require_schedule(schedule)
     stages = items_of("stages", stages, "a list of stages' numbers, such as [0, 1]")
@@ -301,8 +392,8 @@ def _interleaved_tasks(levels: Levels, mapping: Sequence[int], microbatches: int
     steps = 2 * len(levels) if training else len(levels)
 
     def slot(m: int, step: int) -> int:
-        turn, place = divmod(m, len(offsets))
-        return turn * steps + offsets[place] + step
+        turn, index = divmod(m, len(offsets))
+        return turn * steps + offsets[index] + step
 
     return _by_slots(levels, mapping, microbatches, slot, training=training)
 

@@ -1,4 +1,4 @@
-"""Tasks of pipelines: what there is to do, how long it takes, and when it happens."""
+"""The tasks of a pipeline, how long each takes, and when each happens."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ WEIGHTS: Final[tuple[str, ...]] = get_args(Weights)
 
 
 class Kind(enum.StrEnum):
-    """What a task does. The letters are those of PyTorch's schedules where it has them."""
+    """The kinds of tasks. The letters are those of PyTorch's schedules where it has them."""
 
     FORWARD = "F"
     BACKWARD = "B"  # gradients of the inputs and of the weights
     INPUT_GRADIENT = "I"  # of the inputs alone
     WEIGHT_GRADIENT = "W"  # of the weights alone, after that of the inputs
     UPDATE = "U"  # the optimiser
-    STORE = "S"  # what the backward needs goes to another memory
-    LOAD = "L"  # and comes back
+    STORE = "S"  # moves the values that backward needs to another memory
+    LOAD = "L"  # moves them back
 
     @property
     def meaning(self) -> str:
@@ -35,9 +35,12 @@ class Kind(enum.StrEnum):
 
 
 class Task(NamedTuple):
-    """One thing that one device does. Written as "2F3": stage 2, forward, microbatch 3; "2U": the update at the end of a run.
+    """One thing that one device does, as text "2F3": stage 2, forward, microbatch 3; "2U": the update at the end of a run.
 
-    Attributes: microbatch: None for an update that is for all microbatches.
+    Attributes:
+        stage: its number, from 0 on.
+        kind: what the task does.
+        microbatch: its number, from 0 on; None for an update that is for all microbatches.
     """
 
     stage: int
@@ -49,7 +52,15 @@ class Task(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Task:
-        """The task that `str` wrote. Raises: ValueError for any other text, TypeError for what is none."""
+        """The task that `str` wrote.
+
+        Args:
+            text: such as "2F3".
+
+        Raises:
+            TypeError: if `text` is no text.
+            ValueError: for any other text.
+        """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"{shown(text)} is a {type(text).__name__}: it must be text such as 2F3, which str() makes of a Task")
         match = _TASK.fullmatch(text.strip())
@@ -69,19 +80,22 @@ _KINDS: Final = {kind.value: kind for kind in Kind}
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """How long tasks take, in one unit of time: a number for all stages, or a sequence with one for each.
+    """How long tasks take, in one unit of time. A cost is a number for all stages, or a sequence with one for each.
 
     Attributes:
-        backward: None: twice `forward`.
-        input_gradient: None: half of `backward`.
-        weight_gradient: None: what `backward` is more than `input_gradient`.
+        forward: of a microbatch through a stage.
+        backward: of a microbatch; None: twice `forward`.
+        input_gradient: of a microbatch; None: half of `backward`.
+        weight_gradient: of a microbatch; None: the rest of `backward` after `input_gradient`.
         update: of a stage.
-        store, load: of what a microbatch leaves on a stage.
+        store: of the values that a microbatch leaves on a stage for backward, to another memory.
+        load: of these values, back.
         transfer: of a stage's outputs to another device.
-        gradient_transfer: of the gradients of a stage's outputs, from another device. None: as `transfer`.
-        element: of what comes from the host for each forward of a first stage, just before it. The device waits for it.
-        collect: of putting together what a last stage returned of all microbatches, after its last task.
-        results: of that to the host.
+        gradient_transfer: of the gradients of a stage's outputs, from another device; None: as `transfer`.
+        element: of an element from the host, just before each forward of a first stage. The device waits for it.
+        collect: of joining a last stage's outputs of all microbatches, after its last task.
+        results: of the joined outputs to the host.
+        unit: of all costs, in words such as "cycles" or "s". Pictures name it.
     """
 
     forward: float | Sequence[float] = 1.0
@@ -96,9 +110,14 @@ class Costs:
     element: float = 0.0
     collect: float = 0.0
     results: float = 0.0
+    unit: str = ""
 
     def of(self, kind: Kind, stage: int) -> float:
-        """How long a task takes. Raises: IndexError if a sequence has none for that stage."""
+        """How long a task takes, in `unit`.
+
+        Raises:
+            IndexError: if a sequence has no cost for that stage.
+        """
 
         def at(value: float | Sequence[float]) -> float:
             return value[stage] if isinstance(value, Sequence) else value
@@ -125,34 +144,40 @@ class Costs:
             case Kind.LOAD:
                 return at(self.load)
 
-    def passing(self, giver: int, taker: int) -> float:
-        """How long it takes until one stage has what another one made for it: outputs of an earlier stage, gradients of a later one."""
-        back = self.gradient_transfer if giver > taker and self.gradient_transfer is not None else self.transfer
-        return back[min(giver, taker)] if isinstance(back, Sequence) else back
+    def passing(self, source: int, destination: int) -> float:
+        """How long a transfer between two stages takes, in `unit`: of outputs to a later stage, of gradients to an earlier one."""
+        cost = self.gradient_transfer if source > destination and self.gradient_transfer is not None else self.transfer
+        return cost[min(source, destination)] if isinstance(cost, Sequence) else cost
 
 
-ONE_EACH: Final = Costs()  # a forward takes 1, a backward 2
-SLOTS: Final = Costs(forward=1, backward=1, input_gradient=1, weight_gradient=1)  # every task that computes takes one slot
+ONE_EACH: Final = Costs(unit="times of a forward")  # a forward takes 1, a backward 2
+SLOTS: Final = Costs(forward=1, backward=1, input_gradient=1, weight_gradient=1, unit="slots")  # every task that computes takes one slot
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """When the tasks of a schedule happen, if they take so long.
+    """When the tasks of a schedule happen. All times are in one unit.
 
     Attributes:
-        begin: of each task, from the first one's on.
-        end: of each task.
-        makespan: from the first task's begin to the last one's end.
-        busy: of each device, how long it does something.
+        begin: the time at which each task begins.
+        end: the time at which each task ends.
+        makespan: the time from the begin of the first task to the end of the last one.
+        busy: for each device the time in which it does tasks.
+        unit: of the times, in words such as "cycles" or "s"; empty if nobody has named it.
     """
 
     begin: Mapping[Task, float]
     end: Mapping[Task, float]
     makespan: float
     busy: tuple[float, ...]
+    unit: str = ""
+
+    def __repr__(self) -> str:
+        tasks, devices = f"{len(self.begin):,} tasks", f"{len(self.busy):,} device{'s' * (len(self.busy) != 1)}"
+        return f"<Timeline: {tasks} on {devices}, makespan {self.makespan:g}, bubble {self.bubble:.1%}>"
 
     @property
     def bubble(self) -> float:
-        """The part of all devices' time in which they wait, from 0 to 1."""
+        """The share of all devices' time in which they wait, from 0 to 1."""
         return 1 - sum(self.busy) / (len(self.busy) * self.makespan) if self.makespan else 0.0

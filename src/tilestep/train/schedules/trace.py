@@ -1,4 +1,4 @@
-"""What a pipeline did on an emulated machine: the tasks of its schedule, with the times that the machine's trace has.
+"""Reads from the trace of an emulated machine when each task of a pipeline happened.
 
 with tilestep.profile() as profile:
     state, losses = pipeline.step(state, microbatches)
@@ -57,18 +57,23 @@ class _Run(NamedTuple):
 
 
 def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> Timeline:
-    """When each task of one update happened, in cycles from the first one's begin on.
+    """When each task of one update happened, in cycles from the begin of the first one.
 
-    A task lasts from the begin of its program's compute to the end of that, of its exchanges and syncs between tiles; adding up
-    gradients of several stages is a part of backward. What comes from
-    the host before it, and what goes to other IPUs after it, lies outside. A task that has no program takes no time: backward of the last
-    stage, which is one with its forward, and input gradients of a first stage.
+    A task lasts from the begin of its program's compute to the end of its compute, exchanges and syncs between tiles. The sum of several
+    stages' gradients is a part of backward. Transfers from the host before a task, and to other IPUs after it, are outside. A task without
+    a program takes no time: the backward of the last stage, which is one program with its forward, and input gradients of a first stage.
 
     Args:
-        events: of a profile that covers whole updates, `profile.timeline`.
-        update: which, if they are several; the last if -1.
-    Raises: TypeError for what is no Schedule, no events or no whole number. ValueError if the events are not those of whole updates with
-        this schedule.
+        schedule: of the pipeline.
+        events: `profile.timeline` of a profile that covers whole updates.
+        update: the number of the update in the profile; -1 is the last.
+
+    Returns:
+        The times of all tasks, in cycles.
+
+    Raises:
+        TypeError: for a schedule that is no Schedule, or events or an update of another kind.
+        ValueError: if the events are not those of whole updates with this schedule.
     """
     require_schedule(schedule)
     events = items_of("events", events, _HOW_EVENTS)
@@ -104,13 +109,21 @@ def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> 
     begin = {task: time - zero for task, time in begin.items()}
     end = {task: time - zero for task, time in end.items()}
     busy = [sum(end[task] - begin[task] for task in tasks) for tasks in schedule.tasks]
-    return Timeline(begin=begin, end=end, makespan=max(end.values()), busy=tuple(busy))
+    return Timeline(begin=begin, end=end, makespan=max(end.values()), busy=tuple(busy), unit="cycles")
 
 
 def costs_of(schedule: Schedule, timeline: Timeline) -> Costs:
-    """How long tasks took on each stage; where it was not the same for each microbatch, the longest. No transfers.
+    """The longest time of each kind of task on each stage, over all microbatches. Transfers have none.
 
-    Raises: TypeError for what is no Schedule or no Timeline.
+    Args:
+        schedule: the schedule of the timeline's tasks.
+        timeline: of `traced`, in cycles, or another one.
+
+    Returns:
+        Costs in the timeline's unit.
+
+    Raises:
+        TypeError: for a schedule that is no Schedule, or a timeline that is no Timeline.
     """
     require_schedule(schedule)
     require_kind("timeline", timeline, Timeline, "a Timeline, such as schedule.simulate()")
@@ -128,6 +141,7 @@ def costs_of(schedule: Schedule, timeline: Timeline) -> Costs:
         input_gradient=longest(Kind.INPUT_GRADIENT),
         weight_gradient=longest(Kind.WEIGHT_GRADIENT),
         update=longest(Kind.UPDATE),
+        unit=timeline.unit,
     )
 
 
@@ -136,7 +150,7 @@ def _runs(events: Iterable[Event]) -> Mapping[int, Sequence[_Run]]:
     by_ipu: dict[int, list[Event]] = {}
     for event in sorted(events, key=lambda event: event.start_cycle):
         by_ipu.setdefault(event.ipu, []).append(event)
-    found: dict[int, list[_Run]] = {}
+    runs: dict[int, list[_Run]] = {}
     summed: dict[int, int] = {}  # IPU -> when it began to add up gradients for its next backward
     for ipu, own in by_ipu.items():
         for place, event in enumerate(own):
@@ -154,8 +168,8 @@ def _runs(events: Iterable[Event]) -> Mapping[int, Sequence[_Run]]:
                 kinds = kinds[kinds.index(after.kind) + 1 :]
                 end = after.end_cycle
             begin = summed.pop(ipu, event.start_cycle)
-            found.setdefault(ipu, []).append(_Run(begin, end, _KINDS[match[1]], match[1] == "forward_and_backward"))
-    return found
+            runs.setdefault(ipu, []).append(_Run(begin, end, _KINDS[match[1]], match[1] == "forward_and_backward"))
+    return runs
 
 
 def _ipus(schedule: Schedule, runs: Mapping[int, Sequence[_Run]]) -> Sequence[int]:

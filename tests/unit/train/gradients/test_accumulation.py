@@ -119,6 +119,6 @@ def test_the_single_step_form_gives_the_gradient_of_the_sum_or_the_mean(reductio
 
 def test_the_effective_batch_is_the_product() -> None:
     assert effective_batch_size(8) == 8
-    assert effective_batch_size(8, 4, 2) == 64
+    assert effective_batch_size(8, 4, 2) == effective_batch_size(8, 4, Replicas(2, devices=jax.devices("ipu")[:2])) == 64
     with pytest.raises(ValueError, match="replicas is 0: it must be 1 or more"):
         effective_batch_size(8, 4, 0)

@@ -62,6 +62,24 @@ def looked_up(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
+def as_it_is(pipeline: Pipeline) -> Pipeline:
+    return pipeline
+
+
+@contextlib.contextmanager
+def looking_up(pipeline: Pipeline) -> Iterator[None]:
+    """Inside, the pipeline's programs are looked up."""
+    looked_up(pipeline)
+    yield
+    pipeline._engine._programs._may_be_direct = True
+
+
+@functools.cache
+def shared() -> Pipeline:
+    """A pipeline that several tests run, because compiling it takes seconds."""
+    return made()[0]
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"pipeline_schedule": "zero_bubble"}, {"pipeline_schedule": "stashed"}, {"recompute": "full"}, {"reduction": "running_mean"}],
@@ -72,8 +90,8 @@ def test_it_changes_nothing(options: Any) -> None:
     with only(pipeline, "direct"):
         state, outputs = pipeline.step(state, batches(1, COUNT))
         state, outputs = pipeline.step(state, batches(2, COUNT))
-    other, begun = made(**options)
-    expected = three_updates(looked_up(other), begun)
+    with looking_up(pipeline):
+        expected = three_updates(pipeline, pipeline.init(model(1)[1]))
     jax.tree.map(np.testing.assert_array_equal, (state, outputs), expected)
     kinds: Callable[[Any], Any] = lambda tree: [(leaf.aval, leaf.sharding, leaf.committed) for leaf in jax.tree.leaves(tree)]  # noqa: E731
     assert kinds((state, outputs)) == kinds(expected)
@@ -101,7 +119,10 @@ def copied(leaf: Any) -> Any:
 
 @pytest.mark.parametrize("change", [weak, transposed, copied])
 def test_a_state_that_somebody_has_changed_is_as_good(change: Callable[[Any], Any]) -> None:
-    found, expected = three_updates(*made(), change), three_updates(looked_up(made()[0]), made()[1], change)
+    pipeline, params = shared(), model(1)[1]
+    found = three_updates(pipeline, pipeline.init(params), change)
+    with looking_up(pipeline):
+        expected = three_updates(pipeline, pipeline.init(params), change)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
@@ -125,23 +146,35 @@ def laid_out(x: Any, order: tuple[int, ...]) -> Any:
     return jax.device_put(x, Format(Layout(order), jax.sharding.SingleDeviceSharding(jax.devices()[0])))
 
 
+def mixed(p: Any, m: Any, x: Any) -> Any:
+    return (x @ m).astype(jnp.bfloat16) * x @ p["w"]
+
+
+def halved(p: Any, a: Any, x: Any) -> Any:
+    return x.astype(jnp.bfloat16) * a @ p["w"].astype(jnp.bfloat16)
+
+
+@functools.cache
+def small_one(stage: Callable[..., Any]) -> Pipeline:
+    return small((stage, last))
+
+
 @pytest.mark.parametrize("elements", [laid_out(X, (0, 2, 1)), jnp.broadcast_to(jnp.asarray(0.1), X.shape), X])
 def test_elements_of_any_layout_and_type_are_as_good(elements: Any) -> None:
-    def mixed(p: Any, m: Any, x: Any) -> Any:
-        return (x @ m).astype(jnp.bfloat16) * x @ p["w"]
-
-    inputs = [np.eye(3, dtype=np.float32) + np.arange(9, dtype=np.float32).reshape(3, 3), 0.5]
-    for stages, given in (
-        ((first, last), ()),
-        ((mixed, last), (laid_out(inputs[0], (1, 0)),)),
-        ((mixed, last), (inputs[0],)),
-        ((lambda p, a, x: x.astype(jnp.bfloat16) * a @ p["w"].astype(jnp.bfloat16), last), (jnp.asarray(inputs[1]),)),
+    matrix = np.eye(3, dtype=np.float32) + np.arange(9, dtype=np.float32).reshape(3, 3)
+    for stage, given in (
+        (first, ()),
+        (mixed, (laid_out(matrix, (1, 0)),)),
+        (mixed, (matrix,)),
+        (halved, (jnp.asarray(0.5),)),
     ):
         results: list[Any] = []
-        for pipeline in (small(stages), looked_up(small(stages))):
+        for form in (contextlib.nullcontext, looking_up):
+            pipeline = small_one(stage)
             state = pipeline.init(P)
-            for _ in range(2):
-                state, outputs = pipeline.step(state, elements, inputs=given)
+            with form(pipeline):
+                for _ in range(2):
+                    state, outputs = pipeline.step(state, elements, inputs=given)
             results.append((state, outputs))
         jax.tree.map(np.testing.assert_array_equal, *results)
         assert [leaf.dtype for leaf in jax.tree.leaves(results[0])] == [leaf.dtype for leaf in jax.tree.leaves(results[1])]
@@ -174,7 +207,7 @@ def test_a_state_may_come_back_of_another_kind(flips: bool, schedule: str) -> No
 
     counting = optax.GradientTransformation(lambda params: jnp.zeros((), jnp.int32), update)
     found: list[Any] = []
-    for change in (looked_up, lambda pipeline: pipeline):
+    for change in (looked_up, as_it_is):
         pipeline = change(Pipeline([first, last], counting, 4, program="stages", pipeline_schedule=schedule))
         state, kinds = pipeline.init(P), []
         for _ in range(6):
@@ -194,7 +227,7 @@ def test_an_optimizer_whose_state_becomes_weakly_typed_computes_as_jax_does() ->
 
     weakening = optax.GradientTransformation(lambda params: jnp.full((), -0.123456, jnp.float32), update)
     found: list[Any] = []
-    for change in (looked_up, lambda pipeline: pipeline):
+    for change in (looked_up, as_it_is):
         pipeline = change(Pipeline([first, last], weakening, 4, program="stages"))
         state = pipeline.init(P)
         for _ in range(3):
@@ -217,7 +250,7 @@ def test_weak_types_end_where_a_stage_does(optimizer: Any) -> None:
         return (x * p).sum(), is_float32
 
     found: list[Any] = []
-    for change, program in ((looked_up, "stages"), (lambda pipeline: pipeline, "stages"), (lambda pipeline: pipeline, "single")):
+    for change, program in ((looked_up, "stages"), (as_it_is, "stages"), (as_it_is, "single")):
         pipeline = change(Pipeline([weakly, halves, summed], optimizer, 6, program=program))
         state = pipeline.init([*P, np.float32(1)])
         for _ in range(3):
@@ -246,7 +279,7 @@ def test_elements_and_inputs_of_other_shapes_are_seen_whatever_has_gone_before()
         return x * scale @ p["w"]
 
     found: list[Any] = []
-    for change in (looked_up, lambda pipeline: pipeline):
+    for change in (looked_up, as_it_is):
         pipeline = change(small((scaled, last)))
         state = pipeline.init(P)
         for rows, scale in ((3, 1.0), (3, 2.0), (3, 3.0), (2, 2.0), (2, np.ones(3, np.float32)), (3, 1.0), (3, 2.0)):

@@ -107,6 +107,16 @@ def reference(stages: Sequence[Any], params: Any, optimizer: Any, elements: Any,
     value_and_grad = jax.jit(
         jax.value_and_grad(lambda p, *e: (lambda out: (out[0], out))(at_once(stages, p, *e)), has_aux=True, allow_int=True)
     )
+    count = len(elements[0])
+
+    @jax.jit
+    def updated(params: Any, state: Any, total: Any) -> Any:
+        mean = jax.tree.map(lambda leaf: leaf if reduction == "sum" else leaf / count, total)
+        changes, state = optimizer.update(mean, state, real(params))
+        return jax.tree.map(
+            lambda p, u: p if u is None else p + u.astype(p.dtype), params, changes, is_leaf=lambda leaf: leaf is None
+        ), state
+
     outputs: list[Any] = []
     for _ in range(updates):
         total: Any = None
@@ -115,11 +125,8 @@ def reference(stages: Sequence[Any], params: Any, optimizer: Any, elements: Any,
             (_, out), gradients = value_and_grad(params, *element)
             outputs.append(out)
             gradients = jax.tree.map(lambda g, p: g if jnp.issubdtype(p.dtype, jnp.inexact) else None, gradients, params)
-            total = gradients if total is None else jax.tree.map(jnp.add, total, gradients)
-        if reduction != "sum":
-            total = jax.tree.map(lambda leaf: leaf / len(elements[0]), total)
-        changes, state = optimizer.update(total, state, real(params))
-        params = jax.tree.map(lambda p, u: p if u is None else p + u.astype(p.dtype), params, changes, is_leaf=lambda leaf: leaf is None)
+            total = gradients if total is None else jax.tree.map(np.add, total, gradients)
+        params, state = updated(params, state, total)
     return params, outputs
 
 

@@ -160,7 +160,7 @@ def test_programs_have_the_names_that_the_stage_gives() -> None:
     for text in (forward, backward):
         assert "attention" in text
         assert "gelu" in text
-        assert "test_pipeline_residuals.py" in text
+        assert "test_residuals.py" in text
 
 
 ELEMENTWISE = (jnp.sin, jnp.tanh, lambda x: jnp.broadcast_to(x, (3, *x.shape)), lambda x: x.astype(jnp.float16), lambda x: -x)
@@ -195,7 +195,10 @@ def test_no_other_choice_weighs_less(data: st.DataObject) -> None:
     _, _, kept = parts.forward([], [x])
     found = parts.pullback([], [x] if parts.kept_args else [], kept)([x])
     for own, index in zip(found, read, strict=True):
-        np.testing.assert_allclose(own, work(x)[index], rtol=1e-6)
+        expected = work(x)[index]
+        # Fused operations on halves round once where separate ones round each time.
+        bound = 8 * float(np.finfo(expected.dtype).eps) * max(1.0, float(np.abs(np.float32(expected)).max()))
+        np.testing.assert_allclose(np.float32(own), np.float32(expected), rtol=0, atol=bound)
     jaxpr = flat_jaxpr(lambda x: list(map(work(x).__getitem__, read)), x).jaxpr
     chosen = sum(weight(spec) for spec in parts.specs) + (weight(x) - 0.5 if parts.kept_args else 0)
     assert chosen == least_of(jaxpr, x)

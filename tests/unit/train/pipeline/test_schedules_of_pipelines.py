@@ -306,6 +306,24 @@ def test_a_schedule_is_drawn(suffix: str, tmp_path: Path) -> None:
     assert begin.startswith(b"\x89PNG") if suffix == "png" else b"<svg" in begin or b"<?xml" in begin
 
 
+@pytest.mark.parametrize(
+    ("costs", "label"),
+    [
+        (SLOTS, "slots"),
+        (Costs(), "units of the costs"),
+        (Costs(forward=2e5, unit="cycles"), "million cycles"),
+        (Costs(forward=700, unit="cycles"), "thousand cycles"),
+        (Costs(forward=2e-4, unit="s"), "ms"),
+        (Costs(forward=3.0, unit="s"), "s"),
+    ],
+)
+def test_the_axis_of_time_names_its_unit(costs: Costs, label: str, tmp_path: Path) -> None:
+    schedules.grouped(2, 4).plot(tmp_path / "a.svg", costs)
+    drawing = (tmp_path / "a.svg").read_text()
+    assert f">time ({label})</text>" in drawing
+    assert "1e" not in "".join(re.findall(r"<text[^>]*>([^<]*)</text>", drawing))
+
+
 def test_labels_are_as_large_as_their_tasks_allow(tmp_path: Path) -> None:
     def sizes(microbatches: int) -> dict[str, float]:
         schedules.interleaved(4, microbatches).plot(tmp_path / "a.svg")

@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["test_cross_replica.py", "test_replicas.py"])
+@pytest.mark.parametrize("file", ["test_collectives.py", "test_replicas.py"])
 def test_replicas_are_devices_of_cpu(file: str) -> None:
     result = run_python(
         "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / file), environ={"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}

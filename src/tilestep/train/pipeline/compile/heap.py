@@ -1,11 +1,11 @@
-"""What compiling leaves of the host's memory: pages go back to the system, small pieces are kept out of use.
+"""Cleans the host's memory after compiling: returns free pages to the system, and keeps small free pieces out of use.
 
 Compiling takes memory in many threads at a time. With glibc each of them frees it into an arena of its own, where it stays with the
 process: other threads, such as those that run programs afterwards, take new memory from the system instead.
 
-In the arena of the thread that has traced, thousands of small pieces are left, far from each other. glibc gives out those of a size
-oldest first. A host that then starts program after program goes through all of them, and finds none in its caches. Where it has no
-such pieces, it cuts what it needs from a large one, and soon gets the same memory again.
+Thousands of small free pieces stay in the arena of the thread that has traced, far from each other. glibc reuses the oldest piece of a
+size first, which is no longer cached. A host that starts program after program goes through all of them. Without such pieces glibc cuts
+memory from a large one, and soon gives the same memory again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Updates by an optimiser that looks across stages, such as one that clips by the global norm.
 
-JAX traces the update of all stages at once. What an equation needs says where it is computed: what comes from one stage's arrays, on that
-stage's devices; what comes from several (a sum of their norms), on the first stage's; what comes from that and one stage's arrays, on that
-stage's again. So the arrays stay where they are, and what crosses is what the optimiser makes of several. Each part gives up the memory of
-what no later part reads: parameters, the state and gradients turn into their successors in place.
+JAX traces the update of all stages at once. The operands of an equation decide on which devices it is computed: operands from one stage, on
+that stage's devices; operands from several (a sum of their norms), on the first stage's; such a result and one stage's arrays, on that
+stage's again. So arrays stay on their devices, and only values that depend on several stages cross. Each part donates the memory of values
+that no later part reads: parameters, the state and gradients turn into their successors in place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilestep.train.untyped import Atom, Pytree
 from tilestep.train.untyped import jax as _jax
 
 _TOGETHER: Final = -1  # the home of what comes from several stages
-_MOST_ROUNDS: Final = 100  # in which what is known of the state must settle
+_MOST_ROUNDS: Final = 100  # in which the homes of the state must become stable
 
 Home = int | None  # a stage, _TOGETHER, or None: constants have none
 
@@ -38,9 +38,12 @@ Home = int | None  # a stage, _TOGETHER, or None: constants have none
 class Joint:
     """The update of all stages as one.
 
-    Args: trained: of each stage, the indices of the parameters' leaves that it updates. nest: makes of a list with an entry for each stage
-        the tree that the user has. outputs: specs of what the last stage returns. packings: of the stages' accumulators, if it is applied.
-    Raises: what the optimiser raises for the list of all stages' parameters.
+    Args:
+        trained: for each stage the indices of the parameters' leaves that it updates.
+        outputs: the tree of the last stage's outputs' specs.
+        packings: of the stages' accumulators, if the update is applied.
+    Raises:
+        Exception: of the optimiser, for the list of all stages' parameters.
     """
 
     def __init__(
@@ -113,7 +116,7 @@ class Joint:
     def is_separable(self, alone: Callable[[int], Joint]) -> bool:
         """Whether each stage's update is the same if the optimiser sees this stage alone. Args: alone: the update of one stage."""
         count = len(self._owner)
-        taints = _settled(self._update.jaxpr, self._owner, count)
+        taints = _taints(self._update.jaxpr, self._owner, count)
         outputs = self._update.jaxpr.outvars
         of_params = [taints(atom) <= {owner} for atom, owner in zip(outputs, self._owner, strict=False)]
         if not all(of_params) or any(len(taints(atom)) > 1 for atom in outputs):
@@ -124,8 +127,8 @@ class Joint:
                 closed = alone(stage.number).flow
             except Exception:  # what it does for all of them it cannot do for one
                 return False
-            found = _work(closed.jaxpr, _settled(closed.jaxpr, [stage.number] * len(own), len(own)))
-            if found.get(stage.number, Counter()) != whole.get(stage.number, Counter()):
+            work = _work(closed.jaxpr, _taints(closed.jaxpr, [stage.number] * len(own), len(own)))
+            if work.get(stage.number, Counter()) != whole.get(stage.number, Counter()):
                 return False
         return True
 
@@ -174,15 +177,15 @@ class Joint:
         ]
         jaxpr = self._update.jaxpr
         given = itertools.chain(*gradients, *params, _jax.tree.leaves(state), extras)
-        values: dict[Any, Any] = dict(zip(jaxpr.invars, given, strict=True))
+        values: dict[Atom, Any] = dict(zip(jaxpr.invars, given, strict=True))
         del gradients, given  # which would keep what is over
         constants = dict(zip(jaxpr.constvars, self._update.consts, strict=True))
         for part in self._divide():
             values.update(zip(part.makes, self._run(part, values, constants, put), strict=True))
             for variable in part.spent:
                 values.pop(variable, None)
-        found = [values[atom] if is_variable(atom) else atom.val for atom in jaxpr.outvars]
-        rest = iter(found)
+        results = [values[atom] if is_variable(atom) else atom.val for atom in jaxpr.outvars]
+        rest = iter(results)
         new = [[next(rest) for _ in own] for own in self._trained]
         return new, _jax.tree.unflatten(self._state_structure, list(rest))
 
@@ -198,7 +201,7 @@ class Joint:
         new = [[next(rest) for _ in own] for own in self._trained]
         return new, _jax.tree.unflatten(self._state_structure, list(rest))
 
-    def _run(self, part: _Part, values: Mapping[Any, Any], constants: Mapping[Any, Any], put: Put) -> list[jax.Array]:
+    def _run(self, part: _Part, values: Mapping[Atom, Any], constants: Mapping[Atom, Any], put: Put) -> list[jax.Array]:
         placement = self._placement(part.home)
         there: list[Any] = [constants[v] if v in constants else values[v] for v in part.takes]
         known = [index for index, v in enumerate(part.takes) if v in constants]  # to every process
@@ -221,8 +224,8 @@ class Joint:
 
         def gradients(donated: Sequence[jax.Array], accumulators: Sequence[jax.Array]) -> tuple[list[jax.Array]]:
             leaves = packing.unpack([*donated, *accumulators])
-            found = [finished(leaves[real.index(index)], plan.per_update, plan.reduction) for index in own]
-            return ([cross_replica_mean(gradient) for gradient in found] if is_several else found,)
+            results = [finished(leaves[real.index(index)], plan.per_update, plan.reduction) for index in own]
+            return ([cross_replica_mean(gradient) for gradient in results] if is_several else results,)
 
         shardings = ([stage.param_shardings[index] for index in own],) if stage.placement.is_mesh else None
         return stage.placement.jit(gradients, f"stage_{stage.number}_gradients", (0, 0), (None,), donate=(0,), out_shardings=shardings)
@@ -246,20 +249,20 @@ class _Part:
     """
 
     home: Home
-    takes: tuple[Any, ...]
-    makes: tuple[Any, ...]
+    takes: tuple[Atom, ...]
+    makes: tuple[Atom, ...]
     compute: Callable[[list[Any]], list[Any]]
     program: Callable[[list[Any], list[Any]], list[Any]]
     donated: tuple[int, ...] = ()
-    spent: tuple[Any, ...] = ()
+    spent: tuple[Atom, ...] = ()
 
 
-def _part(equations: Sequence[JaxprEqn], outputs: Sequence[Any], home: Home) -> _Part:
+def _part(equations: Sequence[JaxprEqn], outputs: Sequence[Atom], home: Home) -> _Part:
     own = needed(equations, outputs)
     return _of(own, outputs, home)
 
 
-def _of(equations: Sequence[JaxprEqn], outputs: Sequence[Any], home: Home) -> _Part:
+def _of(equations: Sequence[JaxprEqn], outputs: Sequence[Atom], home: Home) -> _Part:
     takes = tuple(read_by(equations, outputs))
 
     def run(values: list[jax.Array]) -> list[jax.Array]:
@@ -304,9 +307,9 @@ def _alone_in(stage: Stage, own: Sequence[int], packing: Packing) -> int:
     return len(packing.alone) if is_alike else 0
 
 
-def _parts(jaxpr: Jaxpr, homes: Callable[[Any], Home]) -> Iterator[_Part]:
+def _parts(jaxpr: Jaxpr, homes: Callable[[Atom], Home]) -> Iterator[_Part]:
     """The equations in parts that can be computed one after the other; constants are made wherever they are used."""
-    phases: dict[Any, int] = {}
+    phases: dict[Atom, int] = {}
     groups: dict[tuple[int, int], list[Any]] = {}
     constants: list[Any] = []
     for equation in needed(jaxpr.eqns, jaxpr.outvars):
@@ -326,8 +329,8 @@ def _parts(jaxpr: Jaxpr, homes: Callable[[Any], Home]) -> Iterator[_Part]:
         yield _part(constants, made_alone, _TOGETHER)
     for (_, home), own in sorted(groups.items(), key=lambda entry: entry[0]):
         mine = {id(equation) for equation in own}
-        elsewhere = {atom for other in jaxpr.eqns if id(other) not in mine for atom in other.invars if is_variable(atom)} | wanted
-        outputs = [variable for equation in own for variable in equation.outvars if variable in elsewhere]
+        read_by_others = {atom for other in jaxpr.eqns if id(other) not in mine for atom in other.invars if is_variable(atom)} | wanted
+        outputs = [variable for equation in own for variable in equation.outvars if variable in read_by_others]
         yield _of([*needed(constants, _operands(own)), *own], outputs, home)
 
 
@@ -335,12 +338,12 @@ def _operands(equations: Sequence[JaxprEqn]) -> list[Atom]:
     return [atom for equation in equations for atom in equation.invars]
 
 
-def _homes(jaxpr: Jaxpr, owner: Sequence[int], count: int) -> Callable[[Any], Home]:
+def _homes(jaxpr: Jaxpr, owner: Sequence[int], count: int) -> Callable[[Atom], Home]:
     """Where each variable is, given the stages of gradients and parameters, the first 2 * count arguments."""
     states = jaxpr.invars[2 * count : 2 * count + len(jaxpr.outvars) - count]
-    known: dict[Any, Home] = dict(zip(jaxpr.invars[: 2 * count], [*owner, *owner], strict=True))
+    known: dict[Atom, Home] = dict(zip(jaxpr.invars[: 2 * count], [*owner, *owner], strict=True))
     known |= dict.fromkeys(jaxpr.invars[2 * count + len(states) :], _TOGETHER)
-    of_state: dict[Any, Home] = dict.fromkeys(states)
+    of_state: dict[Atom, Home] = dict.fromkeys(states)
     for _ in range(_MOST_ROUNDS):  # a state is where its next value is made
         homes = _spread_homes(jaxpr, known | of_state)
         after = {
@@ -349,27 +352,27 @@ def _homes(jaxpr: Jaxpr, owner: Sequence[int], count: int) -> Callable[[Any], Ho
         if after == of_state:
             break
         of_state = after
-    # What no stage's arrays come into, such as a count of updates, is with what comes from several.
-    settled = {variable: _TOGETHER if home is None else home for variable, home in of_state.items()}
-    homes = _spread_homes(jaxpr, known | settled)
+    # A value that depends on no stage's arrays, such as a count of updates, is with those that depend on several.
+    final = {variable: _TOGETHER if home is None else home for variable, home in of_state.items()}
+    homes = _spread_homes(jaxpr, known | final)
     return lambda atom: homes.get(atom) if is_variable(atom) else None
 
 
-def _spread_homes(jaxpr: Jaxpr, known: Mapping[Any, Home]) -> dict[Any, Home]:
+def _spread_homes(jaxpr: Jaxpr, known: Mapping[Atom, Home]) -> dict[Atom, Home]:
     homes = dict(known)
     for equation in jaxpr.eqns:
-        found = {homes.get(atom) for atom in equation.invars if is_variable(atom)} - {None}
-        stages = found - {_TOGETHER}
-        homes.update(dict.fromkeys(equation.outvars, next(iter(stages)) if len(stages) == 1 else _TOGETHER if found else None))
+        origins = {homes.get(atom) for atom in equation.invars if is_variable(atom)} - {None}
+        stages = origins - {_TOGETHER}
+        homes.update(dict.fromkeys(equation.outvars, next(iter(stages)) if len(stages) == 1 else _TOGETHER if origins else None))
     return homes
 
 
-def _settled(jaxpr: Jaxpr, owner: Sequence[int], count: int) -> Callable[[Any], frozenset[int]]:
+def _taints(jaxpr: Jaxpr, owner: Sequence[int], count: int) -> Callable[[Atom], frozenset[int]]:
     """From which stages' gradients and parameters each value comes, in this update or through the state in one before."""
     nothing: frozenset[int] = frozenset()
     states = jaxpr.invars[2 * count : 2 * count + len(jaxpr.outvars) - count]
-    of_state: dict[Any, frozenset[int]] = dict.fromkeys(states, nothing)
-    taints: dict[Any, frozenset[int]] = {}
+    of_state: dict[Atom, frozenset[int]] = dict.fromkeys(states, nothing)
+    taints: dict[Atom, frozenset[int]] = {}
     for _ in range(_MOST_ROUNDS):
         taints = {variable: frozenset({stage}) for variable, stage in zip(jaxpr.invars, [*owner, *owner], strict=False)} | of_state
         for equation in jaxpr.eqns:
@@ -385,13 +388,13 @@ def _settled(jaxpr: Jaxpr, owner: Sequence[int], count: int) -> Callable[[Any], 
     return lambda atom: taints.get(atom, nothing) if is_variable(atom) else nothing
 
 
-def _work(jaxpr: Jaxpr, taints: Callable[[Any], frozenset[int]]) -> dict[int, Counter[Any]]:
+def _work(jaxpr: Jaxpr, taints: Callable[[Atom], frozenset[int]]) -> dict[int, Counter[Any]]:
     """What is computed for each stage alone, whatever the order."""
-    found: dict[int, Counter[Any]] = {}
+    work: dict[int, Counter[Any]] = {}
     for equation in needed(jaxpr.eqns, jaxpr.outvars):
         stages = taints(equation.outvars[0])
         if len(stages) == 1:
             operands = tuple(str(atom.aval) if is_variable(atom) else str(atom) for atom in equation.invars)
             what = (equation.primitive.name, operands, tuple(str(variable.aval) for variable in equation.outvars))
-            found.setdefault(next(iter(stages)), Counter())[what] += 1
-    return found
+            work.setdefault(next(iter(stages)), Counter())[what] += 1
+    return work

@@ -1,4 +1,4 @@
-"""Where a stage of a pipeline lives: on a device, on a mesh of several, or on one of these for each replica of the pipeline."""
+"""Places a pipeline's stages on devices: each on one device, on a mesh of several, or on one of these for each replica."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Axes = int | str | None | Sequence[int | None]
 @final
 @dataclass(frozen=True)
 class Placement:
-    """Where a stage's arrays are.
+    """The devices of a stage's arrays.
 
     Attributes:
         devices: all of them.
-        whole: the sharding of what is the same for all replicas, such as parameters.
+        whole: the sharding of arrays that are the same for all replicas, such as parameters.
         replicas: of the pipeline, on these devices; None: there is one.
-        is_local: whether these are devices of this process, which then runs the stage.
+        is_local: whether they are devices of this process, which then runs the stage.
     """
 
     devices: tuple[Device, ...]
@@ -44,20 +44,20 @@ class Placement:
         return (len(self.devices) if self.replicas is None else self.replicas.shards) > 1
 
     def along(self, axis: int | None) -> Sharding:
-        """The sharding of an array whose axis so-and-so counts the replicas."""
+        """The sharding of an array. Args: axis: the one that counts replicas; None: all replicas have the same array."""
         if self.replicas is None or axis is None:
             return self.whole
         return NamedSharding(self.replicas.mesh, _spec(axis, self.replicas.axis))
 
     def spec(self, spec: Spec, axis: int | None) -> Any:
-        """One replica's shape and dtype as those of all, with its sharding."""
+        """The spec of all replicas' array, with its sharding, from that of one replica's."""
         shape = spec.shape
         if self.replicas is not None and axis is not None:
             shape = (*shape[:axis], self.replicas.count, *shape[axis:])
         return _jax.ShapeDtypeStruct(shape, spec.dtype, sharding=self.along(axis))
 
     def accumulator_sharding(self, of_parameter: Sharding) -> Sharding:
-        """The sharding of what each replica adds up for a parameter that is divided so."""
+        """The sharding of the replicas' accumulators for a parameter with this sharding."""
         if self.replicas is None or not isinstance(of_parameter, NamedSharding):
             return of_parameter
         return NamedSharding(self.replicas.mesh, PartitionSpec(self.replicas.axis, *of_parameter.spec))

@@ -1,14 +1,14 @@
-"""What a stage's backward is given of its forward.
+"""Chooses the values that a stage keeps from forward for backward.
 
-Nothing is kept that is there anyway: not the stage's arguments, which the engine holds, and not what depends on its weights alone, which
-backward makes again from the weights that it gets. So with weights that have changed meanwhile, backward computes with the new ones and
-with the activations of the old.
+It keeps no value that exists anyway: not the stage's arguments, which the task runner holds, and no value that depends on the weights
+alone, because backward computes it from the weights that it gets. So if weights have changed meanwhile, backward computes with the new
+weights and the old activations.
 
-Of the rest JAX says what backward reads: for `gelu(x)` six arrays of the size of `x`, which one program would never write to memory, as it
-computes them where they are used. Two programs have to agree on something. The least that backward can get all of these from, computing
-nothing again but what goes element by element, is a minimum cut through the graph of forward's values, between what takes work to
-make and what backward reads, where each value weighs its bytes: here `x` alone. [What a maximum flow fills is a minimum cut: Ford and
-Fulkerson, Maximal flow through a network, Canadian Journal of Mathematics 8 (1956).]
+JAX says which other values backward reads: for `gelu(x)` six arrays of the size of `x`. One program would never write them to memory,
+because it computes them where it reads them; two programs have to agree on some. Backward may compute elementwise values again. The
+smallest set from which it can then get all that it reads is a minimum cut through the graph of forward's values, where each value weighs
+its bytes: here `x` alone. [A maximum flow gives a minimum cut: Ford and Fulkerson, Maximal flow through a network, Canadian Journal of
+Mathematics 8 (1956).]
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import DropVar, Jaxpr, JaxprEqn
+from jax.extend.core import DropVar, Jaxpr, JaxprEqn, Var
 
-from tilestep.train.jaxprs import called, computed, inlined, is_variable, needed, read_by
+from tilestep.train.jaxprs import ELEMENTWISE, MOVES, PLAIN_CALLS, called, computed, inlined, is_variable, needed, read_by, spec_of
 from tilestep.train.pipeline.compile.packing import SMALL_BYTES
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.untyped import Atom
@@ -34,16 +34,11 @@ _jnp: Any = jnp
 # Primitives whose results are fused into what reads them: each of their elements comes of a few elements of the operands, and has no jumps
 # but where it is not of floats any more. What marks a value (`name`, and `reduce_precision`, with which `jax.checkpoint` guards what its
 # policy saves) is not among them: it is kept.
-# fmt: off
-_ELEMENTWISE: Final = frozenset((
-    "abs", "add", "add_any", "and", "broadcast_in_dim", "clamp", "complex", "concatenate", "conj", "convert_element_type", "copy", "cos",
-    "div", "eq", "erf", "exp", "exp2", "expm1", "ge", "gt", "imag", "integer_pow", "iota", "le", "log", "log1p", "log2", "logistic", "lt",
-    "max", "min", "mul", "ne", "neg", "not", "one_minus_square", "or", "pad", "polynomial", "pow", "real", "reshape", "rev", "rsqrt",
-    "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sin", "slice", "split", "sqrt", "square", "squeeze",
-    "stop_gradient", "sub", "tan", "tanh", "transpose", "xor",
-))
-# fmt: on
-_PLAIN_CALLS: Final = ("jit", "pjit", "closed_call")  # whose rules of differentiation are those of what they call
+_FUSED: Final = (ELEMENTWISE | MOVES) - {
+    *("asin", "atan", "atan2", "cbrt", "cosh", "erf_inv", "erfc", "sinh"),  # costly
+    *("ceil", "floor", "is_finite", "nextafter", "rem", "round", "sign"),  # with jumps
+    *("copy_p", "reduce_precision"),  # marks
+}
 _LONGEST: Final = 16  # chain of these that is computed again: one of `gelu` or of a norm has about ten
 _KEY_BYTES: Final = 16  # of a random key, of which JAX doesn't say them
 _MOST_FLOW: Final = 2**30  # SciPy computes with 32 bits
@@ -61,12 +56,12 @@ class Residuals:
     """How forward and backward share what is computed.
 
     Attributes:
-        forward: (parameters' leaves, arguments) -> (the outputs' leaves, the auxiliary state's, what is kept).
-        specs: shapes and dtypes of what is kept.
-        away: indices of those that are in the host's memory, as a policy of `jax.checkpoint` may say.
+        forward: (parameters' leaves, arguments) -> (leaves of the outputs, of the auxiliary state, kept values).
+        specs: shapes and dtypes of the kept values.
+        away: indices of those in the host's memory, where a policy of `jax.checkpoint` may put them.
         kept_args: indices of the arguments that backward reads.
         kept_params: indices of the parameters' leaves that it reads.
-        pullback: (these parameters, these arguments, what is kept) -> the function of the backward pass.
+        pullback: (these parameters, these arguments, kept values) -> the function of the backward pass.
     """
 
     forward: _Forward
@@ -82,7 +77,7 @@ def residuals(
     linearise: Linearise,
     params: Sequence[jax.Array],
     args: Sequence[jax.Array],
-    wanted: Sequence[Any],
+    wanted: Sequence[Atom],
     *,
     least: bool,
 ) -> Residuals:
@@ -106,13 +101,13 @@ def residuals(
 
     closed = placement.traced(linearised, list(params), list(args))[0]
     if least:
-        closed = placement.traced(inlined(closed, _PLAIN_CALLS), *params, *args)[0]
+        closed = placement.traced(inlined(closed, PLAIN_CALLS), *params, *args)[0]
     jaxpr, start = closed.jaxpr, sum(counts)
     own_params, own_args, leaves = jaxpr.invars[: len(params)], jaxpr.invars[len(params) :], jaxpr.outvars[start:]
     backward = placement.traced(passed_back, [_spec(atom) for atom in leaves], list(wanted))[0].jaxpr
     is_read = _read(backward, [True] * len(backward.outvars))[: len(leaves)]
     read = [atom for atom, is_needed in zip(leaves, is_read, strict=True) if is_needed and is_variable(atom)]
-    kept = list(dict.fromkeys(_least(jaxpr, own_args, read, _ELEMENTWISE if least else frozenset())))
+    kept = list(dict.fromkeys(_least(jaxpr, own_args, read, _FUSED if least else frozenset())))
     remade = needed(jaxpr.eqns, read, without=set(kept))
     takes = set(read_by(remade, read))
     values = [variable for variable in kept if variable not in own_args]
@@ -124,24 +119,26 @@ def residuals(
         kept_params = tuple(range(len(params)))
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
 
-    def by_variable(found: Sequence[jax.Array]) -> dict[Any, Any]:
-        return {atom: value for atom, value in zip(leaves, found, strict=True) if is_variable(atom)}
+    def by_variable(linear: Sequence[jax.Array]) -> dict[Atom, Any]:
+        return {atom: value for atom, value in zip(leaves, linear, strict=True) if is_variable(atom)}
 
     def forward(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
         if traces_again:
-            outputs, aux, found = linearised(params, args)
-            known = by_variable(found)
+            outputs, aux, linear = linearised(params, args)
+            known = by_variable(linear)
             return outputs, aux, [known[variable] for variable in values]
         given, results = constants | dict(zip(jaxpr.invars, [*params, *args], strict=True)), [*jaxpr.outvars[:start], *values]
         is_looked_at = not any(isinstance(value, _jax.core.Tracer) for value in given.values())  # disable_jit, or debug_nans has found one
         if is_looked_at and not jaxpr.effects:  # then the stage's own lines run, with values
             linearise(params, args)
-        found = computed(jaxpr.eqns, given, results)
-        return found[: counts[0]], found[counts[0] : start], found[start:]
+        everything = computed(jaxpr.eqns, given, results)
+        return everything[: counts[0]], everything[counts[0] : start], everything[start:]
 
-    def pullback(params: Sequence[jax.Array], args: Sequence[jax.Array], found: Sequence[jax.Array]) -> Callable[[Sequence[Any]], Any]:
+    def pullback(
+        params: Sequence[jax.Array], args: Sequence[jax.Array], kept_values: Sequence[jax.Array]
+    ) -> Callable[[Sequence[Any]], Any]:
         given = constants | dict(zip([own_params[index] for index in kept_params], params, strict=True))
-        given |= dict(zip([own_args[index] for index in kept_args], args, strict=True)) | dict(zip(values, found, strict=True))
+        given |= dict(zip([own_args[index] for index in kept_args], args, strict=True)) | dict(zip(values, kept_values, strict=True))
         if not traces_again:
             given |= zip(read, computed(remade, given, read), strict=True)
         elif remade:  # what depends on the arguments is not used of this
@@ -151,7 +148,7 @@ def residuals(
         ]
         return lambda gradients: passed_back(filled, gradients)
 
-    away = tuple(index for index, variable in enumerate(values) if variable.aval.memory_space == _jax.memory.Space.Host)
+    away = tuple(index for index, variable in enumerate(values) if spec_of(variable).memory_space == _jax.memory.Space.Host)
     specs = tuple(map(_spec, values))
     return Residuals(forward=forward, specs=specs, away=away, kept_args=kept_args, kept_params=kept_params, pullback=pullback)
 
@@ -161,18 +158,18 @@ def _spec(atom: Atom) -> Any:
 
 
 def _filler(atom: Atom) -> Any:
-    """A constant, or in place of what nobody reads."""
-    return _jnp.zeros(atom.aval.shape, atom.aval.dtype) if is_variable(atom) else atom.val
+    """A constant, or zeros for a value that nobody reads."""
+    return _jnp.zeros(spec_of(atom).shape, spec_of(atom).dtype) if is_variable(atom) else atom.val
 
 
-def _least(jaxpr: Jaxpr, args: Sequence[jax.Array], wanted: Sequence[Any], again: Collection[str]) -> list[jax.Array]:
+def _least(jaxpr: Jaxpr, args: Sequence[Var], wanted: Sequence[Var], again: Collection[str]) -> list[Var]:
     """Variables that weigh least from which `wanted` can be computed, with parameters and constants, by the primitives in `again` alone.
 
     What depends on no argument can be computed by all, and weighs nothing.
     """
-    numbers: dict[Any, int] = {variable: number for number, variable in enumerate(args)}  # of what does depend on one
-    sources: dict[Any, list[Any]] = {}  # from which it can be computed again
-    length: dict[Any, int] = {}  # of the chain from what can't
+    numbers: dict[Atom, int] = {variable: number for number, variable in enumerate(args)}  # of what does depend on one
+    sources: dict[Atom, list[Any]] = {}  # from which it can be computed again
+    length: dict[Atom, int] = {}  # of the chain from what can't
     for equation in jaxpr.eqns:
         operands = [atom for atom in equation.invars if is_variable(atom) and atom in numbers]
         if not operands and not equation.effects:
@@ -232,7 +229,7 @@ def _is_float(atom: Atom) -> bool:
 
 
 def _weight(variable: Atom) -> int:
-    """Bytes, and those that a processor copies while an array by itself is handed over; small ones are handed over together."""
+    """Bytes. A large array adds the bytes that a processor copies while the host passes one array; small ones share a pack."""
     aval = variable.aval
     if not hasattr(aval, "dtype"):
         return 1

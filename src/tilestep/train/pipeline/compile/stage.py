@@ -1,6 +1,6 @@
-"""The programs of one stage of a pipeline: forward, backward, both at once.
+"""Makes the programs of one stage of a pipeline: forward, backward, or both at once.
 
-A forward program returns what the stage's function returns and what its backward needs beside it (pipeline_residuals.py).
+A forward program returns the stage's outputs and the values that its backward needs (residuals.py).
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ Call = Callable[
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stage as traced for certain parameters and arguments. Shapes are those of one replica.
+    """A stage as traced for certain parameters and arguments. Specs are shapes and dtypes of one replica.
 
     Attributes:
         number: of the stage.
-        index: where it is.
-        call: its function, of parameters and the leaves of its arguments.
-        params: the tree of its parameters, shapes and dtypes.
-        param_shardings: of their leaves, if the stage is on a mesh.
-        args: its arguments' leaves, shapes and dtypes: what comes from before, then the auxiliary state, then what all replicas share.
-        axes: of each of them, which axis counts the replicas.
-        aux: the tree of the auxiliary state, shapes and dtypes.
-        needs_gradient: of the arguments' leaves, the indices of those for which a gradient is wanted.
-        outputs: the tree of what `call` returns first, shapes and dtypes.
-        text: what it computes, as JAX writes it.
+        placement: its devices.
+        call: its function of parameters and the leaves of its arguments.
+        params: the tree of its parameters' specs.
+        param_shardings: the shardings of the parameters' leaves.
+        args: specs of its arguments' leaves: values from the level before, then auxiliary state, then values that all replicas share.
+        axes: for each argument the axis that counts replicas.
+        aux: the tree of the auxiliary state's specs.
+        needs_gradient: indices of the arguments' leaves whose gradients another stage needs.
+        outputs: the tree of its outputs' specs.
+        text: its traced function as JAX writes it.
     """
 
     number: int
@@ -65,12 +65,12 @@ class Stage:
 
     @functools.cached_property
     def params_structure(self) -> Any:
-        """Of the parameters' tree."""
+        """The structure of the parameters' tree."""
         return _jax.tree.structure(self.params)
 
     @functools.cached_property
     def aux_structure(self) -> Any:
-        """Of the auxiliary state's."""
+        """The structure of the auxiliary state's tree."""
         return _jax.tree.structure(self.aux)
 
     @property
@@ -80,7 +80,7 @@ class Stage:
 
     @functools.cached_property
     def gradient_text(self) -> str:
-        """What its gradient computes, as JAX writes it, if its author has written part of that: `text` does not say it."""
+        """Its traced gradient as JAX writes it, if its author has written a part of the gradient, which `text` does not have."""
         if _OWN_GRADIENT not in self.text:
             return ""
 
@@ -98,7 +98,7 @@ class Stage:
 
     @property
     def accumulator_shardings(self) -> list[Sharding] | None:
-        """Of the accumulators, where they must be said."""
+        """The shardings of the accumulators on a mesh; None elsewhere, because JAX finds them."""
         if not self.placement.is_mesh:
             return None
         return [self.placement.accumulator_sharding(self.param_shardings[index]) for index in self.real_params]
@@ -106,12 +106,12 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Packings:
-    """Which arrays of a stage its programs have together.
+    """Which arrays of a stage its programs take in packs.
 
     Attributes:
-        params: of the parameters' leaves.
-        accumulators: of the accumulators.
-        values: whether small values that backward needs are together, and what goes element by element is computed again for it.
+        params: the packing of the parameters' leaves.
+        accumulators: the packing of the accumulators.
+        values: whether small values for backward are packed, too, and elementwise values are computed again for it.
     """
 
     params: Packing
@@ -121,19 +121,19 @@ class Packings:
 
 @dataclass(frozen=True, kw_only=True)
 class Programs:
-    """Jitted functions over leaves. Parameters, accumulators and what is kept are as `Packings` says.
+    """Jitted functions over leaves. Parameters, accumulators and kept values are packed as `Packings` says.
 
     Attributes:
-        forward: (params, args) -> (the outputs' leaves that are sent, the auxiliary state's, what is kept beside the arguments).
+        forward: (params, args) -> (leaves of the outputs that are sent, of the auxiliary state, and of the kept values).
         kept_args: indices of the arguments that backward reads.
-        kept_params: indices of the parameters that it reads, among all if none are together.
-        keeps_away: whether some of what is kept is in the host's memory.
+        kept_params: indices of the parameters that it reads, among all leaves. It reads all if some are packed.
+        keeps_away: whether some kept values are in the host's memory.
         backward: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch) ->
-            (accumulators, gradients of the arguments that need one). The accumulators are donated.
+            (accumulators, gradients of the arguments that need one). It donates the accumulators.
         input_gradient: (these parameters, kept arguments, kept values, gradients of the outputs) -> (gradients of the arguments that need
-            one, what the weights' gradient takes over).
-        weight_gradient: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs, what it takes over,
-            microbatch) -> (accumulators,), which are donated.
+            one, values for the weights' gradient).
+        weight_gradient: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs, values of the input's
+            gradient, microbatch) -> (accumulators,). It donates the accumulators.
         real_outputs: indices of the outputs' leaves that have gradients.
     """
 
@@ -148,7 +148,7 @@ class Programs:
 
 
 def is_real(leaf: jax.Array) -> bool:
-    """Whether it has a gradient: real or complex numbers, not integers."""
+    """Whether an array has a gradient: real or complex numbers have, integers have none."""
     return bool(_jnp.issubdtype(leaf.dtype, _jnp.inexact))
 
 
@@ -177,8 +177,8 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
             some_params: Sequence[jax.Array], some_args: Sequence[jax.Array]
         ) -> tuple[list[jax.Array], tuple[list[jax.Array], list[jax.Array]]]:
             tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
-            found, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
-            outputs = _jax.tree.leaves(found)
+            results, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
+            outputs = _jax.tree.leaves(results)
             return [outputs[index] for index in real_outputs], (outputs, _jax.tree.leaves(aux))
 
         wanted = [params[index] for index in real_params], [args[index] for index in stage.needs_gradient]
@@ -197,7 +197,7 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
     def pulled_back(
         params: Sequence[jax.Array], args: Sequence[jax.Array], kept: Sequence[jax.Array], gradients: Sequence[jax.Array]
     ) -> tuple[list[jax.Array], list[jax.Array]]:
-        """Gradients of the real parameters, and of the arguments that need one. What of them a program does not return goes."""
+        """Gradients of the real parameters, and of the arguments that need one. Those that a program does not return are dropped."""
         if packings.params.packs:
             every = packings.params.unpack(params)
             params = [every[index] for index in parts.kept_params]
@@ -237,9 +237,9 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
 def _split(
     stage: Stage, packing: Packing, programs: Programs, pulled_back: Program, axes: list[int | None], reduction: Reduction
 ) -> Programs:
-    """The programs with a backward in two, the second of which computes nothing that the first has computed.
+    """The programs with backward in two. The second computes nothing that the first has computed.
 
-    Where each ends is seen when the first one is traced: only then the shapes of what is kept are known.
+    The cut is made when the first one is traced, because only then the shapes of kept values are known.
     """
     later: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None
 
@@ -247,14 +247,14 @@ def _split(
         params: Sequence[jax.Array], args: Sequence[jax.Array], kept: Sequence[jax.Array], gradients: Sequence[jax.Array]
     ) -> tuple[list[jax.Array], list[jax.Array]]:
         nonlocal later
-        given = [on_device(list(params)), list(args), list(kept), list(gradients)]
+        operands = [on_device(list(params)), list(args), list(kept), list(gradients)]
 
-        def in_order(*given: Any) -> list[jax.Array]:
-            of_params, of_args = pulled_back(*given)
+        def in_order(*operands: Any) -> list[jax.Array]:
+            of_params, of_args = pulled_back(*operands)
             return [*of_args, *of_params]
 
-        now, later = halves(flat_jaxpr(in_order, *given), len(stage.needs_gradient))
-        return now(_jax.tree.leaves(given))
+        now, later = halves(flat_jaxpr(in_order, *operands), len(stage.needs_gradient))
+        return now(_jax.tree.leaves(operands))
 
     def weight_gradient(
         accumulators: Sequence[jax.Array],
@@ -265,9 +265,9 @@ def _split(
         crossed: Sequence[jax.Array],
         microbatch: jax.Array,
     ) -> tuple[list[jax.Array]]:
-        assert later is not None  # what is taken over was made by the other program, which was traced for that
-        found = later(_jax.tree.leaves([on_device(list(params)), list(args), list(kept), list(gradients)]), crossed)
-        return (accumulated(accumulators, packing.pack(found), microbatch, reduction),)
+        assert later is not None  # the other program was traced before, because this one reads its results
+        of_params = later(_jax.tree.leaves([on_device(list(params)), list(args), list(kept), list(gradients)]), crossed)
+        return (accumulated(accumulators, packing.pack(of_params), microbatch, reduction),)
 
     jit, name, placed = stage.placement.jit, f"stage_{stage.number}", stage.accumulator_shardings
     return Programs(
@@ -292,10 +292,10 @@ def _split(
 def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, loss_too: bool, reduction: Reduction) -> Program:
     """Forward and backward of the stage that gives the loss.
 
-    (accumulators, params, args, microbatch) -> (accumulators, outputs' leaves, the auxiliary state's, [the loss] or [], gradients of the
-    arguments).
+    (accumulators, params, args, microbatch) -> (accumulators, leaves of the outputs, of the auxiliary state, [the loss] or [], gradients
+    of the arguments).
 
-    Args: loss_of: of the stage's outputs. loss_too: whether it is none of these, but one more result.
+    Args: loss_of: (outputs) -> loss. loss_too: whether the loss is one more result, because it is no output of the stage.
     """
     structure, real_params = stage.params_structure, stage.real_params
 
@@ -329,13 +329,13 @@ def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, 
 def accumulated(
     accumulators: Sequence[jax.Array], gradients: Sequence[jax.Array], microbatch: jax.Array, reduction: Reduction
 ) -> list[jax.Array]:
-    """The accumulators with one more microbatch's gradients, in the memory in which they are."""
+    """The accumulators plus one more microbatch's gradients, in the memory in which they are."""
     held = list(accumulators)
     return placed_like(added(on_device(held), list(gradients), microbatch, reduction), held)
 
 
 def _replaced(values: Sequence[jax.Array], indices: Sequence[int], new: Sequence[jax.Array]) -> list[jax.Array]:
-    found = list(values)
+    replaced = list(values)
     for index, value in zip(indices, new, strict=True):
-        found[index] = value
-    return found
+        replaced[index] = value
+    return replaced

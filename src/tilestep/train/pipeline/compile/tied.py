@@ -1,4 +1,4 @@
-"""Parameters of several stages that are one: which leaves they are, for the paths that the user gives, and which are one array."""
+"""Finds the parameters' leaves that an author has tied by their paths, and requires that they begin equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def leaves_tied(ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]], params: S
 
     Raises: ValueError if a path names nothing, or trees are unlike.
     """
-    found: list[list[Leaf]] = []
+    leaves_of_ties: list[list[Leaf]] = []
     for tie in ties:
         columns = [_below(stage, path, params[stage]) for stage, path in tie]
         specs = [[(rest, spec_of(leaf)) for _, rest, leaf in column] for column in columns]
@@ -29,12 +29,14 @@ def leaves_tied(ties: Sequence[Sequence[tuple[int, tuple[Any, ...]]]], params: S
                 raise ValueError(
                     f"tied parameters must be alike: {first} is {_said(specs[0])}, stage {stage} {'/'.join(map(str, path))} is {_said(own)}"
                 )
-        found += [[(stage, column[row][0]) for (stage, _), column in zip(tie, columns, strict=True)] for row in range(len(columns[0]))]
-    taken = [leaf for tie in found for leaf in tie]
+        leaves_of_ties += [
+            [(stage, column[row][0]) for (stage, _), column in zip(tie, columns, strict=True)] for row in range(len(columns[0]))
+        ]
+    taken = [leaf for tie in leaves_of_ties for leaf in tie]
     twice = [leaf for leaf in taken if taken.count(leaf) > 1]
     if twice:
         raise ValueError(f"a parameter of stage {twice[0][0]} is tied twice: name all that are equal in one list")
-    return found
+    return leaves_of_ties
 
 
 def require_equal(ties: Sequence[Sequence[Leaf]], params: Sequence[jax.Array]) -> None:
@@ -60,15 +62,15 @@ def _is_known(leaf: Any) -> bool:
 
 def _below(stage: int, path: tuple[Any, ...], params: Pytree) -> list[tuple[int, tuple[Any, ...], Any]]:
     """(index, the rest of its path, leaf) of what is at a path."""
-    found: list[tuple[int, tuple[Any, ...], Any]] = []
+    below: list[tuple[int, tuple[Any, ...], Any]] = []
     for index, (keys, leaf) in enumerate(_jax.tree_util.tree_flatten_with_path(params)[0]):
         names = tuple(getattr(key, "key", getattr(key, "idx", getattr(key, "name", None))) for key in keys)
         if names[: len(path)] == path:
-            found.append((index, names[len(path) :], leaf))
-    if not found:
+            below.append((index, names[len(path) :], leaf))
+    if not below:
         there = [_jax.tree_util.keystr(keys, simple=True, separator="/") for keys, _ in _jax.tree_util.tree_flatten_with_path(params)[0]]
         raise ValueError(f"tied names {'/'.join(map(str, path))} of stage {stage}, which has {', '.join(there) or 'no parameters'}")
-    return found
+    return below
 
 
 def _said(specs: Sequence[tuple[Any, Any]]) -> str:

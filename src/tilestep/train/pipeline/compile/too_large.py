@@ -1,4 +1,4 @@
-"""What an exception says when a stage does not fit in its device's memory."""
+"""Explains an exception of a stage that does not fit in its device's memory."""
 
 from __future__ import annotations
 

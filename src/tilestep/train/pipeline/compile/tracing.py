@@ -1,4 +1,4 @@
-"""What a pipeline's functions are for certain parameters and arguments: who gets what from whom, and of which shape."""
+"""Traces a pipeline's stages for certain parameters and arguments: shapes of their values, and where each value comes from."""
 
 from __future__ import annotations
 
@@ -238,10 +238,10 @@ def _require_alike(function: Function, number: int, old: Pytree, new: Pytree) ->
     """Raises: TypeError if the auxiliary state has changed its shapes or dtypes."""
     said: Callable[[Any], str] = lambda leaf: f"{leaf.dtype}{list(leaf.shape)}"  # noqa: E731
     new = _jax.tree.map(_strong, new)
-    found, wanted = _jax.tree.map(said, new), _jax.tree.map(said, old)
-    if found != wanted:
+    after, before = _jax.tree.map(said, new), _jax.tree.map(said, old)
+    if after != before:
         raise TypeError(
-            f"stage {number} ({function.name}) has auxiliary state {wanted}, but returned {found}: structure, shapes and dtypes must stay"
+            f"stage {number} ({function.name}) has auxiliary state {before}, but returned {after}: structure, shapes and dtypes must stay"
         )
     return new
 
@@ -287,8 +287,8 @@ def _captured_name(function: Any, value: jax.Array) -> str:
     text = f"{value.dtype}[{','.join(map(str, value.shape))}]"
     inner = inspect.unwrap(function)
     variables = inspect.getclosurevars(inner) if inspect.isfunction(inner) else None
-    for name, found in {**variables.nonlocals, **variables.globals}.items() if variables is not None else ():
-        alike = isinstance(found, np.ndarray | jax.Array) and (found.shape, found.dtype) == (value.shape, value.dtype)
-        if alike and np.array_equal(np.asarray(found), np.asarray(value)):
+    for name, variable in {**variables.nonlocals, **variables.globals}.items() if variables is not None else ():
+        alike = isinstance(variable, np.ndarray | jax.Array) and (variable.shape, variable.dtype) == (value.shape, value.dtype)
+        if alike and np.array_equal(np.asarray(variable), np.asarray(value)):
             return f"{name} ({text})"
     return f"an array {text}"

@@ -1,4 +1,4 @@
-"""The updates of a pipeline's stages: each stage's parameters by themselves, with gradients that all microbatches have added up."""
+"""Makes the update of each stage of a pipeline by itself, from gradients that are summed over microbatches."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class OptimizerPlan:
     """How all stages are updated.
 
     Attributes:
-        optimizer: of optax, or a function of the last stage's outputs that returns (one of optax, the loss).
-        per_update: microbatches of each update.
-        reduction, accumulator_dtype: of gradients.
-        offload: what is in the host's memory.
+        optimizer: a transformation of optax, or a function of the last stage's outputs that returns (a transformation, the loss).
+        per_update: the number of microbatches in an update.
+        reduction: of the microbatches' gradients.
+        accumulator_dtype: of their sums.
+        offload: which state is in the host's memory.
         shard: whether each replica keeps a part of the optimiser's state.
         keeps_old: whether an update must not donate the parameters, because microbatches under way still read them.
         repeats: whether a run has several updates.
@@ -55,15 +56,15 @@ class OptimizerPlan:
         return not hasattr(self.optimizer, "update")
 
     def transformation(self, outputs: Sequence[Any]) -> Any:
-        """The transformation of optax. Args: outputs: of the last stage, if that decides."""
+        """The transformation of optax. Args: outputs: of the last stage, if the optimiser is a function of them."""
         return self.optimizer(*outputs)[0] if self.is_function else self.optimizer
 
     def loss(self, *outputs: Pytree) -> Any:
-        """The loss, of the last stage's outputs."""
+        """The loss, from the last stage's outputs."""
         return self.optimizer(*outputs)[1] if self.is_function else outputs[0]
 
     def loss_spec(self, outputs: tuple[Any, ...]) -> Any:
-        """Its shape and dtype. Args: outputs: those of what the last stage returns."""
+        """The spec of the loss. Args: outputs: the tree of the last stage's outputs' specs."""
         return _jax.eval_shape(self.loss, *outputs)
 
     def require_loss(self, name: str, outputs: tuple[Any, ...]) -> None:
@@ -99,11 +100,11 @@ class Update:
 
     Attributes:
         trained: indices of the parameters' leaves that it updates.
-        extras: of the last stage's outputs' leaves, the indices of those on which the optimiser depends.
+        extras: indices of the last stage's outputs' leaves on which the optimiser depends.
         init: (trained leaves, extras) -> the optimiser's state.
         apply: (accumulators, state, trained leaves, extras) -> (accumulators of zeros if there are more updates in the run or it `readies`,
-            the state, new leaves, the new leaves that are together, too). Donates state and leaves, and accumulators for zeros.
-        readies: whether it makes what the next run begins with.
+            the state, new leaves, packs of the new leaves). It donates state and leaves, and accumulators for zeros.
+        readies: whether it prepares the next run: packs and accumulators of zeros.
         function: as JAX traces it: (trained leaves, state, their accumulators, each by itself, extras) -> (new leaves, state, zeros).
         zeros: () -> accumulators of all real leaves.
         start: `zeros` as JAX traces it, each by itself.
@@ -125,7 +126,7 @@ def accumulator_specs(stage: Stage, plan: OptimizerPlan) -> list[jax.Array]:
 
 
 def make_update(stage: Stage, packings: Packings, plan: OptimizerPlan, tied: frozenset[int], outputs: Pytree) -> Update:
-    """Args: tied: indices of leaves that another stage updates. outputs: specs of the last stage's results."""
+    """Args: tied: indices of leaves that another stage updates. outputs: the tree of the last stage's outputs' specs."""
     return _Maker(stage, packings, plan, tied, outputs).update()
 
 
@@ -133,12 +134,12 @@ def make_update(stage: Stage, packings: Packings, plan: OptimizerPlan, tied: fro
 class _Maker:
     def __init__(self, stage: Stage, packings: Packings, plan: OptimizerPlan, tied: frozenset[int], outputs: Pytree) -> None:
         self._stage, self._packing, self._plan = stage, packings.accumulators, plan
-        self._params, self._together = packings.params, packings.params.packs
+        self._params, self._packs = packings.params, packings.params.packs
         self._structure = stage.params_structure
         self._trained = tuple(index for index in stage.real_params if index not in tied)
         self._outputs, self._outputs_structure = _jax.tree.flatten(outputs)
         self._extras = self._used() if plan.is_function else ()
-        self._readies = bool(self._together) and set(self._trained).issuperset(index for pack in self._together for index in pack)
+        self._readies = bool(self._packs) and set(self._trained).issuperset(index for pack in self._packs for index in pack)
 
     def update(self) -> Update:
         stage, plan = self._stage, self._plan
@@ -169,8 +170,8 @@ class _Maker:
 
     def _tree(self, leaves: Sequence[jax.Array]) -> Any:
         """The trained leaves as the parameters' tree, with None for the others."""
-        found = dict(zip(self._trained, leaves, strict=True))
-        return _jax.tree.unflatten(self._structure, [found.get(index) for index in range(self._structure.num_leaves)])
+        by_index = dict(zip(self._trained, leaves, strict=True))
+        return _jax.tree.unflatten(self._structure, [by_index.get(index) for index in range(self._structure.num_leaves)])
 
     def _promoted(self, trained: Sequence[jax.Array]) -> Any:
         tree = self._tree(trained)
@@ -184,7 +185,7 @@ class _Maker:
         return offloaded(transformation, plan.offload, platform=placement.devices[0].platform)
 
     def _init(self, trained: Sequence[jax.Array], extras: Sequence[jax.Array]) -> Any:
-        """A state, where it belongs."""
+        """The first state of the optimiser, on the devices and in the memory that it stays in."""
         placement, plan = self._stage.placement, self._plan
 
         def init(trained: Sequence[jax.Array], extras: Sequence[jax.Array]) -> Any:
@@ -204,7 +205,7 @@ class _Maker:
         return placed(state, plan.offload, kind="optimizer_state", platform=placement.devices[0].platform)
 
     def _state_shardings(self, specs: Any, trained: Sequence[jax.Array]) -> Any:
-        """What belongs to a parameter that is divided is divided likewise."""
+        """The state of a parameter is divided as the parameter is."""
         placement = self._stage.placement
         if not placement.is_mesh:
             return _jax.tree.map(lambda _: placement.whole, specs)
@@ -237,11 +238,11 @@ class _Maker:
         if not self._readies:
             return zeros, state, new, []
         by_place = dict(zip(self._trained, new, strict=True))
-        packs = self._params.only_packs([[by_place[index] for index in pack] for pack in self._together])
+        packs = self._params.only_packs([[by_place[index] for index in pack] for pack in self._packs])
         return [_jax.numpy.zeros_like(acc) for acc in accumulators], state, new, packs
 
     def _used(self) -> tuple[int, ...]:
-        """Which of the last stage's outputs the optimiser's work depends on."""
+        """Indices of the last stage's outputs on which the optimiser depends."""
         self._extras = tuple(range(len(self._outputs)))
         stage = self._stage
         params = _jax.tree.leaves(stage.params)
@@ -281,13 +282,13 @@ class _Maker:
 
 
 def _real(stage: Stage) -> Any:
-    """Kinds of a stage's real parameters, with None for the others."""
+    """Specs of a stage's real parameters, with None for the others."""
     leaves, structure = _jax.tree.flatten(stage.params)
     return _jax.tree.unflatten(structure, [leaf if is_real(leaf) else None for leaf in leaves])
 
 
 def _agreed(value: jax.Array) -> Any:
-    """What all replicas take of a value that each has its own of."""
+    """One value for all replicas, each of which has its own: the mean, or the first one's integers."""
     if replica_axis() is None:
         return value
     return cross_replica_mean(value) if is_real(value) else cross_replica_all_gather(value)[0]

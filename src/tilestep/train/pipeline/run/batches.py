@@ -1,4 +1,4 @@
-"""The elements of an update, from arrays that have them all, or one by one from a queue."""
+"""Gives the elements of an update: cut out of arrays that have all of them, or one by one from a queue."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, final
 
 import jax
 import numpy as np
+from jax.sharding import Sharding
 
 from tilestep.train.calling import arguments_of
 from tilestep.train.feeds.chunks import Chunk
@@ -15,24 +16,25 @@ from tilestep.train.feeds.narrow import require_held
 from tilestep.train.jax_private import device_put
 from tilestep.train.jax_private.compiled_call import become_plain
 from tilestep.train.pipeline.compile.tracing import Element
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _SMALL_BYTES: Final = 4 * 2**20  # of all elements of an update: they may wait on the device, and to start copies takes the host longer
 
 
 class Batch(Protocol):
-    """The elements of a run."""
+    """The elements of a run, one for each microbatch."""
 
     @property
     def is_there(self) -> bool:
-        """Whether they can be had without waiting."""
+        """Whether no element has to be waited for."""
         ...
 
     def elements(self) -> Iterable[Element]:
         """One for each microbatch, with an axis of one."""
         ...
 
-    def whole(self, where: Any) -> Element | None:
+    def whole(self, where: Sharding) -> Element | None:
         """All as one, with an axis of microbatches, at a sharding; None if they are not there, or so large that they go one by one."""
         ...
 
@@ -41,7 +43,7 @@ class Batch(Protocol):
         ...
 
     def are_plain(self, first: Element) -> bool:
-        """Whether the elements, of which this is the first, are as programs are compiled for them (direct_calls.py)."""
+        """Whether the elements, of which this is the first, are as programs are compiled for them (jax_private/compiled_call.py)."""
         ...
 
 
@@ -57,7 +59,7 @@ class Stacked:
         """They are."""
         return True
 
-    def __init__(self, microbatches: Any, count: int, inputs: tuple[Any, ...]) -> None:
+    def __init__(self, microbatches: Pytree, count: int, inputs: tuple[Pytree, ...]) -> None:
         require_held(microbatches, lambda index: f"microbatch {index[0]}" if index else "microbatches")
         _require_inputs(inputs)
         self._microbatches, self._count, self._inputs = microbatches, count, inputs
@@ -69,7 +71,7 @@ class Stacked:
         columns = [_cut(leaf, count) if isinstance(leaf, jax.Array) else [leaf[m : m + 1] for m in range(count)] for leaf in leaves]
         return ((self._inputs, *arguments_of(_jax.tree.unflatten(structure, row))) for row in zip(*columns, strict=True))
 
-    def whole(self, where: Any) -> Element | None:
+    def whole(self, where: Sharding) -> Element | None:
         """They are there."""
         leaves, structure = _jax.tree.flatten(self._microbatches)
         if self._count == 1 or sum(leaf.nbytes for leaf in leaves) > _SMALL_BYTES:
@@ -94,7 +96,7 @@ class Taken:
         """Nobody knows."""
         return False
 
-    def __init__(self, take: Callable[[], Chunk], count: int, inputs: tuple[Any, ...]) -> None:
+    def __init__(self, take: Callable[[], Chunk], count: int, inputs: tuple[Pytree, ...]) -> None:
         _require_inputs(inputs)
         self._take, self._count, self._inputs = take, count, inputs
 
@@ -102,7 +104,7 @@ class Taken:
         """When they are needed, wherever the queue has put them."""
         return ((self._inputs, *arguments_of(self._take().on_device)) for _ in range(self._count))
 
-    def whole(self, where: Any) -> None:
+    def whole(self, where: Sharding) -> None:
         """They come one by one."""
 
     def stacks(self) -> list[Element]:
@@ -114,7 +116,7 @@ class Taken:
         return become_plain(_jax.tree.leaves(first))
 
 
-def _require_inputs(inputs: tuple[Any, ...]) -> None:
+def _require_inputs(inputs: tuple[Pytree, ...]) -> None:
     require_held(inputs, lambda _: "inputs")
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, final
 
 import jax
 
+from tilestep import hints
 from tilestep.train.pipeline.compile.executables import Report
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.programs import Compiled, make_all
@@ -77,7 +78,7 @@ class Engine:
         reason = why_not_single(spec, check_nans=check_nans, several_processes=processes is not None)
         if which == "single" and reason is not None:
             raise ValueError(f'program is "single", but the pipeline cannot be one program: {reason}; leave program away')
-        is_emulated = placements[0].devices[0].platform == "ipu"  # the host's time does not count then
+        is_emulated = hints.listens(placements[0].devices[0].platform)  # the host's time does not count then
         self._spec, self._check_nans, self._processes = spec, check_nans, processes
         self._chooser = Chooser(which, possible=reason is None, alone=len(set(placements)) == 1, measured=not is_emulated)
         are_single = all(placement.replicas is None and not placement.is_mesh for placement in placements)

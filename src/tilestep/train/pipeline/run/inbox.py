@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 import jax
 from jax.sharding import Sharding
@@ -22,21 +22,23 @@ Slots = list[list[Any]]  # for each stage and microbatch a list of arrays; None 
 
 @final
 class Copies:
-    """Copies between devices, which start together at the end of a phase."""
+    """Copies between devices, which start together at the end of a phase.
+
+    Attributes:
+        add: takes (value, sharding, target, index): at the end of the phase `target[index]` becomes a copy of the value.
+    """
 
     def __init__(self, put: Put) -> None:
         self._put = put
-        self._moves: list[tuple[Any, Sharding, list[Any], int]] = []  # (value, where to, list that gets the copy, index in it)
-
-    def add(self, value: jax.Array, sharding: Sharding, target: list[Any], index: int) -> None:
-        """At the end of the phase `target[index]` becomes a copy of the value."""
-        self._moves.append((value, sharding, target, index))
+        self._moves: list[tuple[jax.Array, Sharding, list[Any], int]] = []
+        self.add: Final = self._moves.append  # no function of its own, because the host calls it for each value
 
     def start(self) -> None:
         """Starts all copies."""
         if not self._moves:
             return
-        moves, self._moves = self._moves, []
+        moves = self._moves.copy()
+        self._moves.clear()
         values = self._put([move[0] for move in moves], [move[1] for move in moves])
         for (_, _, target, index), value in zip(moves, values, strict=True):
             target[index] = value
@@ -76,7 +78,7 @@ class ElementFeed:
                 continue
             if with_copies and all(map(is_whole, leaves)):
                 for index, leaf in enumerate(leaves, len(inputs)):
-                    self._copies.add(leaf, sharding, args, index)
+                    self._copies.add((leaf, sharding, args, index))
             else:
                 args[len(inputs) :] = self._put(leaves, [sharding] * len(leaves))
 
@@ -115,7 +117,7 @@ class Inbox:
 
     def send(self, stage: int, microbatch: int, outputs: Sequence[jax.Array]) -> None:
         """Sends a stage's outputs to the stages that read them."""
-        slots = self._args
+        slots, add = self._args, self._copies.add
         for source, destination, index, sharding in self._routes.ways[stage]:
             args = slots[destination][microbatch]
             if args is None:
@@ -123,7 +125,7 @@ class Inbox:
             if sharding is None:
                 args[index] = outputs[source]
             else:
-                self._copies.add(outputs[source], sharding, args, index)
+                add((outputs[source], sharding, args, index))
 
     def send_back(self, stage: int, microbatch: int, gradients: Sequence[jax.Array]) -> None:
         """Sends gradients of a stage's arguments to the stages that made the arguments."""
@@ -135,7 +137,7 @@ class Inbox:
             by_reader[stage] = values
             if sharding is not None:
                 for index, gradient in enumerate(values):
-                    self._copies.add(gradient, sharding, values, index)
+                    self._copies.add((gradient, sharding, values, index))
 
     def output_gradients(self, stage: int, microbatch: int) -> list[jax.Array]:
         """The gradients of a stage's real outputs, summed over all stages that read them, on its devices."""

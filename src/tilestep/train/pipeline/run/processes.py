@@ -1,12 +1,11 @@
-"""A pipeline whose stages are in several processes: what these tell each other beside arrays.
+"""Connects the processes of one pipeline: they agree on each step, and tell each other of failures.
 
-Every process goes through all tasks of the schedule, in the same order. A stage of another process costs nothing here: its programs
-give arrays of which there is nothing. What passes between two processes is sent by one and received by the other at the same place of
-that order.
+Every process does all tasks of the schedule, in the same order. A stage of another process costs nothing here: its programs return arrays
+without data. A value between two processes is sent by one and received by the other at the same point of that order.
 
-Before anything is updated the processes meet, and go on only if none of them has failed. Who fails meets the others there with what
-went wrong; first it goes through its tasks once more with arrays that are errors, and sends these where it owes something: so nobody
-waits for it, and all processes have the state before the update.
+Before an update the processes meet, and continue only if none of them has failed. A process that fails tells the others there what went
+wrong. First it does its tasks once more with arrays that are errors, and sends these to the processes that expect arrays. So no process
+waits for it, and all have the state before the update.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, final
 
+from jax.sharding import Sharding
+
 from tilestep.errors import ProcessFailedError
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.tracing import Element, spec_of
@@ -24,6 +25,7 @@ from tilestep.train.processes.remote import remote_like
 from tilestep.train.processes.rendezvous import Rendezvous, rendezvous_of
 from tilestep.train.processes.transfers import Transfers
 from tilestep.train.processes.tree_specs import described, tree_of
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _LAST: Final = float("inf")
@@ -194,11 +196,11 @@ class Processes:
             return itertools.repeat((inputs, *remote_like(tree_of(description), self._first[0].along(1)))), is_there
         first = next(elements)
         self.agree("begins a run", (described(_jax.tree.map(spec_of, first[1:])), is_there))
-        found = itertools.chain([first], elements)
+        all_elements = itertools.chain([first], elements)
         if all(placement.is_local for placement in self._first):
-            return found, is_there
+            return all_elements, is_there
         where = self._first[0].along(1)  # from which they go on
-        return ((element[0], *_jax.device_put(element[1:], where)) for element in found), is_there
+        return ((element[0], *_jax.device_put(element[1:], where)) for element in all_elements), is_there
 
     def begin_tasks(self, flush: Callable[[], None]) -> None:
         """From now on other processes expect arrays. Args: flush: does the run's tasks with arrays that are errors."""
@@ -247,7 +249,7 @@ class Processes:
 class Unfed:
     """What a process gives that gives no elements: the run's inputs."""
 
-    def __init__(self, inputs: tuple[Any, ...]) -> None:
+    def __init__(self, inputs: tuple[Pytree, ...]) -> None:
         self._inputs = inputs
 
     @property
@@ -259,7 +261,7 @@ class Unfed:
         """With nothing but the inputs."""
         return itertools.repeat((self._inputs, (), {}))
 
-    def whole(self, where: Any) -> None:
+    def whole(self, where: Sharding) -> None:
         """It has none."""
 
     def stacks(self) -> list[Element]:

@@ -1,4 +1,4 @@
-"""What a pipeline's run has done, for the bar on the terminal, for Ctrl-C, and for exceptions."""
+"""Tracks the updates that a pipeline's run has done, for the bar on the terminal, for Ctrl-C, and for exceptions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from types import TracebackType
 from typing import Any, Final, final
 
 import jax
+from jax.sharding import Sharding
 
 from tilestep import hints
 from tilestep.errors import LoopInterrupt, ProcessFailedError
-from tilestep.train.ctrl_c import CtrlC
+from tilestep.train.ctrl_c import CtrlC, whole
+from tilestep.train.feeds.infeed_queue import InfeedQueue
+from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.pipeline.compile.tracing import Element
 from tilestep.train.pipeline.run.batches import Batch
 from tilestep.train.resume import tell_loop_state
@@ -39,7 +42,7 @@ class _Counted:
             self._tell()
             yield element
 
-    def whole(self, where: Any) -> None:
+    def whole(self, where: Sharding) -> None:
         """They are counted one by one."""
 
     def stacks(self) -> list[Element]:
@@ -70,7 +73,10 @@ class Progress:
         self._bar: AbstractContextManager[tuple[Callable[[int], None], Callable[[str], None]]] | None = None
         self._advance: Callable[[int], None] | None = None
         self._describe: Callable[[str], None] | None = None
+        self._infeed: InfeedQueue | None = None  # those that the run has reserved
+        self._outfeed: OutfeedQueue | None = None
 
+    @whole
     def __enter__(self) -> Progress:
         self._ctrl_c.begin()
         try:
@@ -84,24 +90,30 @@ class Progress:
             raise
         return self
 
+    @whole
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        has_come = False
+        raised: BaseException | None = None
         try:
+            self._release()
             if self._bar is not None:
                 self._bar.__exit__(kind, error, trace)
             if isinstance(error, ProcessFailedError) and error.interrupted:  # a terminal sends it to all processes
                 self._ctrl_c.expect(_SAME_CTRL_C_WALL_S)
+            if error is not None or self._ctrl_c.has_come:
+                raised = self._ended_by(error, has_come=self._ctrl_c.has_come)
         finally:
-            has_come = self._ctrl_c.end()
-        if error is not None or has_come:
-            self._ended_by(error, has_come=has_come)
+            came_last = self._ctrl_c.end()
+        if raised is None and came_last:  # at the very end
+            raised = self._ended_by(error, has_come=True)
+        if raised is not None and raised is not error:
+            raise raised from error
 
-    def _ended_by(self, error: BaseException | None, *, has_come: bool) -> None:
-        """Raises: after a Ctrl-C LoopInterrupt, when what was started is done, or KeyboardInterrupt if the state is lost."""
+    def _ended_by(self, error: BaseException | None, *, has_come: bool) -> BaseException:
+        """Returns: after a Ctrl-C LoopInterrupt, when what was started is done, or KeyboardInterrupt if the state is lost."""
         is_lost = any(leaf.is_deleted() for leaf in _jax.tree.leaves(self.state) if isinstance(leaf, jax.Array))
         raised, note = error, None
         if (has_come or isinstance(error, KeyboardInterrupt)) and not is_lost:
-            _jax.block_until_ready(self.state)
+            self._ctrl_c.wait(lambda: _jax.block_until_ready(self.state))
             raised = LoopInterrupt(carry=self.state, steps=self.updates, what="updates of the pipeline", outputs=self.outputs)
         elif has_come and not isinstance(error, KeyboardInterrupt):
             raised = KeyboardInterrupt()
@@ -112,51 +124,65 @@ class Progress:
             tell_loop_state(raised, carry=self.state, steps=self.updates, note=note)
         with contextlib.suppress(Exception):  # of an exception that has no place for it, or lets nobody write to it
             raised.state = None if is_lost else self.state  # pyright: ignore[reportAttributeAccessIssue]
-        if raised is not error:
-            raise raised from error
+        return raised
+
+    @whole
+    def reserve(self, user: str, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None) -> None:
+        """The feeds are in use to the end. Raises: QueueError if one is closed, or in use."""
+        if infeed is not None:
+            infeed.reserve(user)
+            self._infeed = infeed
+        if outfeed is not None:
+            outfeed.reserve(user)
+            self._outfeed = outfeed
+
+    def _release(self) -> None:
+        try:
+            if self._infeed is not None:
+                self._infeed.release()
+        finally:
+            if self._outfeed is not None:
+                self._outfeed.release()
 
     def check(self) -> None:
         """Raises: KeyboardInterrupt if a Ctrl-C has come."""
         self._ctrl_c.check()
 
-    @contextlib.contextmanager
-    def noting(self) -> Iterator[None]:
-        """Inside it is noted that an update is done, and who is told of it: no Ctrl-C comes between."""
-        self._ctrl_c.is_noting = True
-        try:
-            yield
-        finally:
-            self._ctrl_c.is_noting = False
-
-    @property
-    def waiting(self) -> Callable[[], AbstractContextManager[None]]:
-        """For what waits for data or room: inside, a Ctrl-C comes at once."""
-        return self._ctrl_c.waiting
-
     def counting(self, batch: Batch) -> Batch:
         """The batch; each of its elements is a microbatch that begins."""
         return batch if self._advance is None else _Counted(batch, self._began)
 
+    @whole
     def _began(self) -> None:
         if self._advance is not None:
             self._advance(self._started)
         self._started += 1
 
+    @whole
     def compiled(self, done: int, total: int) -> None:
         """So many of all programs are compiled."""
         if self._describe is not None:
             self._describe(f"{self._name}, {done} of {total} programs compiled" if done < total else self._name)
 
-    def did(self, state: Any, outputs: Any) -> None:
-        """Another update has been started, after which these are there. Called within `noting`."""
+    @whole
+    def did(self, state: Any, outputs: Any, given: Any = None, elements: int = 0) -> None:
+        """Another update has been started, after which these are there. Args: given: to the outfeed: so many elements."""
+        if self._infeed is not None:
+            self._infeed.use_held()
         self.state, self.outputs = state, outputs
         self.updates += 1
+        if self._outfeed is not None:
+            self._outfeed.deliver(given, elements)
 
     def show(self) -> None:
         """Shows in the bar, if there is one, that the last update is done."""
         if self._describe is not None:
             hints.wait_untimed(_jax.tree.leaves(self.outputs), _jax.block_until_ready)
+            self._show()
+
+    @whole
+    def _show(self) -> None:
+        if self._describe is not None and self._advance is not None:
             self._describe(f"{self._name}, update {self.updates} of {self._total}")
             self._started = self.updates * self._count
-            if self._advance is not None:
-                self._advance(self._started)
+            self._advance(self._started)

@@ -1,24 +1,33 @@
-"""What a pipeline gives out of what its last stage returns: all of it or part of it, of each microbatch or their sum."""
+"""Selects from the last stage's outputs what a pipeline returns: all or some items, of each microbatch or their sum."""
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+import jax
+from jax.typing import DTypeLike
+
 from tilestep.train.schedules.schedule import Schedule
-from tilestep.train.untyped import Pytree
+from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """What is given out.
+    """The selection.
 
-    Attributes: loss: the loss alone. mask: of each item that the last level returns, whether it is hidden; None: none is. summed: sums over
-        microbatches. dtype: of the sums; None: as the values are.
-    Raises: TypeError, ValueError for what does not go together.
+    Attributes:
+        loss: whether it is the loss alone.
+        mask: for each item that the last level returns, whether it is hidden; None: none is.
+        summed: whether it is sums over microbatches.
+        dtype: of the sums; None: that of the values.
+    Raises:
+        TypeError, ValueError: for settings that contradict each other.
     """
 
     schedule: Schedule
@@ -26,7 +35,7 @@ class Results:
     loss: bool
     mask: tuple[bool, ...] | None
     summed: bool
-    dtype: Any
+    dtype: DTypeLike | None
 
     def __post_init__(self) -> None:
         if self.loss and not self.training:
@@ -55,7 +64,7 @@ class Results:
         """The shape of what is one number for each microbatch and replica."""
         return (*(() if self.summed else (self.schedule.microbatches,)), *(() if replicas == 1 else (replicas,)))
 
-    def for_queue(self, outputs: Any) -> Any:
+    def for_queue(self, outputs: Pytree) -> Pytree:
         """With an axis of elements."""
         return _jax.tree.map(lambda leaf: leaf[None], outputs) if self.summed else outputs
 
@@ -64,11 +73,11 @@ class Results:
         if self.mask is not None:
             self._shown(trees)
 
-    def queued(self, row: Sequence[Any], trees: Sequence[Pytree]) -> Any:
+    def queued(self, row: Sequence[Sequence[Spec]], trees: Sequence[Pytree]) -> Pytree:
         """Shapes and dtypes of what a queue gets. Args: row: those of what one microbatch gives; and trees: as in `of`."""
         return _jax.eval_shape(lambda one: self.for_queue(self.of([one] * self.schedule.microbatches, trees)), row)
 
-    def of(self, rows: Sequence[Any], trees: Sequence[Pytree]) -> Any:
+    def of(self, rows: Sequence[Sequence[Sequence[jax.Array]]], trees: Sequence[Pytree]) -> Pytree:
         """One tree of what all microbatches gave.
 
         Args: rows: of each microbatch, the leaves of what each stage of the last level returned; in training after it [the loss]. kinds: of
@@ -93,7 +102,7 @@ class Results:
             raise ValueError(f"outfeed_mask has {len(self.mask)} entries, but the last stage returns {len(items)} items: give one for each")
         return [item for index, item in enumerate(items) if self.mask is None or not self.mask[index]]
 
-    def of_stacked(self, stacks: Sequence[Any], trees: Sequence[Pytree]) -> Any:
+    def of_stacked(self, stacks: Sequence[Sequence[jax.Array]], trees: Sequence[Pytree]) -> Pytree:
         """`of` where each leaf has all microbatches along its first axis."""
         if self.loss:
             return self._summed(stacks[1])[0]
@@ -103,23 +112,23 @@ class Results:
         ]
         return shown[0] if len(shown) == 1 else tuple(shown)
 
-    def _summed(self, leaves: Sequence[Any]) -> list[Any]:
+    def _summed(self, leaves: Sequence[jax.Array]) -> list[jax.Array]:
         return [_total(leaf, self.dtype) for leaf in leaves] if self.summed else list(leaves)
 
-    def _together(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    def _together(self, rows: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
         if not rows[0]:
             return []
         return _summed(rows, self.dtype) if self.summed else _stacked(rows)
 
 
 @_jax.jit
-def _stacked(rows: Sequence[Sequence[Any]]) -> list[Any]:
+def _stacked(rows: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
     return [_jax.numpy.stack(column) for column in zip(*rows, strict=True)]
 
 
-def _sum(rows: Sequence[Sequence[Any]], dtype: Any) -> list[Any]:
+def _sum(rows: Sequence[Sequence[jax.Array]], dtype: DTypeLike | None) -> list[jax.Array]:
     columns = [[leaf if dtype is None else leaf.astype(dtype) for leaf in column] for column in zip(*rows, strict=True)]
-    return [sum(column[1:], column[0]) for column in columns]
+    return [functools.reduce(operator.add, column) for column in columns]
 
 
 _summed: Any = _jax.jit(_sum, static_argnums=1)

@@ -72,14 +72,14 @@ class SingleState:
             read: of these, those that the program has read, on its device.
             new: the program's results.
         """
-        found = list(leaves)
+        new_leaves = list(leaves)
         for index, leaf in zip(self._read, read, strict=True):
-            found[index] = leaf
+            new_leaves[index] = leaf
         for index, leaf in zip(self._new, new, strict=True):
-            found[index] = leaf
+            new_leaves[index] = leaf
         for index, owner in self._copies:
-            found[index] = found[owner]
-        return _jax.tree.unflatten(self.structure, found)
+            new_leaves[index] = new_leaves[owner]
+        return _jax.tree.unflatten(self.structure, new_leaves)
 
     def params(self, trained: Rows, rest: Rows) -> list[list[jax.Array]]:
         """All leaves of each stage's parameters, from those that are trained and the others."""

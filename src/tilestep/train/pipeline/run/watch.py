@@ -1,4 +1,4 @@
-"""What a pipeline says when something goes wrong: which task it was, and what state there was before."""
+"""Looks at tasks' results before an update uses them, and names the task that went wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CALLS_PYTHON: Final = re.compile(r"(callback|debug_print)\[")  # in a program a
 
 @final
 class Watch:
-    """What tasks have made, to be looked at before an update takes it in.
+    """The results of tasks, which it looks at before an update uses them.
 
     Args:
         nans: whether all numbers must be finite.
