@@ -270,7 +270,7 @@ def _platform(device: Any) -> int:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)  # NumPy's numbers are Real
+    return not isinstance(value, bool) and isinstance(value, Real)  # NumPy's numbers are Real
 
 
 def _seconds(wall_s: float) -> float:
