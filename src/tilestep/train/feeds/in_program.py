@@ -276,10 +276,7 @@ def _is_number(value: object) -> bool:
 def _seconds(wall_s: float) -> float:
     given: Any = wall_s
     if not _is_number(given) or not 0 < given <= _LONGEST_WALL_S:
-        raise ValueError(
-            f"a feed's time-out is {shown(given)}: it must be a number of seconds above 0, or None, which is for ever; at most "
-            f"{_LONGEST_WALL_S:,.0f}"
-        )
+        raise ValueError(f"a feed's time-out is {shown(given)}: it must be a number of seconds above 0 and at most 1e9, or None")
     return float(wall_s)
 
 
