@@ -87,7 +87,7 @@ def placed_like(tree: Pytree, like: Pytree) -> Pytree:
     return in_memories_of(tree, like)
 
 
-def in_memories_of(tree: Any, like: Any) -> Any:
+def in_memories_of(tree: Pytree, like: Any) -> Any:
     """`placed_like` of what is known to be alike, or has leaves of other dtypes."""
     leaves, structure = _jax.tree.flatten(tree)
     spaces = [
@@ -97,7 +97,7 @@ def in_memories_of(tree: Any, like: Any) -> Any:
     return _jax.tree.unflatten(structure, _moved(leaves, spaces))
 
 
-def _require_alike(tree: Any, like: Any) -> None:
+def _require_alike(tree: Pytree, like: Any) -> None:
     require_tree("tree", tree)
     require_tree("like", like)
     leaves, wanted_leaves = (_jax.tree_util.tree_flatten_with_path(one) for one in (tree, like))

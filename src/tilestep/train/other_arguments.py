@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from tilestep.messages import plain, shortened, shown
+from tilestep.train.untyped import Pytree
 
 
 def _are_devices(value: Any) -> bool:
@@ -129,7 +130,7 @@ def items_of(name: str, value: Any, must: str) -> tuple[Any, ...]:
     """
     if isinstance(value, str | bytes | Mapping | Set) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
         raise TypeError(f"{name} is {shown(value)}: it must be {must}")
-    return tuple(cast("Iterable[Any]", value))
+    return tuple(cast("Iterable[Pytree]", value))
 
 
 def require_platform(platform: Any) -> None:
@@ -157,7 +158,7 @@ def devices_of(devices: Any) -> tuple[Any, ...]:
     if isinstance(devices, str | Mesh) or getattr(devices, "ndim", 1) == 0 or not isinstance(devices, Iterable):
         example = f"jax.devices({shown(devices)})" if isinstance(devices, str) else "jax.devices()[:2]"
         raise TypeError(f"devices is {shown(devices)}: it must be a list of devices, such as {example}")
-    found = tuple(cast("Iterable[Any]", devices))
+    found = tuple(cast("Iterable[Pytree]", devices))
     others = [one for one in found if not isinstance(one, jax.Device)]
     if others:
         raise TypeError(f"devices has {shown(others[0])}: it must have jax.Devices; select_devices(ids=[...]) finds them by their numbers")

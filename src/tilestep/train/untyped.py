@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import jax as _typed
+import jax.numpy as _typed_numpy
 
 jax: Any = _typed
+jnp: Any = _typed_numpy
 
 Pytree: TypeAlias = Any  # containers that JAX knows (dicts, tuples, dataclasses, ...) with arrays or tracers as leaves
 Spec: TypeAlias = Any  # a jax.ShapeDtypeStruct, or another object with `shape` and `dtype`

@@ -34,6 +34,7 @@ from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.jax_private.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed
 from tilestep.train.untyped import Pytree
+from tilestep.train.untyped import jnp as _jnp
 
 _CODES: Final = _feeds.dtype_codes()
 _DTYPES: Final = {code: jnp.dtype(name) for name, code in _CODES.items()}
@@ -45,7 +46,6 @@ _MOST_WALL_S: Final = 1e9  # 31 years
 Device = Any  # jax.Device, of which jaxlib tells no types
 
 _config: Any = jax.config
-_jnp: Any = jnp
 _tree: Any = jax.tree_util  # whose types say nothing of what is in a tree
 
 
@@ -270,17 +270,13 @@ def _platform(device: Any) -> int:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)  # NumPy's numbers are Real  # pyright: ignore[reportUnnecessaryIsInstance]  # it is, at run time
+    return not isinstance(value, bool) and isinstance(value, Real)  # NumPy's numbers are Real
 
 
 def _seconds(wall_s: float) -> float:
     given: Any = wall_s
-    if not _is_number(given) or not given > 0:
-        raise ValueError(f"a feed's time-out is {shown(given)}: it must be a number of seconds above 0, or None")
-    if given > _LONGEST_WALL_S:
-        raise ValueError(
-            f"a feed's time-out is {shown(given)}: it must be {_LONGEST_WALL_S:,.0f} seconds or less, or None, which is for ever"
-        )
+    if not _is_number(given) or not 0 < given <= _LONGEST_WALL_S:
+        raise ValueError(f"a feed's time-out is {shown(given)}: it must be a number of seconds above 0 and at most 1e9, or None")
     return float(wall_s)
 
 

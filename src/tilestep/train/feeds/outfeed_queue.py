@@ -167,7 +167,7 @@ class OutfeedQueue:
         parts = [[leaf[chunk.first : chunk.last] for leaf in self._on_host(chunk)] for chunk in taken]
         return self._tree([pieces[0] if len(parts) == 1 else np.concatenate(pieces) for pieces in _columns(parts)])
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Pytree]:
         """The values of each step in order, taken out one by one.
 
         In the thread that runs the loops it ends when nothing is left. In another thread it waits for the next values while a loop runs,
@@ -180,7 +180,7 @@ class OutfeedQueue:
             raise QueueError("an OutfeedQueue of mode 'last' has no sequence of values: call dequeue(), or make it with mode 'all'")
         return self._elements()
 
-    def _elements(self) -> Iterator[Any]:
+    def _elements(self) -> Iterator[Pytree]:
         while (taken := self._next_element()) is not None:
             chunk, index = taken
             yield self._tree([leaf[index] for leaf in self._on_host(chunk)])

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
@@ -25,6 +24,7 @@ from tilestep.train.other_arguments import belongs_to, require_bool, require_dty
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
+from tilestep.train.untyped import jnp as _jnp
 
 if TYPE_CHECKING:
     import optax
@@ -34,8 +34,6 @@ Choice = Callable[[str, Any], Any]  # (path of a variable such as "layers/0/kern
 
 _REDUCTIONS: Final = ("sum", "mean", "running_mean")
 _MOST: Final = 2**31 - 1  # microbatches, which are counted in 32 bits
-
-_jnp: Any = jnp
 
 
 @functools.partial(_jax.tree_util.register_dataclass, data_fields=("microbatch", "accumulators", "inner"), meta_fields=("count", "known"))

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 
@@ -57,12 +58,12 @@ def may_start() -> bool:
     return _found is not None and not (config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs)
 
 
-def are_plain(leaves: Iterable[Any], sharding: Any) -> bool:
+def are_plain(leaves: Iterable[Pytree], sharding: Any) -> bool:
     """Whether these are arrays on devices at `sharding`, dense in the order of their axes, and none of them is weakly typed."""
     return _found is not None and all(_is_plain(leaf, _found.array) and leaf.sharding == sharding for leaf in leaves)
 
 
-def become_plain(leaves: Iterable[Any]) -> bool:
+def become_plain(leaves: Iterable[Pytree]) -> bool:
     """Whether these are so, wherever they are, or are NumPy's, which become so when they are put on a device."""
     return _found is not None and all(isinstance(leaf, np.ndarray | np.generic) or _is_plain(leaf, _found.array) for leaf in leaves)
 

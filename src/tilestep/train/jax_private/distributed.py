@@ -12,6 +12,7 @@ from typing import Any
 
 from jax.extend.backend import register_backend_factory
 
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 
@@ -31,7 +32,7 @@ def coordinator_address() -> str | None:
     try:
         from jax._src import distributed
 
-        state: Any = distributed
+        state: Pytree = distributed
         return state.global_state.coordinator_address
     except (ImportError, AttributeError):
         return None
@@ -89,7 +90,7 @@ def let_collectives_listen_at(host: str) -> None:
 
         library: Any = lib
         bridge: Any = xla_bridge
-        state: Any = distributed.global_state
+        state: Pytree = distributed.global_state
         make_collectives, make_client = library._jax.make_gloo_tcp_collectives, bridge.make_cpu_client
     except (ImportError, AttributeError):
         warnings.warn(

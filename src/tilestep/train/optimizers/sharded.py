@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
@@ -16,13 +15,12 @@ from tilestep.train.replicas.collectives import replica_axis
 from tilestep.train.replicas.shards import Shard, is_shard, on_parts, part_of, readable
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
+from tilestep.train.untyped import jnp as _jnp
 
 if TYPE_CHECKING:
     import optax
 
 LEAST_ELEMENTS: Final = 8192  # PopART's `minElementsForReplicatedTensorSharding`: what is smaller costs more to gather than it frees
-
-_jnp: Any = jnp
 
 
 def sharded(optimizer: optax.GradientTransformation, *, least_elements: int = LEAST_ELEMENTS) -> optax.GradientTransformationExtraArgs:

@@ -17,6 +17,7 @@ from tilestep.train.offload import Offload, choice_for
 from tilestep.train.other_arguments import belongs_to, items_of, require_bools
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.schedules.standard import MOST_FORWARDS, SCHEDULES, offloading
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 # Names in lower case without signs: of PyTorch's classes (torch.distributed.pipelining), and of the papers that `schedules` cites.
@@ -265,7 +266,7 @@ def require_replicas(infeed: InfeedQueue, replicas: int) -> None:
         raise ValueError("the InfeedQueue is made for replicas, but the pipeline has one: leave replicas away from the InfeedQueue")
 
 
-def accumulates(tree: Any) -> bool:
+def accumulates(tree: Pytree) -> bool:
     """Whether an optimiser's state has an accumulation of its own."""
     found = _jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, AccumulationState))
     return any(isinstance(node, AccumulationState) for node in found)

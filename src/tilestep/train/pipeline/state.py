@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tilestep.train.other_arguments import require_kind
 from tilestep.train.pipeline.arguments import flat, nested
@@ -44,7 +43,7 @@ class PipelineState:
     aux: list[Pytree] | None = None
 
 
-def require_state(state: Any) -> None:
+def require_state(state: Pytree) -> None:
     """Raises: TypeError for what is no state of a pipeline."""
     require_kind("state", state, PipelineState, "a PipelineState, as init, step and run return it")
 

@@ -19,6 +19,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, final
 
+from tilestep.train.untyped import Pytree
+
 LONGEST_BYTES: Final = 1 << 24  # of what one process says: a tree of some 100,000 arrays has room
 DEEPEST: Final = 100  # values in values: reading takes three of Python's 1,000 frames for each
 
@@ -79,7 +81,7 @@ def _write(value: Any, parts: list[bytes], depth: int) -> None:
         )
 
 
-def _write_all(tag: bytes, count: int, values: Iterable[Any], parts: list[bytes], depth: int) -> None:
+def _write_all(tag: bytes, count: int, values: Iterable[Pytree], parts: list[bytes], depth: int) -> None:
     parts.append(tag + _SIZE.pack(count))
     for each in values:
         _write(each, parts, depth + 1)

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tilestep.messages import shown
@@ -24,6 +23,7 @@ from tilestep.train.other_arguments import require_one_of
 from tilestep.train.replicas.replicas import current_axis
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
+from tilestep.train.untyped import jnp as _jnp
 
 if TYPE_CHECKING:
     import optax
@@ -33,8 +33,6 @@ Reduction = Literal["sum", "mean"]
 _REDUCTIONS: Final = ("sum", "mean")
 _MOST_AXES: Final = 64  # that NumPy's arrays have
 _WIDE_MAX: Final = 1e30  # a dtype that goes beyond holds the sum over any number of replicas of what was meant to be a gradient
-
-_jnp: Any = jnp
 
 
 def replica_index(*, group_size: int | None = None) -> jax.Array:

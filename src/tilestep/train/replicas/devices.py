@@ -13,6 +13,7 @@ import jax
 from tilestep.messages import shown
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import belongs_to, platform_named
+from tilestep.train.untyped import Pytree
 
 Device = Any  # jax.Device, which JAX's types call a variable
 Devices = tuple[Device, ...]
@@ -83,7 +84,7 @@ def _by_id(there: Devices, ids: Any) -> Devices | tuple[Devices, ...]:
     return tuple(_numbered(there, group) for group in ids)
 
 
-def _numbered(there: Devices, ids: Iterable[Any]) -> Devices:
+def _numbered(there: Devices, ids: Iterable[Pytree]) -> Devices:
     numbers = [whole_number("ids", number, least=0, hint=_ready(number)) for number in ids]
     by_id = {device.id: device for device in there}
     twice = sorted({number for number in numbers if numbers.count(number) > 1})

@@ -18,10 +18,9 @@ from tilestep.train.other_arguments import require_kind, require_tree
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
+from tilestep.train.untyped import jnp as _jnp
 
 _UNSIGNED: Final = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
-
-_jnp: Any = jnp
 
 
 @dataclass(frozen=True, kw_only=True)

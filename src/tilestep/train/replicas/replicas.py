@@ -167,10 +167,10 @@ class Replicas:
         return _jax.tree.unflatten(structure, nodes)
 
     @overload
-    def share(self, dataset: Iterator[Any]) -> Iterator[Any]: ...
+    def share(self, dataset: Iterator[Pytree]) -> Iterator[Pytree]: ...
     @overload
-    def share(self, dataset: Dataset) -> Iterable[Any]: ...
-    def share(self, dataset: Dataset) -> Iterable[Any]:
+    def share(self, dataset: Dataset) -> Iterable[Pytree]: ...
+    def share(self, dataset: Dataset) -> Iterable[Pytree]:
         """This process's elements of a dataset that all processes have: element `step * count + r` where replica r is of this process.
 
         With one process that is every element.

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 from jax.sharding import NamedSharding, PartitionSpec
@@ -22,8 +21,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tilestep.train.jaxprs import CALLS, ELEMENTWISE, INLINE_CALLS, spec_of
 from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
-
-_jnp: Any = jnp
+from tilestep.train.untyped import jnp as _jnp
 
 
 @functools.partial(_jax.tree_util.register_dataclass, data_fields=("values",), meta_fields=("shape",))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
+from tilestep.train.untyped import Pytree
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +20,11 @@ class Share:
         mine: which of them are this process's.
     """
 
-    begin: Callable[[], Iterator[Any]]
+    begin: Callable[[], Iterator[Pytree]]
     count: int
     mine: frozenset[int]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Pytree]:
         """A pass. It has `get_state` and `set_state` if the dataset's iterator has."""
         iterator = self.begin()
         if len(self.mine) == self.count:
@@ -30,7 +32,7 @@ class Share:
         return (_SavingPass if hasattr(iterator, "get_state") else _Pass)(iterator, self.count, self.mine)
 
 
-class _Pass(Iterator[Any]):
+class _Pass(Iterator[Pytree]):
     """A pass over a share. It goes on after what the dataset's iterator raises, if that iterator does."""
 
     def __init__(self, iterator: Any, count: int, mine: frozenset[int]) -> None:
@@ -59,7 +61,7 @@ class _SavingPass(_Pass):
         """Where it is: the dataset's own state, and the number in its step of the dataset's next element."""
         return {"dataset": self._iterator.get_state(), "next": self._next}
 
-    def set_state(self, state: Any) -> None:
+    def set_state(self, state: Pytree) -> None:
         """Goes there. Raises: ValueError for the state of a dataset that was not shared, or was over other replicas."""
         if not isinstance(state, Mapping) or set(state) != {"dataset", "next"} or state["next"] not in range(self._count):  # pyright: ignore[reportUnknownArgumentType]
             raise ValueError(

@@ -118,6 +118,10 @@ def checked_costs(costs: Any, stages: int) -> Costs:
     found: dict[str, Any] = {}
     for kind in (each.name for each in fields(costs)):
         value, name = getattr(costs, kind), f"costs.{kind}"
+        if kind == "unit":
+            if not isinstance(value, str):
+                raise TypeError(f"{name} is {shown(value)}: it must be text, such as 's'")
+            continue
         if value is None and kind in _DEFAULTS:
             continue
         if kind in _BETWEEN or isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:

@@ -278,7 +278,8 @@ def test_shapes_that_cannot_be_are_refused(arguments: tuple[object, int], option
 
 
 @pytest.mark.parametrize(
-    ("costs", "message"), [(Costs(forward=[1, 2, 3]), "costs.forward has 3 times"), (Costs(transfer=-1), "costs.transfer has the time -1")]
+    ("costs", "message"),
+    [(Costs(forward=[1, 2, 3]), "costs.forward has 3 times"), (Costs(transfer=-1), "costs.transfer is -1: it must be a number, 0 or more")],
 )
 def test_times_that_cannot_be_are_refused(costs: Costs, message: str) -> None:
     with pytest.raises(ValueError, match=message):

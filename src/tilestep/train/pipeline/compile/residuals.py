@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import DropVar, Jaxpr, JaxprEqn, Var
 
@@ -28,8 +27,7 @@ from tilestep.train.pipeline.compile.packing import SMALL_BYTES
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.untyped import Atom
 from tilestep.train.untyped import jax as _jax
-
-_jnp: Any = jnp
+from tilestep.train.untyped import jnp as _jnp
 
 # Primitives whose results are fused into what reads them: each of their elements comes of a few elements of the operands, and has no jumps
 # but where it is not of floats any more. What marks a value (`name`, and `reduce_precision`, with which `jax.checkpoint` guards what its

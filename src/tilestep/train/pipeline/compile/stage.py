@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
-import jax.numpy as jnp
 from jax.sharding import Sharding
 
 from tilestep.train.gradients.accumulation import Reduction, added
@@ -22,8 +21,7 @@ from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.residuals import residuals
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
-
-_jnp: Any = jnp
+from tilestep.train.untyped import jnp as _jnp
 
 _OWN_GRADIENT: Final = "custom_vjp_call"  # the primitive of `jax.custom_vjp`
 

@@ -190,7 +190,7 @@ class Engine:
         )
         compiled = make_all(replace(self._spec, functions=functions), replace(traced, stages=stages), request.compiled.ties, {})
         inputs, *rest = request.first
-        element: Any = (inputs, *remote_like(_jax.tree.map(spec_of, tuple(rest)), functions[0].placement.along(1)))
+        element: Pytree = (inputs, *remote_like(_jax.tree.map(spec_of, tuple(rest)), functions[0].placement.along(1)))
         errors = replace(
             request,
             compiled=compiled,

@@ -43,7 +43,7 @@ class Latest(NamedTuple):
         runnable: its programs.
     """
 
-    element: Any
+    element: Pytree
     looks: Any
     runnable: Runnable
 

@@ -19,6 +19,7 @@ from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.pipeline.compile.tracing import Element
 from tilestep.train.pipeline.run.batches import Batch
 from tilestep.train.resume import tell_loop_state
+from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _SAME_CTRL_C_WALL_S: Final = 1.0  # within which one that was sent to all processes has come to each
@@ -64,7 +65,7 @@ class Progress:
         it (`CtrlC.end`). updates: how many are done. outputs: what the last one gave out.
     """
 
-    def __init__(self, state: Any, *, name: str, count: int, updates: int, bar: bool) -> None:
+    def __init__(self, state: Pytree, *, name: str, count: int, updates: int, bar: bool) -> None:
         self.state = state
         self.updates = 0
         self.outputs: Any = None
@@ -165,7 +166,7 @@ class Progress:
             self._describe(f"{self._name}, {done} of {total} programs compiled" if done < total else self._name)
 
     @whole
-    def did(self, state: Any, outputs: Any, given: Any = None, elements: int = 0) -> None:
+    def did(self, state: Pytree, outputs: Any, given: Any = None, elements: int = 0) -> None:
         """Another update has been started, after which these are there. Args: given: to the outfeed: so many elements."""
         if self._infeed is not None:
             self._infeed.use_held()
