@@ -82,7 +82,7 @@ def infeed(token: Any, shape: Any) -> tuple[Pytree, Pytree]:
     return structure.unflatten(bind_infeed([_expected(path, leaf) for path, leaf in leaves])), token
 
 
-def outfeed(token: Any, value: Any) -> Any:
+def outfeed(token: Any, value: object) -> Any:
     """Sends a tree of arrays to this device's outfeed. The queue has no bound: the host has to drain it (`transfer_from_outfeed`).
 
     Args:
@@ -107,7 +107,7 @@ def outfeed(token: Any, value: Any) -> Any:
 # ---------------------------------------------------------------------------------------------------------- on the host
 
 
-def transfer_to_infeed(device: Device, value: Any) -> None:
+def transfer_to_infeed(device: Device, value: object) -> None:
     """Queues one element for programs on a device. Its arrays are copied: they may change as soon as this returns.
 
     Args:
@@ -211,7 +211,7 @@ def set_feed_timeout(wall_s: float | None) -> float | None:
 Path = tuple[Any, ...]  # of a leaf in its tree
 
 
-def _flatten(value: Any) -> tuple[list[tuple[Path, Any]], Any]:
+def _flatten(value: object) -> tuple[list[tuple[Path, Any]], Any]:
     return _tree.tree_flatten_with_path(value)
 
 

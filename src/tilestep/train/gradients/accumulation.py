@@ -122,14 +122,14 @@ def gradient_accumulation(
             microbatch=microbatch, accumulators=accumulators, inner=wrapped.init(promoted(params, accumulators)), count=number
         )
 
-    def update(updates: Pytree, state: AccumulationState, params: Pytree = None, **extra_args: Any) -> tuple[Any, AccumulationState]:
+    def update(updates: Pytree, state: AccumulationState, params: Pytree = None, **extra_args: Any) -> tuple[Pytree, AccumulationState]:
         gradients = on_device(updates)
         _require_own(state, number)
         if state.known == "done":
             raise ValueError("the gradients of a second microbatch were given in one step of the loop")
         accumulators = added(on_device(state.accumulators), gradients, state.microbatch, reduction)
 
-        def apply(accumulators: Pytree, inner: Pytree) -> tuple[Any, Any, Any]:
+        def apply(accumulators: Pytree, inner: Pytree) -> tuple[Pytree, Pytree, Pytree]:
             final = _map(lambda gradient, acc: gradient if acc is None else finished(acc, number, reduction), gradients, accumulators)
             seen = None if params is None else promoted(on_device(params), accumulators)
             changes, inner = wrapped.update(final, inner, seen, **extra_args)
@@ -137,7 +137,7 @@ def gradient_accumulation(
             # Zeros that XLA does not know for such: it makes them where the sums were, once nobody needs those, and not beside them.
             return changes, inner, _jax.tree.map(lambda acc: _jnp.where(state.microbatch < 0, acc, 0), accumulators)
 
-        def wait(accumulators: Pytree, inner: Pytree) -> tuple[Any, Any, Any]:
+        def wait(accumulators: Pytree, inner: Pytree) -> tuple[Pytree, Pytree, Pytree]:
             kinds, _, _ = _jax.eval_shape(apply, accumulators, inner)
             return _jax.tree.map(lambda kind: _jnp.zeros(kind.shape, kind.dtype), kinds), inner, accumulators
 

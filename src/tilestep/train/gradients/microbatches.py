@@ -14,7 +14,7 @@ from tilestep.train.untyped import jax as _jax
 _MOST: Final = 1_000_000  # microbatches, each of which takes the memory of a row at least
 
 
-def microbatches_of(batch: Pytree, count: int, *, replicas: int = 1) -> tuple[Any, np.ndarray]:
+def microbatches_of(batch: Pytree, count: int, *, replicas: int = 1) -> tuple[Pytree, np.ndarray]:
     """Cuts a batch of n rows into `count` microbatches of equally many rows, with a mask of the rows that the batch has.
 
     Rows stay in order. If n is no multiple, the last rows are copies of the first row, with False in the mask, so that values computed from

@@ -94,6 +94,6 @@ def put(arrays: Sequence[NDArray[Any]], sharding: SingleDeviceSharding) -> list[
     return [_found.put(array, sharding) for array in arrays]
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: object) -> bool:
     """Whether it is an array on one device."""
     return type(getattr(value, "sharding", None)) is SingleDeviceSharding

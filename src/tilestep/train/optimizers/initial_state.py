@@ -170,7 +170,7 @@ def _outputs(closed: Any, args: Sequence[Any], like: Sequence[Sharding | None]) 
     return outputs
 
 
-def _is_committed(value: Any) -> bool:
+def _is_committed(value: object) -> bool:
     return isinstance(value, jax.Array) and bool(value.committed)
 
 
@@ -181,7 +181,7 @@ def _number(literal: Any, sharding: Sharding | None) -> Any:
     return _jax.device_put(value.item() if kind.weak_type else value, sharding)
 
 
-def _array(value: Any) -> Any:
+def _array(value: object) -> Any:
     """An argument, or an array of the host that became one of JAX's."""
     return value if isinstance(value, jax.Array) else _jax.device_put(np.asarray(value))
 

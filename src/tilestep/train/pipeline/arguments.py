@@ -87,7 +87,7 @@ def ties_of(tied: Any, levels: Sequence[Sequence[Any]]) -> tuple[tuple[Path, ...
     """Paths of parameters that are one, with the stages' numbers. Raises: TypeError, ValueError."""
     starts = [sum(map(len, levels[:index])) for index in range(len(levels))]
 
-    def path(given: Any) -> Path:
+    def path(given: object) -> Path:
         if not isinstance(given, list | tuple) or len(cast("Sequence[Any]", given)) < 2:
             raise TypeError(
                 f'tied has {shown(given)}: it must be a path (stage, key, ...), such as (0, "embedding"), or ((stage, member), key, ...)'

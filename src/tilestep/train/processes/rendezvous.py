@@ -103,7 +103,7 @@ class Rendezvous:
         """A process's name: its number in the operating system, and its machine."""
         return self._names[process]
 
-    def all_gather(self, value: Any) -> list[Any]:
+    def all_gather(self, value: object) -> list[Any]:
         """The values of all processes, in the order of their numbers. All processes call this the same number of times.
 
         Args:

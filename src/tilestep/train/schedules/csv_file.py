@@ -154,7 +154,7 @@ def _entry(line: str, number: int) -> tuple[str, Any]:
     return key, _as_tuples(value)
 
 
-def _as_tuples(value: Any) -> Any:
+def _as_tuples(value: object) -> Any:
     return tuple(map(_as_tuples, cast("list[Any]", value))) if isinstance(value, list) else value
 
 

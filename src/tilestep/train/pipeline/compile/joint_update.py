@@ -214,7 +214,7 @@ class Joint:
             return [remote_array(variable.aval.shape, variable.aval.dtype, placement.whole) for variable in part.makes]
         return part.program([there[i] for i in part.donated], [value for i, value in enumerate(there) if i not in part.donated])
 
-    def _moves(self, value: Any, home: Home, placement: Placement) -> bool:
+    def _moves(self, value: object, home: Home, placement: Placement) -> bool:
         """A stage's own arrays may be divided over its mesh, and stay so."""
         return home == _TOGETHER or not (isinstance(value, jax.Array) and value.sharding.device_set == set(placement.devices))
 

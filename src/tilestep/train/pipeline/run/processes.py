@@ -57,7 +57,7 @@ class _Said:
     """
 
     point: str
-    value: Any
+    value: object
     failure: _Failure | None
 
 
@@ -113,7 +113,7 @@ class Processes:
 
     # ---------------------------------------------------------------------------------------------------------- meetings
 
-    def agree(self, point: str, value: Any = None) -> list[Any]:
+    def agree(self, point: str, value: object = None) -> list[Any]:
         """What all processes say at a point to which all come.
 
         Raises: ProcessFailedError if one of them has failed, or is gone.
@@ -126,7 +126,7 @@ class Processes:
             raise RuntimeError(f"the processes do different things: {where}; all of them must call the same functions of the pipeline")
         return [its.value for its in said]
 
-    def _meet(self, point: str, value: Any = None, failure: _Failure | None = None) -> list[_Said]:
+    def _meet(self, point: str, value: object = None, failure: _Failure | None = None) -> list[_Said]:
         try:
             heard = self._links()[0].all_gather((point, value, None if failure is None else asdict(failure)))
         except ProcessFailedError as error:
