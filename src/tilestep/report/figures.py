@@ -214,7 +214,10 @@ class MachineProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """The fields and sums of a `Profile`, whose docstring explains the fields (report/profile.py)."""
+    """The fields and sums of a `Profile`, whose docstring explains the fields (report/profile.py).
+
+    It has 16 fields, because it is the document that `Profile.to_json` writes.
+    """
 
     machine: MachineProfile
     emulated_cycles: int
