@@ -169,6 +169,12 @@ def _loads(figures: Figures) -> Iterator[Finding]:
     single, others = [unit for unit in units if unit.origin == "jax"], [unit for unit in units if unit.origin != "jax"]
     parts = [(part, _cycles(part)) for part in (single, others) if part]
     total = sum(unit.loads for unit in units)
+    if units and not total:
+        brought = sorted((p for p in figures.programs if p.key in figures.loaded_on_busiest), key=lambda p: -p.cycles.load)
+        joined = names_text([figures.label(program.key) for program in brought], most=3)
+        text = f"loading code took {share_text(spent, figures.emulated_cycles)} of emulated time: {joined} joined a group that was loaded. "
+        yield Finding(kind="loads", text=text + "A program is loaded once and pays for it by running often.")
+        return
     saved = "and the values saved for them " if saving else ""
     head = f"{count_text(total, 'program load')} {saved}took {share_text(spent, figures.emulated_cycles)} of emulated time"
     for part, cycles in sorted(parts, key=lambda part: -part[1]):

@@ -11,18 +11,22 @@ from tilestep.messages import shown
 
 Number = TypeVar("Number")
 
+_ENDLESS = 2**31 - 1  # a bound that only a mistake exceeds; messages about other mistakes leave it out
+
 
 def whole_number(name: str, value: Any, *, least: int, most: int | None = None, hint: str = "") -> int:
     """`value` as an int. Raises: TypeError, which ends with `hint`, if it is no whole number, ValueError if it is out of bounds."""
-    bounds = f"{least} or more" if most is None else f"{least} to {most}"
+    bounds = f"{least} or more" if most is None or most >= _ENDLESS else f"{least} to {most}"
     try:
         if isinstance(value, bool):
             raise TypeError
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} is {shown(value)}: it must be a whole number, {bounds}{hint}") from None
-    if number < least or (most is not None and number > most):
+    if number < least:
         raise ValueError(f"{name} is {shown(number)}: it must be {bounds}")
+    if most is not None and number > most:
+        raise ValueError(f"{name} is {shown(number)}: it must be {least} to {most:,}")
     return number
 
 

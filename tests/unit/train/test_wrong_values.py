@@ -84,7 +84,8 @@ def in_dry_run(**options: Any) -> Any:
         pass
 
 
-# The argument that messages name -> a call, and the names of the wrong values that it takes after all.
+# The argument that messages name -> a call, and the names of the wrong values that it takes after all. An array of one 2 is a count that
+# some take where there are two devices.
 CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "simulated_together schedule": (lambda x: schedules.simulated_together(x, schedules.Costs()), ""),
     "simulated_together costs": (lambda x: schedules.simulated_together(schedule(), x), ""),
@@ -136,10 +137,10 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "pipeline_partition training": (lambda x: schedules.pipeline_partition([scaled], [1.0], [1.0], jax.devices(), training=x), "True"),
     "select_devices platform": (lambda x: train.select_devices(platform=x), "None"),
-    "select_devices ids": (lambda x: train.select_devices(ids=x), "None"),
-    "select_devices count": (train.select_devices, "None"),
-    "Replicas count": (Replicas, "None"),
-    "Replicas shards": (lambda x: Replicas(shards=x), "None"),
+    "select_devices ids": (lambda x: train.select_devices(ids=x), "None array(2)"),
+    "select_devices count": (train.select_devices, "None array(2)"),
+    "Replicas count": (Replicas, "None array(2)"),
+    "Replicas shards": (lambda x: Replicas(shards=x), "None array(2)"),
     "Replicas devices": (lambda x: Replicas(devices=x), "None"),
     "Replicas mesh": (lambda x: Replicas(mesh=x), "None"),
     "Replicas axis": (lambda x: Replicas(axis=x), "a surrogate long"),
@@ -202,7 +203,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "Pipeline reduction": (lambda x: pipeline(reduction=x), ""),
     "Pipeline devices": (lambda x: pipeline(devices=x), "None"),
     "Pipeline device_mapping": (lambda x: pipeline(device_mapping=x), "None"),
-    "Pipeline replicas": (lambda x: pipeline(replicas=x), ""),
+    "Pipeline replicas": (lambda x: pipeline(replicas=x), "array(2)"),
     "Pipeline recompute": (lambda x: pipeline(recompute=x), "None function"),
     "Pipeline offload_activations": (lambda x: pipeline(offload_activations=x), "None True []"),
     "Pipeline offload": (lambda x: pipeline(offload_optimizer_state=x), "None True {} function"),
@@ -288,7 +289,7 @@ def test_steps_of_python_and_of_jax_have_the_same_keys() -> None:
             assert (jax.random.key_data(train.element_key(KEY, given)) == wanted).all()
     largest = jax.random.key_data(train.element_key(KEY, 2**32 - 1))
     assert (largest == jax.random.key_data(jax.random.fold_in(KEY, 2**32 - 1))).all()
-    with pytest.raises(ValueError, match="step is 4294967296: it must be 0 to 4294967295"):
+    with pytest.raises(ValueError, match="step is 4294967296: it must be 0 to 4,294,967,295"):
         train.element_key(KEY, 2**32)
 
 

@@ -274,7 +274,7 @@ def test_a_chunk_that_was_taken_without_a_word_is_made_up_for() -> None:
 
 
 def test_copy_is_a_bool() -> None:
-    with pytest.raises(TypeError, match=r"copy is 'no': it must be a bool"):
+    with pytest.raises(TypeError, match=r"copy is 'no': it must be True or False"):
         InfeedQueue([], copy="no")  # pyright: ignore[reportArgumentType]
 
 
@@ -539,7 +539,7 @@ def test_what_is_no_dataset_is_refused(dataset: Any) -> None:
         ({"prefetch_depth": 0}, ValueError, "prefetch_depth is 0: it must be 1 to 255"),
         ({"prefetch_depth": 256}, ValueError, "prefetch_depth is 256: it must be 1 to 255"),
         ({"prefetch_depth": 1.5}, TypeError, "prefetch_depth is 1.5"),
-        ({"replicas": 0}, ValueError, "replicas is 0: it must be 1 to"),
+        ({"replicas": 0}, ValueError, "replicas is 0: it must be 1 or more"),
         ({"sharding": "cpu"}, TypeError, "sharding has a str: it must be a jax.Device"),
     ],
 )

@@ -152,7 +152,7 @@ def test_other_words_are_refused(way: Any, error: type[Exception]) -> None:
 
 
 def test_what_is_no_function_cannot_be_recomputed() -> None:
-    with pytest.raises(TypeError, match=r"recomputed\(\) was given 3: it must be a function"):
+    with pytest.raises(TypeError, match=r"function is 3: it must be a function, whose values recomputed\(\) keeps"):
         recomputed(3)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 

@@ -230,7 +230,7 @@ def test_a_body_with_other_arguments_is_told_what_it_gets(element: Any, message:
         ({"n": -1}, ValueError, "n is -1: it must be 0 or more"),
         ({"n": 2.5}, TypeError, "n is 2.5: it must be a whole number, 0 or more"),
         ({"n": True}, TypeError, "n is True"),
-        ({"chunk": 0}, ValueError, "chunk is 0: it must be 1 to"),
+        ({"chunk": 0}, ValueError, "chunk is 0: it must be 1 or more"),
         ({"infeed": [1, 2, 3]}, TypeError, "infeed is a list: it must be an InfeedQueue, or None"),
         ({"outfeed": (OutfeedQueue(), OutfeedQueue())}, TypeError, "outfeed is a tuple: it must be an OutfeedQueue, or None"),
         ({"carry": {"a": "text"}}, TypeError, r"carry\['a'\] is a str, no array or number"),
