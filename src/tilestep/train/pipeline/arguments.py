@@ -34,7 +34,7 @@ Path = tuple[int, tuple[Any, ...]]  # a stage, and keys within its parameters
 
 
 def levels_of(stages: Any) -> tuple[tuple[StageFunction, ...], ...]:
-    """Raises: TypeError, ValueError if they are no stages."""
+    """The stages by level: those of one level run at the same time. Raises: TypeError, ValueError if they are no stages."""
     if not isinstance(stages, list | tuple):
         raise TypeError(
             f"stages is a {type(stages).__name__}: it must be a list of functions, such as [embed, head], or [embed, [left, right], head] "
