@@ -141,9 +141,9 @@ def test_elements_that_cannot_be_fed_are_named(elements: list[Any], message: str
 @pytest.mark.parametrize(
     ("dataset", "epochs", "elements", "error", "message"),
     [
-        (endless, 0, 1, ValueError, "number_of_epochs is 0: it must be 1 to"),
-        (endless, 1, -3, ValueError, "elements_per_epoch is -3: it must be 1 to"),
-        (endless, 1.0, 1, TypeError, "number_of_epochs is 1.0: it must be a whole number, 1 to"),
+        (endless, 0, 1, ValueError, "number_of_epochs is 0: it must be 1 or more"),
+        (endless, 1, -3, ValueError, "elements_per_epoch is -3: it must be 1 or more"),
+        (endless, 1.0, 1, TypeError, "number_of_epochs is 1.0: it must be a whole number, 1 or more"),
         (endless, True, 1, TypeError, "number_of_epochs is True"),
         (endless, 1, "2", TypeError, "elements_per_epoch is '2'"),
         (3, 1, 1, TypeError, "dataset is a int: it must be an iterable of pytrees of arrays, or a callable"),
@@ -209,7 +209,7 @@ def test_what_is_no_queue_or_cannot_be_used_is_refused() -> None:
     for arguments, message in (((0, 1), "number_of_epochs is 0"), ((1, 0), "elements_per_epoch is 0")):
         with pytest.raises(ValueError, match=message):
             infeed_benchmark(queue, *arguments)
-    with pytest.raises(ValueError, match="chunk is 0: it must be 1 to"):
+    with pytest.raises(ValueError, match="chunk is 0: it must be 1 or more"):
         infeed_benchmark(queue, 1, 1, chunk=0)
     queue.close()
     with pytest.raises(QueueError, match="is closed"):

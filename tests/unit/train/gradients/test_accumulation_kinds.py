@@ -175,7 +175,7 @@ def test_further_arguments_of_an_optimiser_are_those_of_the_last_microbatch() ->
     ("arguments", "error", "message"),
     [
         ({"optimizer": "adam"}, TypeError, "the optimizer is 'adam': it must be an optax.GradientTransformation, such as optax.adam"),
-        ({"count": 0}, ValueError, "count is 0: it must be 1 to"),
+        ({"count": 0}, ValueError, "count is 0: it must be 1 or more"),
         ({"dtype": "floaty"}, TypeError, "dtype is 'floaty': it must be None, a dtype such as 'float32', a function"),
         ({"shard_optimizer_state": "yes"}, TypeError, "shard_optimizer_state is 'yes': it must be True or False"),
         ({"offload_optimizer_state": {"parameters": 3}}, TypeError, "offload is 3 for parameters: it must be None, True, False or a"),
