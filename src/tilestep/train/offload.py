@@ -63,7 +63,14 @@ def placed(tree: Pytree, offload: Offload = None, *, kind: Kind = "parameters", 
 
 
 def on_device(tree: Pytree) -> Pytree:
-    """`tree` with the leaves that are in the host's memory on the device. Inside of a traced function they come where they are used."""
+    """Brings the leaves that are in the host's memory to the device. Inside of a traced function they come where they are used.
+
+    Args:
+        tree: a pytree of arrays of any shapes and dtypes.
+
+    Returns:
+        The pytree, with all leaves on the device.
+    """
     leaves, structure = _jax.tree.flatten(tree)
     return _jax.tree.unflatten(structure, _moved(leaves, [_DEVICE if is_on_host(leaf) else None for leaf in leaves]))
 

@@ -42,12 +42,17 @@ def dataset_benchmark(dataset: Dataset, number_of_epochs: int, elements_per_epoc
         number_of_epochs: at least 1.
         elements_per_epoch: at least 1.
         copy: whether the arrays are copied.
-    Returns: JSON text of an object. "epochs" is a list with an object for each epoch: `elements_processed`, `total_bytes_processed`,
+
+    Returns:
+        JSON text of an object. "epochs" is a list with an object for each epoch: `elements_processed`, `total_bytes_processed`,
         `time_elapsed` (seconds), `elements_per_second`, `bandwidth` (1e9 bytes per second), all floats above 0. "details" has "epochs",
         a list with the elements' `latency_wall_s` in each epoch (`p50`, `p90`, `p99`, `max`), and "host", facts of the machine.
-    Raises: TypeError for a dataset or number of the wrong kind, ValueError for a number below 1. DatasetError if the dataset ends early,
-        or an element has no arrays, nothing in them, no numbers, or others than the first element's. What the dataset raises comes
-        through as it is, with a note that says after how many elements.
+
+    Raises:
+        TypeError: for a dataset or number of the wrong kind.
+        ValueError: for a number below 1.
+        DatasetError: when the dataset ends early, or an element has no arrays, nothing in them, no numbers, or others than the first
+            element's. What the dataset raises comes through as it is, with a note that says after how many elements.
     """
     epochs = whole_number("number_of_epochs", number_of_epochs, least=1, most=_MOST)
     elements = whole_number("elements_per_epoch", elements_per_epoch, least=1, most=_MOST)
@@ -68,10 +73,16 @@ def infeed_benchmark(queue: InfeedQueue, number_of_epochs: int, elements_per_epo
         number_of_epochs: at least 1.
         elements_per_epoch: at least 1, and a multiple of the elements of a step (the queue's `replicas`).
         chunk: steps that are uploaded at once; None: as `repeat` has it for that many steps.
-    Returns: JSON text as that of `dataset_benchmark`, with two differences: a latency is that of a chunk, and "details" has `chunk_steps`.
+
+    Returns:
+        JSON text as that of `dataset_benchmark`, with two differences: a latency is that of a chunk, and "details" has `chunk_steps`.
         Bytes are those on the device, where 64-bit numbers are 32-bit ones unless `jax_enable_x64` is set.
-    Raises: TypeError for a queue or number of the wrong kind, ValueError for a number out of its bounds. QueueError if the queue is closed
-        or in use. DatasetError if the dataset ends early, or its elements cannot be fed. What the dataset raises comes through as it is.
+
+    Raises:
+        TypeError: for a queue or number of the wrong kind.
+        ValueError: for a number out of its bounds.
+        QueueError: when the queue is closed or in use.
+        DatasetError: when the dataset ends early, or its elements cannot be fed. What the dataset raises comes through as it is.
     """
     if not isinstance(queue, InfeedQueue):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
         raise TypeError(f"queue is a {type(queue).__name__}: it must be an InfeedQueue; dataset_benchmark takes a dataset")

@@ -59,7 +59,7 @@ class PendingFeeds(NamedTuple):
 # ------------------------------------------------------------------------------------------------- inside of a program
 
 
-def infeed(token: Any, shape: Any) -> tuple[Pytree, Pytree]:
+def infeed(token: Pytree, shape: Pytree) -> tuple[Pytree, Pytree]:
     """Takes the next element of this device's infeed; the program waits until the host has fed it.
 
     Feeds of one program happen in the order in which it is written, with or without tokens.
@@ -82,7 +82,7 @@ def infeed(token: Any, shape: Any) -> tuple[Pytree, Pytree]:
     return structure.unflatten(bind_infeed([_expected(path, leaf) for path, leaf in leaves])), token
 
 
-def outfeed(token: Any, value: object) -> Any:
+def outfeed(token: Pytree, value: Pytree) -> Pytree:
     """Sends a tree of arrays to this device's outfeed. The queue has no bound: the host has to drain it (`transfer_from_outfeed`).
 
     Args:
@@ -126,7 +126,7 @@ def transfer_to_infeed(device: Device, value: object) -> None:
         _feeds.put(platform, device.id, leaves)
 
 
-def transfer_from_outfeed(device: Device, shape: Any, *, timeout_wall_s: float | None = None) -> Any:
+def transfer_from_outfeed(device: Device, shape: Pytree, *, timeout_wall_s: float | None = None) -> Pytree:
     """Takes one element that a program sent, and waits for it if there is none.
 
     Args:

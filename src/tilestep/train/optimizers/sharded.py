@@ -104,7 +104,7 @@ def unsharded(tree: Pytree) -> Pytree:
     return _jax.tree.map(whole, tree, is_leaf=is_shard)
 
 
-def replica_specs(tree: Pytree, axis: str) -> Any:
+def replica_specs(tree: Pytree, axis: str) -> Pytree:
     """The specs of a pytree for `jax.shard_map` over replicas.
 
     Args:

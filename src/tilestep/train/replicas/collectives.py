@@ -200,7 +200,14 @@ def replica_key(key: jax.Array) -> jax.Array:
     It is another one on each replica, and depends on `key` and the replica's number alone: not on how many replicas or devices there are.
     For numbers that are equal on all replicas use `key` itself, which each of them has.
 
-    Raises: TypeError for what is no random key.
+    Args:
+        key: a random key, equal on all replicas.
+
+    Returns:
+        A random key of the same kind.
+
+    Raises:
+        TypeError: when `key` is no random key.
     """
     return _jax.random.fold_in(_random_key(key), replica_index())
 
@@ -250,6 +257,15 @@ def cross_replica(optimizer: optax.GradientTransformation) -> optax.GradientTran
 
     With one replica it is `optimizer`. Inside of `gradient_accumulation` the mean is taken once for each update. What is no gradient
     (None, optax.MaskedNode, float0) passes through.
+
+    Args:
+        optimizer: any transformation of optax. Its state keeps its shapes and dtypes.
+
+    Returns:
+        The optimiser. Its `update` takes a pytree of this replica's gradients, and must be called on replicas.
+
+    Raises:
+        TypeError: when `optimizer` is no optimiser.
     """
     from optax import GradientTransformationExtraArgs  # which takes a while
 

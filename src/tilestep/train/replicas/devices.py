@@ -39,9 +39,13 @@ def select_devices(
         count: how many; a list of numbers gives as many groups, which share no device; None: all there are.
         ids: their numbers (`device.id`), in the order wanted; a list of lists gives groups.
         platform: of which platform; None: JAX's default one.
-    Returns: a tuple of devices, or one such tuple for each group.
-    Raises: TypeError for what is no whole number. ValueError if there are too few devices, a number is unknown or comes twice, or both
-        `count` and `ids` are given.
+
+    Returns:
+        A tuple of devices, or one such tuple for each group.
+
+    Raises:
+        TypeError: when a count or an id is no whole number.
+        ValueError: when there are too few devices, an id is unknown or comes twice, or both `count` and `ids` are given.
     """
     there: Devices = tuple(jax.devices() if platform is None else jax.devices(platform_named(platform)))
     ids, count = _listed(ids), _listed(count)
