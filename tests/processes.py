@@ -11,6 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS = re.compile(r"(JAX|TILESTEP|XLA|POPLAR|PVTI)_.*")
+# LLVM improves no program: most of those in tests run once, and take longer to compile than to run.
+QUICKLY_COMPILED = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 PROCESS_TIMEOUT_WALL_S = 540  # below pytest's own limit, which does not say what the process printed
 
 

@@ -36,6 +36,8 @@ TRAIN_TOP = (
     "numbers",
     "offload",
     "other_arguments",
+    "plan_options",
+    "planned",
     "progress_bar",
     "resume",
     "untyped",

@@ -51,8 +51,8 @@ _ENGINE = "POPLAR_ENGINE_OPTIONS"
 _DIRECTORY = f"{_ENGINE}: autoReport.directory"
 _TINY_STEPS = "TILESTEP_TINY_STEPS"
 _PLAN_VARIABLES = ("JAX_IPU_PARTIALS_TYPE", "JAX_IPU_AVAILABLE_MEMORY_PROPORTION", "JAX_IPU_NUM_IO_TILES", "JAX_IPU_WEIGHT_LOAD_BITS")
-_MAX_IPUS = 256
-_MAX_TILES = 100_000
+MAX_IPUS = 256
+MAX_TILES = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +107,12 @@ def _ids(name: str, value: object) -> str | None:
         ids = [int(part) for part in value.split(",")] if isinstance(value, str) else []
     except ValueError:
         ids = []
-    if not ids or len(set(ids)) != len(ids) or not all(0 <= ipu < _MAX_IPUS for ipu in ids):
-        raise _bad(name, value, f"different numbers of IPUs, each 0 to {_MAX_IPUS - 1}, with commas between ('0,2,3')")
+    if not ids or len(set(ids)) != len(ids) or not all(0 <= ipu < MAX_IPUS for ipu in ids):
+        raise _bad(name, value, f"different numbers of IPUs, each 0 to {MAX_IPUS - 1}, with commas between ('0,2,3')")
     return str(value)
 
 
-_UNSET: Any = object()
+UNSET: Any = object()
 
 
 class _Option(Generic[T]):
@@ -121,12 +121,12 @@ class _Option(Generic[T]):
     def __init__(self, name: str, default: T, parse: Callable[[str, object], T], *, kind: type, doc: str) -> None:
         self.name, self.variable, self.kind, self.doc = name, name.upper(), kind, doc
         self._default, self._parse = default, parse
-        self._given: T = _UNSET
+        self.given: T = UNSET
 
     def read(self, environ: Mapping[str, str]) -> T:
         """The current value. Raises: SettingsError if it comes from the environment and is not allowed."""
-        if self._given is not _UNSET:
-            return self._given
+        if self.given is not UNSET:
+            return self.given
         text = environ.get(self.variable, "")
         return self._parse(self.variable, text) if text.strip() else self._default
 
@@ -140,25 +140,25 @@ class _Option(Generic[T]):
 
     def stated(self, environ: Mapping[str, str]) -> object:
         """The text or value that `read` would parse."""
-        return self._given if self._given is not _UNSET else environ.get(self.variable, "")
+        return self.given if self.given is not UNSET else environ.get(self.variable, "")
 
     def _set(self, value: object) -> None:  # the name that jax.config.update calls
-        self._given = self._parse(self.name, value)
+        self.given = self._parse(self.name, value)
 
 
 USE_MODEL = _Option("jax_ipu_use_model", True, _bool, kind=bool, doc="Emulate the IPU (no hardware runtime exists).")
 MODEL_NUM_TILES = _Option(
     "jax_ipu_model_num_tiles",
     None,
-    lambda name, value: _count(name, value, _MAX_TILES),
+    lambda name, value: _count(name, value, MAX_TILES),
     kind=int,
     doc="Tiles of each emulated IPU; out of memory is then reported, not raised.",
 )
 DEVICE_COUNT = _Option(
-    "jax_ipu_device_count", None, lambda name, value: _count(name, value, _MAX_IPUS), kind=int, doc="Number of emulated IPUs."
+    "jax_ipu_device_count", None, lambda name, value: _count(name, value, MAX_IPUS), kind=int, doc="Number of emulated IPUs."
 )
 VISIBLE_DEVICES = _Option("jax_ipu_visible_devices", None, _ids, kind=str, doc="Which IPUs of the machine are devices, as '0,2,3'.")
-_OPTIONS: tuple[_Option[Any], ...] = (USE_MODEL, MODEL_NUM_TILES, DEVICE_COUNT, VISIBLE_DEVICES)
+JAX_OPTIONS: tuple[_Option[Any], ...] = (USE_MODEL, MODEL_NUM_TILES, DEVICE_COUNT, VISIBLE_DEVICES)
 
 
 @functools.cache
@@ -167,7 +167,7 @@ def define_jax_options() -> None:
     import jax
 
     config: Any = jax.config  # its add_option has no types
-    for option in _OPTIONS:
+    for option in JAX_OPTIONS:
         config.add_option(option.name, option, option.kind, [], {"help": option.doc})
         setattr(config.__class__, option.name, property(lambda _, option=option: option.value))
 
@@ -203,7 +203,7 @@ def stated_settings(environ: Mapping[str, str] | None = None) -> tuple[object, .
     """Everything that `read_settings` would parse. As long as this stays equal, no setting has changed. Opens no file."""
     environ = os.environ if environ is None else environ
     variables = (_MACHINE, _SYNC_PATTERN, _ENGINE, *_PLAN_VARIABLES)
-    return (*(option.stated(environ) for option in _OPTIONS), *(environ.get(variable, "") for variable in variables))
+    return (*(option.stated(environ) for option in JAX_OPTIONS), *(environ.get(variable, "") for variable in variables))
 
 
 def tiny_steps_wanted(environ: Mapping[str, str] | None = None) -> bool:
@@ -218,7 +218,7 @@ def tiny_steps_wanted(environ: Mapping[str, str] | None = None) -> bool:
 
 def warn_of_unknown_variables(environ: Mapping[str, str] | None = None) -> None:
     """Warns: UserWarning for a JAX_IPU_* variable that does not exist, with the nearest that does."""
-    known = [*(option.variable for option in _OPTIONS), *_PLAN_VARIABLES]
+    known = [*(option.variable for option in JAX_OPTIONS), *_PLAN_VARIABLES]
     for variable in sorted(os.environ if environ is None else environ):
         if variable.startswith("JAX_IPU_") and variable not in known:
             near = nearest(variable, known)

@@ -131,7 +131,7 @@ def classes() -> None:
             "TypeError: class __main__:Foreign of an element is not known",
             (Foreign(x),) if PROCESS == 0 else None,
         ),
-        ("TypeError: class builtins:dict of an element cannot be told", "ProcessFailedError: process 0", ({np.str_("x"): x},)),
+        ("TypeError: class builtins:dict of an element cannot be sent", "ProcessFailedError: process 0", ({np.str_("x"): x},)),
     ):
         if COUNT > 1:
             error = raised_by(lambda samples=samples: pipeline.step(state, samples if PROCESS == 0 else None))

@@ -95,7 +95,7 @@ for options in (
     print(loads(lambda: made.init(given[0])), *(loads(lambda: pipeline(**options).init(params)) for params in given[1:]))
 """
     )
-    assert out == ["3 3 3", "3 3 3", "3 3 3", "3 3 3", "1 1 1", "0 0 0", "2 2 2", "1 1 1"]
+    assert out == ["3 3 3", "3 3 3", "3 3 3", "3 3 3", "3 3 3", "0 0 0", "2 2 2", "1 1 1"]
 
 
 def test_pipelines_with_replicas_and_auxiliary_state_do_too() -> None:

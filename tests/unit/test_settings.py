@@ -28,12 +28,12 @@ def fresh_options(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     define_jax_options()
     for variable in [name for name in os.environ if name.startswith(("JAX_IPU_", "TILESTEP_", "POPLAR_"))]:
         monkeypatch.delenv(variable)
-    given = [option._given for option in settings._OPTIONS]
-    for option in settings._OPTIONS:
-        option._given = settings._UNSET
+    given = [option.given for option in settings.JAX_OPTIONS]
+    for option in settings.JAX_OPTIONS:
+        option.given = settings.UNSET
     yield
-    for option, value in zip(settings._OPTIONS, given, strict=True):
-        option._given = value
+    for option, value in zip(settings.JAX_OPTIONS, given, strict=True):
+        option.given = value
 
 
 def engine(**options: object) -> dict[str, str]:
@@ -271,8 +271,8 @@ def test_options_are_defined_once() -> None:
 
 
 def test_bounds_are_those_of_machines() -> None:
-    assert QUANTITIES["num_ipus"].highest == settings._MAX_IPUS
-    assert QUANTITIES["ipu.num_tiles"].highest == settings._MAX_TILES == MAX_TILES
+    assert QUANTITIES["num_ipus"].highest == settings.MAX_IPUS
+    assert QUANTITIES["ipu.num_tiles"].highest == settings.MAX_TILES == MAX_TILES
 
 
 BAD_ENVIRONMENT = {

@@ -22,15 +22,13 @@ from tilestep.machine.toml import load_machine
 from tilestep.messages import plain, shown
 from tilestep.profiling import dry_run, profile
 from tilestep.report.files import require_report_directory, write_report
-from tilestep.settings import read_settings
+from tilestep.settings import MAX_IPUS, MAX_TILES, read_settings
 
 if TYPE_CHECKING:
     from tilestep.report import Profile
 
 _COMMAND: Final = "tilestep run"
 _PLATFORMS: Final = "ipu,cpu"
-_MAX_IPUS: Final = 256
-_MAX_TILES: Final = 100_000
 _MAX_TRIPS: Final = 2**31 - 1
 _TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report")
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
@@ -66,10 +64,10 @@ def _option_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--machine", metavar="NAME|FILE.toml", help=f"machine to emulate (`tilestep machines` lists them; default {DEFAULT_MACHINE})"
     )
-    parser.add_argument("--ipus", type=whole_number(_MAX_IPUS), metavar="N", help="IPUs, 1 to 256 (default: the machine's)")
+    parser.add_argument("--ipus", type=whole_number(MAX_IPUS), metavar="N", help="IPUs, 1 to 256 (default: the machine's)")
     parser.add_argument(
         "--tiles",
-        type=whole_number(_MAX_TILES),
+        type=whole_number(MAX_TILES),
         metavar="N",
         help="tiles per IPU; a program that does not fit is reported, not refused",
     )
@@ -108,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         tell(_COMMAND, str(error))
         return 2
     os.environ.update(environ)
-    _choose_platform()
+    choose_platform()
     stderr, process = sys.stderr, os.getpid()
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
     with profile() as recording, mode:
@@ -240,7 +238,7 @@ def _absolute(path: Path) -> Path:
     return path if path.is_absolute() else working_directory() / path
 
 
-def _choose_platform() -> None:
+def choose_platform() -> None:
     """Says it to JAX as well, which has read its variables already."""
     import jax
 

@@ -7,7 +7,7 @@ next larger (39 bundles for two positions, 36 for three), both sizes get the sma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -19,6 +19,7 @@ from tilestep.cost.splits import Ints, ceil_divide
 from tilestep.machine.spec import IpuSpec
 
 _UNIT_BYTES = 32  # of weights per unit and block
+_NEXT_TAP = {1: 15, 2: 46, 4: 60}  # supervisor's cycles between two loads, by the rows of the kernel that share a block
 
 Precision = Literal["float8", "half", "float"]
 
@@ -34,11 +35,12 @@ class MatrixUnit:
     position_cycles: int
     workers: int
     weight_load_bits: int  # per cycle
+    kernel_rows: int = 1  # that share a block where channels are few: neighbouring rows take the place of channels
 
     @property
     def load_cycles(self) -> int:
-        """Cycles to load one block of weights."""
-        return self.units * _UNIT_BYTES * 8 // self.weight_load_bits
+        """Cycles to load one block of weights; those of four rows are put together on the way, 64 bits at a time."""
+        return self.units * _UNIT_BYTES * 8 // (min(self.weight_load_bits, 64) if self.kernel_rows == 4 else self.weight_load_bits)
 
     @property
     def saves_state(self) -> bool:
@@ -79,6 +81,15 @@ def matrix_unit(ipu: IpuSpec, operands: Precision, partials: Precision, weight_l
         workers=ipu.tile.worker_contexts,
         weight_load_bits=weight_load_bits,
     )
+
+
+def of_rows(unit: MatrixUnit, kernel_rows: int) -> MatrixUnit:
+    """The unit with so many rows of a kernel in one block, each of as many times fewer channels.
+
+    Source: getConvUnitWeightHeight of poplibs@7eac0f26 lib/poplin/ConvModel.cpp; a load takes 4 halves or 2 floats of a row, so that 2 or 4
+    rows share a block (getConvVertexAMPCandidates in ConvVertexType.cpp).
+    """
+    return replace(unit, kernel_rows=kernel_rows, in_channels=unit.in_channels // kernel_rows)
 
 
 def amp_1x1_at_least(positions: Ints, blocks: Ints, unit: MatrixUnit) -> Ints:
@@ -141,7 +152,8 @@ def amp_nx1(
 ) -> Ints:
     """Cycles of a kernel of `taps` elements: weights are loaded and the rows walked through once per tap.
 
-    Args: rows: of outputs, batch included, of `row_length` each; kernel_rows: rows of the kernel that hold the taps.
+    Args: rows: of outputs, batch included, of `row_length` each; kernel_rows: rows of the kernel that hold the taps. Where rows of the
+    kernel share a block both count blocks.
     Source: getConvPartialnx1Supervisor* there, with as many rows per worker, whole or cut, as is quicker.
     """
     if unit.operands == "float8":
@@ -149,7 +161,7 @@ def amp_nx1(
     whole = ceil_divide(rows, unit.workers)
     cut = _worker_nx1(ceil_divide(rows * row_length, unit.workers), whole + 1, unit)
     worker = np.minimum(cut, _worker_nx1(whole * row_length, whole, unit))
-    per_tap = 12 + unit.load_cycles + 18 + unit.workers * worker
+    per_tap = 15 + unit.load_cycles + _NEXT_TAP[unit.kernel_rows] + unit.workers * worker
     partials_per_bundle = VECTOR_BYTES // (4 if unit.partials == "float" else 2)
     zeroing = unit.workers * ceil_divide(rows * row_length * unit.units, unit.workers * partials_per_bundle)
     blocks = 16 + in_blocks * (14 + out_blocks * (14 + kernel_rows * 14 + taps * per_tap))

@@ -10,6 +10,7 @@ from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
 from tilestep.units import ceil_div
 
 FAMILY = "copy"
+REGROUPED = "tilestep_regrouped"  # attribute of a copy into another layout that only convolutions read
 # osmarks/ipu-stack@ce7c7e9 crates/ipu-codegen/src/cost.rs: one call of a copy on six workers, measured on a C600.
 CALL_CYCLES = 288
 # poplibs@7eac0f26 lib/poplin/ConvModel.cpp (getCycles): regression over 10,000 layouts, for copies on a Mk2 tile.
@@ -20,6 +21,11 @@ PADDING_CYCLES = 5 / 3
 # (bytes that stay together, cycles per byte)
 _PER_BYTE = ((8, 0.4404), (4, 3.125), (1, 5.1484))
 _MK2_COPY_BYTES_PER_CYCLE = 8
+# poplibs@7eac0f26 lib/popsparse/PerformanceEstimation.hpp (getTransposeCycleEstimate): of an element of so many bytes, (bytes of a block of
+# 16 x 16 halves or 8 x 8 floats, a worker's bundles to transpose it).
+_TRANSPOSED_BLOCKS = {2: (512, 18 + 4 * (12 + 4 * 2)), 4: (256, 18 + 4 * (12 + 3 * 2))}
+_TRANSPOSE_SUPERVISOR_CYCLES, _TRANSPOSE_WORKER_BUNDLES = 7, 29
+_WORD_BYTES = 4  # that the exchange moves at once: osmarks/ipu-stack docs/EXCHANGE_INSTRUCTION_REFERENCE.md
 
 
 def copy_cycles(tile_bytes: int, ipu: IpuSpec) -> int:
@@ -46,12 +52,14 @@ def rearranged_per_byte(run_bytes: int, ipu: IpuSpec) -> float:
 def moved(work: Work, ipu: IpuSpec) -> StepCost:
     """Results whose elements keep their order but come from other tiles: slice, concatenate, dynamic-reshape.
 
-    One superstep: every byte of the result is received, then copied into place.
+    One superstep: every byte of the result is received, then copied into place. Whole words are received in place.
     """
     received = share(sum(result.size_bytes for result in work.results), ipu)
     if received == 0:
         return nothing(FAMILY)
-    return step_cost(ipu, family=FAMILY, compute_cycles=copy_cycles(received, ipu), exchange_bytes=received, temporary_tile_bytes=received)
+    rows = (array.dims[-1] * DTYPE_BITS[array.dtype] for array in (*work.operands, *work.results) if array.dims)
+    apart = 0 if all(bits % (8 * _WORD_BYTES) == 0 for bits in rows) else received
+    return step_cost(ipu, family=FAMILY, compute_cycles=copy_cycles(received, ipu), exchange_bytes=received, temporary_tile_bytes=apart)
 
 
 def pad(work: Work, ipu: IpuSpec) -> StepCost:
@@ -90,6 +98,8 @@ def copy(work: Work, ipu: IpuSpec) -> StepCost:
     before, after = _wide_layout(operand), _wide_layout(result)
     if before == after:
         return _reordered(result, ipu, run_bytes=None)
+    if REGROUPED in work.attributes and _element_bytes(result) in _TRANSPOSED_BLOCKS and result.size:
+        return _regrouped(result, ipu)
     return _reordered(result, ipu, run_bytes=8 if before[0] == after[0] else _element_bytes(result))
 
 
@@ -131,8 +141,19 @@ def _reordered(result: ArrayShape, ipu: IpuSpec, *, run_bytes: int | None) -> St
         family="rearrange",
         compute_cycles=rearrange_cycles(part, run_bytes, ipu),
         exchange_bytes=part,
-        temporary_tile_bytes=2 * part,  # as received, and in order
+        temporary_tile_bytes=part,  # as received
     )
+
+
+def _regrouped(result: ArrayShape, ipu: IpuSpec) -> StepCost:
+    """Groups of channels transposed where they lie: the convolution's own exchange brings them (poplibs lib/popops/Rearrange.cpp)."""
+    part = share(result.size_bytes, ipu)
+    block_bytes, bundles = _TRANSPOSED_BLOCKS[_element_bytes(result)]
+    workers = ipu.tile.worker_contexts
+    transposing = _TRANSPOSE_SUPERVISOR_CYCLES + workers * (
+        _TRANSPOSE_WORKER_BUNDLES + ceil_div(ceil_div(part, block_bytes), workers) * bundles
+    )
+    return step_cost(ipu, family="rearrange", compute_cycles=copy_cycles(part, ipu) + transposing)
 
 
 def _element_bytes(array: ArrayShape) -> int:

@@ -7,6 +7,7 @@ on `k` tiles. The operand is assumed to have that layout.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -21,18 +22,24 @@ from tilestep.program.work import DTYPE_BITS, Work
 from tilestep.units import ceil_div
 
 FAMILY = "reduce"
+SQUARES = "tilestep_squares"  # attribute of a reduction that adds up the squares of what it reads
 # poplibs@7eac0f26 lib/popops/reduction: 22 bundles and more per result.
 RESULT_BUNDLES = 22
 _MOST_STAGES = 3
 
 
 def reduce(work: Work, ipu: IpuSpec) -> StepCost:
-    """HLO `reduce`: see `reduction`."""
+    """HLO `reduce`: see `reduction`.
+
+    Squares are added up as fast as the elements themselves, by instructions of their own (`f16v8sqacc` and `f32v4sqacc`:
+    poplibs@7eac0f26 lib/popops/codelets/asm/ContinuousReductionAcc.S; its CycleEstimationFunctions.cpp counts ADD and SQUARE_ADD alike).
+    """
     operand, results = work.operands[0], work.results[0].size
     if operand.size == 0 or results == 0:
         return nothing(FAMILY)
     dtypes = tuple(array.dtype for array in work.operands[: len(work.results)])
-    return reduction(results=results, depth=ceil_div(operand.size, results), dtypes=dtypes, function=work.body_opcodes, ipu=ipu)
+    step = reduction(results=results, depth=ceil_div(operand.size, results), dtypes=dtypes, function=work.body_opcodes, ipu=ipu)
+    return replace(step, flops=step.flops + operand.size) if SQUARES in work.attributes else step
 
 
 def reduction(*, results: int, depth: int, dtypes: Sequence[str], function: Sequence[str], ipu: IpuSpec) -> StepCost:

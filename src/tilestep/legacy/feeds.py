@@ -8,6 +8,7 @@ import jax
 from jax import lax
 
 from tilestep import train
+from tilestep.messages import shown
 
 _jax: Any = jax
 _Device: Any = _jax.Device
@@ -42,7 +43,7 @@ def transfer_from_outfeed(device: Any, shape: Any) -> Any:
 
 def _refuse_partitions(partitions: Any) -> None:
     if partitions is not None:
-        raise NotImplementedError(f"partitions={partitions!r}: an element belongs to one device; feed inside jax.shard_map instead")
+        raise NotImplementedError(f"partitions={shown(partitions)}: an element belongs to one device; feed inside jax.shard_map instead")
 
 
 def _from_xla(shape: Any) -> Any:

@@ -9,15 +9,17 @@ Names and conditions follow poplibs@7eac0f26 lib/poplin/ConvVertexType.cpp and C
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tilestep.cost.amp import MatrixUnit, amp_nx1, amp_nx1_at_least, takes_float8
-from tilestep.cost.dtypes import ARITHMETIC
+from tilestep.cost.amp import MatrixUnit, amp_nx1, amp_nx1_at_least, of_rows, takes_float8
+from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES
 from tilestep.cost.exchange import TILES_PER_BUS
 from tilestep.cost.mac import (
     VERTICAL_GROUPS,
@@ -33,13 +35,16 @@ from tilestep.cost.splits import Ints, ceil_divide, cuts
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.field import POINT, Axis
-from tilestep.plan.lists import by_element_bytes
+from tilestep.plan.lists import LIST_BYTES, RUN_BYTES, by_element_bytes
 from tilestep.plan.matmul import COMPLEX_PRODUCTS, computes_in, partial_bytes, sent_bytes, unit_of, vectors_of
 from tilestep.plan.partition import Blocks, Plan, Types, cheapest, footprint_of
+from tilestep.program.work import DTYPE_BITS
 from tilestep.units import ceil_div
 
 FAMILY = "convolution"
 NAMES = ("groups", "batch", "rows", "columns", "kernel", "in channels", "out channels")
+_SLIDING_BUFFER_BYTES = 200  # beside the buffer itself: addConvTempMemoryEstimate in poplibs' ConvModel.cpp
+_ROWS_TOGETHER = (2, 4)  # of a kernel, in one block of weights
 _COMBINED = {"half": 16, "float": 8}  # channels that groups of one, or two halves, are combined to
 
 
@@ -117,8 +122,10 @@ class Method:
     group_grain: int = 1
     in_grain: int = 1
     out_grain: int = 1
+    kernel_grain: int = 1  # rows of the kernel that are worked on at once: it is padded to whole ones
     one_block: bool = False  # a tile holds one grain of input and of output channels
     regrouped: bool = False
+    one_channel: bool = False  # results of one channel after the other are written, which lie apart
     pads_field: bool = False  # zeros around the field are written
     float8: bool = False  # the unit takes 8-bit floats as they are
 
@@ -184,6 +191,8 @@ def methods(problem: Convolution, ipu: IpuSpec, options: PlanOptions) -> Iterato
     if float8 or how.matrix_unit:
         unit = unit_of(ipu, "float8" if float8 else how.unit, options)
         yield _by_element("matrix unit", problem, unit, dtype)
+        if not float8:
+            yield from _by_rows(problem, unit, dtype)
         channels = _COMBINED["half" if how.unit == "half" else "float"]
         if not float8 and problem.in_channels in ((1, 2) if how.unit == "half" else (1,)):
             yield _by_element("matrix unit, groups combined", problem.combined(channels // problem.in_channels), unit, dtype)
@@ -204,14 +213,30 @@ def slides(problem: Convolution) -> bool:
     return plain and bool(windows) and windows[-1].stride <= LONGEST_STRIDE
 
 
+def _by_rows(problem: Convolution, unit: MatrixUnit, dtype: str) -> Iterator[Method]:
+    """Two or four rows of the kernel in one block, where that makes fewer blocks: where channels are few, or a few more than a block's."""
+    rows = problem.plane[1].window.size
+    fewest = rows * ceil_div(problem.in_channels, unit.in_channels)
+    for together in _ROWS_TOGETHER:
+        fewer = of_rows(unit, together)
+        blocks = ceil_div(rows, together) * ceil_div(problem.in_channels, fewer.in_channels)
+        if blocks < fewest:
+            fewest = blocks
+            method = _by_element(f"matrix unit, {together} kernel rows together", problem, fewer, dtype)
+            yield replace(method, regrouped=unit.units != unit.in_channels, kernel_grain=together)
+
+
 def _by_element(name: str, problem: Convolution, unit: MatrixUnit, dtype: str) -> Method:
     real = COMPLEX_PRODUCTS if ARITHMETIC[dtype].is_complex else 1
 
     def compute(work: TileWork) -> Ints:
-        return real * amp_nx1(work.rows, work.row_length, work.kernel_rows, work.taps, work.in_blocks, work.out_blocks, work.groups, unit)
+        blocks = ceil_divide(work.kernel_rows, unit.kernel_rows)
+        taps = blocks * (work.taps // np.maximum(work.kernel_rows, 1))
+        return real * amp_nx1(work.rows, work.row_length, blocks, taps, work.in_blocks, work.out_blocks, work.groups, unit)
 
     def at_least(work: TileWork) -> Ints:
-        return real * amp_nx1_at_least(work.rows * work.row_length, work.groups * work.in_blocks * work.out_blocks * work.taps, unit)
+        blocks = work.groups * work.in_blocks * work.out_blocks * work.taps // unit.kernel_rows
+        return real * amp_nx1_at_least(work.rows * work.row_length, blocks, unit)
 
     return Method(
         name=name,
@@ -254,6 +279,7 @@ def _dot_products(problem: Convolution, unit: VectorUnit, dtype: str) -> Method:
             work.rows * work.row_length, work.taps, work.in_channels, work.groups * work.out_channels, unit
         ),
         partial_bytes=partial_bytes(unit.half_partials, dtype),
+        one_channel=ARITHMETIC[dtype].matrix_unit,  # whose readers want groups of channels
     )
 
 
@@ -274,8 +300,15 @@ def _cut_axis(rows: Axis, columns: Axis) -> Axis:
     return rows if rows.window.size > 1 else columns
 
 
-def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at_most: int | None) -> Plan | None:
-    """The cheapest cut by groups, batch, rows, columns, kernel and channels; None if there is none, or none below `at_most` cycles."""
+LISTS_SHARE = 1 / 8  # of the room for a convolution's temporaries, that its lists of work may take. Assumed
+
+
+def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at_most: int | None, room: float = math.inf) -> Plan | None:
+    """The cheapest cut by groups, batch, rows, columns, kernel and channels.
+
+    Args: room: the memory that it may take, as a proportion of a tile's.
+    Returns: None if there is none, or none below `at_most` cycles.
+    """
     problem, sizes = method.problem, method.sizes
     tried: dict[int, tuple[int, ...]] = {}
     if method.one_block:
@@ -293,8 +326,9 @@ def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at
     outer, rows, columns = problem.plane
     batch, y, x, kernel = cut.parts[1:5]
     groups = np.minimum(work.groups * method.group_grain, problem.groups)
-    of_rows, of_columns = (kernel, None) if _cut_axis(rows, columns) is rows else (None, kernel)
-    read = batch * prod(axis.window.size for axis in outer) * rows.reach(y, of_rows) * columns.reach(x, of_columns)
+    kernel = ceil_divide(kernel, method.kernel_grain) * method.kernel_grain
+    of_cut = (kernel, None) if _cut_axis(rows, columns) is rows else (None, kernel)
+    read = batch * prod(axis.window.size for axis in outer) * rows.reach(y, of_cut[0]) * columns.reach(x, of_cut[1])
     left_elements = groups * read * work.in_channels
     held = prod(axis.window.size for axis in problem.field) // sizes[4] * kernel
     right_elements = groups * held * work.in_channels * work.out_channels
@@ -312,6 +346,7 @@ def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at
     )
     plan = cheapest(
         blocks,
+        allowed=_fits(method, blocks, work, batch, room * ipu.tile.sram_bytes, ipu.tile.worker_contexts),
         compute_at_least=method.compute_at_least(work),
         compute=lambda chosen: method.compute(work.take(chosen)),
         types=Types(
@@ -320,7 +355,8 @@ def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at
             result=problem.result,
             partial_bytes=method.partial_bytes,
             padded=method.padded,
-            regrouped=method.regrouped,
+            regrouped=method.regrouped or problem.out_channels % method.out_grain > 0 or (method.one_channel and problem.out_channels > 1),
+            run_bytes=min(VECTOR_BYTES, max(1, DTYPE_BITS[problem.result] // 8)) if method.one_channel else VECTOR_BYTES,
             float8=method.float8,
         ),
         family=FAMILY,
@@ -335,6 +371,28 @@ def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at
         return None
     footprint = replace(footprint_of(plan.cost), list_bytes=_list_bytes(method, dict(plan.splits), ipu))
     return replace(plan, cost=replace(plan.cost, footprint=footprint))
+
+
+def _fits(method: Method, blocks: Blocks, work: TileWork, batch: Ints, room_bytes: float, workers: int) -> NDArray[np.bool_]:
+    """Whether a block's operands, its partial results and its lists of work fit into so much memory, if need be in serial parts.
+
+    Parts are those of the output channels, the input channels, or the batch (the output channels where operands are swapped), never of the
+    field. Partial results are counted as the unit writes them, padded. Source: poplibs@7eac0f26 lib/poplin/ConvModel.cpp
+    (addConvTempMemoryEstimate, addPartialsPerTile, and constructModel, whose serial splits are of channels).
+    """
+    problem = method.problem
+    left = blocks.left_elements * DTYPE_BITS[problem.left] // 8
+    right = blocks.right_elements * DTYPE_BITS[problem.right] // 8
+    sums = work.groups * method.group_grain * work.rows * work.row_length * work.out_blocks * method.out_grain * method.partial_bytes
+    if method.one_block:  # windows slide between two buffers, of which one holds a block of groups
+        sums = sums + sums // work.groups + _SLIDING_BUFFER_BYTES
+    by_outputs = left + (right + sums) // work.out_blocks
+    by_inputs = (left + right) // (work.in_blocks if method.in_grain > 1 else 1) + sums  # the vector unit has all channels in one group
+    by_batch = (left + sums) // batch + right
+    # Lists stay on the tile beside those of all other convolutions. Where a gradient's field is its kernel they could be larger than the
+    # temporaries. poplibs does not count them; the share that they may have is assumed.
+    lists = (work.windows if method.one_block else work.taps) * (LIST_BYTES * workers + RUN_BYTES * np.maximum(work.rows, workers))
+    return (np.minimum(np.minimum(by_outputs, by_inputs), by_batch) <= room_bytes) & (lists <= room_bytes * LISTS_SHARE)
 
 
 def _list_bytes(method: Method, splits: Mapping[str, int], ipu: IpuSpec) -> int:

@@ -17,12 +17,15 @@ argument holds.
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from tilestep.plan.again import is_repeated
+from tilestep.plan.cheaper import from_one_array
+from tilestep.plan.ordered import ordered
 from tilestep.program.hlo import Computation, Instruction, users_of
 
 VIEWS = frozenset({"bitcast", "reshape"})
@@ -47,26 +50,46 @@ class Units:
     absorbed: frozenset[str]  # not stored: broadcasts, slices and pads that are read through, iotas that reductions count
 
 
-def fuse(computation: Computation, *, elementwise: AbstractSet[str]) -> Units:
+def fuse(
+    computation: Computation,
+    *,
+    elementwise: AbstractSet[str],
+    enough_bytes: int = 0,
+    taken_over: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+) -> Units:
     """Groups and orders a computation's instructions.
 
-    Args: elementwise: the opcodes that may share a pass.
+    Args:
+        elementwise: the opcodes that may share a pass.
+        enough_bytes: with a peak of no more than that the units stay in the program's order.
+        taken_over: of results, by their numbers, the parameter and its leaf whose memory they take over.
     """
-    users = users_of(computation.instructions)
-    table = computation.by_name
-    counted = {i.name for i in computation.instructions if i.opcode == "iota" and _only_reduced(i, computation, users)}
-    fusible = {i.name for i in computation.instructions if is_fusible(i, table, elementwise)} - counted
-    absorbed = frozenset(_absorbed(computation, users, fusible) | counted)
-    leader = _leaders(computation, fusible, absorbed, users)
+    fusible, absorbed, leader = _passes(computation, elementwise)
     members: dict[str, list[Instruction]] = defaultdict(list)
     for instruction in computation.instructions:
         members[leader.get(instruction.name, instruction.name)].append(instruction)
-    order = _ordered(members, leader)
+    order = ordered(computation, members, leader, absorbed, enough_bytes=enough_bytes, taken_over=taken_over)
     return Units(
         order=tuple(Unit(members=tuple(members[name]), fused=name in leader) for name in order),
-        fusible=frozenset(fusible),
+        fusible=fusible,
         absorbed=absorbed,
     )
+
+
+def with_less_kept(computation: Computation, *, elementwise: AbstractSet[str]) -> Computation:
+    """The computation in which passes compute functions of one array again, where that takes less memory than to keep them."""
+    fusible, absorbed, leader = _passes(computation, elementwise)
+    return from_one_array(computation, leader, fusible=fusible, absorbed=absorbed)
+
+
+def _passes(computation: Computation, elementwise: AbstractSet[str]) -> tuple[frozenset[str], frozenset[str], dict[str, str]]:
+    """Names of elementwise operations, of operations that nobody stores, and of each operation of a pass the pass."""
+    users = users_of(computation.instructions)
+    table = computation.by_name
+    counted = {i.name for i in computation.instructions if i.opcode == "iota" and _only_reduced(i, computation, users)}
+    fusible = frozenset({i.name for i in computation.instructions if is_fusible(i, table, elementwise)} - counted)
+    absorbed = frozenset(_absorbed(computation, users, fusible) | counted)
+    return fusible, absorbed, _leaders(computation, fusible, absorbed, users)
 
 
 def is_fusible(instruction: Instruction, table: Mapping[str, Instruction], elementwise: AbstractSet[str]) -> bool:
@@ -139,15 +162,24 @@ def _leaders(
         return name
 
     arriving: set[str] = set()  # operations on values from the host's memory, or on their results
+    awaited: set[str] = set()  # operations behind which others have to run
     for instruction in computation.instructions:
         name = instruction.name
         depth[name] = max((depth[operand] + barrier(operand) for operand in instruction.operands), default=0)
+        if instruction.after:
+            depth[name] = max([depth[name], *(depth[other] + 1 for other in instruction.after if other in depth)])
+            awaited.update(instruction.after)
         sources = [stored(operand) for operand in instruction.operands] if name in fusible else []
         if any(table[source].destination == "device" or source in arriving for source in sources):
             arriving.add(name)
     for instruction in reversed(computation.instructions):  # they wait for their other operands; until then their operands need no tiles
         name, using = instruction.name, users[instruction.name]
-        if name in arriving and using and all(user.name in fusible and size(user.name) == size(name) for user in using):
+        if (
+            (name in arriving or (name in fusible and is_repeated(table[name], table)))
+            and name not in awaited
+            and using
+            and all(user.name in fusible and size(user.name) == size(name) for user in using)
+        ):
             depth[name] = min(depth[user.name] for user in using)
     for instruction in computation.instructions:
         name = instruction.name
@@ -173,29 +205,3 @@ def _leaders(
             if root in leader and any(groups.get(user.name) == groups[root] for user in users[instruction.name]):
                 groups[instruction.name] = groups[root]
     return groups
-
-
-def _ordered(members: Mapping[str, list[Instruction]], leader: Mapping[str, str]) -> list[str]:
-    """Units in topological order, otherwise as the program has them."""
-    needs: dict[str, set[str]] = {unit: set() for unit in members}
-    users: dict[str, set[str]] = defaultdict(set)
-    for unit, instructions in members.items():
-        for instruction in instructions:
-            for operand in instruction.operands:
-                other = leader.get(operand, operand)
-                if other != unit:
-                    needs[unit].add(other)
-                    users[other].add(unit)
-    rank = {unit: number for number, unit in enumerate(members)}
-    ready = [(rank[unit], unit) for unit in members if not needs[unit]]
-    heapq.heapify(ready)
-    order: list[str] = []
-    while ready:
-        _, unit = heapq.heappop(ready)
-        order.append(unit)
-        for user in users[unit]:
-            needs[user].discard(unit)
-            if not needs[user]:
-                heapq.heappush(ready, (rank[user], user))
-    assert len(order) == len(members), "units need each other in a circle"
-    return order

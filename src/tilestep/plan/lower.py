@@ -51,7 +51,8 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
         if space == HOST_SPACE:
             lowering.pinned.host.add(buffer)
         values.append((Leaf(buffer, ANYWHERE),))
-    block = lowering.block(module.entry, values)
+    donated = {result: (argument, 0) for result, argument in module.input_output_aliases.items()}
+    block = lowering.block(module.entry, values, donated)
     arguments = _arguments(module, spaces, [lowering.layouts.get(value[0].buffer, "") for value in values])
     results = _results(module)
     lowering.deliver(block, _host_buffers(results, block, values, lowering))

@@ -6,8 +6,9 @@ collects buffers, assumptions and fallbacks on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from tilestep import cost
 from tilestep.cost import StepCost
@@ -17,24 +18,28 @@ from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan import steps
+from tilestep.plan.again import computed_again
 from tilestep.plan.block import Block, Scope, scope_of
 from tilestep.plan.code import code_of, code_of_pass
 from tilestep.plan.collectives import groups_of, kind_of, pairs_of
 from tilestep.plan.counters import without_counters
-from tilestep.plan.fuse import VIEWS, Unit, fuse
+from tilestep.plan.fuse import VIEWS, Unit, fuse, with_less_kept
 from tilestep.plan.host_gather import host_gathers
 from tilestep.plan.liveness import Buffers, Moment
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value, home_of, keeping_layout, place_pass
 from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
+from tilestep.plan.regrouped import regrouped
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop
 from tilestep.program.hlo import Computation, HloModule, Instruction, users_of
 from tilestep.program.work import DTYPE_BITS, Work
 
+_RECEIVE_FIRST = frozenset({"rearrange"})  # families of steps that write the result when all operands have been received elsewhere
 _UPDATES = frozenset({"dynamic-update-slice", "scatter"})  # write into their first operands
 _HOST_TRANSFERS = frozenset({"infeed", "outfeed", "send", "recv"})
 _FEEDS = (INFEED_TARGET, OUTFEED_TARGET)
 _FINISHED = frozenset({"send-done", "recv-done"})  # the transfer was counted when it began
+_ENOUGH = 0.25  # of the tiles' memory: values that take no more leave room for all else, in any order
 SITE = "tilestep.site"  # frontend attribute of a loop or branch whose runs are counted
 
 
@@ -52,12 +57,23 @@ class Lowering:
         self.constants: list[int] = []
         self.assumptions: set[str] = set()
         self.fallbacks: set[str] = set()
+        self._enough_bytes = int(_ENOUGH * ipu.num_tiles * ipu.tile.sram_bytes)
 
-    def block(self, computation: Computation, parameters: Sequence[Value]) -> Block:
-        """Lowers a computation whose parameters have these values."""
+    def block(
+        self,
+        computation: Computation,
+        parameters: Sequence[Value],
+        taken_over: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+    ) -> Block:
+        """Lowers a computation whose parameters have these values.
+
+        Args: taken_over: of results, by their numbers, the parameter and its leaf whose memory they take over.
+        """
+        computation = computed_again(regrouped(computation), self.module.computations, elementwise=cost.ELEMENTWISE)
+        computation = with_less_kept(computation, elementwise=cost.ELEMENTWISE)
         scope = Scope(
             computation=computation,
-            units=fuse(computation, elementwise=cost.ELEMENTWISE),
+            units=fuse(computation, elementwise=cost.ELEMENTWISE, enough_bytes=self._enough_bytes, taken_over=taken_over),
             users=users_of(computation.instructions),
             gathers=host_gathers(computation, self.module.computations),
         )
@@ -180,7 +196,14 @@ class Lowering:
             value = tuple(operands[index][0] for index in range(len(instruction.leaves)))
         else:
             value = self._new(instruction, lambda index: home_of(instruction, operands, index), step.result_tile_elements)
-        self.pinned.emit(node, operands, value, scope, temporary_tile_bytes=step.temporary_tile_bytes)
+        self.pinned.emit(
+            node,
+            operands,
+            value,
+            scope,
+            temporary_tile_bytes=step.temporary_tile_bytes,
+            in_place=step.family in _RECEIVE_FIRST and step.exchange_bytes > 0,
+        )
         return value
 
     def _agreed(self, work: Work, step: StepCost, leaves: Sequence[Leaf]) -> tuple[Work, StepCost]:
@@ -257,7 +280,7 @@ class Lowering:
         homes = {leaf: ANYWHERE for index in keeps for leaf in range(*shape.span(index))}
         parameter = tuple(Leaf(leaf.buffer, homes.get(index, f"{instruction.name}.{index}")) for index, leaf in enumerate(carried))
         start = len(self.buffers)
-        lowered = self.block(body, [parameter])
+        lowered = self.block(body, [parameter], {leaf: (0, leaf) for leaf in range(len(carried))})
         self.deliver(lowered, [leaf.buffer if leaf.buffer in self.pinned.host else None for leaf in carried])
         taken: set[int] = set()
         for before, after in zip(carried, lowered.root, strict=True):  # XLA has put copies where the two could not share memory

@@ -22,7 +22,7 @@ from tilestep.options import PlanOptions
 from tilestep.program.work import DTYPE_BITS
 
 # Candidates that are looked at closely to find a bound for the others, and how many are looked at without one: that takes as long.
-_PROBES = 48
+PROBES = 48
 _WITHOUT_PROBES = 256
 # Control code of one more serial pass over a block (outer loop of poplibs' codelets).
 _PASS_CYCLES = 50
@@ -67,6 +67,7 @@ class Types:
     partial_bytes: int  # of one element of a partial sum
     padded: bool = False  # the left operand's channels are padded to the unit's
     regrouped: bool = False  # the unit writes groups of channels of another size than it reads
+    run_bytes: int = VECTOR_BYTES  # that stay together where results are regrouped
     float8: bool = False  # the unit takes 8-bit floats as they are
 
 
@@ -94,6 +95,7 @@ def cheapest(
     ipu: IpuSpec,
     options: PlanOptions,
     at_most: int | None = None,
+    allowed: NDArray[np.bool_] | None = None,
 ) -> Plan | None:
     """Evaluates the candidates that can be the cheapest; of equally cheap ones the one on the fewest tiles wins.
 
@@ -106,13 +108,15 @@ def cheapest(
         compute_at_least: [candidates] a lower bound of the cycles of each candidate's products.
         compute: the cycles of the products of the candidates with these indices.
         at_most: None is returned where all candidates take more cycles than that for sure.
+        allowed: [candidates] which may be chosen; None: all. None is returned where none may.
     """
-    at_least = compute_at_least + _others_at_least(blocks, types, ipu)
-    chosen = np.arange(len(at_least)) if at_most is None else np.flatnonzero(at_least <= at_most)
+    at_least = compute_at_least + others_at_least(blocks, types, ipu)
+    wanted = np.ones(len(at_least), dtype=np.bool_) if allowed is None else allowed
+    chosen = np.flatnonzero(wanted if at_most is None else wanted & (at_least <= at_most))
     if not len(chosen):
         return None
     if len(chosen) > _WITHOUT_PROBES:
-        probes = chosen[np.argpartition(at_least[chosen], _PROBES)[:_PROBES]]
+        probes = chosen[np.argpartition(at_least[chosen], PROBES)[:PROBES]]
         bound = _evaluate(blocks.take(probes), compute(probes), types, ipu, options).total.min()
         chosen = chosen[at_least[chosen] <= bound]
     block = blocks.take(chosen)
@@ -177,7 +181,7 @@ def _room(block: Blocks, ipu: IpuSpec) -> Ints:
     return ipu.num_tiles // (block.tiles // block.depth)
 
 
-def _others_at_least(block: Blocks, types: Types, ipu: IpuSpec) -> Ints:
+def others_at_least(block: Blocks, types: Types, ipu: IpuSpec) -> Ints:
     """A lower bound of the cycles of all but the products: partial results are exchanged and added, if by all tiles that there are."""
     shared = np.where(block.left_shared, block.left_bytes // TILES_PER_BUS, block.left_bytes)
     exchange = (shared + block.right_bytes) // ipu.tile.exchange_bytes_per_cycle
@@ -217,7 +221,7 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
     if types.regrouped:
         # Halves that come from 8-bit floats are cast to them before the next product regroups its operand (poplin/Convolution.cpp).
         results = partial.results * (DTYPE_BITS[types.left] if types.float8 else DTYPE_BITS[types.result]) // 8
-        compute = compute + np.ceil(REARRANGE_CYCLES + results * rearranged_per_byte(VECTOR_BYTES, ipu)).astype(np.int64)
+        compute = compute + np.ceil(REARRANGE_CYCLES + results * rearranged_per_byte(types.run_bytes, ipu)).astype(np.int64)
     received = block.left_bytes + block.right_bytes * row_passes
     shared = np.where(block.left_shared, block.left_bytes, 0)
     moved = (received > 0).astype(np.int64)

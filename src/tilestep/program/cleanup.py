@@ -6,6 +6,7 @@
 - `erf`, `erfc` and `erf_inv`, which arrive as some eighty f32 operations;
 - conversions of such operands in front of a loop that only reads them: `hoisted.py`;
 - reductions of 16-bit values that first convert the whole operand to f32: the tile reads halves and adds in f32;
+- transpositions of convolutions' operands: `transposed.py`;
 - copies that only XLA:CPU's buffers need: `copies.py`.
 """
 
@@ -21,6 +22,7 @@ from tilestep.program.hlo import Computation, HloModule, Instruction, users_of
 from tilestep.program.hoisted import sink_converts
 from tilestep.program.inline import inline_calls
 from tilestep.program.shapes import Shape
+from tilestep.program.transposed import read_through_transpositions
 from tilestep.program.work import ArrayShape
 
 HALVES = ("f16", "bf16")
@@ -70,6 +72,8 @@ def clean(module: HloModule) -> HloModule:
 
 def _clean(computation: Computation) -> Computation:
     computation = _collapse_scopes(computation)
+    if convolutions := read_through_transpositions(computation):
+        computation = rebuilt(computation, convolutions, {})
     dtypes = {leaf.dtype for instruction in computation.instructions for leaf in instruction.leaves}
     if not dtypes.isdisjoint(HALVES):
         for dtype in HALVES:
@@ -94,7 +98,10 @@ def rebuilt(computation: Computation, changed: Mapping[str, Instruction], rename
             continue
         instruction = changed.get(original.name, original)
         operands = tuple(renamed.get(operand, operand) for operand in instruction.operands)
-        instructions.append(instruction if operands == instruction.operands else replace(instruction, operands=operands))
+        after = tuple(renamed.get(other, other) for other in instruction.after)
+        if (operands, after) != (instruction.operands, instruction.after):
+            instruction = replace(instruction, operands=operands, after=after)
+        instructions.append(instruction)
     root = renamed.get(computation.root.name, computation.root.name)
     used = {root}
     kept: list[Instruction] = []

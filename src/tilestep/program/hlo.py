@@ -51,6 +51,7 @@ class Instruction:
         op_name: the user's operation, for example 'jit(step)/dot_general'.
         literal: value of a constant, number of a parameter, or other text where operands stand.
         line: in the text, from 1; 0 if the instruction was made by hand.
+        after: names of instructions of the same computation that a barrier wants to run before this one.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Instruction:
     op_name: str = ""
     literal: str = ""
     line: int = 0
+    after: tuple[str, ...] = ()
 
     @property
     def leaves(self) -> tuple[ArrayShape, ...]:

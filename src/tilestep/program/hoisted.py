@@ -17,13 +17,14 @@ from tilestep.program.shapes import Shape
 # (convert, dtype before, dtype after, computation): whether XLA put it there
 Inserted = Callable[[Instruction, str, str, Computation], bool]
 _PRODUCTS = ("dot", "convolution")
+_VIEWS = ("bitcast", "reshape", "transpose")  # of a kernel of one element, for example, which XLA:CPU multiplies as a matrix
 
 
 def sink_converts(module: HloModule, halves: tuple[str, ...], float8: tuple[str, ...], inserted: Inserted) -> HloModule:
     """The module with such conversions inside the loops, in front of the products that read them.
 
-    A conversion moves only if the loop does not change the value, only products read it, and nothing uses its last value. 8-bit floats
-    may also be read by slices that XLA converts back, and by its other conversions.
+    A conversion moves only if the loop does not change the value, only products read it or views of it, and nothing uses its last value.
+    8-bit floats may also be read by slices that XLA converts back, and by its other conversions.
     """
     table = {**module.computations, module.entry.name: module.entry}
     callers = Counter(
@@ -104,9 +105,12 @@ def _sink(
 
 
 def _goes_on(reader: Instruction, narrow: str, wide: str, body: Computation, float8: tuple[str, ...], inserted: Inserted) -> bool:
-    """Whether a conversion right in front of `reader` can be undone there."""
+    """Whether a conversion right in front of `reader` can be undone there, or behind the views that it is."""
     if reader.opcode in _PRODUCTS:
         return True
+    if reader.opcode in _VIEWS:
+        users = [i for i in body.instructions if reader.name in i.operands]
+        return reader is not body.root and bool(users) and all(_goes_on(i, narrow, wide, body, float8, inserted) for i in users)
     if narrow not in float8:
         return False
     if reader.opcode == "dynamic-slice":

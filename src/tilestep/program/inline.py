@@ -47,9 +47,12 @@ def _flatten(computation: Computation, inner: Mapping[str, Computation]) -> Comp
     finished = {operand: instruction for instruction in computation.instructions for operand in instruction.operands[:1]
                 if instruction.opcode.endswith("-done")}  # fmt: skip
     barred = _barred(computation)
+    behind: dict[str, tuple[str, ...]] = {}  # name of a value behind a barrier -> the names of all values that the barrier waits for
     for original in computation.instructions:
         operands = tuple(renamed.get(operand, operand) for operand in original.operands)
         instruction = original if operands == original.operands else replace(original, operands=operands)
+        if behind and (after := {name for operand in original.operands for name in behind.get(operand, ())}):
+            instruction = replace(instruction, after=tuple(sorted(after)))
         opcode = instruction.opcode
         base = opcode.removesuffix("-start")
         if opcode in _WRAPPERS:
@@ -71,6 +74,7 @@ def _flatten(computation: Computation, inner: Mapping[str, Computation]) -> Comp
             barred[instruction.name] = operands
         elif opcode == "get-tuple-element" and instruction.operands[0] in barred:
             renamed[instruction.name] = barred[instruction.operands[0]][int(instruction.attributes["index"])]
+            behind[instruction.name] = barred[instruction.operands[0]]
         elif opcode.endswith("-start") and base in _ASYNC_COLLECTIVES:
             end = finished.get(instruction.name)
             if end is None:
@@ -113,5 +117,6 @@ def _body(caller: Instruction, body: Computation) -> tuple[Instruction, ...] | s
         name = caller.name if instruction is body.root else f"{caller.name}/{instruction.name}"
         names[instruction.name] = name
         operands = tuple(names[operand] for operand in instruction.operands)
-        result.append(replace(instruction, name=name, operands=operands, op_name=instruction.op_name or caller.op_name))
+        after = (*(names.get(other, other) for other in instruction.after), *caller.after)
+        result.append(replace(instruction, name=name, operands=operands, after=after, op_name=instruction.op_name or caller.op_name))
     return tuple(result)

@@ -36,6 +36,11 @@ class BodyCycles(NamedTuple):
         """All kinds: they are added, never overlapped."""
         return self.compute + self.exchange + self.sync + self.collective + self.host_call
 
+    @property
+    def supersteps(self) -> int:
+        """Without exchanges between IPUs and calls of the host."""
+        return self.compute + self.exchange + self.sync
+
     def plus(self, other: BodyCycles, times: int = 1) -> BodyCycles:
         """This and `times` the other."""
         return BodyCycles(
@@ -56,6 +61,7 @@ class Calls(NamedTuple):
     memory: int = 0  # cycles of the streaming memory, either way
     outfed: int = 0  # the part of to_host that is outfeeds
     infed: int = 0  # the part of from_host that is infeeds
+    staged: int = 0  # cycles of the streaming memory in which it gives what is infed, if the machine has one; no part of memory
     infeed_waits: int = 0  # their parts of the latency
     outfeed_waits: int = 0
     turns: int = 0  # how often a feed comes by, of several that come by equally often one
@@ -212,6 +218,7 @@ class _Pricer:
         self._machine = machine
         self._num_io_tiles = num_io_tiles
         self._ipus = ipus
+        self._staging_rate = machine.host.streaming_memory_bytes_per_second if has_streaming_memory(machine) else 0
         self._collectives: dict[object, CollectiveCost] = {}
         by_machine = [machine_of(machine, ipu) for ipu in ipus]
         self._sharers = max((by_machine.count(index) for index in set(by_machine)), default=1)  # of a host link
@@ -268,9 +275,10 @@ class _Pricer:
 
     def _host_call_cycles(self, call: HostCall) -> int:
         """Bytes each way at this IPU's share of the rate, a latency per transfer; at least one latency."""
-        share = self._rate(call) / self._sharers
-        sizes = (call.bytes_to_host, call.bytes_from_host)
-        return self._waits(call) + sum(int(cycles_from_bytes(size, share, self._machine.ipu.clock_hz)) for size in sizes)
+        rate, clock_hz = self._rate(call) / self._sharers, self._machine.ipu.clock_hz
+        back = self._staging_rate / self._sharers if call.is_feed and self._staging_rate else rate
+        moved = int(cycles_from_bytes(call.bytes_to_host, rate, clock_hz)) + int(cycles_from_bytes(call.bytes_from_host, back, clock_hz))
+        return self._waits(call) + moved
 
     def calls(self, call: HostCall) -> Calls:
         """The same at the full rate, by the link or memory that carries it."""
@@ -283,7 +291,10 @@ class _Pricer:
         if not call.is_feed:
             return found
         to_ipu = waits if call.bytes_from_host else 0
-        return found._replace(outfed=out, infed=back, infeed_waits=to_ipu, outfeed_waits=waits - to_ipu, feed_accesses=accesses)
+        staged = int(cycles_from_bytes(call.bytes_from_host, self._staging_rate, clock_hz)) if self._staging_rate else 0
+        return found._replace(
+            outfed=out, infed=back, staged=staged, infeed_waits=to_ipu, outfeed_waits=waits - to_ipu, feed_accesses=accesses
+        )
 
     def _passed(self, call: HostCall) -> int:
         """Cycles for a feed to pass between the I/O tiles, if there are any, and the others: each exchanges its share."""

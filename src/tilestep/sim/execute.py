@@ -245,18 +245,26 @@ class Execution:
         return _release(run.parts, end)
 
     def _call_host(self, run: Run, share: Share, start: int) -> int:
-        """All host calls: first the bytes out, then the bytes in. IPUs that share a link wait for each other's bytes."""
+        """All host calls: first the bytes out, then the bytes in. IPUs that share a link wait for each other's bytes.
+
+        What is infed waits in the machine's streaming memory, if it has one: the host link brings it there while the program computes.
+        """
         end = start
         for part in share.parts:
             calls, index = part.calls, part.state.machine
             clock, waits, accesses = start, calls.waits, calls.accesses
+            arrived = start
             if part.beside and calls.turns:
                 clock, waits = self._feed_beside(run, part, start)
                 accesses -= calls.feed_accesses
                 calls = calls._replace(to_host=calls.to_host - calls.outfed, from_host=calls.from_host - calls.infed)
+            elif calls.staged:
+                arrived = self.resources.to_ipus[index].book(start - part.body.supersteps, calls.infed)
+                calls = calls._replace(from_host=calls.from_host - calls.infed, memory=calls.memory + calls.staged)
             clock = self.resources.to_host[index].book(clock, calls.to_host)
             clock = self.resources.to_ipus[index].book(clock, calls.from_host)
             clock = self.resources.memories[index].book(clock, calls.memory) + waits + 2 * share.sync * accesses
+            clock = max(clock, arrived)
             self._spend(part.state, start, clock, _HOST_CALL, run.prepared.ledger)
             end = max(end, clock)
         return _release(share.parts, end)

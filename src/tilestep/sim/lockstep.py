@@ -19,7 +19,7 @@ from tilestep.sim.play import Download, Pass, Play, Work
 from tilestep.sim.residency import NOWHERE, IpuState, Partition, Value
 from tilestep.sim.run import Part, Run
 
-MAX_WORK: Final = 4096  # runs and copies that wait to be played; at this number they are played without those that follow
+MAX_WORK: Final = 2**16  # runs and copies that wait to be played; at this number the first half is played without those that follow
 
 
 @final
@@ -122,12 +122,17 @@ class Lockstep:
 
     def flush(self) -> None:
         """Plays all work that was collected."""
+        self._play_first(len(self._work))
+
+    def _play_first(self, count: int) -> None:
+        """Plays the first `count` runs and copies. Results of theirs that none of the others takes leave the chip."""
         if self.partition is None:
             return
         self._count_what_stays()
         copies: dict[Value, list[tuple[Value, int]]] = {}
         work: list[Work] = []
-        for entry in self._work:
+        now, later = self._work[:count], self._work[count:]
+        for entry in now:
             if isinstance(entry, Run):
                 entry.note(self._mark)
                 work.append(entry)
@@ -136,13 +141,33 @@ class Lockstep:
             else:
                 self._by_way_of_the_host(entry, copies, work)
         partition, loading = self.partition, self._loading
-        self._work, self._makers, self._open, self._loading, self._spans = [], {}, {}, {}, {}
-        self.partition = None
-        Play(self._machine, self._execution, partition, copies, loading).play(work)
+        self._keep_only(later)
+        Play(self._machine, self._execution, partition, copies, {ipu: of for ipu, of in loading.items() if ipu not in self._loading}).play(
+            work
+        )
+
+    def _keep_only(self, later: list[Run | _Copy]) -> None:
+        """Forgets all work but this, which is the last that was added."""
+        played = len(self._work) - len(later)
+        self._work = later
+        if not later:
+            self._makers, self._open, self._loading, self._spans = {}, {}, {}, {}
+            self.partition = None
+            return
+        parts = {id(part) for entry in later if isinstance(entry, Run) for part in entry.parts}
+        self._makers = {value: part for value, part in self._makers.items() if id(part) in parts}
+        self._loading = {ipu: (run, part) for ipu, (run, part) in self._loading.items() if id(part) in parts}
+        self._open = {target: copy for target, copy in self._open.items() if copy.position >= played}
+        self._spans = {
+            value: (state, max(start - played, -1), end - played) for value, (state, start, end) in self._spans.items() if end >= played
+        }
+        for entry in later:
+            if not isinstance(entry, Run):
+                entry.position -= played
 
     def _bound(self) -> None:
         if len(self._work) >= MAX_WORK:
-            self.flush()
+            self._play_first(len(self._work) // 2)
 
     def _stay(self, value: Value) -> bool:
         """Keeps a result in SRAM that would leave the chip; returns whether the value is such a result."""

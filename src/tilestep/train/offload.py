@@ -1,4 +1,4 @@
-"""Where an optimiser's state lives: in the host's memory between updates, on the device while an update uses it."""
+"""Moves arrays between the memories of host and device, such as an optimiser's state between updates."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Kind = Literal["optimizer_state", "accumulators", "parameters"]
 Choice = bool | Callable[[str, Any], bool] | None
 Offload = Choice | Mapping[Kind, Choice]
 
-HOST_KIND: Final = "pinned_host"  # the memory that a device reads by itself, as each platform of JAX calls it
-LEAST_ELEMENTS: Final = 2  # what is smaller costs more to move than it frees. PopART's least for arrays off the chip, too
+HOST_KIND: Final = "pinned_host"  # JAX's name, on each platform, of the host memory that a device reads by itself
+LEAST_ELEMENTS: Final = 2  # a smaller array costs more to move than it frees. PopART has the same bound for arrays off the chip
 
 _KINDS: Final = get_args(Kind)
 _ONE_MEMORY: Final = frozenset({"cpu"})  # platforms whose devices compute in the host's memory
@@ -47,7 +47,7 @@ def placed(tree: Pytree, offload: Offload = None, *, kind: Kind = "parameters", 
     Args:
         tree: a pytree of arrays.
         offload: as for `offloaded`.
-        kind: the entry of a mapping that counts.
+        kind: the entry of `offload` to use, if it is a mapping.
         platform: as for `offloaded`.
 
     Returns:
@@ -59,11 +59,11 @@ def placed(tree: Pytree, offload: Offload = None, *, kind: Kind = "parameters", 
     """
     require_one_of("kind", kind, _KINDS)
     platform = None if platform is None else platform_named(platform)
-    return place(tree, choice_for(offload, kind), kind, platform=platform or platform_of(tree))
+    return move_chosen(tree, choice_for(offload, kind), kind, platform=platform or platform_of(tree))
 
 
 def on_device(tree: Pytree) -> Pytree:
-    """Brings the leaves that are in the host's memory to the device. Inside of a traced function they come where they are used.
+    """Moves the leaves that are in the host's memory to the device. A traced function moves each of them when it first uses it.
 
     Args:
         tree: a pytree of arrays of any shapes and dtypes.
@@ -95,31 +95,38 @@ def placed_like(tree: Pytree, like: Pytree) -> Pytree:
 
 
 def in_memories_of(tree: Pytree, like: Any) -> Any:
-    """`placed_like` of what is known to be alike, or has leaves of other dtypes."""
+    """`placed_like` without its checks, so the dtypes of leaves may differ."""
     leaves, structure = _jax.tree.flatten(tree)
     spaces = [
-        None if is_on_host(own) == is_on_host(leaf) else _HOST if is_on_host(own) else _DEVICE
-        for leaf, own in zip(leaves, structure.flatten_up_to(like), strict=True)
+        None if is_on_host(model) == is_on_host(leaf) else _HOST if is_on_host(model) else _DEVICE
+        for leaf, model in zip(leaves, structure.flatten_up_to(like), strict=True)
     ]
     return _jax.tree.unflatten(structure, _moved(leaves, spaces))
+
+
+def in_memory(tree: Any, *, host: bool) -> Any:
+    """A pytree in the host's memory, or on the device."""
+    leaves, structure = _jax.tree.flatten(tree)
+    space = _HOST if host else _DEVICE
+    return _jax.tree.unflatten(structure, _moved(leaves, [None if is_on_host(leaf) == host else space for leaf in leaves]))
 
 
 def _require_alike(tree: Pytree, like: Any) -> None:
     require_tree("tree", tree)
     require_tree("like", like)
-    leaves, wanted_leaves = (_jax.tree_util.tree_flatten_with_path(one) for one in (tree, like))
-    if leaves[1] != wanted_leaves[1]:
-        paths, wanted_paths = ([_named(path) for path, _ in found] for found, _ in (leaves, wanted_leaves))
-        missing = next((f"it has no leaf {path}" for path in wanted_paths if path not in set(paths)), None)
-        more = next((f"like has no leaf {path}" for path in paths if path not in set(wanted_paths)), None)
-        other = f"it is {shortened(plain(leaves[1]), 200)} and like {shortened(plain(wanted_leaves[1]), 200)}"
-        raise ValueError(f"tree has another structure than like: {missing or more or other}; give what was saved of the same optimiser")
-    for (path, leaf), (_, own) in zip(leaves[0], wanted_leaves[0], strict=True):
-        found, wanted = _form(leaf), _form(own)
-        if found != wanted:
+    (leaves, structure), (like_leaves, like_structure) = (_jax.tree_util.tree_flatten_with_path(one) for one in (tree, like))
+    if structure != like_structure:
+        paths, like_paths = ([_named(path) for path, _ in entries] for entries in (leaves, like_leaves))
+        missing = next((f"it has no leaf {path}" for path in like_paths if path not in set(paths)), None)
+        more = next((f"like has no leaf {path}" for path in paths if path not in set(like_paths)), None)
+        other = f"it is {shortened(plain(structure), 200)} and like {shortened(plain(like_structure), 200)}"
+        raise ValueError(f"tree has another structure than like: {missing or more or other}; give the saved state of the same optimiser")
+    for (path, leaf), (_, model) in zip(leaves, like_leaves, strict=True):
+        spec, like_spec = _spec_text(leaf), _spec_text(model)
+        if spec != like_spec:
             raise ValueError(
-                f"the leaf {_named(path)} is {found} in tree, but {wanted} in like: give what was saved of the same model and optimiser, "
-                "or convert it with .astype"
+                f"the leaf {_named(path)} is {spec} in tree, but {like_spec} in like: give the saved state of the same model and "
+                "optimiser, or convert it with .astype"
             )
 
 
@@ -127,8 +134,8 @@ def _named(path: Any) -> str:
     return shortened(plain(_jax.tree_util.keystr(path, simple=True, separator="/"))) or "tree"
 
 
-def _form(leaf: Any) -> str:
-    """Shape and dtype of an array or number, of anything else its type."""
+def _spec_text(leaf: Any) -> str:
+    """Shape and dtype of an array or number; the type of anything else."""
     shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
     if isinstance(leaf, bool | int | float | complex) and dtype is None:
         shape, dtype = (), _jax.dtypes.result_type(type(leaf))
@@ -136,17 +143,17 @@ def _form(leaf: Any) -> str:
 
 
 def is_on_host(leaf: Any) -> bool:
-    """Whether an array, or what stands for it in a function that JAX traces, is in the host's memory and not on the device."""
+    """Whether an array is in the host's memory and not on the device. A tracer counts as its array."""
     return isinstance(leaf, jax.Array) and _jax.typeof(leaf).memory_space == _HOST
 
 
 def is_tracing(leaves: Sequence[Any]) -> bool:
-    """Whether arrays are what JAX traces, or a function is being traced: then nothing is computed now."""
+    """Whether an array is a tracer, or JAX traces a function now. Then operations compute nothing."""
     return any(isinstance(leaf, _jax.core.Tracer) for leaf in leaves) or isinstance(_jax.device_put(np.False_), _jax.core.Tracer)
 
 
 def transformation(optimizer: Any) -> optax.GradientTransformationExtraArgs:
-    """An optimiser as one that takes further arguments. Raises: TypeError for what is none."""
+    """The optimiser, with an `update` that takes further arguments. Raises: TypeError for anything that is no optimiser."""
     import optax
 
     if isinstance(optimizer, type) or not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
@@ -155,11 +162,11 @@ def transformation(optimizer: Any) -> optax.GradientTransformationExtraArgs:
 
 
 def choice_for(offload: Offload, kind: Kind) -> Choice:
-    """What `offload` says of one kind of array: itself, or its entry if it is a mapping.
+    """The choice of `offload` for one kind of array: `offload` itself, or its entry if it is a mapping.
 
-    What a mapping lacks is None for "optimizer_state", and False for the others, which every step uses.
+    An entry that a mapping lacks is None for "optimizer_state". It is False for the others, because every step uses them.
 
-    Raises: TypeError if it, or an entry, is none of these, ValueError for a mapping with another key.
+    Raises: TypeError if `offload` or an entry has another type; ValueError for a mapping with another key.
     """
     if not isinstance(offload, Mapping):
         return _choice(offload, kind)
@@ -180,7 +187,7 @@ def _require_kinds(kinds: Iterable[str]) -> None:
 
 
 def platform_of(tree: Pytree) -> str:
-    """The platform of a tree's first array of which JAX knows it, else that of the default device."""
+    """The platform of a tree's first array whose platform JAX knows; without one that of the default device."""
     for leaf in _jax.tree.leaves(tree):
         if isinstance(leaf, _jax.core.Tracer):
             device = getattr(_jax.typeof(leaf).sharding.mesh, "abstract_device", None)
@@ -204,65 +211,68 @@ def traced_for(platform: str) -> Iterator[None]:
 
 
 def why_not(platform: str, memories: Collection[str]) -> str | None:
-    """Why nothing can be kept in the host's memory on a platform whose devices can address these kinds of memory; None if it can."""
+    """The reason for which a platform cannot keep arrays in the host's memory; None if it can.
+
+    Args: memories: the kinds of memory that the platform's devices address.
+    """
     if HOST_KIND in memories:
         return None
     others = ", ".join(sorted(memories)) or "none that JAX knows"
     return f"the devices of platform {shown(platform)} address no memory {HOST_KIND!r}, only {others}"
 
 
-def place(tree: Pytree, choice: Choice, kind: Kind, *, platform: str) -> Pytree:
+def move_chosen(tree: Pytree, choice: Choice, kind: Kind, *, platform: str) -> Pytree:
     if choice is False or (choice is None and platform in _ONE_MEMORY):
         return tree
-    found, structure = _jax.tree_util.tree_flatten_with_path(tree)
-    chosen = [_is_chosen(choice, path, leaf) for path, leaf in found]
+    leaves, structure = _jax.tree_util.tree_flatten_with_path(tree)
+    chosen = [_is_chosen(choice, path, leaf) for path, leaf in leaves]
     if any(chosen) and (reason := why_not(platform, [memory.kind for memory in _jax.devices(platform)[0].addressable_memories()])):
         if choice is not None:
             raise ValueError(f"offload wants {kind} in the host's memory, but {reason}: leave offload None or False there")
         warnings.warn(f"{kind} stay on the device: {reason}", stacklevel=_level_of_caller())
         return tree
-    return _jax.tree.unflatten(structure, _moved([leaf for _, leaf in found], [_HOST if is_chosen else None for is_chosen in chosen]))
+    return _jax.tree.unflatten(structure, _moved([leaf for _, leaf in leaves], [_HOST if is_chosen else None for is_chosen in chosen]))
 
 
 def _is_chosen(choice: Choice, path: Any, leaf: Any) -> bool:
     if not isinstance(leaf, jax.Array | np.ndarray):
-        return False  # a number of Python's is a constant of the program
+        return False  # a Python number is a constant of the program
     if not callable(choice):
         return leaf.size >= LEAST_ELEMENTS
-    where = _jax.tree_util.keystr(path, simple=True, separator="/")
-    answer: Any = choice(where, leaf)
+    name = _jax.tree_util.keystr(path, simple=True, separator="/")
+    answer: Any = choice(name, leaf)
     if not isinstance(answer, bool | np.bool_):
-        raise TypeError(f"offload({shown(where)}, leaf) returned {shown(answer)}: it must be True or False")
+        raise TypeError(f"offload({shown(name)}, leaf) returned {shown(answer)}: it must be True or False")
     return bool(answer)
 
 
 def _moved(leaves: Sequence[Any], spaces: Sequence[Any]) -> list[Any]:
-    """Arrays in other memories of their devices. Outside of a function that JAX traces they are transfers, and start no program.
+    """The arrays in other memories of their devices. Outside of a traced function they are transfers, and start no program.
 
-    Args: spaces: where each goes; None: it stays.
+    Args: spaces: for each array its new memory; None: it stays.
     """
     moved = list(leaves)
-    places = [place for place, space in enumerate(spaces) if space is not None]
-    if not places:
+    indices = [index for index, space in enumerate(spaces) if space is not None]
+    if not indices:
         return moved
-    if is_tracing([leaves[place] for place in places]):
-        for place in places:
-            moved[place] = _jax.device_put(leaves[place], spaces[place])
+    if is_tracing([leaves[index] for index in indices]):
+        for index in indices:
+            moved[index] = _jax.device_put(leaves[index], spaces[index])
         return moved
-    shardings = [_sharding_in(leaves[place], _KIND_OF[spaces[place]]) for place in places]
-    for place, leaf in zip(places, _jax.device_put([leaves[place] for place in places], shardings), strict=True):
-        moved[place] = leaf
+    shardings = [_sharding_in(leaves[index], _KIND_OF[spaces[index]]) for index in indices]
+    for index, leaf in zip(indices, _jax.device_put([leaves[index] for index in indices], shardings), strict=True):
+        moved[index] = leaf
     return moved
 
 
 def _sharding_in(leaf: Any, kind: str) -> Any:
-    """Where an array is, in the memory of that kind. One of NumPy's comes to the default device."""
+    """An array's sharding with that kind of memory. An array of NumPy gets the default device's."""
     sharding: Any = (leaf if isinstance(leaf, jax.Array) else _jax.device_put(np.False_)).sharding
     return sharding.with_memory_kind(kind)
 
 
 def _level_of_caller() -> int:
-    """Of how many calls up a warning tells: the first one that neither this package nor JAX makes."""
+    """The `stacklevel` of a warning that names the first caller outside of this package and JAX."""
     level, frame = 1, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
         level, frame = level + 1, frame.f_back

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from typing import Any, Final, NamedTuple, cast
 
 import jax
@@ -14,7 +15,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from tilestep.messages import plain, shortened, shown
-from tilestep.train.untyped import Pytree
+
+MOST_ITEMS: Final = 1_000_000  # of what does not say how many it has
 
 
 def _are_devices(value: Any) -> bool:
@@ -124,13 +126,24 @@ def require_tree(name: str, value: Any) -> None:
 
 
 def items_of(name: str, value: Any, must: str) -> tuple[Any, ...]:
-    """What a list, a generator or an array has. Raises: TypeError for a text, a table, a set and what has no items.
+    """What a list, a generator or an array has.
 
     Args: must: what it must be.
+    Raises: TypeError for a text, a table, a set and what has no items; ValueError for a generator that may never end.
     """
     if isinstance(value, str | bytes | Mapping | Set) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
         raise TypeError(f"{name} is {shown(value)}: it must be {must}")
-    return tuple(cast("Iterable[Pytree]", value))
+    return all_of(name, cast("Iterable[Any]", value))
+
+
+def all_of(name: str, items: Iterable[Any]) -> tuple[Any, ...]:
+    """All items. Raises: ValueError for a generator, or another iterable without a length, that has more than MOST_ITEMS."""
+    if isinstance(items, Sized):
+        return tuple(items)
+    found = tuple(itertools.islice(items, MOST_ITEMS + 1))
+    if len(found) > MOST_ITEMS:
+        raise ValueError(f"{name} is a {type(items).__name__} that gives more than {MOST_ITEMS:,} items, so it may never end: give a list")
+    return found
 
 
 def require_platform(platform: Any) -> None:
@@ -154,11 +167,11 @@ def platform_named(platform: Any) -> str:
 
 
 def devices_of(devices: Any) -> tuple[Any, ...]:
-    """A list of devices. Raises: TypeError for anything else."""
+    """A list of devices. Raises: TypeError for anything else; ValueError for a generator that may never end."""
     if isinstance(devices, str | Mesh) or getattr(devices, "ndim", 1) == 0 or not isinstance(devices, Iterable):
         example = f"jax.devices({shown(devices)})" if isinstance(devices, str) else "jax.devices()[:2]"
         raise TypeError(f"devices is {shown(devices)}: it must be a list of devices, such as {example}")
-    found = tuple(cast("Iterable[Pytree]", devices))
+    found = all_of("devices", cast("Iterable[Any]", devices))
     others = [one for one in found if not isinstance(one, jax.Device)]
     if others:
         raise TypeError(f"devices has {shown(others[0])}: it must have jax.Devices; select_devices(ids=[...]) finds them by their numbers")

@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from benchmarks.measured import feeding, footprints, kernels, networks, products
+from benchmarks.measured import convolutions, feeding, footprints, kernels, networks, products, stencils
 from benchmarks.measured.answer import RowError, machine_of, options_of, rate
 from benchmarks.measured.judge import judge, summarise
 from benchmarks.measured.predict import Prediction
@@ -74,10 +75,10 @@ class Asked:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     stands_for = Asked()
-    for module in (products, networks, kernels, feeding, footprints):
+    for module in (products, networks, kernels, stencils, convolutions, feeding, footprints):
         monkeypatch.setattr(module, "predict", stands_for)
-    kernels._blurred.cache_clear()
-    kernels._matrix_vector.cache_clear()
+    for cached in (stencils._blurred, stencils._meshed, convolutions._convolved, kernels._matrix_vector):
+        cached.cache_clear()
     return stands_for
 
 
@@ -213,6 +214,61 @@ def test_a_stencil_is_cut_by_rows_over_its_ipus(asked: Asked) -> None:
 def test_phases_of_a_stencil(asked: Asked, phase: str, cycles: int) -> None:
     outcome = judge(row(f"Gaussian blur BSP phase: {phase}", "cheese 30x16 RGBA", "float", unit="cycles", generation="Mk1 GC2"))
     assert outcome.answer.predicted == cycles
+
+
+@pytest.mark.parametrize(
+    ("workload", "shape", "num_ipus", "state"),
+    [
+        ("2D 5-point heat 100 steps", "30x20", 4, [(32, 20)]),
+        ("3D 7-point heat 100 steps", "9^3", 1, [(9, 9, 9)]),
+        ("2D Aliev-Panfilov 100 steps", "10x20", 2, [(10, 20)] * 2),
+    ],
+)
+def test_meshes_are_cut_by_rows_over_their_ipus(
+    asked: Asked, workload: str, shape: str, num_ipus: int, state: list[tuple[int, ...]]
+) -> None:
+    outcome = judge(row(workload, shape, "fp32", unit="s", generation="Mk2 GC200", n_ipus=num_ipus))
+    assert [field.shape for field in asked.state] == state
+    assert (asked.how["num_ipus"], outcome.answer.predicted) == (num_ipus, pytest.approx(100 * 3e-6))
+
+
+def test_a_stencil_of_more_than_the_next_points_is_left_out(asked: Asked) -> None:
+    assert judge(row("2D 9-point heat 100 steps", "30x20", "fp32", unit="s")).status == "left out"
+    assert judge(row("2D 5-point heat 100 steps", "large", "fp32", unit="s")).status == "left out"
+
+
+def test_a_step_of_heat_is_the_mean_of_a_point_and_its_neighbours() -> None:
+    x = jnp.zeros((5, 6)).at[2, 3].set(1.0)
+    point, *neighbours = stencils.shifted(x, 1)
+    (heated,) = stencils.heat(sum(neighbours[1:], neighbours[0]), point)
+    assert heated[1:4, 2:5] == pytest.approx(np.array([[0, 0.1, 0], [0.1, 0.6, 0.1], [0, 0.1, 0]]))
+    assert float(heated.sum()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("workload", "channels", "groups"),
+    [
+        ("3x3 conv (poplin) 4 in to 4 out channels, plus copy back, 50 times", 4, 1),
+        ("3x3 conv 8 in to 8 out channels in 4 groups, 50 times", 8, 4),
+        ("3x3 conv 4 in to 4 out channels, backward data, 50 times", 4, 1),
+        ("3x3 conv 4 in to 4 out channels, weight gradient, 50 times", 4, 1),
+    ],
+)
+@pytest.mark.parametrize("num_ipus", [1, 2])
+def test_a_convolution_runs_in_a_loop(asked: Asked, workload: str, channels: int, groups: int, num_ipus: int) -> None:
+    outcome = judge(row(workload, "leaf 30x17 availMem>=0.2", "half", unit="s", generation="Mk1 GC2", n_ipus=num_ipus))
+    image, kernel = asked.state
+    assert image.shape == (1, 17 + num_ipus - 1, 30, channels)
+    assert (kernel.shape, str(kernel.dtype)) == ((3, 3, channels // groups, channels), "float16")
+    assert (outcome.status, outcome.answer.predicted) == ("judged", pytest.approx(3e-6))
+
+
+def test_a_convolution_between_unlike_channels_has_a_gradient_by_its_kernel_only(asked: Asked) -> None:
+    def asked_for(workload: str) -> str:
+        return judge(row(workload, "30x17", "half", unit="s", generation="Mk1 GC2")).status
+
+    assert asked_for("3x3 conv 4 in to 6 out channels, 50 times") == "left out"
+    assert asked_for("3x3 conv 4 in to 6 out channels, weight gradient, 50 times") == "judged"
 
 
 def test_phases_of_a_matrix_times_a_vector(asked: Asked) -> None:

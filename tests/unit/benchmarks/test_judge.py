@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.accuracy import main, record, report
 from benchmarks.measured.answer import Answer, Verdict
-from benchmarks.measured.judge import Outcome, Status, summarise
+from benchmarks.measured.judge import Outcome, Status, judge, shortfalls, summaries, summarise
+from benchmarks.measured.training.update import Peak, Update
 from tests.unit.benchmarks.test_answers import row
 
 
@@ -47,25 +49,64 @@ def test_each_way_to_miss_the_bar_is_said(outcomes: list[Outcome], says: str) ->
     assert any(sentence.startswith(says) for sentence in summarise(outcomes).shortfalls)
 
 
+def training(name: str, ratio: float, full: float) -> Outcome:
+    update = Update(seconds=1.0, sram_bytes=1000, peaks=(Peak(program="f", tile_bytes=round(1000 * full), largest=()),))
+    verdict = Verdict(what="training", measured=True, predicted=update.fits)
+    answer = Answer(predicted=100 * ratio, update=update, verdicts=(verdict,))
+    return Outcome(row=row("x", id=name), status="judged", measured=100.0, answer=answer)
+
+
+def test_groups_that_stand_apart_have_a_bar_of_their_own_or_none() -> None:
+    good = outcome("AB1", 1.0)
+    thin = [outcome("CV1", 1.2), outcome("CV2", 1.3), outcome("CV3", 1.0)]
+    assert shortfalls(summaries([good, outcome("HE1", 2.0), *thin])) == ()
+    assert shortfalls(summaries([good, outcome("CV1", 1.3)])) == (
+        "convolutions of few channels: median absolute error 30.0%: at most 25% wanted",
+    )
+    assert len(summarise([good, *thin]).errors) == 1
+
+
+def test_training_has_a_bar_for_its_time_and_its_memory() -> None:
+    rows = [training(f"TR{number}", 1.1, 0.8) for number in range(8)]
+    assert shortfalls(summaries([*rows, training("ML1", 0.9, 1.1)])) == ()  # one in nine does not fit
+    missed = shortfalls(summaries([*rows, training("ML1", 1.5, 1.3), training("ML2", 1.5, 0.9)]))
+    assert missed == (
+        "training: 90th percentile 50.0%: at most 35% wanted",
+        "training: ML1: its fullest tile is 130% full, at most 120% wanted",
+    )
+    several = shortfalls(summaries([*rows[:2], training("ML1", 1.1, 1.1)]))
+    assert several == ("training: ML1, training: does not fit, but it fits",)
+
+
 def test_a_report_shows_every_row_that_is_not_left_out() -> None:
     outcomes = [
         outcome("AB1", 1.25, fits=False),
         outcome("CD1", 0.5, status="reported"),
         Outcome(row=row("x", id="EF1"), status="left out", reason="no such thing"),
     ]
-    text = "\n".join(report(outcomes, summarise(outcomes)))
+    text = "\n".join(report(outcomes, summaries(outcomes)))
     assert "AB1             125         100 images/s      1.250" in text
     assert "wrongly does not fit" in text
     assert "not judged" in text
     assert "EF1                                      no such thing" in text
 
 
+def test_a_report_says_of_a_run_that_does_not_fit_what_is_largest() -> None:
+    peak = Peak(program="jit_stage", tile_bytes=1100, largest=(("exchange code", 200), ("x", 700)))
+    outcomes = [training("TR1", 1.0, 0.9)]
+    assert not any("does not fit: " in line for line in report(outcomes, summaries(outcomes)))
+    full = Answer(predicted=100.0, update=Update(seconds=1.0, sram_bytes=1000, peaks=(peak,)))
+    lines = report([replace(outcomes[0], answer=full)], summaries(outcomes))
+    place = lines.index("TR1 does not fit: jit_stage needs 1,100 of 1,000 B on its fullest tile. The largest there:")
+    assert lines[place + 1 : place + 3] == ["         700 B  x", "         200 B  exchange code"]
+
+
 def test_a_record_can_be_read_again() -> None:
     outcomes = [outcome("AB1", 1.25, fits=False), outcome("CD1", 0.5, status="reported")]
-    found = json.loads(json.dumps(record(outcomes, summarise(outcomes), wall_s=1.26)))
-    assert found["summary"]["wrong_verdicts"] == ["AB1 bs 1"]
+    found = json.loads(json.dumps(record(outcomes, summaries(outcomes), wall_s=1.26)))
+    assert found["groups"]["operations and inference"]["wrong_verdicts"] == ["AB1 bs 1"]
     assert [entry["ratio"] for entry in found["rows"]] == [1.25, 0.5]
-    assert found["summary"]["bar_met"] is False
+    assert found["bar_met"] is False
 
 
 HEADER = "id,generation,n_ipus,workload,shape,dtype,metric,value,unit,source\n"
@@ -81,7 +122,7 @@ def test_the_exit_status_says_whether_the_bar_is_met(tmp_path: Path, capsys: pyt
     rows.write_text(HEADER + ON_TILE.format(value=value), encoding="utf-8")
     assert main(["--rows", str(rows), "--json", str(written)]) == status
     assert "judged rows                       1" in capsys.readouterr().out
-    assert json.loads(written.read_text(encoding="utf-8"))["summary"]["judged"] == 1
+    assert json.loads(written.read_text(encoding="utf-8"))["groups"]["operations and inference"]["judged"] == 1
 
 
 def test_rows_of_which_none_is_judged_meet_no_bar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,3 +139,34 @@ def test_rows_that_cannot_be_read_end_with_two(tmp_path: Path, capsys: pytest.Ca
     rows.write_text("id,value\n", encoding="utf-8")
     assert main(["--rows", str(rows)]) == 2
     assert "no column 'generation'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (bytes(range(256)), "is no CSV file in UTF-8"),
+        (HEADER.encode() + b"x" * 200_000, "is no CSV file in UTF-8: field larger"),
+        (HEADER.replace("source", "id").replace("unit", "unit,source").encode(), "has the column 'id' twice"),
+    ],
+)
+def test_files_of_another_kind_end_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, says: str) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes(content)
+    assert main(["--rows", str(rows)]) == 2
+    assert f"{rows} {says}" in capsys.readouterr().err
+
+
+def test_a_record_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(HEADER + ON_TILE.format(value=2377), encoding="utf-8")
+    for record_path in (tmp_path, tmp_path / "no folder" / "record.json"):
+        assert main(["--rows", str(rows), "--json", str(record_path)]) == 2
+        shown = capsys.readouterr()
+        assert str(record_path) in shown.err
+        assert not shown.out
+
+
+@pytest.mark.parametrize("value", ["0", "-5", "nan", "inf"])
+def test_a_figure_that_nobody_can_have_measured_is_left_out(value: str) -> None:
+    found = judge(row("x", value=value))
+    assert (found.status, found.reason) == ("left out", f"value is {value!r}: a measured figure is a number above 0")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.measured.judge import judge
+from benchmarks.measured.row_error import RowError
 from benchmarks.measured.rows import CONDITION_COLUMNS, MEASURED_COLUMNS, MEASUREMENTS, conditions_of, read_rows
 
 PUBLISHED = {
@@ -115,6 +116,11 @@ def test_partials_that_a_row_names_itself_are_those_of_its_run(words: dict[str, 
         ("PI03", {"shape": "SL128 bs 4"}),
         ("PI05", {"shape": "bs 4"}),
         ("PI08", {"shape": "bs 16"}),
+        ("CV05", {"shape": "cheese 2200x1122 availMem>=0.2 (best plan)", "dtype": "half", "n_ipus": "2"}),
+        ("HE02", {"shape": "7000x7000", "n_ipus": "1"}),
+        ("HE11", {"shape": "14000x14000", "n_ipus": "4"}),
+        ("BY02", {"workload": "BERT-Base SL384 inference (host path, queue)", "shape": "bs 20"}),
+        ("BY08", {"shape": "bs 32"}),
     ],
 )
 def test_other_rows_of_a_judged_source_are_judged(tmp_path: Path, like: str, changed: dict[str, str]) -> None:
@@ -123,6 +129,25 @@ def test_other_rows_of_a_judged_source_are_judged(tmp_path: Path, like: str, cha
     fields = {column: known[column] for column in MEASURED_COLUMNS} | {"id": like + "9"} | changed
     (row,) = read_rows(written(tmp_path, fields))
     assert (row.not_judged, row.family) == ("", like.rstrip("0123456789"))
+
+
+@pytest.mark.parametrize(
+    ("words", "proportion"), [("availMem=0.1", "0.1"), ("availMem=0.15", "0.15"), ("availMem>=0.2 (best plan)", "0.6")]
+)
+def test_a_memory_proportion_that_a_row_names_itself_is_that_of_its_run(tmp_path: Path, words: str, proportion: str) -> None:
+    with MEASUREMENTS.open(newline="", encoding="utf-8") as file:
+        known = next(line for line in csv.DictReader(file) if line["id"] == "CV05")
+    (row,) = read_rows(written(tmp_path, {column: known[column] for column in MEASURED_COLUMNS} | {"shape": f"leaf 768x1024 {words}"}))
+    assert row.conditions is not None
+    assert row.conditions.memory_proportion == proportion
+
+
+@pytest.mark.parametrize("packing", ["first-fit", "first-fit mean=x at_most=1"])
+def test_packing_without_its_numbers_is_refused(tmp_path: Path, packing: str) -> None:
+    (row,) = read_rows(written(tmp_path, PUBLISHED | dict.fromkeys(CONDITION_COLUMNS, "") | {"packing": packing}))
+    assert row.conditions is not None
+    with pytest.raises(RowError, match=f"packing is '{packing}'"):
+        _ = row.conditions.packed
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
@@ -138,7 +163,7 @@ def test_two_rows_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_the_published_rows_state_the_conditions_that_their_sources_have() -> None:
     with MEASUREMENTS.open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
-    assert len(lines) == 177
+    assert len(lines) == 197
     for line in lines:
         conditions = conditions_of(line)
         stated = {column: line[column] for column in CONDITION_COLUMNS}
@@ -150,7 +175,7 @@ def test_the_published_rows_state_the_conditions_that_their_sources_have() -> No
 
 def test_whatever_is_judged_says_where_its_conditions_stand() -> None:
     judged = [row for row in read_rows(MEASUREMENTS) if not row.not_judged]
-    assert {row.family for row in judged} == {"AMP", "MM", "ST", "RI", "RH", "RM", "PI"}
+    assert {row.family for row in judged} == {"AMP", "MM", "ST", "RI", "RH", "RM", "PI", "CV", "HE", "BY"}
     for row in judged:
         assert row.conditions is not None
         assert row.conditions.conditions_source, row.id

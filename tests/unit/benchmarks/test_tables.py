@@ -10,8 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.measured.bars import MAIN, TRAINING, Group
 from benchmarks.measured.tables import PAGES, with_tables
-from benchmarks.plot import main, parity
+from benchmarks.plot import PICTURES, main, parity
 
 ROOT = Path(__file__).parents[3]
 PAGE = "# Accuracy\n<!-- families -->\nold\n<!-- end -->\nbetween\n<!-- rows -->\n<!-- end -->\n<!-- left out -->\n<!-- end -->\nlast\n"
@@ -26,10 +27,28 @@ def entry(name: str, ratio: float, **more: Any) -> dict[str, Any]:
 RECORD: dict[str, Any] = {
     "commit": "abc",
     "versions": {"tilestep": "1", "jax": "2"},
-    "summary": {"judged": 2, "median_absolute_error": 0.05, "p90_absolute_error": 0.1, "verdicts": 3, "wrong_verdicts": ["AB1 bs 1"]},
+    "groups": {
+        "operations and inference": {
+            "judged": 2,
+            "median_absolute_error": 0.05,
+            "p90_absolute_error": 0.1,
+            "mean_error_by_family": {"AB": 0.03},
+            "verdicts": 3,
+            "wrong_verdicts": ["AB1 bs 1"],
+        },
+        "training": {
+            "judged": 1,
+            "median_absolute_error": 0.2,
+            "p90_absolute_error": 0.2,
+            "mean_error_by_family": {"TR": 0.2},
+            "verdicts": 0,
+            "wrong_verdicts": [],
+        },
+    },
     "rows": [
         entry("AB1", 1.1, verdicts=[{"what": "bs 1", "measured": True, "predicted": False}]),
         entry("AB2", 0.96),
+        entry("TR1", 1.2, fullest={"share": 0.791, "program": "f", "largest": {}}),
         entry("CD1", 3.0, status="reported", reason="nobody knows"),
         entry("EF1", 3.0, status="left out", reason="too long"),
         entry("GH1", 3.0, status="left out", reason="no such machine"),
@@ -42,7 +61,9 @@ def test_tables_stand_between_their_markers() -> None:
     text = with_tables(PAGE, RECORD, ALL)
     assert "old" not in text
     assert "| AB: AB | 2 | 7.0% | +10.0% | +3.0% |" in text
-    assert "fits or not: 2 of 3 right" in text
+    assert "| **all: operations and inference** | 2 | **5.0%** | 90th percentile **10.0%** | fits or not: 2 of 3 right |" in text
+    assert "| TR: training, on Bow | 1 | 20.0% | +20.0% | +20.0% |\n| **all: training** | 1 |" in text
+    assert "| 1.20 | fullest tile 79% |" in text
     assert "| AB1 | a < b | 2,200 | 2,000 s | 1.10 | verdict of bs 1 is wrong |" in text
     assert "nobody knows" in text
     assert "| EF1 EF2 | too long |\n| GH1 | no such machine |" in text
@@ -55,11 +76,12 @@ def test_a_page_without_markers_is_refused() -> None:
         with_tables(PAGE.replace("<!-- rows -->", ""), RECORD, ALL)
 
 
-def test_a_plot_shows_every_judged_row_and_says_its_finding() -> None:
-    drawing = ElementTree.fromstring(parity(RECORD))
+@pytest.mark.parametrize(("group", "names", "percent"), [(MAIN, ["AB1", "AB2"], "5.0%"), (TRAINING, ["TR1"], "20.0%")])
+def test_a_plot_shows_every_judged_row_of_its_groups_and_says_its_finding(group: Group, names: list[str], percent: str) -> None:
+    drawing = ElementTree.fromstring(parity(RECORD, [group]))
     titles = [title.text or "" for title in drawing.iter("{http://www.w3.org/2000/svg}title")]
-    assert [title.split(":")[0] for title in titles] == ["AB1", "AB2"]
-    assert "Half of 2 published figures are met within 5.0%" in drawing.get("aria-label", "")
+    assert [title.split(":")[0] for title in titles] == names
+    assert f"{group.name.capitalize()}: half of {len(names)} published figures within {percent}" in drawing.get("aria-label", "")
 
 
 def test_a_plot_of_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,5 +96,6 @@ def test_the_pages_are_drawn_from_the_record() -> None:
     for name, tables in PAGES.items():
         page = (ROOT / "docs" / name).read_text(encoding="utf-8")
         assert with_tables(page, record, tables) == page
-    assert (ROOT / "docs" / "pictures" / "accuracy.svg").read_text(encoding="utf-8") == parity(record)
+    for name, groups in PICTURES.items():
+        assert (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8") == parity(record, groups)
     assert re.fullmatch(r"[0-9a-f]{7,}\+?", record["commit"])

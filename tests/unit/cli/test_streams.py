@@ -161,7 +161,7 @@ def test_ctrl_c_before_the_program_runs_ends_quietly() -> None:
 import os, signal, sys
 import tilestep.cli
 from tilestep.cli import run
-run._choose_platform = lambda: os.kill(os.getpid(), {int(signal.SIGINT)})
+run.choose_platform = lambda: os.kill(os.getpid(), {int(signal.SIGINT)})
 sys.exit(tilestep.cli.main(["run", "-c", "print('never')"]))
 """
     done = run_python("-c", code)

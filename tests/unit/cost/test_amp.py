@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.unit.cost.machines import BOW, C600, GC2
-from tilestep.cost.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, amp_nx1, amp_nx1_at_least, matrix_unit
+from tilestep.cost.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, amp_nx1, amp_nx1_at_least, matrix_unit, of_rows
 from tilestep.cost.splits import Ints
 
 ONE = np.array(1)
@@ -40,6 +40,20 @@ def test_1x1_kernel_by_hand() -> None:
     # 2048 positions: the busiest worker has 342, the least busy 341; 36 + 4 x 339 + 1 - 7 = 1386 bundles when it zeroes.
     busiest = 6 * (36 + 4 * 339 + 1 - 7)
     assert kernel(2048) == 50 + 6 * 7 + (12 + 1) + 11 + (19 - 1) + 7 + 64 + busiest == 8521
+
+
+def test_rows_of_a_kernel_share_a_block() -> None:
+    # A 3 x 3 kernel of four channels in half: all three rows in one block, three walks. Six rows of 20 positions, one for each worker.
+    unit = of_rows(UNITS[0], 4)
+    assert (unit.in_channels, unit.load_cycles) == (4, 64)
+    worker = 18 + 28 + 4 * 17
+    walks = 14 + 3 * (12 + 64 + 60 + 3 + 6 * worker)
+    zeroing = 20 * 16 // 4 * 6
+    expected = 109 + 19 * 6 + 7 + 23 + zeroing + 16 + 14 + 14 + walks
+    assert int(amp_nx1(ONE * 6, ONE * 20, 1, 3, ONE, ONE, ONE, unit)) == expected
+    # Weights of four rows come 64 bits at a time, those of two come as fast as those of one.
+    wide = matrix_unit(BOW, "half", "half", 128)
+    assert [of_rows(wide, rows).load_cycles for rows in (1, 2, 4)] == [32, 32, 64]
 
 
 def test_units_follow_the_machine_and_the_partials() -> None:

@@ -1,13 +1,14 @@
 """Laws that hold for every estimator and planner: whole numbers, more work never takes less time, more tiles never more.
 
 `cases` grows one operation with a number n; where an operation has several dimensions, several rows grow one each.
-Channels that products are added over grow in whole groups of the matrix unit: a plan that pads its operand is another plan than one
-that does not, and filling up a group spares the padding.
+Channels that products are added over, and those that convolutions make, grow in whole groups of the matrix unit: a plan that pads its
+operand or its results is another plan than one that does not, and filling up a group spares the padding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from itertools import pairwise
 
@@ -16,7 +17,8 @@ import pytest
 from tests.unit.cost.machines import BOW, C600, GC2, TOY, tiles, work
 from tilestep.cost import ESTIMATORS, PLANNED, StepCost, estimate, fallback
 from tilestep.machine.spec import IpuSpec
-from tilestep.plan.conv import plan_convolution
+from tilestep.plan import conv_methods
+from tilestep.plan.conv import convolution_plan, plan_convolution
 from tilestep.plan.matmul import plan_dot
 from tilestep.program.work import Work
 
@@ -89,7 +91,7 @@ CASES: dict[str, Callable[[int], Work]] = {
                                            window="{size=3x3 pad=1_1x1_1}", **LAX),
     "convolution field": lambda n: work("convolution", f"f32[1,{n},8,3] f32[5,5,3,8]", f"f32[1,{n},8,8]",
                                         window="{size=5x5 pad=2_2x2_2}", **LAX),
-    "convolution out": lambda n: work("convolution", f"f16[2,9,9,24] f16[3,3,24,{n}]", f"f16[2,9,9,{n}]",
+    "convolution out": lambda n: work("convolution", f"f16[2,9,9,24] f16[3,3,24,{16 * n}]", f"f16[2,9,9,{16 * n}]",
                                       window="{size=3x3 pad=1_1x1_1}", **LAX),
     "convolution dilated": lambda n: work("convolution", f"f16[{n},9,9,16] f16[3,3,16,24]", f"f16[{n},9,9,24]",
                                           window="{size=3x3 pad=2_2x2_2 rhs_dilate=2x2}", **LAX),
@@ -110,12 +112,22 @@ FLOAT8_CASES: dict[str, Callable[[int], Work]] = {  # on a machine that multipli
     "dot n": lambda n: work("dot", f"f8e4m3fnuz[64,128] f8e4m3fnuz[128,{n}]", f"f32[64,{n}]", **DOT),
     "convolution batch": lambda n: work("convolution", f"f8e4m3fnuz[{n},14,14,20] f8e4m3fnuz[3,3,20,40]", f"f16[{n},14,14,40]",
                                         window="{size=3x3 pad=1_1x1_1}", **LAX),
-    "convolution out": lambda n: work("convolution", f"f8e4m3fnuz[2,9,9,3] f8e4m3fnuz[3,3,3,{n}]", f"f16[2,9,9,{n}]",
+    "convolution out": lambda n: work("convolution", f"f8e4m3fnuz[2,9,9,3] f8e4m3fnuz[3,3,3,{16 * n}]", f"f16[2,9,9,{16 * n}]",
                                       window="{size=3x3 pad=1_1x1_1}", **LAX),
 }  # fmt: skip
 SIZES = [*range(1, 34), 47, 48, 49, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257, 300]
 LARGE = [1_000, 1_471, 1_472, 1_473, 10_000, 50_000]
 TILES = [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 100, 124, 125, 736, 1216, 1471, 1472]
+
+
+@pytest.fixture
+def lists_of_any_size(monkeypatch: pytest.MonkeyPatch, ipu: IpuSpec) -> Iterator[None]:
+    """On the toy's small tiles lists of work exclude plans, and the law ends there (docs/reference/cost-model.md)."""
+    if ipu is TOY:
+        monkeypatch.setattr(conv_methods, "LISTS_SHARE", math.inf)
+    convolution_plan.cache_clear()
+    yield
+    convolution_plan.cache_clear()
 
 
 def price(job: Work, ipu: IpuSpec) -> StepCost:
@@ -133,7 +145,7 @@ def test_every_family_has_a_case() -> None:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("ipu", [TOY, BOW], ids=["toy", "bow"])
-def test_more_work_never_takes_fewer_cycles(case: Callable[[int], Work], ipu: IpuSpec) -> None:
+def test_more_work_never_takes_fewer_cycles(case: Callable[[int], Work], ipu: IpuSpec, lists_of_any_size: None) -> None:
     cycles = [price(case(n), ipu).cycles for n in SIZES]
     falls = [(SIZES[i], SIZES[i + 1], a, b) for i, (a, b) in enumerate(pairwise(cycles)) if b < a]
     assert falls == []

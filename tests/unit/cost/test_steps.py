@@ -8,7 +8,7 @@ from tests.unit.cost.machines import BOW, TOY, array, work
 from tilestep.cost import StepCost, estimate
 from tilestep.cost.attributes import WindowDimension, ints, taps, window
 from tilestep.cost.collective import collective_compute_cycles
-from tilestep.cost.copy import rearrange_cycles
+from tilestep.cost.copy import REGROUPED, rearrange_cycles
 from tilestep.cost.exchange import exchange_cycles, share
 from tilestep.cost.step import together
 from tilestep.cost.sync import sync_cycles
@@ -54,6 +54,19 @@ def test_copy_into_another_layout_is_a_transposition() -> None:
     assert cost == estimate(work("transpose", "f32[40,100]", "f32[100,40]", dimensions="{1,0}"), TOY)
 
 
+def test_a_rearrangement_holds_what_it_received() -> None:
+    assert estimate(work("transpose", "f32[40,100]", "f32[100,40]", dimensions="{1,0}"), TOY).temporary_tile_bytes == 4000
+
+
+@pytest.mark.parametrize(("dtype", "size_bytes", "bundles"), [("f16", 2, 2 * 98), ("f32", 4, 7 * 90)])
+def test_a_copy_for_a_convolution_is_transposed_where_it_lies(dtype: str, size_bytes: int, bundles: int) -> None:
+    # 2,500 elements a tile: 9.8 blocks of halves or 39.1 of floats, two or seven a worker.
+    operand, result = ArrayShape(dtype, (100, 100), (1, 0)), ArrayShape(dtype, (100, 100), (0, 1))
+    cost = estimate(Work(opcode="copy", operands=(operand,), results=(result,), attributes={REGROUPED: "true"}), TOY)
+    assert parts(cost) == (288 + -(-2500 * size_bytes // 8) + 7 + 6 * (29 + bundles), 0, 1000)
+    assert cost.temporary_tile_bytes == 0
+
+
 def test_transpose_that_keeps_the_minor_dimension_moves_runs() -> None:
     cost = estimate(work("transpose", "f32[10,4,100]", "f32[4,10,100]", dimensions="{1,0,2}"), TOY)
     assert parts(cost) == (587 + 1762, 1000, 1100)  # 0.4404 cycles a byte
@@ -76,6 +89,11 @@ def test_rearrangement_scales_with_the_tiles_copy_width() -> None:
 def test_slice_and_concatenate_receive_their_result() -> None:
     assert parts(estimate(work("slice", "f32[9000]", "f32[4000]"), TOY)) == (288 + 500, 1000, 1100)
     assert parts(estimate(work("concatenate", "f32[1000] f32[3000]", "f32[4000]"), TOY)) == (288 + 500, 1000, 1100)
+
+
+def test_whole_words_are_received_in_place() -> None:
+    assert estimate(work("concatenate", "f16[100,20] f16[100,20]", "f16[100,40]"), TOY).temporary_tile_bytes == 0
+    assert estimate(work("concatenate", "f16[100,21] f16[100,19]", "f16[100,40]"), TOY).temporary_tile_bytes == 2000
 
 
 def test_pad_receives_its_operand_and_writes_its_result() -> None:

@@ -41,8 +41,8 @@ def without_pruning(monkeypatch: pytest.MonkeyPatch) -> None:
     for planner in (matmul, conv_methods):
         monkeypatch.setattr(planner, "cuts", every_cut)
         monkeypatch.setattr(planner.Method, "at_least_on", no_bound)
-    monkeypatch.setattr(partition, "_others_at_least", no_bound)
-    monkeypatch.setattr(partition, "_PROBES", 1 << 30)
+    monkeypatch.setattr(partition, "others_at_least", no_bound)
+    monkeypatch.setattr(partition, "PROBES", 1 << 30)
 
 
 def one_cut(splits: Sequence[int]) -> object:

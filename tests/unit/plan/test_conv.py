@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import product
 
@@ -15,9 +16,10 @@ from tilestep.cost.attributes import WindowDimension
 from tilestep.errors import HloError
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
+from tilestep.plan import conv as planner
 from tilestep.plan import conv_methods
 from tilestep.plan.conv import convolution_of, convolution_plan, plan_convolution
-from tilestep.plan.conv_methods import Convolution, Method, methods, search
+from tilestep.plan.conv_methods import LISTS_SHARE, Convolution, Method, methods, search
 from tilestep.plan.field import Axis
 from tilestep.plan.matmul import Matmul, matmul_plan
 from tilestep.program.work import Work
@@ -214,11 +216,12 @@ def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, options: PlanOptions, monkeypat
     assert pruned == every
 
 
-def test_no_cut_of_any_method_is_cheaper_than_the_plan() -> None:
+def test_no_cut_of_any_method_is_cheaper_than_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each cut of each method by itself, without the search's own comparison."""
+    monkeypatch.setattr(conv_methods, "LISTS_SHARE", math.inf)  # lists of any size
     toy = replace(TOY, macs_per_cycle_float8=128)
     for name, kind in KINDS.items():
-        best = plan_of(kind, toy)
+        best = convolution_plan.__wrapped__(kind, toy, HALF).cycles
         seen = 0
         for method in methods(kind, toy, HALF):
             for splits in product(*(range(1, min(size, 4) + 1) for size in method.sizes)):
@@ -233,6 +236,21 @@ def test_no_cut_of_any_method_is_cheaper_than_the_plan() -> None:
         assert seen > 20
 
 
+def test_lists_of_work_take_a_share_of_the_room_at_most() -> None:
+    """Of a gradient by weights whose kernel is the field, and whose results are many short rows."""
+    kind = problem(axis(28, 28), axis(28, 28), channels=(20, 128), batch=512, dtype="f16")
+    (method,) = (method for method in methods(kind, BOW, HALF) if method.name == "sliding window, 1 x 4")
+    free = search(method, BOW, HALF, flops=kind.flops, at_most=None)
+    bound = search(method, BOW, HALF, flops=kind.flops, at_most=None, room=0.15)
+    share = LISTS_SHARE * 0.15 * BOW.tile.sram_bytes
+    assert free is not None
+    assert free.cost.footprint is not None
+    assert free.cost.footprint.list_bytes > 4 * share
+    if bound is not None:
+        assert bound.cost.footprint is not None
+        assert bound.cost.footprint.list_bytes <= 1.1 * share  # pointers are beside the lists
+
+
 def plan_of(kind: Convolution, ipu: IpuSpec, options: PlanOptions = HALF) -> int:
     return convolution_plan(kind, ipu, options).cycles
 
@@ -242,15 +260,16 @@ def test_what_a_convolution_can_be_computed_by() -> None:
         return [method.name for method in methods(KINDS[kind], BOW, options)]
 
     sliding = [f"sliding window, {side} x {channels}" for side, channels in ((1, 4), (2, 2), (4, 1), (8, 1), (16, 1))]
-    assert names("forward") == ["matrix unit", *sliding, "dot products"]
-    assert names("forward, strided, f32") == ["matrix unit", "dot products"]
+    two, four = (f"matrix unit, {rows} kernel rows together" for rows in (2, 4))
+    assert names("forward") == ["matrix unit", four, *sliding, "dot products"]
+    assert names("forward, strided, f32") == ["matrix unit", two, "dot products"]
     assert names("dilated") == names("input-gradient, strided") == ["matrix unit", "dot products"]
-    assert names("grouped") == ["matrix unit", *sliding, "dot products"]
-    assert names("grouped", PlanOptions()) == ["matrix unit", *sliding[:3], "dot products"]
+    assert names("grouped") == ["matrix unit", two, four, *sliding, "dot products"]
+    assert names("grouped", PlanOptions()) == ["matrix unit", two, four, *sliding[:3], "dot products"]
     side_by_side = [f"multiply-adds side by side, {side}" for side in (4, 8, 16)]
-    assert names("depthwise") == ["matrix unit", "matrix unit, groups combined", *sliding, "dot products", *side_by_side]
+    assert names("depthwise") == ["matrix unit", two, four, "matrix unit, groups combined", *sliding, "dot products", *side_by_side]
     assert names("depthwise", PlanOptions())[-1] == side_by_side[0]
-    assert names("depthwise, strided, f32") == ["matrix unit", "matrix unit, groups combined", "dot products"]
+    assert names("depthwise, strided, f32") == ["matrix unit", two, four, "matrix unit, groups combined", "dot products"]
     assert names("integers") == ["dot products"]
 
 
@@ -294,6 +313,54 @@ def test_each_method_is_the_cheapest_of_some_convolution() -> None:
     assert cheapest_method(dilated).startswith("multiply-adds side by side")
 
 
+def image(channels: int, dtype: str, proportion: float) -> tuple[Convolution, PlanOptions]:
+    thin = problem(axis(512, 3, pad=1), axis(512, 3, pad=1), channels=(channels, channels), dtype=dtype)
+    return replace(thin, batch=1, left_resident=False), PlanOptions(available_memory_proportion=proportion)
+
+
+def test_few_channels_use_the_units_depth_for_rows_of_the_kernel() -> None:
+    thin, options = image(4, "f32", 0.6)
+    assert cheapest_method(thin, BOW, options) == "matrix unit, 2 kernel rows together"
+    alone = next(methods(thin, BOW, options))
+    plan = search(alone, BOW, options, flops=thin.flops, at_most=None)
+    assert plan is not None
+    assert convolution_plan(thin, BOW, options).compute_cycles < 0.85 * plan.cost.compute_cycles
+
+
+def test_results_that_the_unit_pads_are_regrouped() -> None:
+    def regrouping(channels: int) -> int:
+        kind = replace(image(16, "f16", 0.6)[0], out_channels=channels)
+        method = next(methods(kind, BOW, HALF))
+        plan = search(method, BOW, HALF, flops=kind.flops, at_most=None)
+        assert plan is not None
+        held = int(method.compute(method.work(tuple(np.array([-(-size // dict(plan.splits)[name])])
+                   for size, name in zip(method.sizes, conv_methods.NAMES, strict=True))))[0])  # fmt: skip
+        return plan.cost.compute_cycles - held
+
+    assert regrouping(16) == 0
+    assert regrouping(8) > 587
+
+
+def test_a_field_is_never_cut_into_serial_parts() -> None:
+    # What fits into little memory is slow: sums of whole groups of channels do not, those of single channels do.
+    quick, little = (convolution_plan(*image(4, "f32", 0.6)[:1], BOW, image(4, "f32", room)[1]).cycles for room in (0.6, 0.012))
+    assert little > 4 * quick
+    # A batch can be cut, because its images become output channels where the operands change places.
+    assert convolution_plan(replace(image(4, "f32", 0.6)[0], batch=64), BOW, image(4, "f32", 0.012)[1]).cycles < 64 * little
+    # Where nothing fits there is more memory for it than the options allow: twice as much, and so on.
+    assert convolution_plan(image(4, "f32", 0.6)[0], BOW, PlanOptions(available_memory_proportion=0.006)).cycles == little
+
+
+def test_a_gradient_by_the_weights_of_few_channels_is_expanded_along_one_dimension() -> None:
+    gradient = problem(axis(95, 95, pad=1), axis(95, 95, pad=1), channels=(3, 16), groups=9, batch=16, resident=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planner, "partly_expanded", lambda *_, **__: None)
+        without = convolution_plan.__wrapped__(gradient, BOW, HALF)
+    found = convolution_plan(gradient, BOW, HALF)
+    assert found.cycles < 0.9 * without.cycles
+    assert found.flops == without.flops
+
+
 def test_the_kernel_is_cut_over_tiles_where_the_field_is_small() -> None:
     # A gradient by the weights: few outputs, a kernel as large as the field.
     gradient = problem(axis(56, 56, pad=1), axis(56, 56, pad=1), channels=(64, 64), batch=16, resident=False)
@@ -305,7 +372,7 @@ def test_the_kernel_is_cut_over_tiles_where_the_field_is_small() -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_fixed_plan_never_gets_quicker_when_the_convolution_grows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Input channels grow by whole groups of the matrix unit: a plan that pads its operand is another one."""
+    """Channels grow by whole groups of the matrix unit: a plan that pads its operand or its results is another one."""
     kind = KINDS[name]
     for number, method in enumerate(methods(kind, C600, HALF)):
         splits = (1, 2, 1, 2, 2, 1, 1)
@@ -314,7 +381,8 @@ def test_a_fixed_plan_never_gets_quicker_when_the_convolution_grows(name: str, m
             if np.prod(splits) > C600.num_tiles:
                 continue
         monkeypatch.setattr(conv_methods, "cuts", one_cut(splits))
-        for field, step in (("batch", 1), ("groups", 1), ("out_channels", 1), ("in_channels", 32 if kind.left.startswith("f8") else 16)):
+        group = 32 if kind.left.startswith("f8") else 16
+        for field, step in (("batch", 1), ("groups", 1), ("out_channels", 16), ("in_channels", group)):
             if method.one_block and field.endswith("channels"):
                 continue
             before = 0
@@ -323,6 +391,8 @@ def test_a_fixed_plan_never_gets_quicker_when_the_convolution_grows(name: str, m
                 if grown.groups > 1 and field.endswith("channels"):
                     break
                 same = [each for each in methods(grown, C600, HALF) if each.name == method.name]
+                if not same:
+                    break  # rows of the kernel share no block where channels are many
                 cycles = cycles_at(same[0])
                 assert cycles >= before, (number, method.name, field, times)
                 before = cycles

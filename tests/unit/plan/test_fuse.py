@@ -10,6 +10,7 @@ from tests.golden.texts import hlo_text, module_text
 from tilestep.plan.fuse import Units, fuse
 from tilestep.program import Computation, parse_hlo
 from tilestep.program.cleanup import clean
+from tilestep.program.inline import inline_calls
 
 ELEMENTWISE = frozenset({"add", "negate", "multiply", "copy", "select", "compare", "maximum", "convert"})
 
@@ -31,6 +32,7 @@ def assert_order_is_sound(found: Units) -> None:
         assert not own & done
         for member in unit.members:
             assert set(member.operands) <= done | own
+            assert set(member.after) <= done
         done |= own
 
 
@@ -114,6 +116,33 @@ def test_elements_of_a_result_are_deeper_than_what_made_them() -> None:
     assert_order_is_sound(found)
 
 
+BARRIER = """
+  %x = f32[8]{0} parameter(0)
+  %y = f32[8]{0} parameter(1)
+  %s = f32[8]{0} sort(%y), dimensions={0}
+  %t = (f32[8]{0}, f32[8]{0}) tuple(%x, %s)
+  %o = (f32[8]{0}, f32[8]{0}) opt-barrier(%t)
+  %e = f32[8]{0} get-tuple-element(%o), index=0
+  %n = f32[8]{0} negate(%e)
+  ROOT %r = f32[8]{0} add(%n, %x)"""
+
+
+def test_an_operation_behind_a_barrier_runs_behind_all_that_the_barrier_holds() -> None:
+    """It reads the argument alone, but jax.checkpoint wants it late."""
+    computation = clean(parse_hlo(module_text(BARRIER))).entry
+    assert computation.by_name["n"].after == ("s", "x")
+    found = fuse(computation, elementwise=ELEMENTWISE)
+    names = [unit.members[0].name for unit in found.order]
+    assert names.index("s") < names.index("n")
+    assert_order_is_sound(found)
+
+
+def test_without_a_barrier_it_runs_as_soon_as_it_can() -> None:
+    computation, found = units(BARRIER.replace("(%o)", "(%t)").replace("  %o = (f32[8]{0}, f32[8]{0}) opt-barrier(%t)\n", ""))
+    assert computation.by_name["n"].after == ()
+    assert_order_is_sound(found)
+
+
 def test_what_comes_from_the_hosts_memory_is_computed_with_what_it_meets() -> None:
     lines = """
   %m = f32[8]{{0}} parameter(0)
@@ -125,7 +154,9 @@ def test_what_comes_from_the_hosts_memory_is_computed_with_what_it_meets() -> No
   %d = f32[8]{{0}} sort(%s), dimensions={{0}}
   ROOT %new = f32[8]{{0}} add(%less, %d)"""
     _, found = units(lines.format(target="MoveToDevice"))
-    assert [[member.name for member in unit.members] for unit in found.order][2:] == [["near"], ["s"], ["d"], ["half", "less", "new"]]
+    order = [[member.name for member in unit.members] for unit in found.order]
+    assert order[-1] == ["half", "less", "new"]
+    assert sorted(order[:-1]) == [["d"], ["g"], ["m"], ["near"], ["s"]]
     assert passes(units(lines.format(target="another"))[1]) == [["half", "less"], ["new"]]  # as soon as it can be
     stored = lines.replace("sort(%g)", "sort(%half)")  # which has to be there before
     assert passes(units(stored.format(target="MoveToDevice"))[1]) == [["half"], ["less", "new"]]
@@ -145,7 +176,7 @@ def test_units_of_random_graphs_are_in_a_sound_order(seed: int) -> None:
     names = {size: [f"p{size}"] for size in shape}
     for k in range(60):
         size = draw.choice(list(shape))
-        kind = draw.choice(["add", "add", "copy", "bitcast", "broadcast", "reduce", "dot", "move"])
+        kind = draw.choice(["add", "add", "copy", "bitcast", "broadcast", "reduce", "dot", "move", "barrier"])
         a, b = draw.choice(names[size]), draw.choice(names[size])
         smaller = [s for s in shape if s < size]
         larger = [s for s in shape if s > size]
@@ -156,11 +187,16 @@ def test_units_of_random_graphs_are_in_a_sound_order(seed: int) -> None:
         elif kind in ("broadcast", "reduce"):
             kind = "negate"
         operands = f"%{a}, %{b}" if kind in ("add", "dot") else f"%{a}"
-        if kind == "move":
+        if kind == "barrier":
+            lines.append(f"  %t{k} = ({shape[size]}, {shape[size]}) tuple(%{a}, %{b})")
+            lines.append(f"  %o{k} = ({shape[size]}, {shape[size]}) opt-barrier(%t{k})")
+            lines.append(f"  %n{k} = {shape[size]} get-tuple-element(%o{k}), index={draw.choice((0, 1))}")
+        elif kind == "move":
             lines.append(f'  %n{k} = {shape[size]} custom-call(%{a}), custom_call_target="MoveToDevice"')
         else:
             lines.append(f"  %n{k} = {shape[size]} {kind}({operands})")
         names[size].append(f"n{k}")
     everything = ", ".join(f"%n{k}" for k in range(0, 60, 7))
     lines.append(f"  ROOT %t = (f32[]) tuple({everything})")
-    assert_order_is_sound(units("\n".join(lines))[1])
+    computation = inline_calls(parse_hlo(module_text("\n".join(lines)))).entry
+    assert_order_is_sound(fuse(computation, elementwise=ELEMENTWISE))

@@ -54,6 +54,25 @@ def test_a_product_in_a_loop_keeps_its_halves() -> None:
     assert "wide" not in module.entry.by_name
 
 
+def test_a_product_reads_halves_through_a_view() -> None:
+    text = LOOP.replace("METADATA", "").replace("f32[64,64]", "f32[1,64,64]").replace("f32[1,64,64]{1,0}", "f32[1,64,64]{2,1,0}")
+    text = text.replace("f16[64,64]", "f16[1,64,64]").replace("f16[1,64,64]{1,0}", "f16[1,64,64]{2,1,0}")
+    view = "  %view = f32[64,64]{1,0} bitcast(%w)\n"
+    module = cleaned(text.replace("  %dot", view + "  %dot").replace("dot(%w", "dot(%view"))
+    body = module.computations["body"].by_name
+    assert [body[name].leaves[0].dtype for name in (*body["dot"].operands, "dot", "view")] == ["f16"] * 4
+    assert "wide" not in module.entry.by_name
+
+
+def test_a_view_that_something_else_reads_stays() -> None:
+    text = LOOP.replace("METADATA", "")
+    view = "  %view = f32[64,64]{1,0} bitcast(%w)\n  %other = f32[64,64]{1,0} sine(%view)\n"
+    text = text.replace("  %dot", view + "  %dot").replace("dot(%w", "dot(%view").replace("%next, %down, %w)", "%next, %down, %w, %other)")
+    before, after = "(s32[], f16[64,8]{1,0}, f32[64,64]{1,0})", "(s32[], f16[64,8]{1,0}, f32[64,64]{1,0}, f32[64,64]{1,0})"
+    text = text.replace(before, after).replace("tuple(%zero, %b, %wide)", "tuple(%zero, %b, %wide, %wide)")
+    assert cleaned(text).computations["body"].by_name["dot"].leaves[0].dtype == "f32"
+
+
 @pytest.mark.parametrize(
     ("what", "by"),
     [

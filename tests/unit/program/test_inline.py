@@ -98,7 +98,21 @@ def test_a_barrier_goes_and_what_it_held_back_is_named_directly() -> None:
         "  %o = (f32[4]{0}, f32[4]{0}) opt-barrier(%t)\n  %a = f32[4]{0} get-tuple-element(%o), index=1\n  %n = f32[4]{0} negate(%a)\n"
         "  %m = f32[4]{0} opt-barrier(%n)\n  ROOT %r = f32[4]{0} abs(%m)"
     )
-    assert [(i.name, i.operands) for i in module.entry.instructions[2:]] == [("n", ("y",)), ("r", ("n",))]
+    assert [(i.name, i.operands, i.after) for i in module.entry.instructions[2:]] == [("n", ("y",), ("x", "y")), ("r", ("n",), ())]
+
+
+def test_what_a_wrapper_wraps_waits_as_the_wrapper_does() -> None:
+    entry = (
+        "  %x = f32[4]{0} parameter(0)\n  %y = f32[4]{0} negate(%x)\n  %t = (f32[4]{0}, f32[4]{0}) tuple(%x, %y)\n"
+        "  %o = (f32[4]{0}, f32[4]{0}) opt-barrier(%t)\n  %a = f32[4]{0} get-tuple-element(%o), index=0\n"
+        "  ROOT %f = f32[4]{0} fusion(%a), kind=kLoop, calls=%inner"
+    )
+    inner = "%inner (p: f32[4]) -> f32[4] {\n  %p = f32[4]{0} parameter(0)\n  %m = f32[4]{0} abs(%p)\n  ROOT %k = f32[4]{0} negate(%m)\n}"
+    module = inlined(entry, inner)
+    assert [(i.name, i.operands, i.after) for i in module.entry.instructions[2:]] == [
+        ("f/m", ("x",), ("x", "y")),
+        ("f", ("f/m",), ("x", "y")),
+    ]
 
 
 def test_a_tuple_stays_if_somebody_else_uses_it_or_its_barrier() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.sim.toy import DISPATCH, LATENCY, LOADED, ONE_HOP, Host, program, superstep
+from tests.unit.sim.toy import DISPATCH, LATENCY, LOADED, MACHINE, ONE_HOP, Host, program, superstep
 from tilestep.machine import SyncPattern
 from tilestep.plan.steps import HostCall, Loop, Program, Series
 from tilestep.report import profile_between
@@ -207,6 +208,16 @@ def test_feeds_stop_an_ipu_without_io_tiles_and_one_that_waits_for_others() -> N
     (call,) = spans(together, "host-call", 1)
     # They share a link: IPU 0's outfeeds, then both's infeeds; and synchronise before and after each transfer.
     assert call[1] - call[0] == 4 * 20 + 2 * 4 * 60 + 8 * (LATENCY + ONE_HOP)
+
+
+@pytest.mark.parametrize(("compute", "stopped"), [(200, 4 * (15 + 2 * LATENCY)), (10, 4 * 60 - 4 * 10)])
+def test_what_is_infed_waits_in_streaming_memory(compute: int, stopped: int) -> None:
+    """The host link brings it there beside compute, at a byte a cycle. The IPU takes four a cycle, or waits for the link."""
+    staged = replace(MACHINE, host=replace(MACHINE.host, streaming_memory_bytes=1000, streaming_memory_bytes_per_second=4e6))
+    host = Host(on=staged)
+    host.run(fed_loop(4, compute, takes=60, gives=0, num_io_tiles=0))
+    (call,) = spans(host, "host-call")
+    assert call[1] - call[0] == stopped
 
 
 def test_several_feeds_in_a_turn_are_one_element() -> None:

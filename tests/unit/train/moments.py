@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
@@ -107,6 +109,25 @@ class At:
             if self._seen == max(self._events):
                 sys.setprofile(None)
             signal.raise_signal(signal.SIGINT)
+
+
+def some_gaps(rng: random.Random, took_wall_s: float) -> list[float]:
+    """Gaps for `Several`, of two or three Ctrl-Cs at random moments of what takes so many seconds."""
+    return [rng.uniform(0, took_wall_s), *(rng.choice((0.0, 0.0001, rng.uniform(0, took_wall_s / 4))) for _ in range(rng.choice((1, 2))))]
+
+
+def some_events(rng: random.Random, most: int) -> tuple[int, list[int]]:
+    """(an event below `most`, one or two shortly after it) for `At`."""
+    first = rng.randrange(1, most)
+    return first, [first + rng.choice((1, 2, 3, rng.randrange(1, 200))), first + rng.randrange(1, 400)][: rng.choice((1, 2))]
+
+
+@contextlib.contextmanager
+def ctrl_c_heard() -> Iterator[None]:
+    """A Ctrl-C raises KeyboardInterrupt, also in a process that a shell has started in the background, which ignores it otherwise."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def twice_before(function: Callable[..., Any]) -> Callable[..., Any]:

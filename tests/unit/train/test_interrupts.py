@@ -22,7 +22,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.unit.train.moments import After, At, Moment, Never, Several, twice_before
+from tests.unit.train.moments import After, At, Moment, Never, Several, ctrl_c_heard, some_events, some_gaps, twice_before
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, loop_state, repeat, while_loop
 from tilestep.train import ctrl_c as ctrl_cs
@@ -33,10 +33,8 @@ from tilestep.train.loop.session import Session
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Processes that a shell starts in the background ignore Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+    with ctrl_c_heard():
+        yield
 
 
 STEPS = 48
@@ -108,18 +106,21 @@ def looped(loop: str) -> tuple[OutfeedQueue, Callable[..., Any], Callable[[Any],
     return outfeed, body, lambda c: c[0] < STEPS
 
 
+def run(loop: str, carry: Any, steps: int, infeed: InfeedQueue) -> Any:
+    """The carry after so many more steps of the loop. `while_loop` finds in the carry how many are left."""
+    outfeed, body, goes_on = looped(loop)
+    if loop == "repeat":
+        return repeat(steps, body, carry, infeed, outfeed, chunk=4)
+    return while_loop(goes_on, body, carry, infeed, outfeed, chunk=4)
+
+
 def finished(loop: str, moment: Moment, rng: random.Random, *, wait_wall_s: float = 0.0) -> tuple[int, float]:
     """Runs a loop to the end, whatever interrupts it, with each element once.
 
     Returns: (how often it was ended, how long all took).
     """
     infeed = InfeedQueue(elements(wait_wall_s), prefetch_depth=rng.choice((1, 3)))
-    outfeed, body, goes_on = looped(loop)
-
-    def run(carry: Any, n: int) -> Any:
-        if loop == "repeat":
-            return repeat(n, body, carry, infeed, outfeed, chunk=4)
-        return while_loop(goes_on, body, carry, infeed, outfeed, chunk=4)
+    outfeed = looped(loop)[0]
 
     carry: Any = (jnp.int32(0), jnp.float32(0))
     done, ends, is_over, begun, wall_s = 0, 0, False, time.perf_counter(), 0.0
@@ -127,7 +128,8 @@ def finished(loop: str, moment: Moment, rng: random.Random, *, wait_wall_s: floa
         try:
             if done < STEPS:
                 moment.begin()
-                carry, done = run(carry, STEPS - done), STEPS  # nothing is called between the end of the loop and where its carry is kept
+                # Nothing is called between the end of the loop and where its carry is kept.
+                carry, done = run(loop, carry, STEPS - done, infeed), STEPS
                 wall_s = time.perf_counter() - begun
             moment.end()
             is_over = True
@@ -176,17 +178,14 @@ def resumed(loop: str, moment: At | Several, rng: random.Random, *, wait_wall_s:
     Returns: (how often it was ended, how often the state was lost).
     """
     infeed = InfeedQueue(elements(wait_wall_s), prefetch_depth=rng.choice((1, 3)))
-    outfeed, body, goes_on = looped(loop)
+    outfeed = looped(loop)[0]
     done, ends, losses, values, carry = 0, 0, 0, [], (jnp.int32(0), jnp.float32(0))
     while done < STEPS:
         saved, position = jax.tree.map(np.array, carry), infeed.state()
         caught = None
         try:
             moment.begin()
-            if loop == "repeat":
-                carry, done = repeat(STEPS - done, body, carry, infeed, outfeed, chunk=4), STEPS
-            else:
-                carry, done = while_loop(goes_on, body, carry, infeed, outfeed, chunk=4), STEPS
+            carry, done = run(loop, carry, STEPS - done, infeed), STEPS
         except KeyboardInterrupt as error:
             caught = error
         moment.inside = False
@@ -217,8 +216,7 @@ def test_two_or_three_ctrl_cs_at_random_moments_neither_lose_nor_repeat_an_eleme
     rng, ends = random.Random(loop), 0
     took = min(finished(loop, Never(), rng, wait_wall_s=0.0005)[1] for _ in range(2))
     for _ in range(trials):
-        gaps = [rng.uniform(0, took), *(rng.choice((0.0, 0.0001, rng.uniform(0, took / 4))) for _ in range(rng.choice((1, 2))))]
-        ends += resumed(loop, Several(gaps), rng, wait_wall_s=0.0005)[0]
+        ends += resumed(loop, Several(some_gaps(rng, took)), rng, wait_wall_s=0.0005)[0]
     assert ends
 
 
@@ -227,8 +225,7 @@ def test_two_or_three_ctrl_cs_at_random_moments_neither_lose_nor_repeat_an_eleme
 def test_two_or_three_ctrl_cs_wherever_python_looks_for_one(loop: Any, trials: int) -> None:
     rng, ends = random.Random(loop.__name__), 0
     for _ in range(trials):
-        first = rng.randrange(1, 4000)
-        again = [first + rng.choice((1, 2, 3, rng.randrange(1, 200))), first + rng.randrange(1, 400)][: rng.choice((1, 2))]
+        first, again = some_events(rng, 4000)
         ends += resumed(loop.__name__, At(first, loop, again=again), rng)[0]
     assert ends
 
@@ -240,20 +237,15 @@ def test_two_or_three_ctrl_cs_wherever_python_looks_for_one(loop: Any, trials: i
      (OutfeedQueue, "make_room"), (Feeder, "wake"), (Feeder, "begin"), (InfeedQueue, "reserve"), (OutfeedQueue, "reserve")],
 )  # fmt: skip
 def test_ctrl_cs_while_a_feed_changes_leave_it_to_the_next_loop(loop: str, owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    infeed, (outfeed, body, goes_on) = InfeedQueue(elements(0.0)), looped(loop)
-
-    def run(carry: Any, n: int) -> Any:
-        if loop == "repeat":
-            return repeat(n, body, carry, infeed, outfeed, chunk=4)
-        return while_loop(goes_on, body, carry, infeed, outfeed, chunk=4)
+    infeed, outfeed = InfeedQueue(elements(0.0)), looped(loop)[0]
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, twice_before(getattr(owner, name)))
         with pytest.raises(LoopInterrupt) as caught:
-            run((jnp.int32(0), jnp.float32(0)), STEPS)
+            run(loop, (jnp.int32(0), jnp.float32(0)), STEPS, infeed)
     done = caught.value.steps
     assert (infeed.consumed, len(outfeed)) == (done, done)
-    carry = caught.value.carry if done == STEPS else run(caught.value.carry, STEPS - done)
+    carry = caught.value.carry if done == STEPS else run(loop, caught.value.carry, STEPS - done, infeed)
     assert (infeed.consumed, int(carry[0]), float(carry[1])) == (STEPS, STEPS, sum(range(STEPS)))
     assert outfeed.dequeue().tolist() == list(range(STEPS))
     infeed.close()

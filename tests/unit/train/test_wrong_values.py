@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -21,7 +22,9 @@ DATA = [np.float32(1)] * 4
 KEY = jax.random.key(0)
 
 
+@cache
 def deep() -> Any:
+    """Lists in lists. They are made once, because the garbage collector goes through all objects of the process several times meanwhile."""
     found: Any = []
     for _ in range(100_000):
         found = [found]
@@ -47,6 +50,7 @@ WRONG: dict[str, Callable[[], Any]] = {
     "object": object,
     "function": lambda: lambda: None,
     "generator": lambda: (number for number in ("a", "b")),
+    "endless": lambda: itertools.repeat("a"),
     "deep": deep,
 }
 
@@ -172,7 +176,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "microbatches_of count": (lambda x: train.microbatches_of(np.ones(4), x), "array(2)"),
     "recomputed function": (train.recomputed, "function"),
     "recomputed recompute": (lambda x: train.recomputed(same, x), "None function"),
-    "InfeedQueue dataset": (InfeedQueue, "[] ones set function generator deep object"),
+    "InfeedQueue dataset": (InfeedQueue, "[] ones set function generator endless deep object"),
     "InfeedQueue sharding": (lambda x: InfeedQueue(DATA, sharding=x), "None"),
     "InfeedQueue replicas": (lambda x: InfeedQueue(DATA, replicas=x), "None array(2)"),
     "InfeedQueue prefetch_depth": (lambda x: InfeedQueue(DATA, prefetch_depth=x), "array(2)"),
@@ -180,7 +184,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "OutfeedQueue mode": (OutfeedQueue, ""),
     "OutfeedQueue when_full": (lambda x: OutfeedQueue(when_full=x), ""),
     "OutfeedQueue buffer_depth": (lambda x: OutfeedQueue(buffer_depth=x), "None 2**63 10**5000 array(2)"),
-    "dataset_benchmark dataset": (lambda x: train.dataset_benchmark(x, 1, 1), "ones generator"),
+    "dataset_benchmark dataset": (lambda x: train.dataset_benchmark(x, 1, 1), "ones generator endless"),
     "dataset_benchmark number_of_epochs": (lambda x: train.dataset_benchmark(DATA, x, 4), "array(2)"),
     "infeed_benchmark queue": (lambda x: train.infeed_benchmark(x, 1, 1), ""),
     "set_feed_timeout time-out": (train.set_feed_timeout, "None"),
@@ -191,6 +195,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "repeat progress": (lambda x: repeat(1, same, 1.0, progress=x), "True"),
     "repeat replicas": (lambda x: repeat(1, same, 1.0, replicas=x), "None"),
     "repeat recompute": (lambda x: repeat(1, same, 1.0, recompute=x), "None function"),
+    "repeat plan_options": (lambda x: repeat(1, same, 1.0, plan_options=x), "None {}"),
     "repeat infeed": (lambda x: repeat(1, same, 1.0, x), "None"),
     "repeat outfeed": (lambda x: repeat(1, same, 1.0, None, x), "None"),
     "while_loop condition": (lambda x: while_loop(x, same, 1.0), "function"),
@@ -210,6 +215,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "Pipeline outfeed_mask": (lambda x: pipeline(outfeed_mask=x), "None []"),
     "Pipeline program": (lambda x: pipeline(program=x), ""),
     "Pipeline strict": (lambda x: pipeline(strict=x), "True"),
+    "Pipeline plan_options": (lambda x: pipeline(plan_options=x), "None {}"),
     "Pipeline check_nans": (lambda x: pipeline(check_nans=x), "True"),
     "Pipeline tied": (lambda x: pipeline(tied=x), "[]"),
     "Pipeline accumulate_outfeed_dtype": (lambda x: pipeline(accumulate_outfeed_dtype=x), "None"),
@@ -273,6 +279,31 @@ def test_generators_and_arrays_of_numbers_are_gone_through_once() -> None:
     groups = train.select_devices(ids=[[1], [2]], platform="ipu")
     assert train.select_devices(ids=((number for number in (one,)) for one in (1, 2)), platform="ipu") == groups
     assert train.select_devices(np.array([1, 2]), platform="ipu") == train.select_devices([1, 2], platform="ipu")
+
+
+def test_generators_that_never_end_are_refused() -> None:
+    devices, cost = jax.devices("ipu"), schedules.LayerCost(name="a", work=1)
+    never = r"gives more than 1,000,000 items, so it may never end: give a list"
+    for call, name in (
+        (lambda: train.select_devices(ids=itertools.count(), platform="ipu"), "ids is a count"),
+        (lambda: train.select_devices(ids=itertools.repeat([0]), platform="ipu"), "ids is a repeat"),
+        (lambda: train.select_devices(ids=[itertools.count()], platform="ipu"), r"ids\[0\] is a count"),
+        (lambda: train.select_devices((1 for _ in itertools.count()), platform="ipu"), "count is a generator"),
+        (lambda: Replicas(devices=itertools.cycle(devices)), "devices is a cycle"),
+        (lambda: pipeline(devices=itertools.cycle(devices)), "devices is a cycle"),
+        (lambda: schedules.best_partition(itertools.repeat(cost), 2), "costs is a repeat"),
+        (lambda: schedules.Partition(cuts=(0, 1), costs=itertools.repeat(cost)), "costs is a repeat"),
+        (lambda: schedules.interleaved(itertools.repeat(1), 4), "stages is a repeat"),
+    ):
+        given: Any = call
+        with pytest.raises(ValueError, match=f"{name} that {never}"):
+            given()
+
+
+def test_a_partition_keeps_what_generators_gave() -> None:
+    made: Any = schedules.Partition
+    found = made(cuts=iter((0, 1, 2)), costs=(schedules.LayerCost(name="a", work=work) for work in (1, 2)))
+    assert found.stage_costs == (1, 2)
 
 
 @pytest.mark.parametrize("step", [0.5, 0.0, float("nan"), 1j, True, np.float32(1), np.array([0, 1])])

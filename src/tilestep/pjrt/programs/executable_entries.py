@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tilestep.machine.spec import MachineSpec
+from tilestep.messages import shown
 from tilestep.pjrt import _native
 from tilestep.pjrt.programs.executable import LoadedExecutable
 from tilestep.pjrt.programs.hlo_proto import hlo_with_config, without_counter_shardings
@@ -144,7 +145,7 @@ def _compile(client: Client, program_address: int | None, options: bytes) -> int
     program = capi.PJRT_Program.from_address(program_address)
     form = read_bytes(program.format, program.format_size).decode()
     if form != "mlir":
-        raise NotImplementedError(f"programs of format {form!r} are not understood; JAX sends 'mlir'")
+        raise NotImplementedError(f"programs of format {shown(form)} are not understood; JAX sends 'mlir'")
     with WAIT_POOL.busy():  # a Ctrl-C ends the wait of the thread that called JAX; the pool's own thread finishes the compilation
         return _native.own(LoadedExecutable(client, read_bytes(program.code, program.code_size), options))
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilestep.errors import StoredError
 from tilestep.machine.spec import MachineSpec
+from tilestep.messages import plain, shortened, shown
 from tilestep.options import PlanOptions
 from tilestep.plan.serialized import dump_program, load_program
 from tilestep.plan.steps import Program
@@ -42,7 +43,9 @@ class Serialized:
         current = {"machine": machine_id(machine), "plan options": repr(plan_options)}
         for (name, here), planned in zip(current.items(), (self.machine, self.plan_options), strict=True):
             if here != planned:
-                raise StoredError(f"the stored program {self.name!r} was planned for {name} {planned}; here it is {here}: compile it again")
+                raise StoredError(
+                    f"the stored program {shown(self.name)} was planned for {name} {plain(planned)}; here it is {here}: compile it again"
+                )
 
 
 def pack(program: Serialized) -> bytes:
@@ -77,7 +80,7 @@ def unpack(data: bytes) -> Serialized:
     line, _, rest = body.partition(b"\n")
     head = _head(line)
     if head["versions"] != _versions():
-        raise StoredError(f"a stored program was written by {head['versions']}; here are {_versions()}: compile it again")
+        raise StoredError(f"a stored program was written by {shown(head['versions'])}; here are {_versions()}: compile it again")
     sections: dict[str, bytes] = {}
     try:
         for name, size in zip(_SECTIONS, head["sizes"], strict=True):
@@ -94,7 +97,9 @@ def unpack(data: bytes) -> Serialized:
     except StoredError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise StoredError(f"a stored program has a header that says something else than this version writes: {error!r}") from error
+        raise StoredError(
+            f"a stored program has another header than this version writes ({_error_text(error)}): compile the program again"
+        ) from error
 
 
 def _head(line: bytes) -> dict[str, Any]:
@@ -102,8 +107,12 @@ def _head(line: bytes) -> dict[str, Any]:
         head: Any = json.loads(line)
         head["versions"]
     except (ValueError, KeyError, TypeError) as error:
-        raise StoredError(f"a stored program has no header: {error!r}") from None
+        raise StoredError(f"a stored program has no header ({_error_text(error)}): compile the program again") from None
     return head
+
+
+def _error_text(error: Exception) -> str:
+    return f"{type(error).__name__}: {shortened(plain(error), 200)}"
 
 
 def _versions() -> dict[str, str]:

@@ -13,6 +13,7 @@ import jax
 
 from tilestep.errors import SettingsError
 from tilestep.machine import changed_machine, load_machine
+from tilestep.messages import shown
 from tilestep.pjrt import _native
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.jax_private.versions import warn_if_untested
@@ -200,7 +201,7 @@ def topology_create(args: capi.PJRT_TopologyDescription_Create_Args) -> None:
     options = read_named_values(args.create_options, args.num_options)
     for key in options:
         if key not in _TOPOLOGY_OPTIONS:
-            raise SettingsError(f"option {key!r} of a topology does not exist: it may have {', '.join(_TOPOLOGY_OPTIONS)}")
+            raise SettingsError(f"option {shown(key)} of a topology does not exist: it may have {', '.join(_TOPOLOGY_OPTIONS)}")
     settings = read_settings()
     if name or options:
         machine = load_machine(name, **options) if name else changed_machine(settings.machine, **options)

@@ -13,12 +13,14 @@ from jax.typing import DTypeLike
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError
+from tilestep.messages import plain, shortened
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.feeds.staging import SHARED_BYTES
 from tilestep.train.untyped import Pytree, Structure
 
 _CURE: Final = "all elements must be alike: drop the remainder of the data (drop_remainder=True, drop_last=True), or pad it"
+_MOST_CHARACTERS: Final = 200  # of a structure in a message
 
 
 class Outcome(enum.IntEnum):
@@ -55,7 +57,9 @@ class ElementSpec:
         except (RecursionError, SystemError):  # the latter from within JAX
             raise DatasetError(f"element {index} of the dataset is nested too deep: it must be a pytree of arrays") from None
         if not leaves:
-            raise DatasetError(f"element {index} has no arrays ({self.structure}): give a dataset whose elements are pytrees of arrays")
+            raise DatasetError(
+                f"element {index} has no arrays ({_structure_text(self.structure)}): give a dataset whose elements are pytrees of arrays"
+            )
         arrays = [_array(leaf, element, position, index) for position, leaf in enumerate(leaves)]
         self.shapes: tuple[tuple[int, ...], ...] = tuple(array.shape for array in arrays)
         self._given = tuple(array.dtype for array in arrays)
@@ -78,7 +82,8 @@ class ElementSpec:
         """
         leaves, structure = _tree.tree_flatten(element)
         if structure != self.structure:
-            raise DatasetError(f"element {index} is {structure}, the first one was {self.structure}{self._unlike(structure)}; {_CURE}")
+            text = f"element {index} is {_structure_text(structure)}, the first one was {_structure_text(self.structure)}"
+            raise DatasetError(f"{text}{self._unlike(structure)}; {_CURE}")
         for leaf, shape, dtype in zip(leaves, self.shapes, self._given, strict=True):
             if type(leaf) is not np.ndarray or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
                 break
@@ -119,6 +124,10 @@ class ElementSpec:
         leaves = tuple(zip(rows, self._formats, strict=True))
         count, outcome, value = _feeds.gather(iterator, self._skeleton, leaves, np.ndarray, row, end, seconds)
         return count, Outcome(outcome), value
+
+
+def _structure_text(structure: Structure) -> str:
+    return shortened(plain(structure), _MOST_CHARACTERS)
 
 
 def _skeleton(structure: Structure, number: Iterator[int]) -> Any:

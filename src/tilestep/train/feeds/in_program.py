@@ -29,7 +29,7 @@ from jax.typing import DTypeLike
 
 from tilestep.errors import UnsupportedError
 from tilestep.hints import dry_platforms
-from tilestep.messages import shown
+from tilestep.messages import shortened, shown
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.jax_private.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed
@@ -294,4 +294,4 @@ def _name(device: Device) -> str:
 
 
 def _shapes(arrays: Sequence[Any]) -> str:
-    return ", ".join(f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays) or "nothing"
+    return shortened(", ".join(f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays), 200) or "nothing"

@@ -17,6 +17,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from tilestep import hints
 from tilestep.errors import QueueError
+from tilestep.messages import plain, shortened
 from tilestep.train.ctrl_c import wait, whole
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import belongs_to, require_one_of
@@ -28,6 +29,7 @@ WhenFull = Literal["block", "drop", "error"]
 MODES: Final[tuple[Mode, ...]] = ("all", "last")
 WHEN_FULL: Final[tuple[WhenFull, ...]] = ("block", "drop", "error")
 WARN_BYTES: Final = 1 << 30
+_MOST_CHARACTERS: Final = 200  # of a tree in a message
 
 
 @dataclass(kw_only=True)
@@ -417,4 +419,5 @@ def _columns(rows: list[list[Any]]) -> list[list[Any]]:
 
 
 def _described(structure: Structure, shapes: list[tuple[tuple[int, ...], Any]]) -> str:
-    return str(_jax.tree.unflatten(structure, [f"{dtype}[{','.join(map(str, shape))}]" for shape, dtype in shapes]))
+    specs = _jax.tree.unflatten(structure, [f"{dtype}[{','.join(map(str, shape))}]" for shape, dtype in shapes])
+    return shortened(plain(specs), _MOST_CHARACTERS)

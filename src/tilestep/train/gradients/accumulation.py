@@ -163,6 +163,7 @@ def accumulate_gradients(
     params: Pytree,
     microbatches: Pytree,
     *,
+    take: Callable[[Pytree], Pytree] | None = None,
     has_aux: bool = False,
     dtype: DTypeLike | Choice | None = None,
     reduction: Reduction = "sum",
@@ -176,6 +177,8 @@ def accumulate_gradients(
             mapping with string keys as keywords, anything else as one argument.
         params: a pytree of real or complex arrays. Those in the host's memory come to the device once.
         microbatches: a pytree of arrays, [microbatches, ...], one microbatch or more.
+        take: a function that makes the microbatch of what `microbatches` has, before anything is differentiated. So microbatches may come
+            one by one, with `np.arange(n)` for `microbatches` and `lambda _: infeed(None, shape)[0]`. None: it is taken as it is.
         has_aux: whether `loss_fn` returns a pair.
         dtype: of the accumulators, see `gradient_accumulation`.
         reduction: of the gradients, see `gradient_accumulation`.
@@ -194,6 +197,8 @@ def accumulate_gradients(
     require_bool("has_aux", has_aux)
     require_dtype("dtype", dtype, allow_function=True)
     require_function("loss_fn", loss_fn, "(params, ...) -> loss")
+    if take is not None:
+        require_function("take", take, "(microbatch) -> microbatch")
     number = _leading(microbatches)
     gradient_of = in_loop(_jax.value_and_grad(loss_fn, has_aux=has_aux), recompute)
     params = on_device(params)
@@ -201,7 +206,7 @@ def accumulate_gradients(
 
     def step(accumulators: Pytree, numbered: Any) -> tuple[Pytree, Pytree]:
         index, microbatch = numbered
-        args, kwargs = arguments_of(microbatch)
+        args, kwargs = arguments_of(microbatch if take is None else take(microbatch))
         value, gradients = gradient_of(params, *args, **kwargs)
         return added(accumulators, gradients, index, reduction), value
 

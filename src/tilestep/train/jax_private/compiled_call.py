@@ -35,7 +35,7 @@ def _private() -> _Private | None:
         return None
 
 
-_found: Final = _private()
+FOUND: Final = _private()  # None: no program is started directly
 _TRACED_WITH: Final = (  # of JAX's options, where it does not say which it looks at
     "jax_enable_x64",
     "jax_default_device",
@@ -49,23 +49,23 @@ _TRACED_WITH: Final = (  # of JAX's options, where it does not say which it look
 
 def options() -> object:
     """What a jitted function looks at beside its arguments: what is traced with equal ones is the same."""
-    return tuple(getattr(_jax.config, name, None) for name in _TRACED_WITH) if _found is None else _found.options()
+    return tuple(getattr(_jax.config, name, None) for name in _TRACED_WITH) if FOUND is None else FOUND.options()
 
 
 def may_start() -> bool:
     """Whether programs may be started directly: not where JAX itself looks at results, and there is a program at all."""
     config = _jax.config
-    return _found is not None and not (config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs)
+    return FOUND is not None and not (config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs)
 
 
 def are_plain(leaves: Iterable[Pytree], sharding: Any) -> bool:
     """Whether these are arrays on devices at `sharding`, dense in the order of their axes, and none of them is weakly typed."""
-    return _found is not None and all(_is_plain(leaf, _found.array) and leaf.sharding == sharding for leaf in leaves)
+    return FOUND is not None and all(_is_plain(leaf, FOUND.array) and leaf.sharding == sharding for leaf in leaves)
 
 
 def become_plain(leaves: Iterable[Pytree]) -> bool:
     """Whether these are so, wherever they are, or are NumPy's, which become so when they are put on a device."""
-    return _found is not None and all(isinstance(leaf, np.ndarray | np.generic) or _is_plain(leaf, _found.array) for leaf in leaves)
+    return FOUND is not None and all(isinstance(leaf, np.ndarray | np.generic) or _is_plain(leaf, FOUND.array) for leaf in leaves)
 
 
 def _is_plain(leaf: Any, array: type) -> bool:
@@ -84,7 +84,7 @@ def direct(compiled: Any) -> Callable[..., Any] | None:
     Args: compiled: a `jax.stages.Compiled`.
     Returns: None for a program that has effects or arrays of keys, and where JAX doesn't have what this takes.
     """
-    if _found is None:
+    if FOUND is None:
         return None
     try:
         executable, taken, given = compiled._executable, compiled.in_tree, compiled.out_tree

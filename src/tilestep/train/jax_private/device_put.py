@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tilestep.train.untyped import jax as _jax
 
 _DEVICES: Final = "_internal_device_list"  # of a sharding
-_MOST_KINDS: Final = 1024  # shapes and dtypes that are remembered
+MOST_KINDS: Final = 1024  # shapes and dtypes that are remembered
 
 
 class _Private(NamedTuple):
@@ -64,7 +64,7 @@ def _private() -> _Private | None:
         what = array.shape, array.dtype
         kind = kinds.get(what)
         if kind is None:
-            if len(kinds) >= _MOST_KINDS:
+            if len(kinds) >= MOST_KINDS:
                 kinds.clear()
             kind = kinds[what] = _jax.core.ShapedArray(*what)
         return explicitly(put, kind, sharding, [array], [*sharding.device_set])
@@ -72,7 +72,7 @@ def _private() -> _Private | None:
     return _Private(copy_all, put_one)
 
 
-_found: Final = _private()
+FOUND: Final = _private()  # None: JAX's public function does all
 
 
 def copied(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
@@ -84,14 +84,14 @@ def copied(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
 
 def whole_copied(values: Sequence[Any], shardings: Sequence[SingleDeviceSharding]) -> list[Any]:
     """The same of arrays that are whole on one device each, which nobody looks at."""
-    return _jax.device_put(values, shardings) if _found is None else _found.copy(values, shardings)
+    return _jax.device_put(values, shardings) if FOUND is None else FOUND.copy(values, shardings)
 
 
 def put(arrays: Sequence[NDArray[Any]], sharding: SingleDeviceSharding) -> list[Any]:
     """`jax.device_put` of NumPy arrays, of dtypes that JAX has, to one device. It may keep the arrays' memory."""
-    if _found is None:
+    if FOUND is None:
         return _jax.device_put(list(arrays), sharding)
-    return [_found.put(array, sharding) for array in arrays]
+    return [FOUND.put(array, sharding) for array in arrays]
 
 
 def is_whole(value: object) -> bool:

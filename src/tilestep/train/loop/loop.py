@@ -24,6 +24,7 @@ from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.session import Session
 from tilestep.train.loop.step import truth
 from tilestep.train.other_arguments import require_bools
+from tilestep.train.plan_options import GivenOptions, plan_options_of
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -41,6 +42,7 @@ def repeat(
     progress: bool = False,
     replicas: Replicas | None = None,
     recompute: Recompute = None,
+    plan_options: GivenOptions | None = None,
 ) -> Pytree:
     """Runs `n` steps of `body` on the device: one program for each chunk of steps, which the host only starts.
 
@@ -64,6 +66,8 @@ def repeat(
             to the replicas if it is not there, and returned replicated: JAX shows replica 0's (`replica_differences` compares).
         recompute: what the gradients in `body` compute again instead of storing, in functions that `tilestep.train.recomputed` marks:
             None, "full", a policy of `jax.checkpoint_policies` or a tuple of names (see there).
+        plan_options: how the loop is planned on emulated IPUs, such as {"available_memory_proportion": 0.2}, by the names of
+            `compiler_options`, with or without `ipu_`. They are checked on any platform, and have no effect on others.
 
     Returns:
         The carry after `n` steps: the structure, shapes and dtypes of `carry`. Its arrays may still be being computed.
@@ -76,7 +80,7 @@ def repeat(
         LoopInterrupt: at Ctrl-C. It, QueueError, DatasetError and what the dataset itself raises have a `loop_state`.
     """
     require_bools(donate=donate, progress=progress)
-    call = Call(body, infeed, outfeed, (n, chunk, replicas, recompute))
+    call = Call(body, infeed, outfeed, (n, chunk, replicas, recompute, plan_options_of(plan_options)))
     plan, ready, cached, is_confirmed = plan_repeat(call, carry, donate=donate)
     total, chunk_steps, loop = plan.total, plan.chunk_steps, plan.loop
     with Session(f"repeat({total})", loop, ready, infeed, outfeed, total=total, progress=progress) as session:
@@ -115,6 +119,7 @@ def while_loop(
     progress: bool = False,
     replicas: Replicas | None = None,
     recompute: Recompute = None,
+    plan_options: GivenOptions | None = None,
 ) -> Pytree:
     """Runs steps of `body` on the device as long as `condition(carry)` is true, which it asks before each step.
 
@@ -124,16 +129,10 @@ def while_loop(
 
     Args:
         condition: a function of the carry that returns one scalar, bool[].
-        body: as for `repeat`.
-        carry: as for `repeat`.
-        infeed: as for `repeat`.
-        outfeed: as for `repeat`.
+        body, carry, infeed, outfeed: as for `repeat`.
         maximum_iterations: steps at most, 0 or more. None: any number.
         chunk: steps of one program. None: 64 with a feed (or the outfeed's buffer_depth if that is less), else all.
-        donate: as for `repeat`.
-        progress: as for `repeat`.
-        replicas: as for `repeat`.
-        recompute: as for `repeat`.
+        donate, progress, replicas, recompute, plan_options: as for `repeat`.
 
     Returns:
         The first carry for which the condition is false, or the carry after `maximum_iterations` steps.
@@ -146,7 +145,7 @@ def while_loop(
         LoopInterrupt: as for `repeat`.
     """
     require_bools(donate=donate, progress=progress)
-    call = Call(body, infeed, outfeed, (maximum_iterations, chunk, replicas, recompute))
+    call = Call(body, infeed, outfeed, (maximum_iterations, chunk, replicas, recompute, plan_options_of(plan_options)))
     plan = plan_while_loop(condition, call, carry, donate=donate)
     most, chunk_steps, loop = plan.most, plan.chunk_steps, plan.loop
     program = loop.program(Span(steps=chunk_steps if infeed is not None or outfeed is not None else 1))

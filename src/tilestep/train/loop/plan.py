@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
@@ -16,11 +17,12 @@ from tilestep.train.gradients.recompute import Recompute, require_recompute
 from tilestep.train.loop import call_cache
 from tilestep.train.loop.call_cache import CachedCall, Call
 from tilestep.train.loop.carry import Carry, prepared
-from tilestep.train.loop.program_cache import Loop, Span, repeat_loop, while_loop_loop
+from tilestep.train.loop.program_cache import Loop, LoopSettings, Span, repeat_loop, while_loop_loop
 from tilestep.train.loop.replicated import ReplicatedLoop, replicated_loop
 from tilestep.train.loop.update_pattern import Counter, UpdatePattern, counters_in, update_pattern_of
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import belongs_to, require_function
+from tilestep.train.plan_options import CompilerOptions
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -97,7 +99,7 @@ def plan_repeat(call: Call, carry: Pytree, *, donate: bool) -> PlannedCall:
 
 def _new_plan(call: Call, carry: Pytree, *, donate: bool) -> tuple[RepeatPlan, Pytree]:
     """(The plan, the carry ready to be donated). Raises: TypeError, ValueError."""
-    n, chunk, replicas, recompute = call.rest
+    n, chunk, replicas, recompute, options = call.rest
     total = whole_number("n", whole_number("n", n, least=0, hint=_ORDER), least=0, most=_MOST_TOTAL)
     require_function("body", call.body, f"(carry, ...) -> carry{_ORDER}")
     _require_feeds(call.infeed, call.outfeed)
@@ -109,15 +111,7 @@ def _new_plan(call: Call, carry: Pytree, *, donate: bool) -> tuple[RepeatPlan, P
     counters = counters_in(state.structure)
     pattern = update_pattern_of(carry, counters, total, f"repeat({total})") if counters else None
     chunk_steps = _chunk_steps(chunk, min(total, DEFAULT_CHUNK), call.outfeed, pattern)
-    loop = repeat_loop(
-        call.body,
-        key=_key(state),
-        has_infeed=call.infeed is not None,
-        outfeed=call.outfeed,
-        shardings=_shardings(state),
-        replicated=replicated,
-        recompute=recompute,
-    )
+    loop = repeat_loop(call.body, _settings(call, state, replicated, recompute, options))
     plan = RepeatPlan(
         total=total,
         chunk_steps=chunk_steps,
@@ -159,7 +153,9 @@ def plan_while_loop(
     donate: bool,
 ) -> WhilePlan:
     """Plans a call of `while_loop`. Raises: TypeError, ValueError: for arguments that `while_loop` refuses."""
-    maximum_iterations, chunk, replicas, recompute = cast("tuple[int | None, int | None, Replicas | None, Recompute]", call.rest)
+    maximum_iterations, chunk, replicas, recompute, options = cast(
+        "tuple[int | None, int | None, Replicas | None, Recompute, CompilerOptions]", call.rest
+    )
     most = None if maximum_iterations is None else whole_number("maximum_iterations", maximum_iterations, least=0, most=_MOST_TOTAL)
     require_function("condition", condition, "(carry) -> bool; a number of steps is for repeat")
     require_function("body", call.body, "(carry, ...) -> carry: while_loop(condition, body, carry, ...)")
@@ -172,16 +168,7 @@ def plan_while_loop(
     state = prepared(carry, donate=donate, loop="while_loop")
     if replicated is not None:
         state = replicated.placed(state)
-    loop = while_loop_loop(
-        call.body,
-        condition,
-        key=_key(state),
-        has_infeed=call.infeed is not None,
-        outfeed=call.outfeed,
-        shardings=_shardings(state),
-        replicated=replicated,
-        recompute=recompute,
-    )
+    loop = while_loop_loop(call.body, condition, _settings(call, state, replicated, recompute, options))
     return WhilePlan(
         most=most, chunk_steps=chunk_steps, loop=loop, replicated=replicated, carry=state, counters=counters_in(state.structure)
     )
@@ -205,10 +192,15 @@ def _chunk_steps(chunk: int | None, default: int, outfeed: OutfeedQueue | None, 
     return steps
 
 
-def _key(carry: Carry) -> Hashable:
-    return carry.structure, carry.shardings
-
-
-def _shardings(carry: Carry) -> Pytree:
-    """The shardings of the carry's leaves after the loop, as a tree; None lets XLA choose."""
-    return None if not carry.shardings else _jax.tree.unflatten(carry.structure, carry.shardings)
+def _settings(call: Call, carry: Carry, replicated: ReplicatedLoop | None, recompute: Recompute, options: CompilerOptions) -> LoopSettings:
+    outfeed = call.outfeed
+    return LoopSettings(
+        key=(carry.structure, carry.shardings),
+        has_infeed=call.infeed is not None,
+        outfeed=None if outfeed is None else weakref.ref(outfeed),
+        keeps_last=outfeed is not None and outfeed.mode == "last",
+        shardings=_jax.tree.unflatten(carry.structure, carry.shardings) if carry.shardings else None,
+        replicated=replicated,
+        recompute=recompute,
+        options=options,
+    )

@@ -21,7 +21,9 @@ from tilestep.train.gradients.recompute import Recompute, in_loop
 from tilestep.train.loop import update_pattern
 from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.step import step_of, traced, truth
-from tilestep.train.loop.tiny_steps import Chosen, scan
+from tilestep.train.loop.tiny_steps import LoopProgram, scan
+from tilestep.train.plan_options import CompilerOptions
+from tilestep.train.planned import planned
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -88,50 +90,64 @@ class Loop:
         return program
 
 
-def repeat_loop(
-    body: Body,
-    *,
-    key: Hashable,
-    has_infeed: bool,
-    outfeed: OutfeedQueue | None,
-    shardings: Pytree,
-    replicated: ReplicatedLoop | None = None,
-    recompute: Recompute = None,
-) -> Loop:
-    """The loop of `repeat`. Its programs are (carry, stacked elements) -> (carry, stacked values of the outfeed).
+@dataclass(frozen=True, kw_only=True)
+class LoopSettings:
+    """What a loop's programs depend on, beside its functions.
 
-    Args:
+    Attributes:
         key: two loops of one body with different keys have programs of their own.
         has_infeed: whether the body gets an element.
+        outfeed: refers to the queue, which the programs do not keep alive.
+        keeps_last: whether the outfeed keeps the last step's values alone.
         shardings: a tree of the carry's shardings; None lets XLA choose.
         replicated: the replicas that it runs on.
         recompute: what `recomputed` functions in the body do.
+        options: of the plan, on emulated IPUs.
     """
-    function, queue = _reference(body), None if outfeed is None else weakref.ref(outfeed)
-    last = outfeed is not None and outfeed.mode == "last"
+
+    key: Hashable = None
+    has_infeed: bool = False
+    outfeed: weakref.ref[OutfeedQueue] | None = None
+    keeps_last: bool = False
+    shardings: Pytree = None
+    replicated: ReplicatedLoop | None = None
+    recompute: Recompute = None
+    options: CompilerOptions = ()
+
+    @property
+    def identity(self) -> tuple[Hashable, ...]:
+        """Equal for loops that share programs, if their functions are the same."""
+        return self.has_infeed, self.outfeed, self.key, self.replicated, self.recompute, self.options
+
+    def step_of(self, body: Body) -> Step:
+        """One step of the body, with the loop's feeds."""
+        outfeed = None if self.outfeed is None else self.outfeed()
+        return step_of(in_loop(body, self.recompute), has_infeed=self.has_infeed, outfeed=outfeed)
+
+
+def repeat_loop(body: Body, settings: LoopSettings) -> Loop:
+    """The loop of `repeat`. Its programs are (carry, stacked elements) -> (carry, stacked values of the outfeed)."""
+    function = _reference(body)
 
     def make(loop: Loop, span: Span) -> Program:
-        def step(body: Body) -> Step:
-            return step_of(in_loop(body, recompute), has_infeed=has_infeed, outfeed=None if queue is None else queue())
-
         def run(carry: Pytree, elements: Pytree) -> tuple[Pytree, Pytree]:
             if span.every is not None:
                 try:
                     steps = (
-                        step(update_pattern.specialized(function(), "between")),
-                        step(update_pattern.specialized(function(), "last")),
+                        settings.step_of(update_pattern.specialized(function(), "between")),
+                        settings.step_of(update_pattern.specialized(function(), "last")),
                     )
-                    return _scanned(steps, carry, elements, span, last_only=last)
+                    return _scanned(steps, carry, elements, span, last_only=settings.keeps_last)
                 except (
                     TypeError,
                     ValueError,
                 ):  # the body adds another number of microbatches, or has an error, which the line below raises again
                     loop.unsteady = True
-            return _scanned((step(function()),), carry, elements, Span(steps=span.steps), last_only=last)
+            return _scanned((settings.step_of(function()),), carry, elements, Span(steps=span.steps), last_only=settings.keeps_last)
 
-        return _jitted(run, f"repeat_{name_of(function())}", (shardings, None), replicated)
+        return _jitted(run, f"repeat_{name_of(function())}", (settings.shardings, None), settings.replicated, settings.options)
 
-    return _cached(body, ("repeat", has_infeed, queue, key, replicated, recompute), make)
+    return _cached(body, ("repeat", *settings.identity), make)
 
 
 def _scanned(steps: tuple[Step, ...], carry: Pytree, elements: Pytree, span: Span, *, last_only: bool) -> tuple[Pytree, Pytree]:
@@ -156,23 +172,12 @@ def _scanned(steps: tuple[Step, ...], carry: Pytree, elements: Pytree, span: Spa
     return carry, _jax.tree.map(lambda value: value[None], values)
 
 
-def while_loop_loop(
-    body: Body,
-    condition: Callable[[Pytree], ArrayLike],
-    *,
-    key: Hashable,
-    has_infeed: bool,
-    outfeed: OutfeedQueue | None,
-    shardings: Pytree,
-    replicated: ReplicatedLoop | None = None,
-    recompute: Recompute = None,
-) -> Loop:
+def while_loop_loop(body: Body, condition: Callable[[Pytree], ArrayLike], settings: LoopSettings) -> Loop:
     """The loop of `while_loop`. Its programs are (carry, most steps, stacked elements) -> (carry, status, stacked values).
 
     `status`, int32[], is the number of steps done if the condition is true after them, else -1 minus that number.
     """
-    function, queue = _reference(body), None if outfeed is None else weakref.ref(outfeed)
-    last = outfeed is not None and outfeed.mode == "last"
+    function, replicated, last = _reference(body), settings.replicated, settings.keeps_last
 
     def goes_on(carry: Pytree) -> jax.Array:
         answer = truth(condition, carry)
@@ -185,8 +190,7 @@ def while_loop_loop(
             def element_at(index: jax.Array | int) -> Pytree:
                 return _jax.tree.map(lambda stacked: _jax.lax.dynamic_index_in_dim(stacked, index, keepdims=False), elements)
 
-            collector = None if queue is None else queue()
-            step, specs = traced(step_of(in_loop(function(), recompute), has_infeed=has_infeed, outfeed=collector), carry, element_at(0))
+            step, specs = traced(settings.step_of(function()), carry, element_at(0))
             room = 1 if last else span.steps
             rows = _jax.tree.map(lambda spec: _jax.numpy.zeros((room, *spec.shape), spec.dtype), specs)
 
@@ -204,18 +208,24 @@ def while_loop_loop(
             done, carry, rows = _jax.lax.while_loop(has_next, once, (np.int32(0), carry, rows))
             return carry, _jax.numpy.where(goes_on(carry), done, ~done), rows
 
-        return _jitted(run, f"while_loop_{name_of(function())}", (shardings, None, None), replicated)
+        return _jitted(run, f"while_loop_{name_of(function())}", (settings.shardings, None, None), replicated, settings.options)
 
-    return _cached(body, ("while_loop", condition, has_infeed, queue, key, replicated, recompute), make)
+    return _cached(body, ("while_loop", condition, *settings.identity), make)
 
 
-def _jitted(run: Callable[..., Pytree], name: str, shardings: tuple[Pytree, ...], replicated: ReplicatedLoop | None) -> Program:
+def _jitted(
+    run: Callable[..., Pytree], name: str, shardings: tuple[Pytree, ...], replicated: ReplicatedLoop | None, options: CompilerOptions
+) -> Program:
     if replicated is not None:
         run = replicated.replicate(run)
     run.__name__ = run.__qualname__ = name
-    if replicated is None and shardings[0] is None:
-        return Chosen(run, shardings=shardings)
-    return _jax.jit(run, donate_argnums=0, out_shardings=shardings)
+
+    def program(compiler_options: dict[str, Any] | None) -> Program:
+        if replicated is None and shardings[0] is None and compiler_options is None:
+            return LoopProgram(run, shardings=shardings)
+        return _jax.jit(run, donate_argnums=0, out_shardings=shardings, compiler_options=compiler_options)
+
+    return planned(program, options)
 
 
 def _reference(body: Body) -> Callable[[], Any]:

@@ -1,14 +1,17 @@
 """Loops whose steps are tiny, compiled so that a step is one kernel of the CPU instead of dozens.
 
-XLA's CPU programs start each group of fused operations as a kernel of its own, which takes about a third of a microsecond: nearly all the
-time of a step of thirty operations on a few hundred numbers. For small loops XLA has another way, a whole computation compiled in one
-piece, to which it turns by itself only where there is no product of matrices and no scatter (its pass small-while-loop-hoisting, which
-marks calls with the attribute used here). Here products are let in whose sizes the compiled piece multiplies well, and scatters are
-written as loops. Values are those of the ordinary program to rounding.
+An XLA:CPU program starts each group of fused operations as a separate kernel. A start takes about a third of a microsecond. A step of
+thirty operations on a few hundred numbers takes little more time than its starts. XLA can compile a small loop's computation as one kernel.
+Its pass small-while-loop-hoisting marks such calls with an attribute, but only those without matrix products and scatters. This file sets
+the attribute itself. It allows products of the sizes that one kernel multiplies well, and writes scatters as loops. The values are those of
+the ordinary program up to rounding.
 
-It is done where all of this holds: the arrays are on one CPU device; each of the program's scans has a step of the operations listed
-below, without effects, on few numbers; jaxlib is one with which it was tested; and the variable TILESTEP_TINY_STEPS is not false. All other
-programs are compiled as they are.
+A program is compiled so if all of this is true:
+
+- The arrays are on one CPU device.
+- Each step that the program scans has few numbers, no effects, and only operations of the list below.
+- This jaxlib has been tested.
+- The variable TILESTEP_TINY_STEPS is not false.
 """
 
 from __future__ import annotations
@@ -33,12 +36,12 @@ from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import Pytree, Spec, Structure
 from tilestep.train.untyped import jax as _jax
 
-MOST_NUMBERS: Final = 1024  # of a value: in larger ones, kernels of their own cost little
-MOST_PRODUCTS: Final = 8192  # multiplications of a product of matrices: of 8 x 32 x 32, where the compiled piece is still the faster
-MOST_WORK: Final = 65536  # numbers that a step makes, and multiplications of its products
-_LEAST_STEPS: Final = 2  # XLA takes a loop of one step apart, and then it would see the call's arguments
+MOST_NUMBERS: Final = 1024  # of a value: with larger ones the start of a kernel costs little
+MOST_PRODUCTS: Final = 8192  # multiplications of a matrix product: those of 8 x 32 x 32, with which one kernel is still faster
+MOST_WORK: Final = 65536  # numbers that a step computes, and multiplications of its products
+_LEAST_STEPS: Final = 2  # XLA unrolls a loop of one step, and then it would see the call's arguments
 
-_OPTIONS: Final = {  # of the whole program: only products that the compiled piece can do
+_OPTIONS: Final = {  # of the whole program: only products that one kernel can compute
     "xla_cpu_experimental_ynn_fusion_type": "",
     "xla_cpu_multi_thread_eigen": False,
 }
@@ -53,29 +56,29 @@ OPERATIONS: Final = (ELEMENTWISE | MOVES | frozenset({
 }  # fmt: skip
 _SCATTERS: Final = frozenset({"scatter", "scatter-add"})
 
-_tracing = threading.local()  # .program: the _Traced of the program that this thread traces
+_tracing = threading.local()  # .program: the _Trace of the program that this thread traces
 
 Step = Callable[[Any, Any], tuple[Any, Any]]  # (carry, element) -> (carry, row of results)
 
 
 @final
-class Chosen:
-    """A loop's program, jitted in the faster of the two ways, which the first call finds. Its scans of steps are calls of `scan`."""
+class LoopProgram:
+    """A loop's program. The first call chooses between the ordinary program and the one with tiny steps. Its scans call `scan`."""
 
     def __init__(self, run: Callable[..., Any], *, shardings: Pytree) -> None:
-        """Args: run: donates its first argument. shardings: of what it returns."""
+        """Args: run: the loop. Its first argument is donated. shardings: those of its results."""
         self._run = run
         self._ordinary = _jax.jit(run, donate_argnums=0, out_shardings=shardings)
         self._call: Callable[..., Any] = self._first
-        self._steps: list[_Step] = []  # tiny ones that have been seen: JAX traces what it knows no second time
+        self._steps: list[_Step] = []  # all tiny steps so far, because JAX does not trace equal arguments a second time
 
     @property
     def is_quick(self) -> bool:
-        """Whether the arguments of the last call were those of tiny steps."""
+        """Whether the last call ran the program with tiny steps."""
         return self._call not in (self._first, self._ordinary)
 
     def trace(self, *args: Pytree) -> Any:
-        """What `jax.jit` says of the ordinary program."""
+        """The ordinary program, traced as `jax.jit(...).trace` does."""
         return self._ordinary.trace(*args)
 
     def __call__(self, *args: Pytree) -> Any:
@@ -87,16 +90,16 @@ class Chosen:
     def _first(self, *args: Pytree) -> Any:
         self._call = self._ordinary
         if _TESTED and tiny_steps_wanted() and _on_one_cpu(args):
-            with _Traced() as found:
+            with _Trace() as trace:
                 self._ordinary.trace(*args)
-            self._steps += found.steps
-            if self._steps and not found.others:
+            self._steps += trace.steps
+            if self._steps and not trace.has_other_steps:
                 quick = self._quick()
                 try:
                     result = quick(*args)
                 except _OtherStepsError:
                     pass
-                except jax.errors.JaxRuntimeError as error:  # of the compiler: nothing is donated yet
+                except jax.errors.JaxRuntimeError as error:  # the compiler's error: no argument is donated yet
                     if "UNIMPLEMENTED" not in str(error):
                         raise
                 else:
@@ -106,8 +109,8 @@ class Chosen:
 
     def _quick(self) -> Callable[..., Any]:
         def quick(*args: Pytree) -> Any:
-            with _Traced(marks=True, steps=self._steps) as marked:
-                return self._run(*args), marked.numbers
+            with _Trace(marks=True, steps=self._steps) as trace:
+                return self._run(*args), trace.checksums
 
         quick.__name__ = quick.__qualname__ = self._run.__name__
         jitted = _jax.jit(quick, donate_argnums=0, compiler_options=_OPTIONS)
@@ -115,72 +118,72 @@ class Chosen:
 
 
 def scan(step: Step, carry: Pytree, elements: Pytree, *, length: int) -> tuple[Pytree, Pytree]:
-    """What `jax.lax.scan` gives; for the programs of Chosen."""
-    program: _Traced | None = getattr(_tracing, "program", None)
+    """The same as `jax.lax.scan`, for the functions of a LoopProgram."""
+    program: _Trace | None = getattr(_tracing, "program", None)
     if program is None:
         return _jax.lax.scan(step, carry, elements, length=length)
-    kinds = _jax.tree.map(_kind, (carry, _jax.tree.map(lambda rows: _jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype), elements)))
-    away = any(map(is_on_host, _jax.tree.leaves((carry, elements))))  # which `kinds` do not tell
+    specs = _jax.tree.map(_spec, (carry, _jax.tree.map(lambda rows: _jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype), elements)))
+    is_offloaded = any(map(is_on_host, _jax.tree.leaves((carry, elements))))  # a spec has no memory
     if not program.marks:
-        if away or length < _LEAST_STEPS or not all(map(_is_small, _jax.tree.leaves(kinds))):
-            program.others = True
+        if is_offloaded or length < _LEAST_STEPS or not all(map(_is_small, _jax.tree.leaves(specs))):
+            program.has_other_steps = True
             return _jax.lax.scan(step, carry, elements, length=length)
-        closed, returned = _jax.make_jaxpr(step, return_shape=True)(*kinds)
-        known = _Step(closed=closed, kinds=kinds, structure=_jax.tree.structure(returned))
-        if known.is_tiny:
-            program.steps.append(known)
+        closed, result = _jax.make_jaxpr(step, return_shape=True)(*specs)
+        traced = _Step(closed=closed, specs=specs, structure=_jax.tree.structure(result))
+        if traced.is_tiny:
+            program.steps.append(traced)
         else:
-            program.others = True
-        return _jax.lax.scan(known.ordinary, carry, elements, length=length)
-    known = next((known for known in program.steps if known.kinds == kinds), None)
-    if away or known is None or length < _LEAST_STEPS:
+            program.has_other_steps = True
+        return _jax.lax.scan(traced.ordinary, carry, elements, length=length)
+    traced = next((traced for traced in program.steps if traced.specs == specs), None)
+    if is_offloaded or traced is None or length < _LEAST_STEPS:
         raise _OtherStepsError
-    number, carry, rows = _marked_scan(known, carry, elements, length)
-    program.numbers.append(number)
+    checksum, carry, rows = _marked_scan(traced, carry, elements, length)
+    program.checksums.append(checksum)
     return carry, rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Step:
-    """A step that has been traced.
+    """A traced step.
 
-    Attributes: kinds: (of the carry, of an element). structure: of what it returns.
+    Attributes: closed: its equations. specs: those of the carry and of an element. structure: that of its result.
     """
 
     closed: ClosedJaxpr
-    kinds: Any
+    specs: Any
     structure: Structure
 
     @property
     def is_tiny(self) -> bool:
-        """Whether it can be compiled in one piece, and gains by it."""
+        """Whether XLA can compile the step as one kernel, and the step becomes faster by that."""
         if self.closed.effects or not all(map(_is_small, self.closed.consts)):
             return False
         work = _work(self.closed.jaxpr)
         return work is not None and work <= MOST_WORK
 
     def ordinary(self, carry: Pytree, element: Pytree) -> tuple[Pytree, Pytree]:
-        """As it is."""
+        """The step as a function, compiled as XLA compiles any other one."""
         return _jax.tree.unflatten(self.structure, jaxpr_as_fun(self.closed)(*_jax.tree.leaves((carry, element))))
 
 
 @dataclass
-class _Traced:
-    """What is found, or changed, while a program is traced.
+class _Trace:
+    """The steps of a program while JAX traces it.
 
     Attributes:
-        marks: whether steps are marked; else it is only found which are tiny.
-        steps: those that are.
-        others: whether there are steps that are not.
-        numbers: what the program must return beside.
+        marks: whether `scan` marks tiny steps for XLA. If not, it only collects them.
+        steps: the tiny steps.
+        has_other_steps: whether the program has steps that are not tiny.
+        checksums: values that the program must return beside its results.
     """
 
     marks: bool = False
     steps: list[_Step] = field(default_factory=list[_Step])
-    others: bool = False
-    numbers: list[Any] = field(default_factory=list[Any])
+    has_other_steps: bool = False
+    checksums: list[Any] = field(default_factory=list[Any])
 
-    def __enter__(self) -> _Traced:
+    def __enter__(self) -> _Trace:
         _tracing.program = self
         return self
 
@@ -189,26 +192,26 @@ class _Traced:
 
 
 class _OtherStepsError(Exception):
-    """The program was chosen for arguments of other kinds, with which its steps were tiny."""
+    """The program was chosen for arguments of other specs, with which its steps were tiny."""
 
 
-def _marked_scan(known: _Step, carry: Pytree, elements: Pytree, length: int) -> tuple[jax.Array, Pytree, Pytree]:
-    """(a number, carry, rows) of a scan with a step that XLA compiles in one piece.
+def _marked_scan(step: _Step, carry: Pytree, elements: Pytree, length: int) -> tuple[jax.Array, Pytree, Pytree]:
+    """A scan with a step that XLA compiles as one kernel. Returns: (a checksum, carry, rows).
 
-    XLA ends the process if a call that it compiles so has a parameter without a use, and it takes away uses that come to nothing. So each
-    argument has a part in a number that the program returns. When XLA finds that a call is given a constant it puts that into the call, in
-    the parameter's place: so what is the same in all steps is carried through the call.
+    XLA aborts the process if a call that it compiles so has an unused parameter. It also removes uses without an effect. So each argument
+    changes a checksum that the program returns. XLA replaces a parameter that is always the same constant. So constants are passed from
+    step to step like the carry.
     """
-    closed = _unscattered(known.closed)
+    closed = _unscattered(step.closed)
     program = closed.jaxpr.replace(constvars=[], invars=[*closed.jaxpr.constvars, *closed.jaxpr.invars])
     run = jaxpr_as_fun(closed.replace(jaxpr=program, consts=[]))
 
-    def once(number: jax.Array, fixed: Sequence[jax.Array], carry: Pytree, element: Pytree) -> Any:
+    def once(checksum: jax.Array, constants: Sequence[jax.Array], carry: Pytree, element: Pytree) -> Any:
         with set_xla_metadata(**dict.fromkeys(_ATTRIBUTES)):
-            leaves = _jax.tree.leaves((fixed, carry, element))
+            leaves = _jax.tree.leaves((constants, carry, element))
             for leaf in leaves:
-                number = number ^ _bits(leaf)
-            return number, fixed, *_jax.tree.unflatten(known.structure, run(*leaves))
+                checksum = checksum ^ _bits(leaf)
+            return checksum, constants, *_jax.tree.unflatten(step.structure, run(*leaves))
 
     def body(state: Pytree, element: Pytree) -> Pytree:
         with set_xla_metadata(**_ATTRIBUTES):
@@ -216,8 +219,8 @@ def _marked_scan(known: _Step, carry: Pytree, elements: Pytree, length: int) -> 
         return tuple(state), rows
 
     state = _jax.numpy.uint8(0), list(closed.consts), carry
-    (number, _, carry), rows = _jax.lax.scan(body, state, elements, length=length)
-    return number, carry, rows
+    (checksum, _, carry), rows = _jax.lax.scan(body, state, elements, length=length)
+    return checksum, carry, rows
 
 
 def _bits(array: jax.Array) -> jax.Array:
@@ -230,7 +233,7 @@ def _bits(array: jax.Array) -> jax.Array:
 
 
 def _work(program: Jaxpr) -> int | None:
-    """How many numbers a jaxpr makes and multiplies; None if anything in it is unknown or too large."""
+    """How many numbers a jaxpr computes and multiplies; None for one with an untested operation or a value that is too large."""
     total = 0
     for eqn in program.eqns:
         name = eqn.primitive.name
@@ -256,12 +259,12 @@ def _work(program: Jaxpr) -> int | None:
     return total
 
 
-def _is_small(kind: Spec) -> bool:
-    return 0 < math.prod(kind.shape) <= MOST_NUMBERS and str(kind.dtype) in _DTYPES
+def _is_small(spec: Spec) -> bool:
+    return 0 < math.prod(spec.shape) <= MOST_NUMBERS and str(spec.dtype) in _DTYPES
 
 
 def _programs(eqn: JaxprEqn) -> Iterator[Jaxpr]:
-    """The jaxprs of an operation that has some."""
+    """The jaxprs among an operation's parameters."""
     for value in eqn.params.values():
         for each in value if isinstance(value, tuple | list) else (value,):  # pyright: ignore[reportUnknownVariableType]
             inner = getattr(each, "jaxpr", each)  # pyright: ignore[reportUnknownArgumentType]
@@ -270,7 +273,7 @@ def _programs(eqn: JaxprEqn) -> Iterator[Jaxpr]:
 
 
 def _unscattered(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with each of its scatters as a loop."""
+    """The same program with loops in place of its scatters."""
 
     def changed(eqn: JaxprEqn) -> JaxprEqn:
         name = eqn.primitive.name
@@ -286,7 +289,7 @@ def _unscattered(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _scattered(operand: jax.Array, indices: jax.Array, updates: Pytree, *, adds: bool, params: Pytree) -> Any:
-    """What `jax.lax.scatter` or `scatter_add` gives, one window of `updates` after the other."""
+    """The same as `jax.lax.scatter`, or `scatter_add` if `adds`, by a loop over the windows of `updates`."""
     lax, numpy, numbers = _jax.lax, _jax.numpy, params["dimension_numbers"]
     inside = numbers.update_window_dims
     outside = [d for d in range(updates.ndim) if d not in inside]
@@ -295,29 +298,29 @@ def _scattered(operand: jax.Array, indices: jax.Array, updates: Pytree, *, adds:
     window = [1 if d in flat else next(sizes) for d in range(operand.ndim)]
     windows = updates.transpose((*outside, *inside)).reshape(-1, *window)
     if indices.dtype.itemsize == 1:
-        indices = indices.astype("int16")  # which has all sizes of small arrays
+        indices = indices.astype("int16")  # it holds the size of any small array
     starts: list[Any] = [numpy.zeros(len(windows), indices.dtype)] * operand.ndim
     for position, d in enumerate(numbers.scatter_dims_to_operand_dims):
         starts[d] = indices[..., position].reshape(-1)
     for d, batched in zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True):
         starts[d] = lax.broadcasted_iota(indices.dtype, indices.shape[:-1], batched).reshape(-1)
 
-    most = [numpy.asarray(size - own, indices.dtype) for size, own in zip(operand.shape, window, strict=True)]
+    bounds = [numpy.asarray(size - extent, indices.dtype) for size, extent in zip(operand.shape, window, strict=True)]
 
-    def put(operand: jax.Array, this: Pytree) -> tuple[Any, None]:
-        wanted, update = this
-        # Slices take a negative place for one from the end.
-        start = [lax.clamp(numpy.zeros_like(bound), at, bound) for at, bound in zip(wanted, most, strict=True)]
-        there = lax.dynamic_slice(operand, start, window)
-        new = there + update if adds else update
+    def put(operand: jax.Array, row: Pytree) -> tuple[Any, None]:
+        start, update = row
+        # A negative start of a slice would count from the end.
+        clamped = [lax.clamp(numpy.zeros_like(bound), at, bound) for at, bound in zip(start, bounds, strict=True)]
+        old = lax.dynamic_slice(operand, clamped, window)
+        new = old + update if adds else update
         if params["mode"] == lax.GatherScatterMode.FILL_OR_DROP:
-            new = numpy.where(functools.reduce(operator.and_, map(operator.eq, start, wanted)), new, there)
-        return lax.dynamic_update_slice(operand, new, start), None
+            new = numpy.where(functools.reduce(operator.and_, map(operator.eq, clamped, start)), new, old)
+        return lax.dynamic_update_slice(operand, new, clamped), None
 
     return lax.scan(put, operand, (tuple(starts), windows))[0]
 
 
-def _kind(array: jax.Array) -> Spec:
+def _spec(array: jax.Array) -> Spec:
     return _jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 

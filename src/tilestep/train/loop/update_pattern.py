@@ -21,7 +21,7 @@ from tilestep.train.offload import platform_of
 from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
-_MOST_PROGRAMS: Final = (
+MOST_PROGRAMS: Final = (
     4  # for chunks of one length whose updates are at different steps; with more of them, a branch in the step costs less
 )
 
@@ -55,12 +55,12 @@ class UpdatePattern:
         if most >= self.count:
             return most - most % self.count
         divisor = max(steps for steps in range(1, most + 1) if self.count % steps == 0)
-        return divisor if divisor * _MOST_PROGRAMS >= most else most
+        return divisor if divisor * MOST_PROGRAMS >= most else most
 
     def is_worth_programs(self, steps: int, total: int) -> bool:
         """Whether chunks of `steps` steps, in a loop of `total` steps, make few different programs."""
         starts = range(0, min(total, steps * self.count), steps)
-        return len({self.first_update(done, steps) for done in starts[: self.count]}) <= _MOST_PROGRAMS
+        return len({self.first_update(done, steps) for done in starts[: self.count]}) <= MOST_PROGRAMS
 
 
 @functools.lru_cache(maxsize=256)

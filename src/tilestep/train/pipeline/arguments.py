@@ -11,10 +11,11 @@ from jax.sharding import Mesh
 
 from tilestep.messages import shortened, shown
 from tilestep.train.feeds.infeed_queue import InfeedQueue
+from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.accumulation import AccumulationState
 from tilestep.train.numbers import whole_number
 from tilestep.train.offload import Offload, choice_for
-from tilestep.train.other_arguments import belongs_to, items_of, require_bools
+from tilestep.train.other_arguments import belongs_to, items_of, refuse_misplaced, require_bools, require_kind, require_tree
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.schedules.standard import MOST_FORWARDS, SCHEDULES, offloading
 from tilestep.train.untyped import Pytree
@@ -216,8 +217,15 @@ def _schedule(
             f"gradient_accumulation_count is {shown(count)}: a schedule of {sum(sizes)} stages has at most {MOST_FORWARDS // sum(sizes):,} "
             "microbatches; give fewer, with more samples each"
         )
+    if not training and wanted not in ("sequential", "grouped", "interleaved"):
+        raise ValueError(f"the {wanted} schedule is for training: give an optimizer, or choose sequential, grouped or interleaved")
     if wanted == "looped":
         devices = max(compact) + 1
+        if len(compact) % devices:
+            raise ValueError(
+                f"the looped schedule has equally many stages on each device, but there are {len(compact)} on {devices}: give a multiple "
+                f"of {devices} stages, or choose interleaved"
+            )
         if compact != [stage % devices for stage in range(len(compact))] or max(sizes) > 1:
             raise ValueError(
                 f"the looped schedule goes round all devices: device_mapping must be {[s % devices for s in range(len(compact))]}"
@@ -225,8 +233,6 @@ def _schedule(
         return SCHEDULES[wanted](devices, count, rounds=len(compact) // devices, strict=strict)
     options: dict[str, Any] = {"device_mapping": compact, "strict": strict}
     if not training:
-        if wanted not in ("sequential", "grouped", "interleaved"):
-            raise ValueError(f"the {wanted} schedule is for training: give an optimizer, or choose sequential, grouped or interleaved")
         options["training"] = False
     return SCHEDULES[wanted](sizes, count, **options)
 
@@ -248,11 +254,9 @@ def require_optimizer(optimizer: Any, offload: Offload, *, shard: bool, replicas
     has_both = all(callable(getattr(optimizer, name, None)) for name in ("init", "update"))  # which a dict and a set have not
     if isinstance(optimizer, type) or not (has_both or callable(optimizer)):
         raise TypeError(f"optimizer is a {type(optimizer).__name__}: it must be a transformation of optax, or a function that returns one")
-    choice = choice_for(offload, "optimizer_state")
+    choice_for(offload, "optimizer_state")
     if shard and replicas == 1:
         raise ValueError("shard_optimizer_state is True, but the pipeline has one replica: there is nobody to divide the state with")
-    if shard and choice is False:
-        raise ValueError("shard_optimizer_state is True, and offload_optimizer_state False: leave the latter None, or True")
 
 
 def require_replicas(infeed: InfeedQueue, replicas: int) -> None:
@@ -270,3 +274,50 @@ def accumulates(tree: Pytree) -> bool:
     """Whether an optimiser's state has an accumulation of its own."""
     found = _jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, AccumulationState))
     return any(isinstance(node, AccumulationState) for node in found)
+
+
+def require_feeds(infeed: object, outfeed: object, *, needs_infeed: bool) -> None:
+    """Raises: TypeError for what is no queue; ValueError if there is no infeed where one is needed."""
+    if infeed is not None:
+        require_kind("infeed", infeed, InfeedQueue, "an InfeedQueue, such as InfeedQueue(dataset)", "outfeed")
+    if outfeed is not None:
+        require_kind("outfeed", outfeed, OutfeedQueue, "an OutfeedQueue", "infeed", "repeat_count")
+    if infeed is None and needs_infeed:
+        raise ValueError("infeed is None, but this process has the first stage: give it an InfeedQueue")
+
+
+def require_one_loss(levels: Sequence[Sequence[StageFunction]]) -> None:
+    """Raises: ValueError for several last stages."""
+    if len(levels[-1]) > 1:
+        raise ValueError(
+            f"the last stage is {len(levels[-1])} concurrent ones: in training it must be one that returns the loss; add a stage, as in "
+            "[embed, [left, right], loss]"
+        )
+
+
+def require_one_time(schedule: Schedule) -> None:
+    """Raises: ValueError for a schedule that cannot have tied parameters."""
+    if schedule.weights != "same":
+        raise ValueError(
+            f"tied parameters are updated at one time, but the {schedule.name} schedule updates each stage at another: give a schedule "
+            "whose weights stay the same within a run"
+        )
+
+
+def require_microbatches(microbatches: Pytree, count: int, replicas: int) -> None:
+    """Raises: TypeError for what has no shape; ValueError for arrays of another number of microbatches or replicas."""
+    refuse_misplaced("microbatches", microbatches, "arrays; run() takes elements of a queue", "infeed")
+    require_tree("microbatches", microbatches)
+    leaves = _jax.tree.leaves(microbatches)
+    others = [leaf for leaf in leaves if not hasattr(leaf, "shape")]
+    if others:
+        raise TypeError(
+            f"microbatches has {shown(others[0])}: it must have arrays, whose first axis is the {count} microbatches of an update"
+        )
+    wrong = [leaf.shape for leaf in leaves if not leaf.shape or leaf.shape[0] != count]
+    if wrong or not leaves:
+        found = f"an array of shape {wrong[0]}" if wrong else "no arrays"
+        raise ValueError(f"microbatches has {found}: the first axis of each must be the {count} microbatches of an update")
+    several = [leaf.shape for leaf in leaves if replicas > 1 and leaf.shape[1:2] != (replicas,)]
+    if several:
+        raise ValueError(f"microbatches has an array of shape {several[0]}: the second axis of each must be the {replicas} replicas")

@@ -14,7 +14,6 @@ from jax.sharding import Mesh
 from jax.typing import DTypeLike
 
 from tilestep import hints
-from tilestep.messages import shown
 from tilestep.train.calling import name_of
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
@@ -29,9 +28,7 @@ from tilestep.train.other_arguments import (
     refuse_misplaced,
     require_bools,
     require_dtype,
-    require_kind,
     require_one_of,
-    require_tree,
 )
 from tilestep.train.pipeline.arguments import (
     StageFunction,
@@ -42,6 +39,10 @@ from tilestep.train.pipeline.arguments import (
     mask_of,
     nested,
     offloaded_of,
+    require_feeds,
+    require_microbatches,
+    require_one_loss,
+    require_one_time,
     require_optimizer,
     require_replicas,
     schedule_of,
@@ -60,6 +61,7 @@ from tilestep.train.pipeline.run.progress import Progress
 from tilestep.train.pipeline.run.results import Results
 from tilestep.train.pipeline.run.state import RunState
 from tilestep.train.pipeline.state import PipelineState, pipeline_state, require_state, run_state
+from tilestep.train.plan_options import GivenOptions
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Device, Pytree, Spec
 from tilestep.train.untyped import jax as _jax
@@ -124,6 +126,10 @@ class Pipeline:
         program: "stages": a program for each task. "single": one program for an update, on the first stage's device, which does one
             microbatch after the other. "auto": one program if there is one device only, or if starting tasks takes most of the time: the
             pipeline measures three updates each way, and keeps the faster. On `ipu` it is always a program for each task.
+        plan_options: how programs are planned on emulated IPUs, such as {"available_memory_proportion": 0.2}, by the names of
+            `compiler_options`, with or without `ipu_`: one mapping for all devices; or a list with an entry for each device of one
+            replica, in the order of its indices, where None stands for no options. They are checked on any platform, and have no effect
+            on others.
         strict: whether counts with which the schedule wastes slots are refused.
 
     Raises:
@@ -154,17 +160,15 @@ class Pipeline:
         accumulate_outfeed_dtype: DTypeLike | None = None,
         check_nans: bool = False,
         program: Which = "auto",
+        plan_options: GivenOptions | Sequence[GivenOptions | None] | None = None,
         strict: bool = True,
     ) -> None:
         self._levels = levels_of(stages)
         must = "a transformation of optax, or a function that returns one"
         refuse_misplaced("optimizer", optimizer, must, "gradient_accumulation_count", "devices", "mesh")
         self._training = optimizer is not None
-        if self._training and len(self._levels[-1]) > 1:
-            raise ValueError(
-                f"the last stage is {len(self._levels[-1])} concurrent ones: in training it must be one that returns the loss; add "
-                "a stage, as in [embed, [left, right], loss]"
-            )
+        if self._training:
+            require_one_loss(self._levels)
         hint = belongs_to(gradient_accumulation_count, "pipeline_schedule", "devices", "optimizer")
         count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1, hint=hint)
         require_one_of("program", program, PROGRAMS)
@@ -182,7 +186,7 @@ class Pipeline:
         entries = entries_of(device_mapping, self._levels)
         self._replicas = whole_number("replicas", replicas, least=1, most=_MOST, hint=belongs_to(replicas, "devices", "mesh"))
         known = tuple(jax.devices()) if devices is None else devices_of(devices)
-        placements = placements_of(entries, known, self._replicas)
+        placements = placements_of(entries, known, self._replicas, plan_options)
         several = not all(placement.is_local for placement in placements)
         rank: dict[Device, int] = {device: index for index, device in enumerate(known)}
         number = len(placements)
@@ -201,11 +205,8 @@ class Pipeline:
             require_optimizer(optimizer, offload_optimizer_state, shard=shard_optimizer_state, replicas=self._replicas)
             # Where each microbatch has an update of its own, its gradient is all there is to reduce.
             same = self._schedule.weights == "same"
-            if ties and not same:
-                raise ValueError(
-                    f"tied parameters are updated at one time, but the {self._schedule.name} schedule updates each stage at another: give "
-                    "a schedule whose weights stay the same within a run"
-                )
+            if ties:
+                require_one_time(self._schedule)
             plan = OptimizerPlan(
                 optimizer=optimizer,
                 per_update=count if same else 1,
@@ -325,24 +326,8 @@ class Pipeline:
         """Raises: ValueError for arrays of another number of microbatches or replicas."""
         if self._processes is not None and not self._processes.feeds:
             return Unfed(inputs)
-        refuse_misplaced("microbatches", microbatches, "arrays; run() takes elements of a queue", "infeed")
         count = self._schedule.microbatches
-        require_tree("microbatches", microbatches)
-        leaves = _jax.tree.leaves(microbatches)
-        others = [leaf for leaf in leaves if not hasattr(leaf, "shape")]
-        if others:
-            raise TypeError(
-                f"microbatches has {shown(others[0])}: it must have arrays, whose first axis is the {count} microbatches of an update"
-            )
-        wrong = [leaf.shape for leaf in leaves if not leaf.shape or leaf.shape[0] != count]
-        if wrong or not leaves:
-            found = f"an array of shape {wrong[0]}" if wrong else "no arrays"
-            raise ValueError(f"microbatches has {found}: the first axis of each must be the {count} microbatches of an update")
-        several = [leaf.shape for leaf in leaves if self._replicas > 1 and leaf.shape[1:2] != (self._replicas,)]
-        if several:
-            raise ValueError(
-                f"microbatches has an array of shape {several[0]}: the second axis of each must be the {self._replicas} replicas"
-            )
+        require_microbatches(microbatches, count, self._replicas)
         return Stacked(microbatches, count, inputs)
 
     def _together(self) -> AbstractContextManager[None]:
@@ -427,17 +412,11 @@ class Pipeline:
         return here == {True}
 
     def _require_feeds(self, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None) -> None:
-        if infeed is not None:
-            require_kind("infeed", infeed, InfeedQueue, "an InfeedQueue, such as InfeedQueue(dataset)", "outfeed")
-        if outfeed is not None:
-            require_kind("outfeed", outfeed, OutfeedQueue, "an OutfeedQueue", "infeed", "repeat_count")
+        require_feeds(infeed, outfeed, needs_infeed=self._processes is None or self._processes.feeds)
         if outfeed is not None and self._results.is_nothing:
             raise ValueError("outfeed_mask hides all that the last stage returns: leave the outfeed away")
-        if infeed is None:
-            if self._processes is None or self._processes.feeds:
-                raise ValueError("infeed is None, but this process has the first stage: give it an InfeedQueue")
-            return
-        require_replicas(infeed, self._replicas)
+        if infeed is not None:
+            require_replicas(infeed, self._replicas)
 
     def _one_program(self, group: str | None = None) -> AbstractContextManager[None]:
         """All that a run starts is one program per device to an emulated machine, unless the caller says what is. Args: group: another."""

@@ -1,8 +1,8 @@
-"""The processes of a program check in with process 0 before JAX joins them, so that who is missing, or does not fit, is known.
+"""The processes of a program check in with process 0 before JAX joins them, so that an error names a missing or wrong process.
 
-JAX by itself waits silently, aborts, or crashes in these cases. Process 0 hears the others at the coordinator's port, which JAX gets when
-all are there. There is no secret yet: a program that can reach the port could check in, as it could join JAX's processes there later. What
-is no greeting is passed over, and nobody is told anything but numbers of processes.
+JAX alone waits silently, aborts or crashes in these cases. Process 0 listens at the coordinator's port until all processes have checked in;
+then JAX's coordinator gets the port. There is no secret yet. A program that can reach the port could check in, as it could join JAX's
+processes there later. A connection without the right title is ignored. Process 0 sends nothing but process numbers.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final, final
 
-from tilestep.train.processes.challenge import received
-from tilestep.train.processes.door import GREETING_WALL_S, Answer, Door, Refused, told
+from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, HandshakeError, Reply, send_without_waiting
+from tilestep.train.processes.challenge import receive_exactly
 from tilestep.train.processes.waiting import Waiting
 
-_TITLE: Final = b"tilestep checkin"
-_HELLO: Final = struct.Struct(">II8s")  # how many processes, which of them, and a number drawn at random
-_FRAME: Final = struct.Struct(">4sIII")  # what process 0 tells
-_HERE, _GO, _LATE, _COUNT, _TWICE, _OUTSIDE = b"here", b"go  ", b"late", b"coun", b"twic", b"outs"
-_TOLD_WALL_S: Final = 2.0  # between two frames
+TITLE: Final = b"tilestep checkin"
+HELLO: Final = struct.Struct(">II8s")  # num_processes, process_id, and a random number for each run of a process
+FRAME: Final = struct.Struct(">4sIII")  # of process 0: a status, two numbers that belong to it, and num_processes
+_HERE, _GO, _LATE, _COUNT, _TWICE, _OUTSIDE = b"here", b"go  ", b"late", b"coun", b"twic", b"outs"  # statuses
+FRAME_WALL_S: Final = 2.0  # between two frames
 _LOST_WALL_S: Final = 15.0  # without a frame: process 0 is gone
 _RETRY_WALL_S: Final = 0.2
 _HANDOVER_WALL_S: Final = 5.0  # in which JAX's coordinator begins to listen
-_MOST_NAMED: Final = 8  # processes in a message
+_MOST_LISTED: Final = 8  # processes in a message
 _WAY_OUT: Final = (
     "start all processes with the same coordinator_address and num_processes, each with a process_id of its own, let their machines reach "
     "that address, and give a longer initialization_timeout_s if they start far apart"
@@ -35,8 +35,15 @@ _WAY_OUT: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Which process this is, of how many, and where they find process 0: `address` is what is said of host and port."""
+class Member:
+    """This process among the processes of its program.
+
+    Attributes:
+        address: the coordinator's, as messages show it.
+        host, port: the same address in parts.
+        count: the number of processes.
+        number: this process's, from 0 on.
+    """
 
     address: str
     host: str
@@ -49,183 +56,187 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Guest:
+class _Peer:
     count: int
     number: int
     instance: bytes
 
 
 @final
-class Reception:
-    """Process 0 waits here for the others.
+class CheckInServer:
+    """Process 0's end: it waits for the other processes.
 
-    Args: listener: at the coordinator's address. note: what is odd about it.
+    Args: listener: a socket that listens at the coordinator's address. note: a likely mistake in that address, for messages.
     """
 
-    def __init__(self, listener: socket.socket, place: Place, waiting: Waiting, *, note: str = "") -> None:
-        self._place, self._waiting, self._note = place, waiting, note
-        self._door = Door(listener, _greeting, expected=place.count)
-        self._here: dict[int, tuple[socket.socket, _Guest]] = {}
+    def __init__(self, listener: socket.socket, member: Member, waiting: Waiting, *, note: str = "") -> None:
+        self._member, self._waiting, self._note = member, waiting, note
+        self._acceptor = Acceptor(listener, _handshake, expected=member.count)
+        self._peers: dict[int, tuple[socket.socket, _Peer]] = {}
 
-    def receive_all(self, until: float) -> None:
-        """Returns when all have checked in; nobody listens any more then, and the others wait for JAX's coordinator.
+    def wait_for_all(self, until: float) -> None:
+        """Returns when all processes have checked in. Then the listener is closed, and the others wait for JAX's coordinator.
 
-        Args: until: of `time.monotonic`.
-        Raises: ValueError if one does not fit; TimeoutError if some have not come.
+        Args: until: the deadline, as `time.monotonic` counts.
+        Raises: ValueError if a process was started with a wrong number or count; TimeoutError if processes are missing at the deadline.
         """
-        tell, guests = 0.0, True
+        next_frame, has_new = 0.0, True
         try:
             while missing := self._missing():
                 self._waiting.text = (
-                    f"at {self._place.address}: here {_named(sorted((0, *self._here)))}, missing {_named(missing)}{self._note}"
+                    f"at {self._member.address}: here {_listed(sorted((0, *self._peers)))}, missing {_listed(missing)}{self._note}"
                 )
                 if time.monotonic() > until:
-                    self._tell(_LATE, 1 + len(self._here), missing[0])
+                    self._send_all(_LATE, 1 + len(self._peers), missing[0])
                     raise TimeoutError(f"{self._waiting}; {_WAY_OUT}")
-                if guests or time.monotonic() > tell:
-                    tell = time.monotonic() + _TOLD_WALL_S
-                    self._tell(_HERE, 1 + len(self._here), missing[0])
-                guests = self._door.guests(0.1)
-                for connection, guest in guests:
-                    self._receive(connection, guest)
-            self._door.close()
-            self._tell(_GO)
+                if has_new or time.monotonic() > next_frame:
+                    next_frame = time.monotonic() + FRAME_WALL_S
+                    self._send_all(_HERE, 1 + len(self._peers), missing[0])
+                new = self._acceptor.accept(0.1)
+                has_new = bool(new)
+                for connection, peer in new:
+                    self._add(connection, peer)
+            self._acceptor.close()
+            self._send_all(_GO)
         finally:
-            self._door.close()
-            for connection, _ in self._here.values():
+            self._acceptor.close()
+            for connection, _ in self._peers.values():
                 connection.close()
 
     def _missing(self) -> list[int]:
-        self._forget_gone()
-        return [number for number in range(1, self._place.count) if number not in self._here]
+        self._forget_ended()
+        return [number for number in range(1, self._member.count) if number not in self._peers]
 
-    def _forget_gone(self) -> None:
-        for number, (connection, _) in list(self._here.items()):
+    def _forget_ended(self) -> None:
+        for number, (connection, _) in list(self._peers.items()):
             try:
-                is_gone = not connection.recv(1)  # they say nothing more
+                has_ended = not connection.recv(1)  # a process sends nothing after its hello
             except BlockingIOError:
                 continue
             except OSError:
-                is_gone = True
-            if is_gone:
+                has_ended = True
+            if has_ended:
                 connection.close()
-                del self._here[number]
+                del self._peers[number]
 
-    def _receive(self, connection: socket.socket, guest: _Guest) -> None:
-        if guest.number in self._here:
-            self._forget_gone()
-        before = self._here.get(guest.number)
-        wrong: tuple[bytes, int, int] | None = None
-        if guest.count != self._place.count:
-            wrong = _COUNT, guest.number, guest.count
-        elif guest.number >= guest.count:
-            wrong = _OUTSIDE, guest.number, 0
-        elif guest.number == 0 or (before is not None and before[1] != guest):
-            wrong = _TWICE, guest.number, 0
-        if wrong is not None:
-            told(connection, _FRAME.pack(*wrong, self._place.count))
+    def _add(self, connection: socket.socket, peer: _Peer) -> None:
+        if peer.number in self._peers:
+            self._forget_ended()
+        previous = self._peers.get(peer.number)
+        mistake: tuple[bytes, int, int] | None = None
+        if peer.count != self._member.count:
+            mistake = _COUNT, peer.number, peer.count
+        elif peer.number >= peer.count:
+            mistake = _OUTSIDE, peer.number, 0
+        elif peer.number == 0 or (previous is not None and previous[1] != peer):
+            mistake = _TWICE, peer.number, 0
+        if mistake is not None:
+            send_without_waiting(connection, FRAME.pack(*mistake, self._member.count))
             connection.close()
-            self._tell(*wrong)
-            raise ValueError(_text(*wrong, self._place.count))
-        if before is not None:  # it has lost its connection
-            before[0].close()
-        self._here[guest.number] = connection, guest
+            self._send_all(*mistake)
+            raise ValueError(_mistake_text(*mistake, self._member.count))
+        if previous is not None:  # the same process has lost its connection
+            previous[0].close()
+        self._peers[peer.number] = connection, peer
 
-    def _tell(self, kind: bytes, first: int = 0, second: int = 0) -> None:
-        for connection, _ in self._here.values():
-            told(connection, _FRAME.pack(kind, first, second, self._place.count))
-
-
-def _greeting(_: Answer) -> Generator[int, bytes, _Guest]:
-    if (yield len(_TITLE)) != _TITLE:
-        raise Refused
-    count, number, instance = _HELLO.unpack((yield _HELLO.size))
-    return _Guest(count=count, number=number, instance=instance)
+    def _send_all(self, status: bytes, first: int = 0, second: int = 0) -> None:
+        for connection, _ in self._peers.values():
+            send_without_waiting(connection, FRAME.pack(status, first, second, self._member.count))
 
 
-def check_in(place: Place, until: float, waiting: Waiting) -> str:
-    """Any other process checks in with process 0; returns when all have, and JAX's coordinator listens.
+def _handshake(_: Reply) -> Generator[int, bytes, _Peer]:
+    if (yield len(TITLE)) != TITLE:
+        raise HandshakeError
+    count, number, instance = HELLO.unpack((yield HELLO.size))
+    return _Peer(count=count, number=number, instance=instance)
 
-    Args: until: of `time.monotonic`.
-    Returns: the address by which this process has reached process 0.
-    Raises: ValueError if a process does not fit; TimeoutError if process 0 is not there, or does not let this one go on.
+
+def check_in(member: Member, until: float, waiting: Waiting) -> str:
+    """Checks in with process 0, from any other process. Returns when all have checked in, and JAX's coordinator listens.
+
+    Args: until: the deadline, as `time.monotonic` counts.
+    Returns: the address of this machine from which this process has reached process 0.
+    Raises: ValueError if a process was started with a wrong number or count; TimeoutError if process 0 is missing at the deadline, or
+        other processes are missing at process 0's deadline.
     """
-    hello = _TITLE + _HELLO.pack(place.count, place.number, os.urandom(8))
-    waiting.text = f"for process 0 at {place.address}"
+    hello = TITLE + HELLO.pack(member.count, member.number, os.urandom(8))
+    waiting.text = f"for process 0 at {member.address}"
     while time.monotonic() < until:
         try:
             connection = socket.create_connection(
-                (place.host, place.port), timeout=max(0.1, min(GREETING_WALL_S, until - time.monotonic()))
+                (member.host, member.port), timeout=max(0.1, min(HANDSHAKE_WALL_S, until - time.monotonic()))
             )
         except OSError as error:
-            waiting.text = f"for process 0 at {place.address}: nobody listens there ({error.strerror or error})"
+            waiting.text = f"for process 0 at {member.address}: nobody listens there ({error.strerror or error})"
             time.sleep(_RETRY_WALL_S)
             continue
         with connection:
-            own = connection.getsockname()[0]
+            local_address = connection.getsockname()[0]
             try:
                 connection.sendall(hello)
-                may_go_on = _wait_for_all(connection, place, until, waiting)
+                may_go_on = _wait_for_go(connection, member, until, waiting)
             except OSError as error:
                 if time.monotonic() < until:
                     waiting.text = (
-                        f"for process 0 at {place.address}: it has gone, or another program listens there ({error.strerror or error})"
+                        f"for process 0 at {member.address}: it has gone, or another program listens there ({error.strerror or error})"
                     )
                     time.sleep(_RETRY_WALL_S)
                 continue
         if not may_go_on:
             break
-        _wait_for_coordinator(place)
-        return own
+        _wait_for_coordinator(member)
+        return local_address
     raise TimeoutError(f"{waiting}; {_WAY_OUT}")
 
 
-def tell(place: Place) -> None:
-    """Tells process 0, if it is there, of a process that cannot take part. Raises: ValueError if process 0 knows why not, too."""
+def report_mistake(member: Member) -> None:
+    """Lets process 0, if it listens, know a process that cannot take part. Raises: ValueError if process 0 sees a mistake, too."""
     try:
-        check_in(place, time.monotonic() + _TOLD_WALL_S, Waiting(str(place)))
+        check_in(member, time.monotonic() + FRAME_WALL_S, Waiting(str(member)))
     except TimeoutError:
         return
 
 
-def _wait_for_all(connection: socket.socket, place: Place, until: float, waiting: Waiting) -> bool:
-    """Whether all have come; if not, process 0 waits no longer. Raises: OSError if what is heard is nothing of process 0."""
-    frame_wall_s = GREETING_WALL_S
+def _wait_for_go(connection: socket.socket, member: Member, until: float, waiting: Waiting) -> bool:
+    """Returns: whether all processes have checked in; False: process 0 waits no longer.
+
+    Raises: OSError for bytes that process 0 would not send; ValueError for a mistake that process 0 reports.
+    """
+    frame_wall_s = HANDSHAKE_WALL_S
     while True:
-        frame = received(connection, _FRAME.size, min(until, time.monotonic() + frame_wall_s))
-        kind, first, second, count = _FRAME.unpack(frame)
+        frame = receive_exactly(connection, FRAME.size, min(until, time.monotonic() + frame_wall_s))
+        status, first, second, count = FRAME.unpack(frame)
         frame_wall_s = _LOST_WALL_S
-        if kind in (_HERE, _LATE):
-            waiting.text = f"for all to come to process 0 at {place.address}: {first} are here, and process {second} is missing"
-        if kind in (_GO, _LATE):
-            return kind == _GO
-        if kind in (_COUNT, _TWICE, _OUTSIDE):
-            raise ValueError(_text(kind, first, second, count))
-        if kind != _HERE:
-            raise ConnectionRefusedError("what it says is not understood")
+        if status in (_HERE, _LATE):
+            waiting.text = f"for all to come to process 0 at {member.address}: {first} are here, and process {second} is missing"
+        if status in (_GO, _LATE):
+            return status == _GO
+        if status in (_COUNT, _TWICE, _OUTSIDE):
+            raise ValueError(_mistake_text(status, first, second, count))
+        if status != _HERE:
+            raise ConnectionRefusedError("its bytes are no frame of tilestep")
 
 
-def _wait_for_coordinator(place: Place) -> None:
-    """JAX itself tries rarely. If nobody listens for so long, JAX goes on trying, and says what is wrong."""
+def _wait_for_coordinator(member: Member) -> None:
+    """Waits until JAX's coordinator listens, because JAX itself tries rarely. After the time limit JAX goes on, and reports the error."""
     until = time.monotonic() + _HANDOVER_WALL_S
     while time.monotonic() < until:
         try:
-            socket.create_connection((place.host, place.port), timeout=_HANDOVER_WALL_S).close()
+            socket.create_connection((member.host, member.port), timeout=_HANDOVER_WALL_S).close()
         except OSError:
             time.sleep(0.01)
         else:
             return
 
 
-def _text(kind: bytes, first: int, second: int, count: int) -> str:
-    """What is wrong with a process."""
-    if kind == _COUNT:
+def _mistake_text(status: bytes, first: int, second: int, count: int) -> str:
+    if status == _COUNT:
         return f"process {first} was started with num_processes={second}, and process 0 with num_processes={count}: give all the same"
-    if kind == _TWICE:
+    if status == _TWICE:
         return f"two processes were started with process_id={first}: give each a number of its own, 0 to {count - 1}"
     return f"a process was started with process_id={first}: with num_processes={count} it must be 0 to {count - 1}"
 
 
-def _named(numbers: list[int]) -> str:
-    more = f" and {len(numbers) - _MOST_NAMED} more" if len(numbers) > _MOST_NAMED else ""
-    return ", ".join(map(str, numbers[:_MOST_NAMED])) + more
+def _listed(numbers: list[int]) -> str:
+    more = f" and {len(numbers) - _MOST_LISTED} more" if len(numbers) > _MOST_LISTED else ""
+    return ", ".join(map(str, numbers[:_MOST_LISTED])) + more

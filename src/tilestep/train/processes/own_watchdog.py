@@ -39,7 +39,7 @@ def start_watchdog(settings: Mapping[str, Any], listener: socket.socket | None) 
         start_new_session=True,  # a signal to this process's group leaves the watchdog alive
     )
     settings_line = dict(settings) | {"pid": os.getpid()} | ({} if listener is None else {"listener": listener.fileno()})
-    _say(watchdog, json.dumps(settings_line))  # an argument would show the token to everybody on this machine
+    say(watchdog, json.dumps(settings_line))  # an argument would show the token to everybody on this machine
     if listener is not None:
         listener.close()
     process, timeout_s = settings["process"], settings["timeout_s"]
@@ -48,7 +48,8 @@ def start_watchdog(settings: Mapping[str, Any], listener: socket.socket | None) 
     atexit.register(_leave, watchdog)
 
 
-def _say(watchdog: subprocess.Popen[bytes], line: str) -> None:
+def say(watchdog: subprocess.Popen[bytes], line: str) -> None:
+    """Writes a line to the watchdog."""
     assert watchdog.stdin is not None  # it is a pipe
     os.write(watchdog.stdin.fileno(), line.encode(errors="backslashreplace") + b"\n")  # a file's name in an error may not be text
 
@@ -58,7 +59,7 @@ def _live(watchdog: subprocess.Popen[bytes], pause_s: float) -> None:
     gone = threading.Event()
     while not gone.wait(pause_s):
         try:
-            _say(watchdog, ".")
+            say(watchdog, ".")
         except OSError:
             return
 
@@ -103,7 +104,7 @@ def _leave(watchdog: subprocess.Popen[bytes]) -> None:
     notes = "; ".join(getattr(error, "__notes__", ()))[:_NOTES_CHARACTERS]
     text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS] + (f"; {notes}" if notes else "")
     try:
-        _say(watchdog, "bye" if error is None else f"error {time.time():.6f} {text}".replace("\n", " "))
+        say(watchdog, "bye" if error is None else f"error {time.time():.6f} {text}".replace("\n", " "))
     except OSError:
         return
     if error is not None:  # JAX would wait here for the others, which wait for this process

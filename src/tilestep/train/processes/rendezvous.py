@@ -1,7 +1,9 @@
 """A rendezvous of a program's processes: each sends a value, and receives the values of all of them.
 
-Values are small ones of Python. Process 0 collects them and sends all of them to each process. Each end of a connection proves to the other
-that it knows a secret, which JAX has passed to the program's processes, so nobody else takes part.
+Values are small ones of Python. Process 0 collects them and sends all of them to each process. JAX has passed a secret to the program's
+processes. Each end of a connection proves to the other that it knows the secret, so no other program takes part.
+
+Messages show only the beginning of what another process has sent.
 """
 
 from __future__ import annotations
@@ -19,17 +21,18 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from tilestep.errors import ProcessFailedError
+from tilestep.messages import plain, shortened, shown
 from tilestep.train.processes import hosts, messages
-from tilestep.train.processes.challenge import greeting, introduced
-from tilestep.train.processes.door import GREETING_WALL_S, Door
+from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor
+from tilestep.train.processes.challenge import connect, handshake_with
 
-_broadcast: Any = multihost_utils.broadcast_one_to_all
+broadcast: Any = multihost_utils.broadcast_one_to_all
 
-_SECRET_BYTES: Final = 32
-_ADDRESS_BYTES: Final = 512  # of process 0's address, with the secret
-_CONNECT_WALL_S: Final = 60.0  # in which all processes must have connected to process 0
-_PURPOSE: Final = b"rendezvous"  # of the proofs
-_ANSWER_BYTES: Final = messages.LONGEST_BYTES + 16  # of process 0's answer, for each process
+SECRET_BYTES: Final = 32
+ADDRESS_BYTES: Final = 512  # of process 0's address, with the secret
+CONNECT_WALL_S: Final = 60.0  # in which all processes must have connected to process 0
+PURPOSE: Final = b"rendezvous"  # in the proofs
+ANSWER_BYTES: Final = messages.LONGEST_BYTES + 16  # of process 0's answer, for each process
 
 
 @functools.cache
@@ -47,7 +50,10 @@ class Rendezvous:
 
     Args:
         me: this process's number.
-        count: of the processes.
+        count: the number of processes.
+    Attributes:
+        secret: known to this program's processes alone.
+        connections: to the other processes, by their numbers. A process other than 0 has one, to process 0.
     Raises:
         ProcessFailedError: if process 0 cannot be reached, or another process does not connect to it.
     """
@@ -55,89 +61,87 @@ class Rendezvous:
     def __init__(self, me: int, count: int) -> None:
         self.me, self.count = me, count
         self._names: list[str] = ["" for _ in range(count)]
-        self._lines: dict[int, Connection] = {}
-        self._failure: ProcessFailedError | None = None  # after which no values can be gathered
-        listener = hosts.listener(hosts.own_host(), 0, backlog=max(128, count)) if me == 0 else None
-        data = b"" if listener is None else secrets.token_bytes(_SECRET_BYTES) + hosts.join(*listener.getsockname()[:2]).encode()
-        data = np.asarray(_broadcast(np.frombuffer(data.ljust(_ADDRESS_BYTES), np.uint8))).tobytes()
-        self.secret, address = data[:_SECRET_BYTES], data[_SECRET_BYTES:].decode().strip()
+        self.connections: dict[int, Connection] = {}
+        self._failure: ProcessFailedError | None = None  # further calls raise it
+        listener = hosts.listener(hosts.listening_host(), 0, backlog=max(128, count)) if me == 0 else None
+        data = b"" if listener is None else secrets.token_bytes(SECRET_BYTES) + hosts.join(*listener.getsockname()[:2]).encode()
+        data = np.asarray(broadcast(np.frombuffer(data.ljust(ADDRESS_BYTES), np.uint8))).tobytes()
+        self.secret, address = data[:SECRET_BYTES], data[SECRET_BYTES:].decode().strip()
         if listener is not None:
             self._accept_all(listener)
         else:
-            self._lines[0] = self._connection(*hosts.split(address))
-        self._names = self.all_gather(f"pid {os.getpid()} on {socket.gethostname()}")
+            self.connections[0] = self._connect(*hosts.split(address))
+        self._names = [shortened(plain(name)) for name in self.all_gather(f"pid {os.getpid()} on {socket.gethostname()}")]
 
     def _accept_all(self, listener: socket.socket) -> None:
-        """Accepts the connections of the other processes, and nobody else's."""
-        door = Door(listener, greeting(_PURPOSE, self.secret, self.count), expected=self.count)
-        until = time.monotonic() + _CONNECT_WALL_S
+        """Accepts the connections of the other processes, and no others."""
+        acceptor = Acceptor(listener, handshake_with(PURPOSE, self.secret, self.count), expected=self.count)
+        until = time.monotonic() + CONNECT_WALL_S
         try:
-            while missing := sorted(set(range(1, self.count)) - self._lines.keys()):
+            while missing := sorted(set(range(1, self.count)) - self.connections.keys()):
                 if time.monotonic() > until:
-                    text = f"has not come to the rendezvous of {self.count} processes within {_CONNECT_WALL_S:g} s"
+                    text = f"has not come to the rendezvous of {self.count} processes within {CONNECT_WALL_S:g} s"
                     more = f"; missing, too: {', '.join(map(str, missing[1:]))}" if missing[1:] else ""
                     raise ProcessFailedError(process=missing[0], name="on an unknown machine", text=text + more)
-                for connection, process in door.guests(0.1):
-                    if process in self._lines:  # it has not heard that it was accepted, and connects once more
-                        self._lines[process].close()
-                    self._lines[process] = _line(connection)
+                for connection, process in acceptor.accept(0.1):
+                    if process in self.connections:  # the process did not receive the last proof, and connects once more
+                        self.connections[process].close()
+                    self.connections[process] = _of_messages(connection)
         except BaseException:
             self.close()
             raise
         finally:
-            door.close()
+            acceptor.close()
 
-    def _connection(self, host: str, port: int) -> Connection:
-        until = time.monotonic() + _CONNECT_WALL_S
+    def _connect(self, host: str, port: int) -> Connection:
+        until = time.monotonic() + CONNECT_WALL_S
         while (left_s := until - time.monotonic()) > 0:
             with contextlib.suppress(OSError):
-                return _line(introduced(host, port, _PURPOSE, self.secret, self.me, min(GREETING_WALL_S, left_s)))
+                return _of_messages(connect(host, port, PURPOSE, self.secret, self.me, min(HANDSHAKE_WALL_S, left_s)))
             time.sleep(0.1)
-        raise ProcessFailedError(process=0, name=hosts.join(host, port), text=f"cannot be reached within {_CONNECT_WALL_S:g} s")
+        raise ProcessFailedError(process=0, name=hosts.join(host, port), text=f"cannot be reached within {CONNECT_WALL_S:g} s")
 
     def host(self) -> str:
         """This machine's address, as the other processes reach it."""
-        return hosts.own_host()
+        return hosts.listening_host()
 
     def name(self, process: int) -> str:
-        """A process's name: its number in the operating system, and its machine."""
+        """A process's name for messages: its number in the operating system, and its machine."""
         return self._names[process]
 
     def all_gather(self, value: object) -> list[Any]:
         """The values of all processes, in the order of their numbers. All processes call this the same number of times.
 
         Args:
-            value: this process's, of types that `messages.encode` writes.
+            value: this process's value, of types that `messages.encode` writes.
         Raises:
             TypeError, ValueError: for another value. It has not been sent, so this process may call again with another one.
             ValueError: if a process has sent bytes that are no message.
-            ProcessFailedError: now and at every further call, if a process is gone, or if an exception such as a Ctrl-C came here during
-                the exchange, because then this process does not know which values the others have received.
+            ProcessFailedError: now and at every further call, if a process is gone. Also after an exception during the exchange, such as
+                a Ctrl-C, because this process does not know then which values the others have received.
         """
         if self._failure is not None:
             raise self._failure
         message = messages.encode(value)
         try:
-            answers = self._collect(message) if self.me == 0 else self._send(message)
+            gathered = self._collect(message) if self.me == 0 else self._exchange(message)
         except BaseException as error:
             process, text = (error.process, error.text) if isinstance(error, ProcessFailedError) else (self.me, _INTERRUPTED)
             self._failure = ProcessFailedError(process=process, name=self.name(process), text=text)
             self.close()
             raise
-        return [self._decoded(process, answer) for process, answer in enumerate(answers)]
+        return [self._decoded(process, answer) for process, answer in enumerate(gathered)]
 
     def _decoded(self, process: int, message: bytes) -> Any:
         try:
             return messages.decode(message)
         except ValueError as error:
-            raise ValueError(
-                f"process {process} ({self.name(process)}) has sent {error}; all processes must run the same tilestep"
-            ) from error
+            raise ValueError(f"process {process} ({self.name(process)}) has sent {error}; {_WAY_OUT}") from error
 
     def _collect(self, message: bytes) -> list[bytes]:
         """Process 0 receives the other processes' messages, and sends all of them to each."""
         values = [message] * self.count
-        missing = {line: process for process, line in self._lines.items()}
+        missing = {connection: process for process, connection in self.connections.items()}
         while missing:
             for ready in wait(list(missing)):
                 assert isinstance(ready, Connection)
@@ -145,55 +149,59 @@ class Rendezvous:
                 try:
                     values[process] = ready.recv_bytes(messages.LONGEST_BYTES)
                 except (EOFError, OSError) as error:
-                    self._tell(process, but=process)
+                    self._send_all(process, but=process)
                     raise self._lost(process, ready) from error
-        self._tell(values)
+        self._send_all(values)
         return values
 
-    def _tell(self, answer: list[bytes] | int, but: int = -1) -> None:
-        """Args: answer: all messages; or the number of a process that is gone."""
-        message = messages.encode(answer, longest_bytes=self.count * _ANSWER_BYTES)
-        for process, line in self._lines.items():
+    def _send_all(self, answer: list[bytes] | int, but: int = -1) -> None:
+        """Process 0 answers all processes except `but`. Args: answer: all messages, or the number of a process that is gone."""
+        message = messages.encode(answer, longest_bytes=self.count * ANSWER_BYTES)
+        for process, connection in self.connections.items():
             if process != but:
-                with contextlib.suppress(OSError):  # a process that is gone is missing at the next call
-                    line.send_bytes(message)
+                with contextlib.suppress(OSError):  # the next call finds that the process is gone
+                    connection.send_bytes(message)
 
-    def _send(self, message: bytes) -> list[bytes]:
+    def _exchange(self, message: bytes) -> list[bytes]:
         """Any other process sends its message to process 0, and receives all of them."""
-        line = self._lines[0]
+        connection = self.connections[0]
         try:
-            with contextlib.suppress(OSError):  # process 0 may have left, and have told before which process is gone
-                line.send_bytes(message)
-            answer = line.recv_bytes(self.count * _ANSWER_BYTES)
+            with contextlib.suppress(OSError):  # process 0 may have ended after it answered which process is gone
+                connection.send_bytes(message)
+            answer = connection.recv_bytes(self.count * ANSWER_BYTES)
         except (EOFError, OSError) as error:
-            raise self._lost(0, line) from error
+            raise self._lost(0, connection) from error
         try:
             values = messages.decode(answer)
         except ValueError as error:
-            raise ProcessFailedError(process=0, name=self.name(0), text=f"has sent {error}") from error
+            raise ProcessFailedError(process=0, name=self.name(0), text=f"has sent {error}; {_WAY_OUT}") from error
         if type(values) is int and 0 <= values < self.count:
             raise ProcessFailedError(process=values, name=self.name(values), text=_GONE)
         if type(values) is not list or [type(each) for each in values] != [bytes] * self.count:
-            raise ProcessFailedError(process=0, name=self.name(0), text=f"has sent {values!r:.200} instead of all processes' messages")
+            text = f"has sent {shown(values)} instead of the messages of {self.count} processes; {_WAY_OUT}"
+            raise ProcessFailedError(process=0, name=self.name(0), text=text)
         return values
 
-    def _lost(self, process: int, line: Connection) -> ProcessFailedError:
-        """The error for a line from which nothing can be read."""
-        text = _TOO_LONG if not line.closed and not line.readable else _GONE  # as Connection remembers that it has refused a length
+    def _lost(self, process: int, connection: Connection) -> ProcessFailedError:
+        """The error for a connection from which nothing can be read."""
+        is_too_long = not connection.closed and not connection.readable  # Connection reads no more after it has refused a length
+        most_bytes = messages.LONGEST_BYTES if self.me == 0 else self.count * ANSWER_BYTES
+        text = f"has sent more than {most_bytes:,} bytes, the most that a message may have; {_WAY_OUT}" if is_too_long else _GONE
         return ProcessFailedError(process=process, name=self.name(process), text=text)
 
     def close(self) -> None:
-        """Leaves: the other processes hear at their next call that this process is gone."""
-        for line in self._lines.values():
-            line.close()
+        """Closes the connections. The next call of another process raises that this process is gone."""
+        for connection in self.connections.values():
+            connection.close()
 
 
 _GONE: Final = "is gone: it has ended, or was killed"
-_TOO_LONG: Final = "has sent more than a message may have: all processes must run the same tilestep"
+_WAY_OUT: Final = "all processes must run the same tilestep"
 _INTERRUPTED: Final = "was interrupted during a rendezvous, and cannot go on with the others: end all processes and start them again"
 
 
-def _line(connection: socket.socket) -> Connection:
+def _of_messages(connection: socket.socket) -> Connection:
+    """The same connection, which sends and receives whole messages."""
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Connection(connection.detach())

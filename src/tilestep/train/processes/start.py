@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 from tilestep.messages import shown
 from tilestep.train.jax_private import distributed
 from tilestep.train.processes import hosts
-from tilestep.train.processes.check_in import Place, Reception, check_in, tell
+from tilestep.train.processes.check_in import CheckInServer, Member, check_in, report_mistake
 from tilestep.train.processes.own_watchdog import start_watchdog
 from tilestep.train.processes.waiting import Waiting
 from tilestep.train.untyped import jax as _jax
@@ -88,13 +88,13 @@ def start_processes(
     until = time.monotonic() + initialization_timeout_s
     coordinator_address = coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
     found = distributed.in_cluster(coordinator_address, num_processes, process_id, initialization_timeout_s)
-    place = _place(*found)
+    member = _member_of(*found)
     if listen_host is not None:
-        listen_host = hosts.require_listen_host(listen_host, None if place is None else place.host)
-    with Waiting("this process" if place is None else str(place)) as waiting:
+        listen_host = hosts.require_listen_host(listen_host, None if member is None else member.host)
+    with Waiting("this process" if member is None else str(member)) as waiting:
         bind = None
-        if place is not None:
-            bind = _meet(place, listen_host, until, waiting)
+        if member is not None:
+            bind = _meet(member, listen_host, until, waiting)
         elif listen_host is not None:
             hosts.choose(listen_host)
         waiting.text = "for JAX to join all processes, which are here"
@@ -106,11 +106,11 @@ def start_processes(
             heartbeat_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
             shutdown_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
         )
-        distributed.let_collectives_listen_at(hosts.own_host())
+        distributed.let_collectives_listen_at(hosts.listening_host())
         distributed.shut_down_without_garbage()
         count, me = _jax.process_count(), _jax.process_index()
         if count > 1:
-            _watch(me, count, timeout_s, None if place is None else place.host)
+            _watch(me, count, timeout_s, None if member is None else member.host)
 
 
 def _require_first() -> None:
@@ -120,7 +120,7 @@ def _require_first() -> None:
         raise RuntimeError("JAX has started its devices already: call start_processes before anything else of JAX, such as jax.devices()")
 
 
-def _place(address: str | None, count: int | None, number: int | None) -> Place | None:
+def _member_of(address: str | None, count: int | None, number: int | None) -> Member | None:
     """None if something is not known, or of a wrong type: JAX says that.
 
     Raises: ValueError for a number that does not fit, which process 0 is told, if it is there.
@@ -132,69 +132,70 @@ def _place(address: str | None, count: int | None, number: int | None) -> Place 
         raise ValueError(f"coordinator_address is {shown(address)}, at which nobody can be reached: name an address of process 0's machine")
     if not 0 < count <= _MOST_PROCESSES:
         raise ValueError(f"num_processes is {shown(count)}: it must be 1 to {_MOST_PROCESSES:,}")
-    place = Place(address=address, host=host, port=port, count=count, number=number)
+    member = Member(address=address, host=host, port=port, count=count, number=number)
     if not 0 <= number < count:
         if 0 <= number <= _MOST_PROCESSES:
-            tell(place)
+            report_mistake(member)
         raise ValueError(f"process_id is {shown(number)}: with num_processes={count} it must be 0 to {count - 1}")
-    return place
+    return member
 
 
-def _meet(place: Place, listen_host: str | None, until: float, waiting: Waiting) -> str | None:
+def _meet(member: Member, listen_host: str | None, until: float, waiting: Waiting) -> str | None:
     """Waits for all processes, and chooses where this one listens. Returns: where JAX's coordinator is to listen, if that is here."""
-    if place.number:
-        reached_from = check_in(place, until, waiting)
+    if member.number:
+        reached_from = check_in(member, until, waiting)
         hosts.choose(listen_host or reached_from)
         return None
-    own = listen_host or _host_of_process_0(place, until, waiting)
+    own = listen_host or _host_of_process_0(member, until, waiting)
     hosts.choose(own)
     given = None if listen_host else os.environ.get("JAX_COORDINATOR_BIND_ADDRESS")
-    host, port = hosts.split(given, "JAX_COORDINATOR_BIND_ADDRESS") if given else (own, place.port)
+    host, port = hosts.split(given, "JAX_COORDINATOR_BIND_ADDRESS") if given else (own, member.port)
     waiting.text = f"to listen at {hosts.join(host, port)}"
     try:
-        listener = hosts.listener(host, port, backlog=max(128, place.count))
+        listener = hosts.listener(host, port, backlog=max(128, member.count))
     except OSError as error:
-        raise _not_listening(place, hosts.join(host, port), error) from error
-    Reception(listener, place, waiting, note=_note(place, own)).receive_all(until)
+        raise _not_listening(member, hosts.join(host, port), error) from error
+    CheckInServer(listener, member, waiting, note=note_of(member, own)).wait_for_all(until)
     return hosts.join(host, port)
 
 
-def _note(place: Place, own: str) -> str:
+def note_of(member: Member, own: str) -> str:
     """What may keep the others from reaching process 0."""
-    if hosts.is_loopback(own) and not hosts.is_called_loopback(place.host):
+    if hosts.is_loopback(own) and not hosts.is_loopback_name(member.host):
         return (
-            f"; {place.host} is {own} on this machine, where no other machine reaches it: if processes run on others, name process 0's "
+            f"; {member.host} is {own} on this machine, where no other machine reaches it: if processes run on others, name process 0's "
             "address in coordinator_address"
         )
     with contextlib.suppress(OSError):
-        if own in hosts.addresses_of(place.host):
+        if own in hosts.addresses_of(member.host):
             return ""
-    return f"; process 0 listens at {own}, which is not what {place.host} is here"
+    return f"; process 0 listens at {own}, which is not what {member.host} is here"
 
 
-def _host_of_process_0(place: Place, until: float, waiting: Waiting) -> str:
+def _host_of_process_0(member: Member, until: float, waiting: Waiting) -> str:
     while True:
         try:
-            return hosts.host_of_process_0(place.host)
+            return hosts.host_of_process_0(member.host)
         except OSError as error:  # a cluster may give a name its address only later
-            waiting.text = f"to listen at {place.address}: {error.strerror or error}"
+            waiting.text = f"to listen at {member.address}: {error.strerror or error}"
             if time.monotonic() > until:
                 raise TimeoutError(f"{waiting}; coordinator_address must name process 0's machine") from error
         time.sleep(_RETRY_WALL_S)
 
 
-def _not_listening(place: Place, where: str, error: OSError) -> OSError:
+def _not_listening(member: Member, where: str, error: OSError) -> OSError:
     """What to say of a port that process 0 cannot have. Raises: ValueError if that is because there is another process 0."""
     assert error.errno is not None  # of a socket
     if error.errno == errno.EADDRINUSE:
-        tell(place)
+        report_mistake(member)
         way_out = "another program has that port, or an earlier run: end it, or give all processes another port in coordinator_address"
     elif error.errno == errno.EACCES:
         way_out = "give all processes a port of 1,024 or more in coordinator_address"
     else:
         way_out = "coordinator_address must name the machine on which process 0 runs, or listen_host= an address of it"
     return OSError(
-        error.errno, f"{place} cannot listen at {where} (coordinator_address {shown(place.address)}): {os.strerror(error.errno)}; {way_out}"
+        error.errno,
+        f"{member} cannot listen at {where} (coordinator_address {shown(member.address)}): {os.strerror(error.errno)}; {way_out}",
     )
 
 
@@ -203,8 +204,8 @@ def _watch(me: int, count: int, timeout_s: float, coordinator: str | None) -> No
     listener: socket.socket | None = None
     said: dict[str, Any] = {}
     if me == 0:
-        listener = hosts.listener(hosts.own_host(), 0, backlog=max(128, count))
-        own = dict.fromkeys((hosts.own_host(), coordinator or hosts.own_host()))
+        listener = hosts.listener(hosts.listening_host(), 0, backlog=max(128, count))
+        own = dict.fromkeys((hosts.listening_host(), coordinator or hosts.listening_host()))
         said = {"addresses": [(host, listener.getsockname()[1]) for host in own], "token": secrets.token_hex(_TOKEN_BYTES)}
     text = json.dumps(said).encode().ljust(_SAID_BYTES)
     said = json.loads(np.asarray(_broadcast(np.frombuffer(text, np.uint8))).tobytes())

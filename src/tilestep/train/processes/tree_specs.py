@@ -1,13 +1,16 @@
 """Trees of shapes and dtypes as data, which a message can carry to another process.
 
-Tuples, lists and dicts are described as what they are. Other nodes are described by the name of their class, "module:qualname":
+The description of a tuple, a list or a dict says its type. The description of another node has the name of its class,
+"module:qualname", and its data:
 
-- A named tuple, or a dataclass that JAX knows as a node, by its fields' names. It is made again by its class, called with these.
-- Another class that JAX knows as a node by what JAX knows of it: its children, and its auxiliary data. It is made again by the function
-  with which the class was registered.
+- A named tuple, or a dataclass that JAX knows as a node: its fields. The reader calls the class with them.
+- Another class that JAX knows as a node: its children and its auxiliary data. The reader calls the function with which the class was
+  registered.
 
 The reader takes a class only from a module that it has imported already, and only if the class is a named tuple or a node of JAX. So a
-description imports nothing, and calls nothing that the reading program has not registered, or defined as a named tuple.
+description imports nothing. It calls only classes that the reading program has registered, or defined as named tuples.
+
+Another process sends descriptions, so messages show only the beginning of their parts.
 """
 
 from __future__ import annotations
@@ -22,26 +25,30 @@ from typing import Any, Final
 import numpy as np
 from jax.tree_util import GetAttrKey, PyTreeDef, default_registry
 
+from tilestep.messages import plain, shortened, shown
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _registry: Any = default_registry
 
-_KEY_IMPLS: Final = ("threefry2x32", "rbg", "unsafe_rbg")  # that JAX has, of random keys
+_KEY_IMPLS: Final = ("threefry2x32", "rbg", "unsafe_rbg")  # JAX's implementations of random keys
 _PLAIN: Final = (tuple, list, dict, type(None))
+_MOST_CHARACTERS: Final = 200  # of a name or an error that a message quotes
+_MOST_FIELDS: Final = 8  # in a message
+_LARGEST: Final = (1 << 63) - 1  # size of an array's dimension
 
 
-def described(tree: Pytree) -> Any:
+def description_of(tree: Pytree) -> Any:
     """A tree of `jax.ShapeDtypeStruct` as data.
 
-    Raises: TypeError for a class that is not found by its name or cannot be made again, for keys, static fields and auxiliary data that
-        are no data, and for random keys of another implementation than JAX's.
+    Raises: TypeError for a class that its name does not lead to, or that does not rebuild an equal node; for dict keys, static fields and
+        auxiliary data that are no data; and for random keys of another implementation than JAX's.
     """
     kind = type(tree)
     if kind is tuple or kind is list:
-        return kind.__name__, *map(described, tree)
+        return kind.__name__, *map(description_of, tree)
     if kind is dict:
-        return "dict", {_data(key, dict): described(value) for key, value in tree.items()}
+        return "dict", {_data(key, dict): description_of(value) for key, value in tree.items()}
     if tree is None:
         return None
     node = _registry.flatten_one_level_with_keys(tree)
@@ -49,40 +56,53 @@ def described(tree: Pytree) -> Any:
         return "leaf", tuple(tree.shape), _dtype_name(tree.dtype)
     children, auxiliary = node
     if _is_named_tuple(kind) and auxiliary is kind:  # it is not registered as something else
-        found = "fields", _name_of(kind), {name: described(getattr(tree, name)) for name in kind._fields}, {}
+        description = "fields", _name_of(kind), {name: description_of(getattr(tree, name)) for name in kind._fields}, {}
     elif dataclasses.is_dataclass(kind):
-        found = _described_dataclass(tree, dict(children))
+        description = _dataclass_description(tree, dict(children))
     else:
-        found = "node", _name_of(kind), _data(auxiliary, kind), *(described(child) for _, child in children)
-    again = tree_of(found)  # as the other processes will do
-    if _jax.tree.flatten(again) != _jax.tree.flatten(tree):
+        description = "node", _name_of(kind), _data(auxiliary, kind), *(description_of(child) for _, child in children)
+    rebuilt = tree_of(description)  # as the other processes will do
+    if _jax.tree.flatten(rebuilt) != _jax.tree.flatten(tree):
         raise TypeError(
-            f"class {_name_of(kind)} of an element cannot be told to the other processes: {tree!r:.200} would be {again!r:.200} there"
+            f"class {_name_of(kind)} of an element cannot be sent to the other processes: rebuilt there it would have "
+            f"{_difference(tree, rebuilt)}. Its __init__, or the function with which it is registered, must rebuild an equal node"
         )
-    return found
+    return description
 
 
-def _described_dataclass(tree: Pytree, children: Mapping[Any, Any]) -> Any:
+def _dataclass_description(tree: Pytree, children: Mapping[Any, Any]) -> Any:
     kind = type(tree)
     names = [field.name for field in dataclasses.fields(kind) if field.init]
-    own = {key.name: described(child) for key, child in children.items() if isinstance(key, GetAttrKey)}
-    if len(own) < len(children) or not own.keys() <= set(names):
+    fields = {key.name: description_of(child) for key, child in children.items() if isinstance(key, GetAttrKey)}
+    if len(fields) < len(children) or not fields.keys() <= set(names):
         raise TypeError(
-            f"class {_name_of(kind)} of an element cannot be told to the other processes: it is a dataclass, and JAX knows its children by "
+            f"class {_name_of(kind)} of an element cannot be sent to the other processes: it is a dataclass, and JAX knows its children by "
             "other names than its __init__ does. Register it with jax.tree_util.register_dataclass"
         )
-    return "fields", _name_of(kind), own, {name: _data(getattr(tree, name), kind) for name in names if name not in own}
+    return "fields", _name_of(kind), fields, {name: _data(getattr(tree, name), kind) for name in names if name not in fields}
+
+
+def _difference(tree: Pytree, rebuilt: Pytree) -> str:
+    """The first difference between a tree and the one that its description makes, for a message."""
+    leaves, structure = _jax.tree.flatten(tree)
+    new_leaves, new_structure = _jax.tree.flatten(rebuilt)
+    if len(new_leaves) != len(leaves):
+        return f"{len(new_leaves):,} arrays instead of {len(leaves):,}"
+    for index, (leaf, new) in enumerate(zip(leaves, new_leaves, strict=True)):
+        if new != leaf:
+            return f"{shown(new)} as array {index:,} instead of {shown(leaf)}"
+    return f"the structure {_quoted(new_structure)} instead of {_quoted(structure)}"
 
 
 def _data(value: Any, kind: type) -> Any:
-    """What is told as it is. Raises: TypeError for what is no data."""
+    """The value, if a message can carry it. Raises: TypeError for any other one. Args: kind: the class that has it."""
     if type(value) in (tuple, list):
         return type(value)(_data(each, kind) for each in value)
     if type(value) is dict:
         return {_data(key, kind): _data(each, kind) for key, each in value.items()}
     if value is not None and type(value) not in (bool, int, float, str, bytes):
         raise TypeError(
-            f"class {_name_of(kind)} of an element cannot be told to the other processes: beside its arrays it has {value!r:.200} of type "
+            f"class {_name_of(kind)} of an element cannot be sent to the other processes: beside its arrays it has {shown(value)} of type "
             f"{_name_of(type(value))}. Keys, static fields and auxiliary data can be None, bool, int, float, str, bytes, and tuples, lists "
             "and dicts of these"
         )
@@ -94,15 +114,15 @@ def _dtype_name(dtype: Any) -> str:
         return dtype.name
     if dtype.name not in _key_dtypes():
         raise TypeError(
-            f"random keys of dtype {dtype} in an element cannot be told to other processes: only those of {', '.join(_KEY_IMPLS)}"
+            f"random keys of dtype {dtype} in an element cannot be sent to the other processes: only those of {', '.join(_KEY_IMPLS)}"
         )
     return dtype.name
 
 
 @functools.cache
 def _key_dtypes() -> dict[str, Any]:
-    found = [_jax.eval_shape(functools.partial(_jax.random.key, impl=impl), 0).dtype for impl in _KEY_IMPLS]
-    return {dtype.name: dtype for dtype in found}
+    dtypes = [_jax.eval_shape(functools.partial(_jax.random.key, impl=impl), 0).dtype for impl in _KEY_IMPLS]
+    return {dtype.name: dtype for dtype in dtypes}
 
 
 def _name_of(kind: type) -> str:
@@ -115,7 +135,8 @@ def _name_of(kind: type) -> str:
 def tree_of(description: Any) -> Any:
     """The tree that another process has described.
 
-    Raises: TypeError for a class that is not known here, or made of other fields. ValueError for what is no description.
+    Raises: TypeError for a class that this process does not know, or that has other fields here. ValueError for data that are no
+        description.
     """
     match description:
         case None:
@@ -133,12 +154,17 @@ def tree_of(description: Any) -> Any:
         case "node", str(name), auxiliary, *children:
             return _with_children(_node_class(name, by_fields=False), auxiliary, list(map(tree_of, children)))
         case _:
-            raise ValueError(f"{description!r:.200} is no description of a tree")
+            raise ValueError(
+                f"{shown(description)}, which another process has sent, is no description of a tree: all processes must run the same "
+                "tilestep"
+            )
 
 
 def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
-    if not all(type(size) is int and 0 <= size < 1 << 63 for size in shape):
-        raise ValueError(f"{shape!r:.200} is no shape")
+    if not all(type(size) is int and 0 <= size <= _LARGEST for size in shape):
+        raise ValueError(
+            f"{shown(shape)}, which another process has sent, is no shape: each size must be a whole number, 0 to {_LARGEST:,}"
+        )
     return shape
 
 
@@ -146,27 +172,30 @@ def _dtype_named(name: str) -> Any:
     if name in _key_dtypes():
         return _key_dtypes()[name]
     try:
-        dtype = np.dtype(name if name.isidentifier() else "")  # others would be parsed
+        dtype = np.dtype(name if name.isidentifier() else "")  # NumPy would parse other names
     except TypeError:
         dtype = None
     if dtype is None or dtype.name != name or not (dtype.kind == "b" or _jax.dtypes.issubdtype(dtype, np.number)):
-        raise ValueError(f"{name!r:.200} is no dtype")
+        raise ValueError(
+            f"{shown(name)}, which another process has sent, is no dtype that this one knows: all processes must run the same jax "
+            "and ml_dtypes"
+        )
     return dtype
 
 
 def _class_named(name: str) -> Any:
-    """What a name says among all that is imported here; None if there is none. Nothing is imported and no code runs for it."""
+    """The object of that name in a module that is imported already; None if there is none. It imports nothing and runs no code."""
     module, _, path = name.partition(":")
-    found: Any = sys.modules.get(module)
+    named: Any = sys.modules.get(module)
     for part in path.split("."):
-        found = _namespace(found).get(part)
-    return found
+        named = _namespace(named).get(part)
+    return named
 
 
-def _namespace(found: Any) -> Mapping[str, Any]:
-    if isinstance(found, ModuleType):
-        return object.__getattribute__(found, "__dict__")  # `vars` would have a lazy module import itself
-    return vars(found) if isinstance(found, type) else {}
+def _namespace(owner: Any) -> Mapping[str, Any]:
+    if isinstance(owner, ModuleType):
+        return object.__getattribute__(owner, "__dict__")  # `vars` would have a lazy module import itself
+    return vars(owner) if isinstance(owner, type) else {}
 
 
 def _node_class(name: str, *, by_fields: bool) -> type:
@@ -176,7 +205,7 @@ def _node_class(name: str, *, by_fields: bool) -> type:
         if has_fields is by_fields:
             return kind
     raise TypeError(
-        f"class {name:.200} of an element is not known by this name: define it at the top of a module that all processes import, and "
+        f"class {_quoted(name)} of an element is not known by this name: define it at the top of a module that all processes import, and "
         "register it with jax.tree_util if it is no named tuple"
     )
 
@@ -184,7 +213,7 @@ def _node_class(name: str, *, by_fields: bool) -> type:
 def _is_node(kind: type) -> bool:
     try:
         PyTreeDef.from_node_data_and_children(_registry, (kind, None), [])
-    except RuntimeError:  # as XLA says that a type is not registered
+    except RuntimeError:  # XLA: the type is not registered
         return False
     return True
 
@@ -197,8 +226,10 @@ def _with_fields(kind: type, children: Mapping[str, Any], static: Mapping[str, A
     try:
         return kind(**children, **static)
     except Exception as error:
-        fields = ", ".join(map(str, (*children, *static)))
-        raise TypeError(f"class {_name_of(kind)} of an element cannot be called with its fields, {fields:.200}: {error}") from error
+        raise TypeError(
+            f"class {_name_of(kind)} of an element cannot be called with its fields, {_listed([*children, *static])}: {_quoted(error)}; "
+            "all processes must define it alike, and its __init__ must take its fields"
+        ) from error
 
 
 def _with_children(kind: type, auxiliary: Any, children: list[Any]) -> Any:
@@ -206,4 +237,16 @@ def _with_children(kind: type, auxiliary: Any, children: list[Any]) -> Any:
     try:
         return PyTreeDef.from_node_data_and_children(_registry, (kind, auxiliary), [leaf] * len(children)).unflatten(children)
     except Exception as error:
-        raise TypeError(f"class {_name_of(kind)} of an element cannot be made of its {len(children)} children: {error}") from error
+        raise TypeError(
+            f"class {_name_of(kind)} of an element cannot be made of its {len(children)} children: {_quoted(error)}; all processes must "
+            "define and register it alike"
+        ) from error
+
+
+def _quoted(text: object) -> str:
+    return shortened(plain(text), _MOST_CHARACTERS)
+
+
+def _listed(fields: list[Any]) -> str:
+    more = f" and {len(fields) - _MOST_FIELDS:,} more" if len(fields) > _MOST_FIELDS else ""
+    return ", ".join(shortened(plain(field)) if isinstance(field, str) else shown(field) for field in fields[:_MOST_FIELDS]) + more

@@ -4,7 +4,7 @@ It outlives the process that it watches, so it can say which process died first 
 watchdog is the hub, to which the others keep a connection. When another process has died, each watchdog prints which one, and ends its
 own process. `run_watchdog.py` runs it, with the standard library alone.
 
-Anybody can connect to the hub's port, so the hub neither hears nor answers a connection before it has proved that it knows the program's
+Anybody can connect to the hub's port, so the hub reads no message before the other end has proved that it knows the program's
 token.
 """
 
@@ -18,8 +18,8 @@ import sys
 import time
 from typing import Final, final
 
-from tilestep.train.processes.challenge import greeting, introduced
-from tilestep.train.processes.door import GREETING_WALL_S, Door
+from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor
+from tilestep.train.processes.challenge import connect, handshake_with
 from tilestep.train.processes.watchdog_lifeline import Lifeline, read_settings
 from tilestep.train.processes.watchdog_lines import Line, Message
 from tilestep.train.processes.watchdog_record import Limits, Record
@@ -49,12 +49,12 @@ class Watchdog:
         self._record = Record(self._limits)  # the hub's
         self._lines: list[Line] = []  # the hub's, to the other watchdogs
         self._hub: Line | None = None
-        self._door: Door[int] | None = None
+        self._acceptor: Acceptor[int] | None = None
         secret = settings["token"].encode()
         if self._me == 0:
             listener = socket.socket(fileno=settings["listener"])
-            self._door = Door(listener, greeting(PURPOSE, secret, self._limits.count), expected=self._limits.count)
-            self._selector.register(self._door, selectors.EVENT_READ, self._door)
+            self._acceptor = Acceptor(listener, handshake_with(PURPOSE, secret, self._limits.count), expected=self._limits.count)
+            self._selector.register(self._acceptor, selectors.EVENT_READ, self._acceptor)
         else:
             self._hub = Line(self._connection(settings["addresses"], secret), 0)
             self._selector.register(self._hub.socket, selectors.EVENT_READ, self._hub)
@@ -67,7 +67,7 @@ class Watchdog:
             for host, port in addresses:
                 self._lifeline.live()
                 with contextlib.suppress(OSError):
-                    return introduced(host, port, PURPOSE, secret, self._me, min(GREETING_WALL_S, self._limits.timeout_s / 2))
+                    return connect(host, port, PURPOSE, secret, self._me, min(HANDSHAKE_WALL_S, self._limits.timeout_s / 2))
             if time.monotonic() > until:
                 self._end(f"process 0 cannot be reached at {' or '.join(f'{host}:{port}' for host, port in addresses)}")
                 sys.exit(1)
@@ -98,7 +98,7 @@ class Watchdog:
 
     def _welcome(self) -> None:
         """The hub takes the connections of the other watchdogs."""
-        for connection, process in () if self._door is None else self._door.guests():
+        for connection, process in () if self._acceptor is None else self._acceptor.accept():
             line = Line(connection, process)
             self._lines.append(line)
             self._selector.register(connection, selectors.EVENT_READ, line)

@@ -7,7 +7,7 @@ import socket
 import time
 from typing import Any, Final, final
 
-from tilestep.train.processes.door import told
+from tilestep.train.processes.acceptor import send_without_waiting
 
 _LONGEST_BYTES: Final = 1 << 14  # of a message
 _LATEST: Final = 1e12  # s, of a time in a message
@@ -51,7 +51,7 @@ class Line:
 
     def send(self, message: Message) -> None:
         """Sends a message. Nothing happens if the connection has ended, because the next `receive` says so."""
-        told(self.socket, json.dumps(message).encode() + b"\n")
+        send_without_waiting(self.socket, json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list[Message] | None:
         """The messages that have come; None: the connection has ended."""

@@ -83,14 +83,13 @@ def cross_replica_mean(tree: Pytree, *, group_size: int | None = None) -> Pytree
     float16 and 8-bit floats are divided before they are summed.
 
     Args:
-        tree: a pytree of arrays, with the same shapes on all replicas.
-        group_size: successive replicas of a group, within which it happens. None: all replicas.
+        tree, group_size: as for `cross_replica_sum`.
 
     Returns:
         Arrays of the same shapes and dtypes, equal on the replicas of a group.
 
     Raises:
-        ValueError: when `group_size` does not divide the number of replicas, or the function is mapped over devices by an unknown axis.
+        ValueError: as for `cross_replica_sum`.
         TypeError: when an array is neither real nor complex.
     """
     axis, groups, size = _group(group_size)
@@ -111,14 +110,13 @@ def cross_replica_all_gather(tree: Pytree, *, group_size: int | None = None) -> 
     """Each array of all replicas, stacked along a new leading axis in the order of the replicas.
 
     Args:
-        tree: a pytree of arrays, with the same shapes on all replicas.
-        group_size: successive replicas of a group, within which it happens. None: all replicas.
+        tree, group_size: as for `cross_replica_sum`.
 
     Returns:
         An array [R, n, ...] for each array [n, ...]; within groups R is the group's size.
 
     Raises:
-        ValueError: when `group_size` does not divide the number of replicas, or the function is mapped over devices by an unknown axis.
+        ValueError: as for `cross_replica_sum`.
     """
     axis, groups, _ = _group(group_size)
     return _mapped(tree, lambda x: x[None] if axis is None else _jax.lax.all_gather(x, axis, axis_index_groups=groups))

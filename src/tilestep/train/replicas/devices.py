@@ -5,6 +5,7 @@ Sources: TensorFlow for the IPU, `IPUConfig.auto_select_ipus` and `select_ipus` 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
@@ -12,7 +13,7 @@ import jax
 
 from tilestep.messages import shown
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import belongs_to, platform_named
+from tilestep.train.other_arguments import all_of, belongs_to, platform_named
 from tilestep.train.untyped import Pytree
 
 Device = Any  # jax.Device, which JAX's types call a variable
@@ -48,7 +49,7 @@ def select_devices(
         ValueError: when there are too few devices, an id is unknown or comes twice, or both `count` and `ids` are given.
     """
     there: Devices = tuple(jax.devices() if platform is None else jax.devices(platform_named(platform)))
-    ids, count = _listed(ids), _listed(count)
+    ids, count = _listed("ids", ids), _listed("count", count)
     if ids is not None:
         if count is not None:
             raise ValueError(f"count is {shown(count)} and ids is {shown(ids)}: give one of them, they are two ways to select devices")
@@ -91,9 +92,10 @@ def _by_id(there: Devices, ids: Any) -> Devices | tuple[Devices, ...]:
 def _numbered(there: Devices, ids: Iterable[Pytree]) -> Devices:
     numbers = [whole_number("ids", number, least=0, hint=_ready(number)) for number in ids]
     by_id = {device.id: device for device in there}
-    twice = sorted({number for number in numbers if numbers.count(number) > 1})
+    times = Counter(numbers)
+    twice = sorted(number for number in times if times[number] > 1)
     if twice:
-        raise ValueError(f"ids names device {shown(twice[0])} {numbers.count(twice[0])} times: each device can be selected once")
+        raise ValueError(f"ids names device {shown(twice[0])} {times[twice[0]]} times: each device can be selected once")
     unknown = [number for number in numbers if number not in by_id]
     if unknown:
         known = ", ".join(map(str, sorted(by_id)))
@@ -111,9 +113,14 @@ def _is_many(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) and getattr(value, "ndim", 1) > 0
 
 
-def _listed(value: Any) -> Any:
-    """A list for a generator, an array or another iterable, and for those in it: lists can be gone through again."""
-    return [list(item) if _is_many(item) else item for item in value] if _is_many(value) else value
+def _listed(name: str, value: Any) -> Any:
+    """A list for a generator, an array or another iterable, and for those in it: lists can be gone through again.
+
+    Raises: ValueError for a generator that may never end.
+    """
+    if not _is_many(value):
+        return value
+    return [list(all_of(f"{name}[{index}]", item)) if _is_many(item) else item for index, item in enumerate(all_of(name, value))]
 
 
 def more_devices(there: Devices) -> str:

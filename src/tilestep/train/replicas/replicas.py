@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final, final, overload
@@ -11,6 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tilestep.hints import dry_platforms
 from tilestep.messages import shown
 from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.numbers import whole_number
@@ -195,6 +197,9 @@ class Replicas:
         """The array of a node of a carry; of a Shard all replicas' parts."""
         if not is_shard(node):
             return node
+        if isinstance(node.values, jax.Array) and any(device.platform in dry_platforms for device in node.values.devices()):
+            parts = part_elements(node.size, self.count) * self.count
+            return np.broadcast_to(np.zeros((), node.values.dtype), parts)  # a dry run has no values: these take no memory
         flat = np.asarray(readable(node.values))[: node.size]
         return np.pad(flat, (0, part_elements(node.size, self.count) * self.count - node.size))
 
@@ -259,9 +264,9 @@ def _mesh_of(count: int | None, devices: Iterable[Device] | None, shards: int, a
             f"count: {shown(count)} replicas x {shown(shards)} shards = {shown(wanted)} devices, but {len(chosen)} were given: leave "
             f"count away, or give {shown(wanted)} devices"
         )
-    twice = [device for device in chosen if chosen.count(device) > 1]
-    if twice:
-        raise ValueError(f"devices has {twice[0]} {chosen.count(twice[0])} times: each device is of one replica")
+    twice = next(((device, times) for device, times in Counter(chosen).items() if times > 1), None)
+    if twice is not None:
+        raise ValueError(f"devices has {twice[0]} {twice[1]} times: each device is of one replica")
     if len({device.platform for device in chosen}) > 1:
         raise ValueError(f"devices are of several platforms ({', '.join(sorted({d.platform for d in chosen}))}): replicas are of one")
     grid = np.array(chosen, dtype=object).reshape(-1, shards)

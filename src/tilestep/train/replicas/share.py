@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
+from tilestep.messages import shown
 from tilestep.train.untyped import Pytree
 
 
@@ -65,7 +66,7 @@ class _SavingPass(_Pass):
         """Goes there. Raises: ValueError for the state of a dataset that was not shared, or was over other replicas."""
         if not isinstance(state, Mapping) or set(state) != {"dataset", "next"} or state["next"] not in range(self._count):  # pyright: ignore[reportUnknownArgumentType]
             raise ValueError(
-                f"{state!r} is no state of a dataset that {self._count} replicas share: restore what was saved with as many processes"
+                f"{shown(state)} is no state of a dataset that {self._count} replicas share: restore what was saved with as many processes"
             )
         self._iterator.set_state(state["dataset"])
         self._next = state["next"]

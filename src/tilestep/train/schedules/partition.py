@@ -85,6 +85,8 @@ class Partition:
                 f"cuts is {shown(cuts)}: it must rise from 0 to the {len(costs)} layers of costs, such as (0, {len(costs)}); "
                 "best_partition finds the best"
             )
+        object.__setattr__(self, "costs", costs)  # a generator has been read, and a list may change
+        object.__setattr__(self, "cuts", cuts)
 
     @property
     def stage_costs(self) -> tuple[float, ...]:
@@ -264,7 +266,7 @@ def pipeline_partition(
             work, outputs = _work(layer, _jax.device_put(own, chosen[0]), given, clock, profile, training=training)
         except Exception as error:
             error.add_note(
-                f"raised by layer {number} ({name}), with arguments {[str(jax.typeof(leaf)) for leaf in _jax.tree.leaves(given)]}"
+                f"raised by layer {number} ({name}), with arguments {shown([str(jax.typeof(leaf)) for leaf in _jax.tree.leaves(given)])}"
             )
             raise
         passing = 0.0

@@ -26,9 +26,10 @@ Phases = tuple[tuple[Task, ...], ...]
 def phases(schedule: Schedule) -> Phases:
     """All tasks in phases, in an order that agrees with every device's.
 
-    The tasks that a task needs are in earlier phases, or before it in the same phase on the same device. There are two ways to cut: a
-    phase has one task of each device, or up to one forward and one backward of each, which keeps all devices equally busy wherever the
-    schedule is full. It takes the faster way, if backward takes twice as long as forward.
+    The tasks that a task needs are in earlier phases, or before it in the same phase on the same device. There are three ways to cut: a
+    phase has one task of each device; or up to one forward and one backward of each device, which keeps all equally busy wherever the
+    schedule is full; or up to one forward and one backward of each stage, which is the same for devices with several stages. It takes the
+    fastest way, if backward takes twice as long as forward, and of equally fast ones that with the fewest phases.
 
     Args:
         schedule: the order of tasks on each device.
@@ -40,9 +41,10 @@ def phases(schedule: Schedule) -> Phases:
         TypeError: for a schedule that is no Schedule.
     """
     require_schedule(schedule)
-    return min(
-        (_in_pairs(schedule), _by_slots(schedule)), key=lambda cut: _Together(schedule, Costs(), cut, host="apart").timeline().makespan
-    )
+    cuts = [_in_pairs(schedule, of_stages=False), _by_slots(schedule)]
+    if len(set(schedule.device_mapping)) < schedule.stages:
+        cuts.append(_in_pairs(schedule, of_stages=True))
+    return min(cuts, key=lambda cut: (_Together(schedule, Costs(), cut, host="apart").timeline().makespan, len(cut)))
 
 
 def updates_last(ordered: Phases) -> Phases:
@@ -59,14 +61,14 @@ def _by_slots(schedule: Schedule) -> Phases:
     return tuple(tuple(slots[slot]) for slot in sorted(slots))
 
 
-def _in_pairs(schedule: Schedule) -> Phases:
+def _in_pairs(schedule: Schedule, *, of_stages: bool) -> Phases:
     position = [0] * len(schedule.tasks)
     done: set[Task] = set()
     pairs: list[tuple[Task, ...]] = []
     while any(index < len(own) for index, own in zip(position, schedule.tasks, strict=True)):
         now: list[Task] = []
         for device in range(len(position)):
-            mine = list(_pair(schedule, device, position[device], done))
+            mine = list(_pair(schedule, device, position[device], done, of_stages=of_stages))
             position[device] += len(mine)
             now += mine
         done.update(now)
@@ -74,16 +76,17 @@ def _in_pairs(schedule: Schedule) -> Phases:
     return tuple(pairs)
 
 
-def _pair(schedule: Schedule, device: int, position: int, done: set[Task]) -> Iterator[Task]:
-    """A device's next tasks, up to one forward and one backward."""
+def _pair(schedule: Schedule, device: int, position: int, done: set[Task], *, of_stages: bool) -> Iterator[Task]:
+    """A device's next tasks, up to one forward and one backward, of each of its stages or altogether."""
     mine: set[Task] = set()
-    passes: set[bool] = set()
+    passes: set[tuple[int, bool]] = set()
     for task in schedule.tasks[device][position:]:
         forward = task.kind is Kind.FORWARD
         if forward or task.kind in (Kind.BACKWARD, Kind.INPUT_GRADIENT):
-            if forward in passes:
+            turn = (task.stage if of_stages else 0, forward)
+            if turn in passes:
                 return
-            passes.add(forward)
+            passes.add(turn)
         if not all(need in done or need in mine for need in schedule.needs(task)):
             return
         mine.add(task)

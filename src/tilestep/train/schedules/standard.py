@@ -1,7 +1,18 @@
 """Makes the usual schedules of pipelines. `Schedule` says what a schedule is; docs/reference/schedules.md shows them.
 
-With `strict` a function refuses counts of microbatches for which Graphcore's TensorFlow had no schedule. The pipeline works with any count,
-but a count that is not a multiple wastes the slots of the last round.
+The functions share arguments and errors. N is the number of levels, and stage s stands for each stage of level s.
+
+Args:
+    stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
+    microbatches: the number of microbatches in a run.
+    training: whether there is a backward pass and an update.
+    device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
+    strict: whether to refuse counts of microbatches for which Graphcore's TensorFlow had no schedule. The pipeline works with any count,
+        but a count that is not a multiple wastes the slots of the last round.
+
+Raises:
+    TypeError: for a count that is no whole number, and for another argument of a wrong kind.
+    ValueError: for counts and mappings that are impossible, and for a count that `strict` refuses.
 """
 
 from __future__ import annotations
@@ -36,18 +47,14 @@ def sequential(
     """One microbatch after the other: nothing overlaps, and no stage keeps values of several microbatches.
 
     Args:
-        stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
-        microbatches: the number of microbatches in a run.
-        training: whether there is a backward pass and an update.
-        device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
-        strict: of no effect: any count is allowed.
+        stages: their number, or a list with the number in each level.
+        microbatches: their number in a run.
+        training: whether there is a backward pass.
+        device_mapping: the number of each stage's device.
+        strict: of no effect, because any count is allowed.
 
-    Returns:
-        The schedule.
-
-    Raises:
-        TypeError: for a count that is no whole number.
-        ValueError: for counts and mappings that are impossible.
+    Returns: The schedule.
+    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
     """
     require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -65,18 +72,14 @@ def grouped(
     forward of one microbatch and backward of another. Each stage keeps values of up to 2(N-1-s)+1 microbatches.
 
     Args:
-        stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
-        microbatches: the number of microbatches in a run.
-        training: whether there is a backward pass and an update.
-        device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
+        stages: their number, or a list with the number in each level.
+        microbatches: their number in a run.
+        training: whether there is a backward pass.
+        device_mapping: the number of each stage's device.
         strict: whether the count must be a multiple of 2N, in inference of N.
 
-    Returns:
-        The schedule.
-
-    Raises:
-        TypeError: for a count that is no whole number.
-        ValueError: for counts and mappings that are impossible.
+    Returns: The schedule.
+    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
     """
     require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -94,19 +97,15 @@ def interleaved(
     Stage s of microbatch m is in slot 2m + s. Each stage keeps values of up to N-s microbatches.
 
     Args:
-        stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
-        microbatches: the number of microbatches in a run.
-        training: whether there is a backward pass and an update.
-        device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
+        stages: their number, or a list with the number in each level.
+        microbatches: their number in a run.
+        training: whether there is a backward pass.
+        device_mapping: the number of each stage's device.
         strict: whether the count must be a multiple of the number of microbatches that go round the devices without meeting: N if each
             stage has a device of its own, else less. In training no two levels may share a device then.
 
-    Returns:
-        The schedule.
-
-    Raises:
-        TypeError: for a count that is no whole number.
-        ValueError: for counts and mappings that are impossible.
+    Returns: The schedule.
+    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
     """
     require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -134,16 +133,12 @@ def looped(devices: int, microbatches: int, *, rounds: int = 2, strict: bool = T
 
     Args:
         devices: the number of devices.
-        microbatches: the number of microbatches in a run.
+        microbatches: their number in a run.
         rounds: the number of stages on each device.
         strict: whether the count must be a multiple of `devices`. Without it the last round has gaps.
 
-    Returns:
-        The schedule.
-
-    Raises:
-        TypeError: for a count that is no whole number.
-        ValueError: for counts that are impossible.
+    Returns: The schedule.
+    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
 
     Source:
         Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, section 2.2.
@@ -188,17 +183,13 @@ def zero_bubble(stages: Stages, microbatches: int, *, device_mapping: Sequence[i
     Each stage keeps values of up to N microbatches, as the first stage of 1F1B does.
 
     Args:
-        stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
-        microbatches: the number of microbatches in a run.
-        device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
-        strict: of no effect: any count is allowed.
+        stages: their number, or a list with the number in each level.
+        microbatches: their number in a run.
+        device_mapping: the number of each stage's device.
+        strict: of no effect, because any count is allowed.
 
-    Returns:
-        The schedule.
-
-    Raises:
-        TypeError: for a count that is no whole number.
-        ValueError: for counts and mappings that are impossible.
+    Returns: The schedule.
+    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
 
     Source:
         Qi et al., "Zero Bubble Pipeline Parallelism", 2023, schedule ZB-H1.
@@ -216,17 +207,13 @@ def stale(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] | 
     after m updates. The ramps belong to each run: at its begin all stages have the same version again.
 
     Args:
-        stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
-        microbatches: the number of microbatches in a run.
-        device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
-        strict: of no effect: any count is allowed.
+        stages: their number, or a list with the number in each level.
+        microbatches: their number in a run.
+        device_mapping: the number of each stage's device.
+        strict: of no effect, because any count is allowed.
 
-    Returns:
-        The schedule.
-
-    Raises:
-        TypeError: for a count that is no whole number.
-        ValueError: for counts and mappings that are impossible.
+    Returns: The schedule.
+    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
     """
     require_bools(strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -248,17 +235,13 @@ def stashed(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] 
     """1F1B with an update after each microbatch's backward, which has the very weights that its forward had: they are kept so long.
 
     Args:
-        stages: the number of stages, or for each level how many of them are concurrent ([1, 2, 1]: two in the middle).
-        microbatches: the number of microbatches in a run.
-        device_mapping: for each stage, in the order of levels, the number of its device; None: one device for each.
-        strict: of no effect: any count is allowed.
+        stages: their number, or a list with the number in each level.
+        microbatches: their number in a run.
+        device_mapping: the number of each stage's device.
+        strict: of no effect, because any count is allowed.
 
-    Returns:
-        The schedule.
-
-    Raises:
-        TypeError: for a count that is no whole number.
-        ValueError: for counts and mappings that are impossible.
+    Returns: The schedule.
+    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
 
     Source:
         Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", 2019, weight stashing.

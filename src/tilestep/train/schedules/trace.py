@@ -61,7 +61,8 @@ def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> 
 
     A task lasts from the begin of its program's compute to the end of its compute, exchanges and syncs between tiles. The sum of several
     stages' gradients is a part of backward. Transfers from the host before a task, and to other IPUs after it, are outside. A task without
-    a program takes no time: the backward of the last stage, which is one program with its forward, and input gradients of a first stage.
+    a program takes no time: the backward of the last stage, which is one program with its forward, input gradients of a first stage, and
+    updates of an optimiser that looks across stages.
 
     Args:
         schedule: of the pipeline.
@@ -183,8 +184,10 @@ def _ipus(schedule: Schedule, runs: Mapping[int, Sequence[_Run]]) -> Sequence[in
 
 
 def _has_program(schedule: Schedule, task: Task, runs: Sequence[_Run]) -> bool:
-    if task.kind in (Kind.FORWARD, Kind.UPDATE):
+    if task.kind is Kind.FORWARD:
         return True
+    if task.kind is Kind.UPDATE:  # an optimiser that looks across stages has programs of its own
+        return any(run.kind is Kind.UPDATE for run in runs)
     if task.kind is Kind.INPUT_GRADIENT and task.stage in schedule.levels[0]:
         return False
     return task.stage not in schedule.levels[-1] or not any(run.both for run in runs)

@@ -241,6 +241,20 @@ def collectives(jaxpr: Any) -> int:
     return total
 
 
+def test_a_microbatch_may_be_made_in_the_loop() -> None:
+    data = jnp.arange(6.0).reshape(3, 2)
+
+    def loss(p: Any, x: Any) -> Any:
+        return p * x.sum()
+
+    given = accumulate_gradients(loss, 2.0, data)
+    taken = accumulate_gradients(loss, 2.0, np.arange(3), take=lambda number: data[number])
+    np.testing.assert_array_equal(taken[0], given[0])
+    np.testing.assert_array_equal(taken[1], given[1])
+    with pytest.raises(TypeError, match="take is 3"):
+        accumulate_gradients(loss, 2.0, data, take=3)  # type: ignore[arg-type]
+
+
 def test_replicas_sum_once_for_each_update() -> None:
     """TensorFlow for the IPU: the mean over replicas of the sum over microbatches, summed as often as there are updates."""
     optimiser = gradient_accumulation(train.cross_replica(optax.sgd(1.0)), 4)

@@ -17,7 +17,7 @@ import tilestep
 from tilestep.errors import DatasetError
 from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, loop_state, repeat, while_loop
 from tilestep.train.loop import update_pattern
-from tilestep.train.loop.program_cache import Span, repeat_loop
+from tilestep.train.loop.program_cache import LoopSettings, Span, repeat_loop
 from tilestep.train.loop.update_pattern import UpdatePattern, counters_in
 
 RATE = 0.5
@@ -77,7 +77,7 @@ def test_the_newest_values_only() -> None:
 def program_text(body: Any, carry: Any, steps: int) -> str:
     """What JAX makes of the program of a chunk of `repeat`."""
     count = counters_in(jax.tree.structure(carry))[0].count
-    kept = repeat_loop(body, key=None, has_infeed=True, outfeed=None, shardings=None)
+    kept = repeat_loop(body, LoopSettings(has_infeed=True))
     program: Any = kept.program(Span(steps=steps, every=count, first=count))
     text = str(program.trace(carry, np.ones(steps, np.float32)).jaxpr)
     assert not kept.unsteady
@@ -249,8 +249,8 @@ def test_on_ipu_two_bodies_take_less_than_one_with_a_branch(monkeypatch: pytest.
         return optax.apply_updates(weights, updates), state
 
     taken: list[tuple[int, int]] = []
-    for most in (update_pattern._MOST_PROGRAMS, 0):  # 0: no loop is worth programs of its own for updates
-        monkeypatch.setattr(update_pattern, "_MOST_PROGRAMS", most)
+    for most in (update_pattern.MOST_PROGRAMS, 0):  # 0: no loop is worth programs of its own for updates
+        monkeypatch.setattr(update_pattern, "MOST_PROGRAMS", most)
         infeed = InfeedQueue(itertools.repeat(np.zeros((16, 256), np.float32)))
         with jax.default_device(jax.devices("ipu")[0]), tilestep.dry_run(), tilestep.profile() as profile:
             weights = [jax.device_put(np.zeros((256, 256), np.float32)) for _ in range(3)]

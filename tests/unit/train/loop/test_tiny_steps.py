@@ -14,7 +14,7 @@ import pytest
 from tilestep.errors import SettingsError
 from tilestep.train import InfeedQueue, OutfeedQueue, repeat
 from tilestep.train.loop import tiny_steps
-from tilestep.train.loop.tiny_steps import Chosen, scan
+from tilestep.train.loop.tiny_steps import LoopProgram, scan
 
 _jax: Any = jax
 _jnp: Any = jnp
@@ -25,9 +25,9 @@ Step = Callable[[Any, Any], tuple[Any, Any]]
 STEPS = 5
 
 
-def same(step: Step, carry: Any, elements: Any = None, *, quick: bool = True, length: int = STEPS, atol: float = 1e-6) -> Chosen:
+def same(step: Step, carry: Any, elements: Any = None, *, quick: bool = True, length: int = STEPS, atol: float = 1e-6) -> LoopProgram:
     """Holds the program of a loop against `jax.lax.scan`. Args: quick: whether its steps have to be compiled in one piece."""
-    program = Chosen(lambda carry, elements: scan(step, carry, elements, length=length), shardings=None)
+    program = LoopProgram(lambda carry, elements: scan(step, carry, elements, length=length), shardings=None)
     for _ in range(2):  # chosen, and called again
         expected = _jax.jit(lambda carry, elements: lax.scan(step, carry, elements, length=length))(carry, elements)
         found = program(_jax.tree.map(_jnp.array, carry), elements)
@@ -61,8 +61,16 @@ def test_a_perceptron_s_step_is_one_piece() -> None:
     same(perceptron, weights, elements, atol=2e-5)  # scores of about 30: either program is up to 1.2e-5 from what 64-bit types give
 
 
-def test_repeat_compiles_tiny_steps_so_and_others_not() -> None:
+def test_repeat_compiles_tiny_steps_so_and_others_not(monkeypatch: pytest.MonkeyPatch) -> None:
     from tilestep.train.loop import program_cache
+
+    made: list[LoopProgram] = []
+
+    def noted(*args: Any, **settings: Any) -> LoopProgram:
+        made.append(LoopProgram(*args, **settings))
+        return made[-1]
+
+    monkeypatch.setattr(program_cache, "LoopProgram", noted)
 
     def body(weights: Any, x: Any, labels: Any) -> Any:
         return perceptron(weights, (x, labels))[0]
@@ -70,7 +78,7 @@ def test_repeat_compiles_tiny_steps_so_and_others_not() -> None:
     def run(width: int) -> list[bool]:
         weights = {"in": numbers(16, width), "bias": np.zeros(width, np.float32), "out": numbers(width, 4)}
         repeat(4, body, weights, InfeedQueue(itertools.repeat((numbers(8, 16), numbers(8, dtype="int32") % 4))))
-        return [program.is_quick for loop in program_cache._of_functions[body].values() for program in loop.programs.values()]  # pyright: ignore[reportPrivateUsage]
+        return [program.is_quick for program in made]
 
     assert run(16) == [True]
     assert run(512) == [False]  # the same loop, now with other arrays

@@ -18,7 +18,7 @@ import optax
 import pytest
 from jax.experimental.layout import Format, Layout
 
-from tests.unit.train.pipeline.pipelines import batches, model
+from tests.unit.train.pipeline.pipelines import batches, model, runs_noted
 from tilestep.errors import NotFiniteError
 from tilestep.train import InfeedQueue
 from tilestep.train.jax_private import compiled_call
@@ -35,15 +35,22 @@ def made(seed: int = 1, **options: Any) -> tuple[Pipeline, Any]:
 
 
 @contextlib.contextmanager
-def only(pipeline: Pipeline, kept: str) -> Iterator[None]:
-    """Inside, the pipeline's programs are there in one form: "direct" or "looked_up"."""
-    programs = pipeline._engine._programs
-    assert programs._latest is not None
-    before = programs._latest.runnable
-    other = {"direct": "looked_up", "looked_up": "direct"}[kept]
-    programs._latest = programs._latest._replace(runnable=before._replace(**{other: None}))
-    yield
-    programs._latest = programs._latest._replace(runnable=before)
+def only(*, direct: bool) -> Iterator[None]:
+    """Inside, all runs start their programs directly, or none does."""
+    with runs_noted() as runs:
+        yield
+    assert {own for _, own in runs} == {direct}
+
+
+@contextlib.contextmanager
+def looking_up() -> Iterator[None]:
+    """Inside, programs are looked up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program_cache, "may_start", lambda: False)
+        yield
+
+
+FORMS = looking_up, contextlib.nullcontext
 
 
 def three_updates(pipeline: Pipeline, state: Any, change: Callable[[Any], Any] | None = None) -> Any:
@@ -55,23 +62,6 @@ def three_updates(pipeline: Pipeline, state: Any, change: Callable[[Any], Any] |
     for update in (1, 2):
         state, outputs = pipeline.step(state, batches(update, COUNT))
     return state, outputs
-
-
-def looked_up(pipeline: Pipeline) -> Pipeline:
-    pipeline._engine._programs._may_be_direct = False
-    return pipeline
-
-
-def as_it_is(pipeline: Pipeline) -> Pipeline:
-    return pipeline
-
-
-@contextlib.contextmanager
-def looking_up(pipeline: Pipeline) -> Iterator[None]:
-    """Inside, the pipeline's programs are looked up."""
-    looked_up(pipeline)
-    yield
-    pipeline._engine._programs._may_be_direct = True
 
 
 @functools.cache
@@ -87,10 +77,10 @@ def shared() -> Pipeline:
 def test_it_changes_nothing(options: Any) -> None:
     pipeline, state = made(**options)
     state, outputs = pipeline.step(state, batches(0, COUNT))
-    with only(pipeline, "direct"):
+    with only(direct=True):
         state, outputs = pipeline.step(state, batches(1, COUNT))
         state, outputs = pipeline.step(state, batches(2, COUNT))
-    with looking_up(pipeline):
+    with looking_up():
         expected = three_updates(pipeline, pipeline.init(model(1)[1]))
     jax.tree.map(np.testing.assert_array_equal, (state, outputs), expected)
     kinds: Callable[[Any], Any] = lambda tree: [(leaf.aval, leaf.sharding, leaf.committed) for leaf in jax.tree.leaves(tree)]  # noqa: E731
@@ -121,7 +111,7 @@ def copied(leaf: Any) -> Any:
 def test_a_state_that_somebody_has_changed_is_as_good(change: Callable[[Any], Any]) -> None:
     pipeline, params = shared(), model(1)[1]
     found = three_updates(pipeline, pipeline.init(params), change)
-    with looking_up(pipeline):
+    with looking_up():
         expected = three_updates(pipeline, pipeline.init(params), change)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
@@ -169,10 +159,10 @@ def test_elements_of_any_layout_and_type_are_as_good(elements: Any) -> None:
         (halved, (jnp.asarray(0.5),)),
     ):
         results: list[Any] = []
-        for form in (contextlib.nullcontext, looking_up):
+        for form in FORMS:
             pipeline = small_one(stage)
             state = pipeline.init(P)
-            with form(pipeline):
+            with form():
                 for _ in range(2):
                     state, outputs = pipeline.step(state, elements, inputs=given)
             results.append((state, outputs))
@@ -207,16 +197,17 @@ def test_a_state_may_come_back_of_another_kind(flips: bool, schedule: str) -> No
 
     counting = optax.GradientTransformation(lambda params: jnp.zeros((), jnp.int32), update)
     found: list[Any] = []
-    for change in (looked_up, as_it_is):
-        pipeline = change(Pipeline([first, last], counting, 4, program="stages", pipeline_schedule=schedule))
-        state, kinds = pipeline.init(P), []
-        for _ in range(6):
-            state, outputs = pipeline.step(state, X)
-            kinds.append(state.optimizer_state[0].dtype)
-        found.append((state, outputs))
-        updates = 4 if schedule == "stale" else 1  # of a run
-        assert len(set(kinds)) == (2 if flips and updates == 1 else 1)
-        assert [float(count) for count in state.optimizer_state] == [6 * updates, 6 * updates]
+    for form in FORMS:
+        pipeline = Pipeline([first, last], counting, 4, program="stages", pipeline_schedule=schedule)
+        with form():
+            state, kinds = pipeline.init(P), []
+            for _ in range(6):
+                state, outputs = pipeline.step(state, X)
+                kinds.append(state.optimizer_state[0].dtype)
+            found.append((state, outputs))
+            updates = 4 if schedule == "stale" else 1  # of a run
+            assert len(set(kinds)) == (2 if flips and updates == 1 else 1)
+            assert [float(count) for count in state.optimizer_state] == [6 * updates, 6 * updates]
     jax.tree.map(np.testing.assert_array_equal, *found)
 
 
@@ -227,13 +218,14 @@ def test_an_optimizer_whose_state_becomes_weakly_typed_computes_as_jax_does() ->
 
     weakening = optax.GradientTransformation(lambda params: jnp.full((), -0.123456, jnp.float32), update)
     found: list[Any] = []
-    for change in (looked_up, as_it_is):
-        pipeline = change(Pipeline([first, last], weakening, 4, program="stages"))
-        state = pipeline.init(P)
-        for _ in range(3):
-            state, outputs = pipeline.step(state, X)
-        assert state.optimizer_state[0].weak_type
-        found.append((state, outputs))
+    for form in FORMS:
+        pipeline = Pipeline([first, last], weakening, 4, program="stages")
+        with form():
+            state = pipeline.init(P)
+            for _ in range(3):
+                state, outputs = pipeline.step(state, X)
+            assert state.optimizer_state[0].weak_type
+            found.append((state, outputs))
     jax.tree.map(np.testing.assert_array_equal, *found)
 
 
@@ -250,11 +242,12 @@ def test_weak_types_end_where_a_stage_does(optimizer: Any) -> None:
         return (x * p).sum(), is_float32
 
     found: list[Any] = []
-    for change, program in ((looked_up, "stages"), (as_it_is, "stages"), (as_it_is, "single")):
-        pipeline = change(Pipeline([weakly, halves, summed], optimizer, 6, program=program))
+    for form, program in ((looking_up, "stages"), (contextlib.nullcontext, "stages"), (contextlib.nullcontext, "single")):
+        pipeline = Pipeline([weakly, halves, summed], optimizer, 6, program=program)
         state = pipeline.init([*P, np.float32(1)])
-        for _ in range(3):
-            state, (losses, are_float32) = pipeline.step(state, np.concatenate([X, X[:2]]))
+        with form():
+            for _ in range(3):
+                state, (losses, are_float32) = pipeline.step(state, np.concatenate([X, X[:2]]))
         assert are_float32.all()
         found.append((losses, state.params))
     jax.tree.map(np.testing.assert_array_equal, *found[:2])
@@ -279,13 +272,14 @@ def test_elements_and_inputs_of_other_shapes_are_seen_whatever_has_gone_before()
         return x * scale @ p["w"]
 
     found: list[Any] = []
-    for change in (looked_up, as_it_is):
-        pipeline = change(small((scaled, last)))
-        state = pipeline.init(P)
-        for rows, scale in ((3, 1.0), (3, 2.0), (3, 3.0), (2, 2.0), (2, np.ones(3, np.float32)), (3, 1.0), (3, 2.0)):
-            state, (losses, outputs) = pipeline.step(state, X[:, :rows], inputs=[np.asarray(scale, np.float32)])
-            assert outputs.shape == (4, rows, 4)
-        found.append((state, losses))
+    for form in FORMS:
+        pipeline = small((scaled, last))
+        with form():
+            state = pipeline.init(P)
+            for rows, scale in ((3, 1.0), (3, 2.0), (3, 3.0), (2, 2.0), (2, np.ones(3, np.float32)), (3, 1.0), (3, 2.0)):
+                state, (losses, outputs) = pipeline.step(state, X[:, :rows], inputs=[np.asarray(scale, np.float32)])
+                assert outputs.shape == (4, rows, 4)
+            found.append((state, losses))
     jax.tree.map(np.testing.assert_array_equal, *found)
 
 
@@ -412,20 +406,20 @@ def test_all_numpy_arrays_may_be_written_to_at_once() -> None:
 
 
 def test_a_state_on_another_device_is_refused_as_jax_refuses_it() -> None:
-    for pipeline in (made()[0], looked_up(made()[0])):
-        with pytest.raises(ValueError, match="device"):
-            three_updates(pipeline, made()[1], elsewhere)
+    for form in FORMS:
+        with form(), pytest.raises(ValueError, match="device"):
+            three_updates(made()[0], made()[1], elsewhere)
 
 
 def test_options_of_jax_that_programs_depend_on_are_heeded() -> None:
     pipeline, state = made()
     state, _ = pipeline.step(state, batches(0, COUNT))
-    with only(pipeline, "direct"):
+    with only(direct=True):
         state, _ = pipeline.step(state, batches(1, COUNT))
     for option in (jax.debug_nans(True), jax.debug_infs(True)):
-        with option, only(pipeline, "looked_up"):
+        with option, only(direct=False):
             state, _ = pipeline.step(state, batches(1, COUNT))
-    with only(pipeline, "direct"):
+    with only(direct=True):
         pipeline.step(state, batches(2, COUNT))
     nowhere = jax.tree.map(lambda leaf: leaf * np.nan if leaf.dtype == np.float32 else leaf, pipeline.init(model(1)[1]))
     with pytest.raises(FloatingPointError), jax.debug_nans(True):
@@ -441,7 +435,7 @@ def test_stages_are_traced_for_each_set_of_options(option: str, monkeypatch: pyt
         return (x @ p["w"]) * jnp.arange(1, 5, dtype=np.int32)
 
     if option == "nothing private":
-        monkeypatch.setattr(compiled_call, "_found", None)
+        monkeypatch.setattr(compiled_call, "FOUND", None)
     pipeline = small((looking, last), device_mapping=[0, 0])
     state, _ = pipeline.step(pipeline.init(P), X)
     state, _ = pipeline.step(state, X)
@@ -460,11 +454,11 @@ def test_stages_are_traced_for_each_set_of_options(option: str, monkeypatch: pyt
 
 
 def test_without_what_it_takes_jax_looks_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_call, "_found", None)
+    monkeypatch.setattr(compiled_call, "FOUND", None)
     assert not compiled_call.may_start()
     pipeline, state = made()
     state, _ = pipeline.step(state, batches(0, COUNT))
-    with only(pipeline, "looked_up"):
+    with only(direct=False):
         pipeline.step(state, batches(1, COUNT))
 
 
@@ -524,15 +518,14 @@ def test_structures_and_arguments_that_nothing_reads() -> None:
 
 def test_runs_with_a_queue_take_over_the_programs_of_later_stages() -> None:
     pipeline, state = made(1)
-    state, _ = pipeline.step(state, batches(0, COUNT))
-    (stepped,) = pipeline._engine._programs._runnables.values()
-    rows = zip(*batches(1, COUNT), strict=True)
-    pipeline.run(state, InfeedQueue(list(rows)))
-    ran = list(pipeline._engine._programs._runnables.values())[1]
-    first_pair, *others = zip(stepped.looked_up.programs[:-1], ran.looked_up.programs[:-1], strict=True)
+    with looking_up(), runs_noted() as runs:
+        state, _ = pipeline.step(state, batches(0, COUNT))
+        pipeline.run(state, InfeedQueue(list(zip(*batches(1, COUNT), strict=True))))
+    (stepped, _), (ran, _) = runs
+    first_pair, *others = zip(stepped.programs[:-1], ran.programs[:-1], strict=True)
     assert first_pair[0] is not first_pair[1]
     assert others
     assert all(one is other for one, other in others)
-    assert stepped.looked_up.last is ran.looked_up.last
-    assert stepped.looked_up.updates is ran.looked_up.updates
-    assert stepped.looked_up.starts is ran.looked_up.starts
+    assert stepped.last is ran.last
+    assert stepped.updates is ran.updates
+    assert stepped.starts is ran.starts

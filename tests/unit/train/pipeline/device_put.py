@@ -14,9 +14,9 @@ from tilestep.train.jax_private import device_put
 
 @pytest.mark.parametrize("private", [True, False])
 def test_values_of_all_kinds_are_copied_as_device_put_does(private: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert device_put._found is not None  # this version of JAX has it
+    assert device_put.FOUND is not None  # this version of JAX has it
     if not private:
-        monkeypatch.setattr(device_put, "_found", None)
+        monkeypatch.setattr(device_put, "FOUND", None)
     one, two = (jax.sharding.SingleDeviceSharding(device) for device in jax.devices()[:2])
     both = jax.sharding.NamedSharding(jax.make_mesh((2,), ("x",)), jax.sharding.PartitionSpec("x"))
     on_one = jax.device_put(np.arange(4, dtype=np.float32), one)
@@ -39,7 +39,7 @@ def test_values_of_all_kinds_are_copied_as_device_put_does(private: bool, monkey
 @pytest.mark.parametrize("private", [True, False])
 def test_what_is_put_from_the_host_is_as_device_put_has_it(private: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not private:
-        monkeypatch.setattr(device_put, "_found", None)
+        monkeypatch.setattr(device_put, "FOUND", None)
     arrays: list[Any] = [np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((), np.bool_), np.zeros((0, 4), np.int8)]
     for kind in (None, "pinned_host"):
         place = jax.sharding.SingleDeviceSharding(jax.devices()[1], memory_kind=kind)
@@ -53,7 +53,7 @@ def test_what_is_put_from_the_host_is_as_device_put_has_it(private: bool, monkey
 
 
 def test_shapes_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_put, "_MOST_KINDS", 2)
+    monkeypatch.setattr(device_put, "MOST_KINDS", 2)
     place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     for size in (1, 2, 3, 1):
         assert device_put.put([np.zeros(size)], place)[0].shape == (size,)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -12,7 +13,9 @@ import optax
 import pytest
 
 from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation
+from tilestep.train.pipeline.compile.programs import Compiled
 from tilestep.train.pipeline.pipeline import Pipeline
+from tilestep.train.pipeline.run.program_cache import ProgramCache
 from tilestep.train.schedules.standard import interleaved
 
 WIDTH, CLASSES, ROWS = 6, 3, 4
@@ -53,6 +56,21 @@ def joined(params: Any, a: Any, b: Any, label: Any) -> Any:
 def head(params: Any, x: Any, label: Any) -> Any:
     scores = jax.nn.log_softmax(x @ params["w"])
     return -jnp.take_along_axis(scores, label[:, None], 1).mean(), scores
+
+
+@contextlib.contextmanager
+def runs_noted() -> Iterator[list[tuple[Compiled, bool]]]:
+    """Inside, the list grows with each run that has a program for each task: (its programs, whether they are started directly)."""
+    runs: list[tuple[Compiled, bool]] = []
+    find = ProgramCache.find
+
+    def noted(cache: ProgramCache, *args: Any) -> tuple[Compiled, bool]:
+        runs.append(find(cache, *args))
+        return runs[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ProgramCache, "find", noted)
+        yield runs
 
 
 def matrix(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -199,8 +217,12 @@ def test_a_looped_schedule_goes_round_the_devices() -> None:
     pipeline = Pipeline(stages, optimizer, 4, pipeline_schedule="looped", device_mapping=[0, 1, 0, 1])
     state, _ = pipeline.step(pipeline.init(params), batches(5, 4))
     assert_near(state.params, reference(stages, params, optimizer, batches(5, 4), 1, "sum")[0])
-    with pytest.raises(ValueError, match=r"device_mapping must be \[0, 1, 2, 0\]"):
-        Pipeline(stages, optimizer, 4, pipeline_schedule="looped", device_mapping=[0, 1, 2, 1])
+    with pytest.raises(ValueError, match=r"device_mapping must be \[0, 1, 0, 1\]"):
+        Pipeline(stages, optimizer, 4, pipeline_schedule="looped", device_mapping=[0, 1, 1, 0])
+    with pytest.raises(ValueError, match="equally many stages on each device, but there are 4 on 3: give a multiple of 3 stages"):
+        Pipeline(stages, optimizer, 4, pipeline_schedule="looped", device_mapping=[0, 1, 2, 0])
+    with pytest.raises(ValueError, match="the looped schedule is for training: give an optimizer"):
+        Pipeline(stages, None, 4, pipeline_schedule="looped", device_mapping=[0, 1, 0, 1])
 
 
 @pytest.mark.parametrize(("schedule", "reduction"), [("stale", "sum"), ("stashed", "running_mean"), ("stashed", "mean")])

@@ -19,12 +19,13 @@ import numpy as np
 import optax
 import pytest
 
-from tests.unit.train.moments import After, At, Moment, Never, Several, twice_before
+from tests.unit.train.moments import After, At, Moment, Never, Several, ctrl_c_heard, some_events, some_gaps, twice_before
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, loop_state
 from tilestep.train.ctrl_c import CtrlC
 from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.pipeline.pipeline import Pipeline
+from tilestep.train.pipeline.run.engine import Engine
 from tilestep.train.pipeline.run.updater import Updater
 
 COUNT, UPDATES, WIDTH = 4, 6, 8
@@ -114,10 +115,8 @@ FAST = ("grouped", "one program", "stashed", "inference")
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Processes that a shell starts in the background ignore Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+    with ctrl_c_heard():
+        yield
 
 
 @functools.cache
@@ -128,6 +127,11 @@ def expected(name: str) -> tuple[Pipeline, list[np.ndarray], Any]:
     with form.runs_in():
         state = pipeline.run(form.init(pipeline), form.infeed(), outfeed, repeat_count=UPDATES, key=jax.random.key(5) if form.key else None)
     return pipeline, [np.asarray(leaf) for leaf in jax.tree.leaves(state)], outfeed.dequeue()
+
+
+def require_same(state: Any, leaves: list[np.ndarray]) -> None:
+    for one, other in zip(jax.tree.leaves(state), leaves, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def finished(name: str, infeed: InfeedQueue, moment: Moment, rng: random.Random) -> tuple[int, float]:
@@ -168,8 +172,7 @@ def finished(name: str, infeed: InfeedQueue, moment: Moment, rng: random.Random)
                     infeed.restore(position)
     assert infeed.consumed == ELEMENTS * form.replicas
     infeed.close()
-    for one, other in zip(jax.tree.leaves(state), leaves, strict=True):
-        np.testing.assert_array_equal(one, other)
+    require_same(state, leaves)
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
     return ends, wall_s
 
@@ -215,8 +218,7 @@ def resumed(name: str, moment: At | Several, rng: random.Random, *, wait_wall_s:
             assert infeed.consumed == done * COUNT * form.replicas
     moment.end()
     infeed.close()
-    for one, other in zip(jax.tree.leaves(state), leaves, strict=True):
-        np.testing.assert_array_equal(one, other)
+    require_same(state, leaves)
     jax.tree.map(np.testing.assert_array_equal, values, results)
     return ends, losses
 
@@ -225,11 +227,9 @@ def several_at_random(name: str, trials: int) -> None:
     rng, form, ends = random.Random(name), FORMS[name], 0
     took = min(finished(name, form.infeed(wait_wall_s=0.0005), Never(), rng)[1] for _ in range(2))
     for _ in range(trials):
-        gaps = [rng.uniform(0, took), *(rng.choice((0.0, 0.0001, rng.uniform(0, took / 4))) for _ in range(rng.choice((1, 2))))]
-        ends += resumed(name, Several(gaps), rng, wait_wall_s=0.0005)[0]
+        ends += resumed(name, Several(some_gaps(rng, took)), rng, wait_wall_s=0.0005)[0]
     for _ in range(trials):
-        first = rng.randrange(1, 6000)
-        again = [first + rng.choice((1, 2, 3, rng.randrange(1, 200))), first + rng.randrange(1, 400)][: rng.choice((1, 2))]
+        first, again = some_events(rng, 6000)
         ends += resumed(name, At(first, Pipeline.run, again=again), rng)[0]
     assert ends
 
@@ -297,8 +297,7 @@ def test_ctrl_cs_while_a_feed_changes_leave_it_to_the_next_run(owner: Any, name:
     state = caught.value.state
     if done < UPDATES:
         state = pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - done)
-    for one, other in zip(jax.tree.leaves(state), leaves, strict=True):
-        np.testing.assert_array_equal(one, other)
+    require_same(state, leaves)
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
 
 
@@ -323,8 +322,7 @@ def test_a_ctrl_c_while_a_run_cleans_up_after_another_one_leaves_its_queues_free
             pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
     assert (caught.value.steps, infeed.consumed) == (1, COUNT)
     state = pipeline.run(caught.value.state, infeed, outfeed, repeat_count=UPDATES - 1)
-    for one, other in zip(jax.tree.leaves(state), leaves, strict=True):
-        np.testing.assert_array_equal(one, other)
+    require_same(state, leaves)
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
 
 
@@ -386,8 +384,7 @@ def test_a_second_ctrl_c_ends_an_update_whose_elements_come_again(name: str, mon
     assert (caught.value.steps, infeed.consumed, len(outfeed)) == (2, 2 * COUNT, 2 * COUNT)
     jax.tree.map(np.testing.assert_array_equal, caught.value.outputs, jax.tree.map(lambda leaf: leaf[COUNT : 2 * COUNT], results))
     state = pipeline.run(caught.value.state, infeed, outfeed, repeat_count=UPDATES - 2)
-    for one, other in zip(jax.tree.leaves(state), leaves, strict=True):
-        np.testing.assert_array_equal(one, other)
+    require_same(state, leaves)
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
 
 
@@ -417,8 +414,7 @@ def test_a_second_ctrl_c_while_parameters_are_donated_tells_no_state(monkeypatch
     infeed.restore(position)
     state = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), saved, form.init(pipeline))
     state = pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - 1)
-    for one, other in zip(jax.tree.leaves(state), leaves, strict=True):
-        np.testing.assert_array_equal(one, other)
+    require_same(state, leaves)
 
 
 def test_a_second_ctrl_c_while_an_update_is_noted_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,7 +435,7 @@ def test_a_second_ctrl_c_while_an_update_is_noted_waits_too(monkeypatch: pytest.
 def test_an_interrupted_step_tells_the_state_and_what_it_would_have_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     form = FORMS["grouped"]
     pipeline, _, results = expected("grouped")
-    run = pipeline._engine.run
+    run = Engine.run
 
     def interrupted(*args: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
@@ -448,7 +444,7 @@ def test_an_interrupted_step_tells_the_state_and_what_it_would_have_returned(mon
     elements = list(form.elements(wait_wall_s=0.0)())[:COUNT]
     batch = jax.tree.map(lambda *leaves: np.stack(leaves), *elements)
     state = form.init(pipeline)
-    monkeypatch.setattr(pipeline._engine, "run", interrupted)
+    monkeypatch.setattr(Engine, "run", interrupted)
     with pytest.raises(LoopInterrupt) as caught:
         pipeline.step(state, batch)
     reached = loop_state(caught.value)

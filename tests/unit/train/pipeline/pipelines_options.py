@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,19 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tests.unit.train.pipeline.pipelines import CLASSES, ROWS, WIDTH, assert_near, batches, dense, embed, head, matrix, reference
+from tests.unit.train.pipeline.pipelines import (
+    CLASSES,
+    ROWS,
+    WIDTH,
+    assert_near,
+    batches,
+    dense,
+    embed,
+    head,
+    matrix,
+    reference,
+    runs_noted,
+)
 from tilestep.train import InfeedQueue, OutfeedQueue, cross_replica_mean
 from tilestep.train.pipeline.pipeline import Pipeline
 from tilestep.train.pipeline.state import JointState
@@ -30,6 +42,7 @@ def three(seed: int = 0) -> list[Any]:
 
 
 STAGES = [embed, dense, head]
+ACROSS = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1))  # looks across stages
 
 
 def trained(pipeline: Pipeline, elements: Any, params: Any = None, updates: int = 2, **options: Any) -> Any:
@@ -69,8 +82,17 @@ def test_tied_parameters_stay_equal_where_they_begin_equal_and_are_alike() -> No
         pipeline.init([{"other": table}, {"out": {"w": table}}])
 
 
-@pytest.mark.parametrize("optimizer", [optax.adam(0.1), optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1))])
-@pytest.mark.parametrize("options", [{"program": "stages"}, {"program": "single"}, {"program": "stages", "replicas": 2}])
+@pytest.mark.parametrize(
+    ("options", "optimizer"),
+    [
+        ({"program": "stages"}, optax.adam(0.1)),
+        ({"program": "single"}, ACROSS),
+        ({"program": "stages", "replicas": 2}, ACROSS),
+        pytest.param({"program": "stages"}, ACROSS, marks=pytest.mark.slow),
+        pytest.param({"program": "single"}, optax.adam(0.1), marks=pytest.mark.slow),
+        pytest.param({"program": "stages", "replicas": 2}, optax.adam(0.1), marks=pytest.mark.slow),
+    ],
+)
 def test_tied_parameters_on_one_device_are_one_array(options: Any, optimizer: Any) -> None:
     stages = [lambda p, x: x @ p["w"], lambda p, x: jnp.tanh(x * p), lambda p, x: (x @ p["w"].T).sum() + p["b"]]
     w, rng = np.float32(np.random.default_rng(0).normal(0, 0.3, (80, 80))), np.random.default_rng(1)  # 25 KiB: by itself
@@ -290,8 +312,6 @@ def test_an_optimizer_that_looks_across_stages_sees_all_of_them(name: str, repli
     assert_near(jax.tree.map(np.asarray, state.params), expected, 1e-4)
     with pytest.raises(ValueError, match="the optimizer looks across stages, whose updates the stale schedule does at different times"):
         Pipeline(STAGES, optimizer, 6, pipeline_schedule="stale").init(three())
-    with pytest.raises(ValueError, match="its state is neither divided among replicas nor kept in the host's memory"):
-        Pipeline(STAGES, optimizer, 6, offload_optimizer_state=True).init(three())
 
 
 def test_an_optimizer_that_looks_across_stages_takes_the_memory_of_the_state_that_it_is_given() -> None:
@@ -377,7 +397,6 @@ def test_what_is_hidden_and_what_is_summed() -> None:
         ({"outfeed_mask": [1]}, TypeError, r"outfeed_mask\[0\] is 1: it must be True or False"),
         ({"accumulate_outfeed_dtype": "float32"}, ValueError, "accumulate_outfeed is False"),
         ({"shard_optimizer_state": True}, ValueError, "the pipeline has one replica"),
-        ({"shard_optimizer_state": True, "replicas": 2, "offload_optimizer_state": False}, ValueError, "offload_optimizer_state False"),
         ({"offload_activations": [7]}, ValueError, "there is no stage 7 to offload"),
         ({"offload_optimizer_state": {"weights": True}}, ValueError, "offload has an entry for 'weights'"),
         ({"tied": [(0, "w")]}, TypeError, "tied has 0: it must be a path"),
@@ -423,15 +442,21 @@ def test_one_program_does_what_the_stages_do() -> None:
 
 
 def test_one_program_is_made_anew_for_other_shapes_and_found_again() -> None:
-    optimizer = optax.sgd(0.1)
-    pipeline = Pipeline(STAGES, optimizer, 6, program="single")
+    optimizer, traced = optax.sgd(0.1), []
+
+    def noted(*args: Any) -> Any:
+        traced.append(args[1].shape[0])
+        return STAGES[0](*args)
+
+    pipeline = Pipeline([noted, *STAGES[1:]], optimizer, 6, program="single")
     state, params = pipeline.init(three()), three()
     for rows in (ROWS, 2 * ROWS, ROWS):
         elements = tuple(np.concatenate([leaf] * (rows // ROWS), 1) for leaf in batches(3, 6))
         state, _ = pipeline.step(state, elements)
         params, _ = reference(STAGES, params, optimizer, elements, 1, "sum")
         assert_near(state.params, params)
-    assert len(pipeline._engine._singles._programs) == 2
+    assert list(dict.fromkeys(traced)) == [ROWS, 2 * ROWS]
+    assert traced[-1] == 2 * ROWS
 
 
 @pytest.mark.slow
@@ -538,21 +563,24 @@ def test_what_stages_hand_on_goes_to_those_that_read_it() -> None:
     for recompute in (None, "full"):
         pipeline = Pipeline(stages, optax.sgd(0.1), 6, program="stages", recompute=recompute, pipeline_schedule="interleaved", strict=False)
         state = pipeline.init(params)
-        for _ in range(2):
-            state, (_, (labels, masks, counts)) = pipeline.step(state, elements)
+        with runs_noted() as runs:
+            for _ in range(2):
+                state, (_, (labels, masks, counts)) = pipeline.step(state, elements)
         assert_near(state.params, expected)
         np.testing.assert_array_equal(labels, elements[1])
         np.testing.assert_array_equal(masks, elements[0][:, :, 0] > 0)
         assert counts.tolist() == [2] * 6
-        (compiled,) = pipeline._engine._programs._runnables.values()
-        routes = compiled.looked_up.routes
+        routes = runs[-1][0].routes
         ways = [[(sent[way.source], way.destination) for way in own] for own, sent in zip(routes.ways, routes.sent, strict=True)]
         # From the first: labels (1) to the last, the mask (2) to the second and the last, the count (3) to the second, which adds one.
         assert ways == [[(0, 1), (2, 1), (3, 1), (1, 3), (2, 3)], [(0, 2), (3, 3)], [(0, 3)], []], recompute
         assert routes.sent[:3] == ((0, 1, 2, 3), (0, 3), (0,))  # programs return nothing else
 
 
-def test_elements_that_are_small_are_on_the_first_device_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("count", "recompute"), [(8, None), (1, None), pytest.param(8, "full", marks=pytest.mark.slow)])
+def test_elements_that_are_small_are_on_the_first_device_at_once(
+    count: int, recompute: Literal["full"] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def noisy(p: Any, rate: Any, tokens: Any, *, label: Any, key: Any) -> Any:
         x = p["table"][tokens].mean(1)
         return x + rate * jax.random.normal(key, x.shape), label
@@ -566,21 +594,20 @@ def test_elements_that_are_small_are_on_the_first_device_at_once(monkeypatch: py
     rng = np.random.default_rng(0)
     stages: list[Any] = [[noisy, counted], last]
     params = [[{"table": matrix(rng, 11, WIDTH)}, {"w": matrix(rng, 1, 1)}], {"w": matrix(rng, WIDTH, CLASSES)}]
-    for count, recompute in ((8, None), (8, "full"), (1, None)):
-        tokens, labels = batches(0, count)
-        elements = {"tokens": jnp.asarray(tokens), "label": labels}
-        found: list[Any] = []
-        for most in (4 * 2**20, 0):
-            monkeypatch.setattr("tilestep.train.pipeline.run.batches._SMALL_BYTES", most)
-            options: Any = {"strict": False, "recompute": recompute, "program": "stages", "pipeline_schedule": "interleaved"}
-            pipeline = Pipeline(stages, optax.sgd(0.1), count, **options)
-            state = pipeline.init(params)
+    tokens, labels = batches(0, count)
+    elements = {"tokens": jnp.asarray(tokens), "label": labels}
+    found: list[Any] = []
+    for most in (4 * 2**20, 0):
+        monkeypatch.setattr("tilestep.train.pipeline.run.batches.SMALL_BYTES", most)
+        options: Any = {"strict": False, "recompute": recompute, "program": "stages", "pipeline_schedule": "interleaved"}
+        pipeline = Pipeline(stages, optax.sgd(0.1), count, **options)
+        state = pipeline.init(params)
+        with runs_noted() as runs:
             for update in range(2):
                 state, outputs = pipeline.step(state, elements, inputs=(np.float32(0.1),), key=jax.random.key(update))
-            (compiled,) = pipeline._engine._programs._runnables.values()
-            assert compiled.looked_up.traced.is_whole == (most > 0 and count > 1)
-            found.append((state, outputs))
-        jax.tree.map(np.testing.assert_array_equal, *found)
+        assert {compiled.traced.is_whole for compiled, _ in runs} == {most > 0 and count > 1}
+        found.append((state, outputs))
+    jax.tree.map(np.testing.assert_array_equal, *found)
 
 
 def test_what_was_given_may_be_written_to_at_once() -> None:

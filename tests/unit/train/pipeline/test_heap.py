@@ -63,7 +63,7 @@ def of_these():  # how many of what malloc gives lie between chunks in use
     return counts
 
 if len(sys.argv) > 1:
-    heap._MOST_BYTES = int(sys.argv[1])
+    heap.MOST_BYTES = int(sys.argv[1])
 before = of_these()
 pieces = heap.hold_pieces()
 held, count = of_these(), -1 if pieces is None else pieces.count

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from tilestep.train.processes import challenge
-from tilestep.train.processes.challenge import greeting, introduced, received
-from tilestep.train.processes.door import Door
+from tilestep.train.processes.acceptor import Acceptor
+from tilestep.train.processes.challenge import connect, handshake_with, receive_exactly
 
 SECRET = b"the program's"
 LIMIT_WALL_S = 20.0
@@ -24,17 +24,17 @@ class Hub:
         listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = listener.getsockname()[1]
         self.came: list[int] = []
-        self._door = Door(listener, greeting(b"test", SECRET, 3), expected=3)
+        self._acceptor = Acceptor(listener, handshake_with(b"test", SECRET, 3), expected=3)
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._is_over.is_set():
-            for connection, process in self._door.guests(0.02):
+            for connection, process in self._acceptor.accept(0.02):
                 self.came.append(process)
                 connection.close()
-        self._door.close()
+        self._acceptor.close()
 
     def close(self) -> None:
         self._is_over.set()
@@ -50,7 +50,7 @@ def hub() -> Iterator[Hub]:
 
 def test_who_knows_the_secret_is_known_by_its_number(hub: Hub) -> None:
     for process in (2, 1, 2):
-        introduced("127.0.0.1", hub.port, b"test", SECRET, process).close()
+        connect("127.0.0.1", hub.port, b"test", SECRET, process).close()
     hub.close()
     assert hub.came == [2, 1, 2]
 
@@ -61,7 +61,7 @@ def test_who_knows_the_secret_is_known_by_its_number(hub: Hub) -> None:
 )
 def test_anybody_else_is_refused(hub: Hub, purpose: bytes, secret: bytes, process: int) -> None:
     with pytest.raises(OSError, match=r"ended|reset"):
-        introduced("127.0.0.1", hub.port, purpose, secret, process)
+        connect("127.0.0.1", hub.port, purpose, secret, process)
     assert hub.came == []
 
 
@@ -69,16 +69,16 @@ def test_what_was_said_once_does_not_help_a_second_time(hub: Hub) -> None:
     nonce = bytes(32)
     with socket.create_connection(("127.0.0.1", hub.port)) as first, socket.create_connection(("127.0.0.1", hub.port)) as second:
         until = time.monotonic() + LIMIT_WALL_S
-        first.sendall(challenge._TITLE + nonce)
-        said = nonce + received(first, 32, until) + (1).to_bytes(4)
-        proof = said[-4:] + challenge._proof(SECRET, b"test member", said)
-        second.sendall(challenge._TITLE + nonce)
-        assert received(second, 32, until) != said[32:64]
+        first.sendall(challenge.TITLE + nonce)
+        said = nonce + receive_exactly(first, 32, until) + (1).to_bytes(4)
+        proof = said[-4:] + challenge.proof_of(SECRET, b"test member", said)
+        second.sendall(challenge.TITLE + nonce)
+        assert receive_exactly(second, 32, until) != said[32:64]
         second.sendall(proof)
         with pytest.raises(OSError, match=r"ended|reset"):
-            received(second, 1, until)
+            receive_exactly(second, 1, until)
         first.sendall(proof)
-        assert received(first, 32, until) == challenge._proof(SECRET, b"test hub", said)
+        assert receive_exactly(first, 32, until) == challenge.proof_of(SECRET, b"test hub", said)
 
 
 def test_who_hears_no_proof_says_none_that_helps_and_the_secret_never(hub: Hub) -> None:
@@ -90,21 +90,21 @@ def test_who_hears_no_proof_says_none_that_helps_and_the_secret_never(hub: Hub) 
             connection, _ = server.accept()
             with connection:
                 until = time.monotonic() + LIMIT_WALL_S
-                heard.append(received(connection, 48, until))
+                heard.append(receive_exactly(connection, 48, until))
                 connection.sendall(bytes(32))
-                heard.append(received(connection, 36, until))
+                heard.append(receive_exactly(connection, 36, until))
                 connection.sendall(bytes(32))
 
         thread = threading.Thread(target=pretend)
         thread.start()
-        with pytest.raises(ConnectionRefusedError, match="somebody else answers at 127"):
-            introduced("127.0.0.1", server.getsockname()[1], b"test", SECRET, 1)
+        with pytest.raises(ConnectionRefusedError, match="another program answers at 127"):
+            connect("127.0.0.1", server.getsockname()[1], b"test", SECRET, 1)
         thread.join()
     assert SECRET not in b"".join(heard)
     assert hub.came == []
 
 
-def test_an_introduction_has_a_total_time_limit() -> None:
+def test_a_handshake_has_a_total_time_limit() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def drip() -> None:
@@ -120,5 +120,5 @@ def test_an_introduction_has_a_total_time_limit() -> None:
         thread = threading.Thread(target=drip)
         thread.start()
         with pytest.raises(TimeoutError):
-            introduced("127.0.0.1", server.getsockname()[1], b"test", SECRET, 1, 0.3)
+            connect("127.0.0.1", server.getsockname()[1], b"test", SECRET, 1, 0.3)
         thread.join()

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tilestep.train.processes import challenge, door, waiting
-from tilestep.train.processes.check_in import _FRAME, _HELLO, _TITLE, Place, Reception, check_in, tell
+from tilestep.train.processes import acceptor, challenge, waiting
+from tilestep.train.processes.check_in import FRAME, HELLO, TITLE, CheckInServer, Member, check_in, report_mistake
 from tilestep.train.processes.waiting import Waiting
 
 LIMIT_WALL_S = 20.0
@@ -25,8 +25,8 @@ JUNK = (
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     b"[" * 5000 + b"\n",
     b'{"kind": "hello", "token": "\\ud800"}\n',
-    _TITLE,
-    _TITLE + b"\xff" * 8,
+    TITLE,
+    TITLE + b"\xff" * 8,
 )
 
 
@@ -37,8 +37,8 @@ class Port:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.number: int = self.listener.getsockname()[1]
 
-    def place(self, count: int, number: int) -> Place:
-        return Place(address=f"127.0.0.1:{self.number}", host="127.0.0.1", port=self.number, count=count, number=number)
+    def member(self, count: int, number: int) -> Member:
+        return Member(address=f"127.0.0.1:{self.number}", host="127.0.0.1", port=self.number, count=count, number=number)
 
 
 @pytest.fixture
@@ -56,23 +56,23 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 def received(port: Port, count: int, wall_s: float = LIMIT_WALL_S) -> None:
     """Process 0, with JAX's coordinator after it."""
-    place = port.place(count, 0)
-    with Waiting(str(place)) as heard:
-        Reception(port.listener, place, heard).receive_all(time.monotonic() + wall_s)
+    member = port.member(count, 0)
+    with Waiting(str(member)) as heard:
+        CheckInServer(port.listener, member, heard).wait_for_all(time.monotonic() + wall_s)
     port.listener = socket.create_server(("127.0.0.1", port.number))
 
 
 def came(port: Port, count: int, number: int, wall_s: float = LIMIT_WALL_S) -> str:
-    place = port.place(count, number)
-    with Waiting(str(place)) as heard:
-        return check_in(place, time.monotonic() + wall_s, heard)
+    member = port.member(count, number)
+    with Waiting(str(member)) as heard:
+        return check_in(member, time.monotonic() + wall_s, heard)
 
 
 def checked_in(port: Port, count: int, number: int) -> socket.socket:
     """A connection by which a process has checked in that draws no number at random."""
     connection = socket.create_connection(("127.0.0.1", port.number), timeout=LIMIT_WALL_S)
-    connection.sendall(_TITLE + _HELLO.pack(count, number, bytes(8)))
-    assert challenge.received(connection, _FRAME.size, time.monotonic() + LIMIT_WALL_S).startswith(b"here")
+    connection.sendall(TITLE + HELLO.pack(count, number, bytes(8)))
+    assert challenge.receive_exactly(connection, FRAME.size, time.monotonic() + LIMIT_WALL_S).startswith(b"here")
     return connection
 
 
@@ -97,7 +97,7 @@ def test_a_count_that_differs_is_named_by_all(port: Port, threads: ThreadPoolExe
         other = threads.submit(came, port, 4, 2)
         text = "ValueError: process 2 was started with num_processes=4, and process 0 with num_processes=3: give all the same"
         assert errors([hub, other]) == [text] * 2
-        assert challenge.received(first, _FRAME.size, time.monotonic() + LIMIT_WALL_S).startswith(b"coun")
+        assert challenge.receive_exactly(first, FRAME.size, time.monotonic() + LIMIT_WALL_S).startswith(b"coun")
 
 
 def test_a_number_given_twice_is_named_by_all(port: Port, threads: ThreadPoolExecutor) -> None:
@@ -106,19 +106,19 @@ def test_a_number_given_twice_is_named_by_all(port: Port, threads: ThreadPoolExe
 
 
 def test_a_second_process_0_is_named_by_both(port: Port, threads: ThreadPoolExecutor) -> None:
-    futures = [threads.submit(received, port, 2), threads.submit(tell, port.place(2, 0))]
+    futures = [threads.submit(received, port, 2), threads.submit(report_mistake, port.member(2, 0))]
     assert errors(futures) == ["ValueError: two processes were started with process_id=0: give each a number of its own, 0 to 1"] * 2
 
 
 def test_a_number_that_there_is_not_is_told_to_process_0(port: Port, threads: ThreadPoolExecutor) -> None:
-    futures = [threads.submit(received, port, 2), threads.submit(tell, port.place(2, 2))]
+    futures = [threads.submit(received, port, 2), threads.submit(report_mistake, port.member(2, 2))]
     assert errors(futures) == ["ValueError: a process was started with process_id=2: with num_processes=2 it must be 0 to 1"] * 2
 
 
 def test_where_nobody_listens_there_is_nobody_to_tell(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilestep.train.processes.check_in._TOLD_WALL_S", 0.1)
+    monkeypatch.setattr("tilestep.train.processes.check_in.FRAME_WALL_S", 0.1)
     port.listener.close()
-    tell(port.place(2, 2))
+    report_mistake(port.member(2, 2))
 
 
 def test_who_is_missing_is_said_by_all(
@@ -186,7 +186,7 @@ def test_a_process_that_connects_twice_is_one(port: Port, threads: ThreadPoolExe
 def test_strangers_neither_end_the_start_nor_keep_anybody_out(
     port: Port, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "GREETING_WALL_S", LIMIT_WALL_S)  # so that it is not time that ends them
+    monkeypatch.setattr(acceptor, "HANDSHAKE_WALL_S", LIMIT_WALL_S)  # so that it is not time that ends them
     hub = threads.submit(received, port, 3)
     strangers: list[socket.socket] = []
 

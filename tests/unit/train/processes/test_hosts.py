@@ -53,11 +53,11 @@ def test_process_0_listens_at_the_coordinators_address_if_it_has_it(names: dict[
     assert hosts.host_of_process_0("localhost") == "127.0.0.1"
     assert hosts.host_of_process_0("host0") == "127.0.1.1"
     with monkeypatch.context() as patched:
-        patched.setattr(hosts, "route_to", lambda host, port: "10.0.0.5" if host == "far" else None)
+        patched.setattr(hosts, "source_address", lambda host, port: "10.0.0.5" if host == "far" else None)
         assert hosts.host_of_process_0("far") == "10.0.0.5"
         with pytest.raises(OSError, match="Name or service not known"):
             hosts.host_of_process_0("unknown")
-        patched.setattr(hosts, "route_to", lambda host, port: None)
+        patched.setattr(hosts, "source_address", lambda host, port: None)
         with pytest.raises(OSError, match=f"this machine reaches no address of far \\({ELSEWHERE}\\)"):
             hosts.host_of_process_0("far")
 
@@ -65,24 +65,24 @@ def test_process_0_listens_at_the_coordinators_address_if_it_has_it(names: dict[
 def test_loopback_is_reached_from_loopback(names: dict[str, list[str]]) -> None:
     names |= {"localhost": ["127.0.0.1"], "host0": ["127.0.1.1"]}
     for name in names:
-        found = hosts.route_to(name, 1234)
+        found = hosts.source_address(name, 1234)
         assert found is not None
         assert hosts.is_loopback(found)
-    assert hosts.route_to("unknown", 1234) is None
+    assert hosts.source_address("unknown", 1234) is None
 
 
 def test_without_start_processes_it_is_by_jaxs_coordinator(names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     names |= {"localhost": ["127.0.0.1"]}
     monkeypatch.setattr(hosts, "_chosen", [])
     monkeypatch.setattr(hosts, "coordinator_address", lambda: "localhost:1234")
-    assert hosts.own_host() == "127.0.0.1"
+    assert hosts.listening_host() == "127.0.0.1"
     monkeypatch.setattr(hosts, "coordinator_address", lambda: "unknown:1234")
-    assert hosts.own_host() == hosts.LOOPBACK
+    assert hosts.listening_host() == hosts.LOOPBACK
     monkeypatch.setattr(hosts, "coordinator_address", lambda: None)
-    monkeypatch.setattr(hosts, "route_to", lambda *_: "10.0.0.5")
-    assert hosts.own_host() == "10.0.0.5"
+    monkeypatch.setattr(hosts, "source_address", lambda *_: "10.0.0.5")
+    assert hosts.listening_host() == "10.0.0.5"
     hosts.choose("10.0.0.6")
-    assert hosts.own_host() == "10.0.0.6"
+    assert hosts.listening_host() == "10.0.0.6"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_listen_host_that_does_not_fit_is_refused(
     names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, listen_host: str, coordinator: str | None, words: str
 ) -> None:
     names |= {name: [name] for name in ("0.0.0.0", "::", "127.0.0.1", ELSEWHERE)} | {"far": [ELSEWHERE], "own": ["10.0.0.5"]}
-    monkeypatch.setattr(hosts, "is_own", lambda address: address != ELSEWHERE)
+    monkeypatch.setattr(hosts, "is_on_this_machine", lambda address: address != ELSEWHERE)
     with pytest.raises(ValueError, match=f"listen_host is '{listen_host}'.*{words}"):
         hosts.require_listen_host(listen_host, coordinator)
 
@@ -122,10 +122,10 @@ def test_a_listen_host_is_an_address(
     names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, listen_host: str, coordinator: str | None, found: str
 ) -> None:
     names |= {"127.0.0.1": ["127.0.0.1"], "localhost": ["127.0.0.1"], "host0": ["127.0.1.1"], "own": ["10.0.0.5"]}
-    monkeypatch.setattr(hosts, "is_own", lambda _: True)
+    monkeypatch.setattr(hosts, "is_on_this_machine", lambda _: True)
     assert hosts.require_listen_host(listen_host, coordinator) == found
 
 
 def test_an_address_is_this_machines_or_not() -> None:
-    assert hosts.is_own("127.0.0.1")
-    assert not hosts.is_own("203.0.113.77")  # of documentation, too
+    assert hosts.is_on_this_machine("127.0.0.1")
+    assert not hosts.is_on_this_machine("203.0.113.77")  # of documentation, too

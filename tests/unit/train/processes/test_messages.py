@@ -58,7 +58,7 @@ def test_a_value_arrives_as_it_was(value: Any) -> None:
 @example(b"d\0\0\0\2TNi\0\0\0\1\1N")  # True and 1 are one key
 @example(b"s\0\0\0\1\xff")
 @example(b"l\0\0\0\1" * 100_000)
-def test_other_bytes_are_refused_or_say_a_value(data: bytes) -> None:
+def test_other_bytes_are_refused_or_carry_a_value(data: bytes) -> None:
     require_refused_or_a_value(data)
 
 
@@ -71,7 +71,7 @@ def require_refused_or_a_value(data: bytes) -> None:
 
 
 @given(VALUES, st.data())
-def test_changed_bytes_are_refused_or_say_another_value(value: Any, data: st.DataObject) -> None:
+def test_changed_bytes_are_refused_or_carry_another_value(value: Any, data: st.DataObject) -> None:
     message = bytearray(encode(value))
     for _ in range(data.draw(st.integers(1, 4))):
         message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
@@ -115,8 +115,8 @@ class Text(str):
     ids=lambda value: type(value).__name__,
 )
 @pytest.mark.parametrize("around", [lambda value: value, lambda value: [0, {"a": (value,)}]], ids=["alone", "within"])
-def test_what_is_no_data_is_refused_by_who_says_it(value: Any, around: Any) -> None:
-    with pytest.raises(TypeError, match=rf"of type .*{type(value).__qualname__} cannot be told to the other processes: only None, bool"):
+def test_the_sender_refuses_a_value_that_is_no_data(value: Any, around: Any) -> None:
+    with pytest.raises(TypeError, match=rf"of type .*{type(value).__qualname__} cannot be sent to the other processes: only None, bool"):
         encode(around(value))
 
 
@@ -129,7 +129,7 @@ def nested(depth: int) -> Any:
 
 def test_depth_is_bounded() -> None:
     assert decode(encode(nested(DEEPEST))) == nested(DEEPEST)
-    with pytest.raises(ValueError, match=f"is more than {DEEPEST} values deep: tuples, lists or dicts in each other"):
+    with pytest.raises(ValueError, match=f"is more than {DEEPEST} values deep: put fewer tuples, lists or dicts in each other"):
         encode(nested(DEEPEST + 1))
     around = b"l" + (1).to_bytes(4)
     with pytest.raises(ValueError, match=f"no message: more than {DEEPEST} values deep"):
@@ -142,9 +142,7 @@ def test_depth_is_bounded() -> None:
 
 @pytest.mark.parametrize("value", [b"a" * LONGEST_BYTES, ["a" * (LONGEST_BYTES // 2)] * 2, "é" * (LONGEST_BYTES // 2 + 1)])
 def test_length_is_bounded(value: Any) -> None:
-    with pytest.raises(
-        ValueError, match=r"what is told to the other processes has 16,\d+,\d+ bytes: at most 16,777,216 can be told at once"
-    ):
+    with pytest.raises(ValueError, match=r"a message to the other processes has 16,\d+,\d+ bytes: at most 16,777,216 can be sent at once"):
         encode(value)
     longest = b"a" * (LONGEST_BYTES - 5)
     assert decode(encode(longest)) == longest

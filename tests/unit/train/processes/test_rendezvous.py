@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tilestep.errors import ProcessFailedError
-from tilestep.train.processes import challenge, door, hosts, rendezvous
+from tilestep.train.processes import acceptor, challenge, hosts, rendezvous
 from tilestep.train.processes.messages import encode
 from tilestep.train.processes.rendezvous import Rendezvous
 
@@ -38,14 +38,14 @@ class Broadcast:
     @property
     def address(self) -> tuple[str, int]:
         """Of process 0, as it is told to the others."""
-        return hosts.split(self.said.tobytes()[rendezvous._SECRET_BYTES :].decode().strip())
+        return hosts.split(self.said.tobytes()[rendezvous.SECRET_BYTES :].decode().strip())
 
 
 @pytest.fixture
 def broadcast(monkeypatch: pytest.MonkeyPatch) -> Broadcast:
     found = Broadcast()
-    monkeypatch.setattr(rendezvous, "_broadcast", found)
-    monkeypatch.setattr(hosts, "_chosen", [hosts.LOOPBACK])
+    monkeypatch.setattr(rendezvous, "broadcast", found)
+    monkeypatch.setattr(hosts, "listening_host", lambda: hosts.LOOPBACK)
     return found
 
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_said(threads: Thre
     class Local:
         pass
 
-    with pytest.raises(TypeError, match=r"type .*Local cannot be told to the other processes: only None, bool, int"):
+    with pytest.raises(TypeError, match=r"type .*Local cannot be sent to the other processes: only None, bool, int"):
         made[process].all_gather(Local())
     assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1]] * 2
 
@@ -107,16 +107,20 @@ def test_what_is_no_message_is_an_error_in_all_and_they_go_on(
     ("answer", "words"),
     [
         (b"junk", "has sent no message: byte 0 is b'j'"),
-        (encode([b""]), r"has sent \[b''\] instead of all processes' messages"),
+        (encode([b""]), r"has sent \[b''\] instead of the messages of 2 processes; all"),
         (encode(["", ""]), r"has sent \['', ''\] instead of"),
         (encode(2), "has sent 2 instead of"),
-        (bytes(2 * rendezvous._ANSWER_BYTES + 1), "has sent more than a message may have"),
+        (encode(["\x1b" * 100_000]), r"has sent \['[\\x1b]{1,100}\.\.\.[\\x1b]{1,100}'\] instead of the messages of 2 processes; all"),
+        (
+            bytes(2 * rendezvous.ANSWER_BYTES + 1),
+            "has sent more than 33,554,464 bytes, the most that a message may have; all processes must",
+        ),
         (pickle.dumps([pickle.dumps(None)] * 2), "has sent no message"),
     ],
 )
 def test_process_0_is_not_understood_if_it_says_anything_else(threads: ThreadPoolExecutor, answer: bytes, words: str) -> None:
     hub, member = connected(threads, 2)
-    hub_end = threads.submit(hub._lines[1].send_bytes, answer)
+    hub_end = threads.submit(hub.connections[1].send_bytes, answer)
     (error,) = outcomes(threads, [lambda: member.all_gather(None)])
     assert isinstance(error, ProcessFailedError)
     assert re.search(f"process 0 .* {words}", str(error))
@@ -129,9 +133,9 @@ def test_process_0_is_not_understood_if_it_says_anything_else(threads: ThreadPoo
 def test_a_message_beyond_the_bound_is_not_read(threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     hub, member = connected(threads, 2)
     monkeypatch.setattr(rendezvous.messages, "LONGEST_BYTES", 100)
-    member._lines[0].send_bytes(bytes(101))
+    member.connections[0].send_bytes(bytes(101))
     for _ in range(2):
-        with pytest.raises(ProcessFailedError, match=r"process 1 .* has sent more than a message may have"):
+        with pytest.raises(ProcessFailedError, match=r"process 1 .* has sent more than 100 bytes, the most that a message may have"):
             hub.all_gather(None)
 
 
@@ -158,11 +162,17 @@ def test_who_is_interrupted_meets_no_more_and_the_others_hear_of_it(
 ) -> None:
     made = connected(threads, 2)
 
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
+    class Interrupted(dict[int, Any]):
+        """Connections that a Ctrl-C keeps from use."""
+
+        def items(self) -> Any:
+            raise KeyboardInterrupt
+
+        def __getitem__(self, process: int) -> Any:
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(made[victim], "_collect" if victim == 0 else "_send", interrupted)
+        patched.setattr(made[victim], "connections", Interrupted(made[victim].connections))
         with pytest.raises(KeyboardInterrupt):
             made[victim].all_gather(None)
     with pytest.raises(ProcessFailedError, match=rf"process {victim} \(.* was interrupted during a rendezvous"):
@@ -175,7 +185,7 @@ def test_who_does_not_know_the_secret_is_not_heard(threads: ThreadPoolExecutor, 
     hub = threads.submit(Rendezvous, 0, 2)
     broadcast(np.frombuffer(b" ", np.uint8))  # waits until process 0 is there
     with pytest.raises(OSError, match=r"ended|reset"):
-        challenge.introduced(*broadcast.address, rendezvous._PURPOSE, bytes(32), 1)
+        challenge.connect(*broadcast.address, rendezvous.PURPOSE, bytes(32), 1)
     member = threads.submit(Rendezvous, 1, 2)
     made = [hub.result(LIMIT_WALL_S), member.result(LIMIT_WALL_S)]
     assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1]] * 2
@@ -183,12 +193,12 @@ def test_who_does_not_know_the_secret_is_not_heard(threads: ThreadPoolExecutor, 
 
 def test_strangers_keep_nobody_waiting(threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some say nothing, some begin to greet, some end; none of them is waited for."""
-    monkeypatch.setattr(door, "GREETING_WALL_S", 10 * LIMIT_WALL_S)
+    monkeypatch.setattr(acceptor, "HANDSHAKE_WALL_S", 10 * LIMIT_WALL_S)
     hub = threads.submit(Rendezvous, 0, 3)
     broadcast(np.frombuffer(b" ", np.uint8))
     strangers = [socket.create_connection(broadcast.address, timeout=LIMIT_WALL_S) for _ in range(100)]
     for number, stranger in enumerate(strangers):
-        stranger.sendall((challenge._TITLE + bytes(32))[: number % 48])
+        stranger.sendall((challenge.TITLE + bytes(32))[: number % 48])
         if number % 5 == 0:
             stranger.close()
     members = [threads.submit(Rendezvous, me, 3) for me in (1, 2)]
@@ -199,7 +209,7 @@ def test_strangers_keep_nobody_waiting(threads: ThreadPoolExecutor, broadcast: B
 
 
 def test_who_does_not_come_is_named(threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "_CONNECT_WALL_S", 0.5)
+    monkeypatch.setattr(rendezvous, "CONNECT_WALL_S", 0.5)
     hub = threads.submit(Rendezvous, 0, 4)
     broadcast(np.frombuffer(b" ", np.uint8))
     came = threads.submit(Rendezvous, 2, 4)
@@ -221,10 +231,10 @@ def test_a_rendezvous_is_where_this_process_listens_and_nowhere_else(threads: Th
 def test_nobody_is_taken_for_process_0_who_does_not_know_the_secret(
     threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rendezvous, "_CONNECT_WALL_S", 0.2)
+    monkeypatch.setattr(rendezvous, "CONNECT_WALL_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         said = bytes(range(1, 33)) + hosts.join(*server.getsockname()).encode()
-        broadcast(np.frombuffer(said.ljust(rendezvous._ADDRESS_BYTES), np.uint8))
+        broadcast(np.frombuffer(said.ljust(rendezvous.ADDRESS_BYTES), np.uint8))
         member = threads.submit(Rendezvous, 1, 2)
         connection, _ = server.accept()
         with connection:

@@ -51,17 +51,19 @@ def test_processes_start_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ("localhost:1234", 2, 2, "process_id is 2: with num_processes=2 it must be 0 to 1"),
     ],
 )
-def test_a_place_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch, address: str, count: int, number: int, words: str) -> None:
+def test_a_number_or_address_that_cannot_be_is_refused(
+    monkeypatch: pytest.MonkeyPatch, address: str, count: int, number: int, words: str
+) -> None:
     told: list[int] = []
-    monkeypatch.setattr(start, "_require_first", lambda: None)
-    monkeypatch.setattr(start, "tell", lambda place: told.append(place.number))
+    monkeypatch.setattr(distributed, "has_started", lambda: False)
+    monkeypatch.setattr(start, "report_mistake", lambda member: told.append(member.number))
     with pytest.raises(ValueError, match=words):
         start_processes(coordinator_address=address, num_processes=count, process_id=number)
     assert told == ([2] if number == 2 else [])
 
 
 def test_a_listen_host_of_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "_require_first", lambda: None)
+    monkeypatch.setattr(distributed, "has_started", lambda: False)
     with pytest.raises(ValueError, match=r"listen_host is '203.0.113.77', which is no address of this machine"):
         start_processes(coordinator_address="localhost:1234", num_processes=1, process_id=0, listen_host="203.0.113.77")
 
@@ -79,8 +81,8 @@ def test_process_0_says_at_once_where_its_address_may_lead_nobody(monkeypatch: p
     monkeypatch.setattr(hosts, "addresses_of", addresses.__getitem__)
 
     def note(host: str, own: str) -> str:
-        place = start.Place(address=f"{host}:1", host=host, port=1, count=2, number=0)
-        return start._note(place, own)
+        member = start.Member(address=f"{host}:1", host=host, port=1, count=2, number=0)
+        return start.note_of(member, own)
 
     assert note("localhost", "127.0.0.1") == note("near", "10.0.0.5") == ""
     assert note("host0", "127.0.1.1").startswith("; host0 is 127.0.1.1 on this machine, where no other machine reaches it: ")
@@ -90,7 +92,7 @@ def test_process_0_says_at_once_where_its_address_may_lead_nobody(monkeypatch: p
 def test_a_text_that_is_none_is_told_all_the_same() -> None:
     """A file's name in an error may have bytes that are no UTF-8."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
-        own_watchdog._say(cat, "error 1.0 FileNotFoundError: caf\udce9")
+        own_watchdog.say(cat, "error 1.0 FileNotFoundError: caf\udce9")
         assert cat.stdin is not None
         assert cat.stdout is not None
         cat.stdin.close()

@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tilestep.train.processes.messages import decode, encode
-from tilestep.train.processes.tree_specs import described, tree_of
+from tilestep.train.processes.tree_specs import description_of, tree_of
 
 _jax: Any = jax
 
@@ -130,7 +130,7 @@ TREES = [
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: named(tree, 60))
 def test_a_tree_comes_again_as_it_was(tree: Any) -> None:
     tree = _jax.tree.map(lambda leaf: spec(*leaf.shape, dtype=leaf.dtype), tree)
-    again = tree_of(decode(encode(described(tree))))
+    again = tree_of(decode(encode(description_of(tree))))
     assert _jax.tree.flatten(again) == _jax.tree.flatten(tree)
     assert type(again) is type(tree)
 
@@ -170,9 +170,9 @@ def local_class() -> type:
     ],
     ids=lambda value: named(value, 40),
 )
-def test_what_cannot_be_told_is_refused_by_who_says_it(tree: Any, words: str) -> None:
+def test_the_sender_refuses_a_tree_that_cannot_be_sent(tree: Any, words: str) -> None:
     with pytest.raises(TypeError, match=words):
-        described(tree)
+        description_of(tree)
 
 
 LEAF = ("leaf", (), "float32")
@@ -259,10 +259,64 @@ def test_what_is_no_description_is_a_value_error(description: Any) -> None:
         tree_of(description)
 
 
+LONG = "\x1b[2J" * 100_000
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        LONG,
+        (LONG, [LONG] * 1000),
+        ("leaf", (LONG,), "float32"),
+        ("leaf", (), LONG),
+        ("leaf", (), "x" * 100_000),
+        ("fields", LONG, {}, {}),
+        ("fields", f"{__name__}:Pair", {LONG: LEAF} | {f"x{number}": LEAF for number in range(1000)}, {}),
+        ("fields", f"{__name__}:Pair", {}, {10**5000: 1}),
+        ("node", LONG, None),
+        ("node", f"{__name__}:Padded", {LONG: 1}, LEAF),
+    ],
+    ids=range(10),
+)
+def test_a_message_shows_a_bounded_part_of_a_description_in_printable_characters(description: Any) -> None:
+    with pytest.raises((ValueError, TypeError)) as caught:
+        tree_of(description)
+    assert len(str(caught.value)) < 1200
+    assert str(caught.value).isprintable()
+
+
+@jax.tree_util.register_pytree_node_class
+class Growing:
+    """A node that is rebuilt with one child more, or with another auxiliary value."""
+
+    def __init__(self, *children: Any, grows: bool = True) -> None:
+        self.children, self.grows = children, grows
+
+    def tree_flatten(self) -> Any:
+        return self.children, self.grows
+
+    @classmethod
+    def tree_unflatten(cls, grows: Any, children: Any) -> Any:
+        return cls(*children, *children[:1], grows=grows) if grows else cls(*children)
+
+
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    [
+        (Growing(spec(2)), "2 arrays instead of 1"),
+        (Growing(grows=False), r"the structure PyTreeDef\(.*True.*\) instead of PyTreeDef\(.*False.*\)"),
+    ],
+    ids=["children", "auxiliary"],
+)
+def test_the_sender_names_the_difference_of_a_node_that_is_not_rebuilt_alike(tree: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=rf"Growing of an element cannot be sent .*: rebuilt there it would have {words}\. Its __init__"):
+        description_of(tree)
+
+
 @given(st.sampled_from(TREES[:12]), st.data())
 @example(TREES[7], None)
 def test_changed_bytes_are_refused_or_describe_another_tree(tree: Any, data: Any) -> None:
-    message = bytearray(encode(described(tree)))
+    message = bytearray(encode(description_of(tree)))
     places = range(len(message)) if data is None else [data.draw(st.integers(0, len(message) - 1)) for _ in range(3)]
     for place in places:
         before, message[place] = message[place], 0x74 if data is None else data.draw(st.integers(0, 255))

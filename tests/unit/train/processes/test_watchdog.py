@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tilestep.train.processes import challenge, watchdog, watchdog_lifeline
-from tilestep.train.processes.challenge import introduced
+from tilestep.train.processes.challenge import connect
 
 RUN_WATCHDOG = Path(watchdog.__file__).with_name("run_watchdog.py")
 TOKEN = "the program's"
@@ -35,7 +35,7 @@ STRANGERS = (
     b"[" * 5000 + b"\n",
     b"\xff\xfe" * 16 + b"\n",
     b"x" * (1 << 15),
-    challenge._TITLE[:-1] + b"!" + bytes(100),
+    challenge.TITLE[:-1] + b"!" + bytes(100),
 )
 ODD = (
     b"no JSON\n",
@@ -79,7 +79,7 @@ class Hub:
 
     def join(self, process: int = 1) -> socket.socket:
         """As the other process's watchdog does."""
-        connection = introduced("127.0.0.1", self.port, watchdog.PURPOSE, TOKEN.encode(), process)
+        connection = connect("127.0.0.1", self.port, watchdog.PURPOSE, TOKEN.encode(), process)
         connection.settimeout(LIMIT_WALL_S)
         send(connection, kind="hello", name="of a test")
         return connection
@@ -176,7 +176,7 @@ def test_who_comes_by_the_same_number_later_is_passed_over(hub: Hub) -> None:
     with hub.join() as other:
         with hub.join() as second:
             send(second, kind="end", how="died", at=0.0)
-        with introduced("127.0.0.1", hub.port, watchdog.PURPOSE, TOKEN.encode(), 1):
+        with connect("127.0.0.1", hub.port, watchdog.PURPOSE, TOKEN.encode(), 1):
             pass  # one that has said nothing
         hub.require_ends_well(other)
 

@@ -19,6 +19,7 @@ def every() -> list[Schedule]:
     made = [schedules.SCHEDULES[name](n, count, strict=False) for name in NAMES for n in (1, 2, 3, 4, 8) for count in (1, 2, 7, 16)]
     made += [schedules.looped(devices, count, strict=False) for devices in (2, 4) for count in (3, 8)]
     made += [schedules.SCHEDULES[name]([1, 2, 1], 12) for name in NAMES]
+    made += [schedules.SCHEDULES[name](5, 7, device_mapping=[0, 1, 2, 3, 0], strict=False) for name in NAMES]
     return [*made, schedules.offloading(schedules.grouped(3, 6), [0])]
 
 
@@ -35,6 +36,17 @@ def test_what_a_task_needs_is_of_an_earlier_phase_or_of_its_own_device() -> None
                     assert need in done or (need in mine and schedule.device(need) == schedule.device(task))
                 mine.add(task)
             done |= mine
+
+
+def test_stages_that_share_a_device_work_in_one_phase() -> None:
+    """An embedding and its head on one device, beside three stages of layers that take ten times as long."""
+    schedule = schedules.grouped(5, 14, device_mapping=[0, 1, 2, 3, 0], strict=False)
+    costs = Costs(forward=[0.1, 1, 1, 1, 0.1], backward=[0.2, 2, 2, 2, 0.2])
+    assert len(phases(schedule)) == 14 + 2 * 4
+    full = phases(schedule)[9:13]
+    assert all(len({task.stage for task in phase if task.kind is Kind.FORWARD}) == 5 for phase in full)
+    apart, together = schedule.simulate(costs), schedule.simulate(costs, exchanges="together")
+    assert together.makespan <= 1.01 * apart.makespan
 
 
 def test_exchanges_together_take_no_less_and_do_the_same() -> None:

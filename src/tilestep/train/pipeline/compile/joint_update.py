@@ -10,28 +10,28 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, final
 
 import jax
 from jax.extend.core import Jaxpr, JaxprEqn
 
 from tilestep.train.gradients.accumulation import finished, promoted, zeros_for
-from tilestep.train.jaxprs import computed, flat_jaxpr, is_variable, needed, read_by
+from tilestep.train.jaxprs import computed, flat_jaxpr, is_variable, needed
+from tilestep.train.offload import in_memory, is_on_host, on_device, placed
+from tilestep.train.optimizers.sharded import LEAST_ELEMENTS, unsharded
+from tilestep.train.pipeline.compile.joint_homes import homes_of, taints_of, work_of
+from tilestep.train.pipeline.compile.joint_part import NO_FORMS, TOGETHER, Forms, Home, Part, compiled, giving_up, part_for, part_of
 from tilestep.train.pipeline.compile.packing import Packing
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.processes.remote import Put, put_local, remote_array
 from tilestep.train.replicas.collectives import cross_replica_mean
+from tilestep.train.replicas.shards import Shard
 from tilestep.train.untyped import Atom, Pytree
 from tilestep.train.untyped import jax as _jax
-
-_TOGETHER: Final = -1  # the home of what comes from several stages
-_MOST_ROUNDS: Final = 100  # in which the homes of the state must become stable
-
-Home = int | None  # a stage, _TOGETHER, or None: constants have none
 
 
 @final
@@ -66,9 +66,12 @@ class Joint:
         gradients = _jax.tree.leaves(_jax.eval_shape(lambda: zeros_for(self._tree(specs), plan.accumulator_dtype)))
         self._update = flat_jaxpr(self._updated, gradients, specs, [variable.aval for variable in self._init.jaxpr.outvars], self._outputs)
         self._state_homes: list[Home] = []
-        self._programs: tuple[_Part, ...] | None = None
+        self._parts: tuple[Part, ...] | None = None
+        self._divided: dict[int, tuple[int, ...]] = {}  # of the state's leaves: the shapes of those that replicas divide among them
+        self._programs: dict[frozenset[int], tuple[tuple[Part, ...], Forms]] = {}  # by what is in the host's memory
         self._finish = [self._finisher(*of_stage) for of_stage in zip(stages, trained, packings, strict=False)]
-        self._in_place = [_alone_in(*of_stage) for of_stage in zip(stages, trained, packings, strict=False)]
+        stay = not (isinstance(plan.offload, Mapping) and plan.offload.get("accumulators"))  # on the device
+        self._in_place = [_alone_in(*of_stage) if stay else 0 for of_stage in zip(stages, trained, packings, strict=False)]
 
     @property
     def extras(self) -> tuple[int, ...]:
@@ -116,35 +119,74 @@ class Joint:
     def is_separable(self, alone: Callable[[int], Joint]) -> bool:
         """Whether each stage's update is the same if the optimiser sees this stage alone. Args: alone: the update of one stage."""
         count = len(self._owner)
-        taints = _taints(self._update.jaxpr, self._owner, count)
+        taints = taints_of(self._update.jaxpr, self._owner, count)
         outputs = self._update.jaxpr.outvars
         of_params = [taints(atom) <= {owner} for atom, owner in zip(outputs, self._owner, strict=False)]
         if not all(of_params) or any(len(taints(atom)) > 1 for atom in outputs):
             return False
-        whole = _work(self._update.jaxpr, taints)
+        whole = work_of(self._update.jaxpr, taints)
         for stage, own in zip(self._stages, self._trained, strict=True):
             try:
                 closed = alone(stage.number).flow
             except Exception:  # what it does for all of them it cannot do for one
                 return False
-            work = _work(closed.jaxpr, _taints(closed.jaxpr, [stage.number] * len(own), len(own)))
+            work = work_of(closed.jaxpr, taints_of(closed.jaxpr, [stage.number] * len(own), len(own)))
             if work.get(stage.number, Counter()) != whole.get(stage.number, Counter()):
                 return False
         return True
 
     # --------------------------------------------------------------------------------------------------- in its parts
 
-    def _divide(self) -> tuple[_Part, ...]:
-        if self._programs is None:
+    def _divide(self) -> tuple[Part, ...]:
+        """The parts, not yet compiled."""
+        if self._parts is None:
             jaxpr, count = self._update.jaxpr, len(self._owner)
-            homes = _homes(jaxpr, self._owner, count)
-            self._state_homes = [homes(variable) for variable in jaxpr.invars[2 * count : 2 * count + len(self._init.jaxpr.outvars)]]
+            homes = homes_of(jaxpr, self._owner, count)
+            state = jaxpr.invars[2 * count : 2 * count + len(self._init.jaxpr.outvars)]
+            self._state_homes = [homes(variable) for variable in state]
+            self._divided = {index: tuple(v.aval.shape) for index, v in enumerate(state) if self._is_divided(v, self._state_homes[index])}
+            self._parts = tuple(_parts(jaxpr, homes))
+        return self._parts
+
+    def _is_divided(self, variable: Atom, home: Home) -> bool:
+        """Whether replicas divide an array of the state: one that belongs to a stage, as `sharded` does."""
+        if not self._plan.shard or home in (None, TOGETHER) or self._placement(home).replicas is None:
+            return False
+        is_key = _jax.dtypes.issubdtype(variable.aval.dtype, _jax.dtypes.extended)
+        return bool(variable.aval.shape) and variable.aval.size >= LEAST_ELEMENTS and not is_key
+
+    def _forms(self, away: frozenset[int]) -> Forms:
+        """Args: away: which parameters' and state's leaves, in this order, are in the host's memory."""
+        jaxpr, count = self._update.jaxpr, len(self._owner)
+        old, new = jaxpr.invars[count:], jaxpr.outvars
+        times = Counter(atom for atom in new if is_variable(atom))
+        read = {variable for part in self._divide() for variable in part.takes}
+        made = {variable: part.home for part in self._divide() for variable in part.makes}
+
+        def follows(index: int) -> bool:
+            """Whether a new value is made in the form of the old one: it has no other use."""
+            atom = new[index]
+            return is_variable(atom) and atom in made and times[atom] == 1 and atom not in read
+
+        divided: dict[Atom, tuple[int, ...]] = {}
+        for index, shape in self._divided.items():
+            divided[old[count + index]] = shape
+            if follows(count + index) and made[new[count + index]] == self._state_homes[index]:
+                divided[new[count + index]] = shape
+        return Forms(divided=divided, away=frozenset([old[i] for i in away] + [new[i] for i in away if follows(i)]))
+
+    def _compiled(self, away: frozenset[int]) -> tuple[tuple[Part, ...], Forms]:
+        """(The parts with their programs, the forms of the values). Args: away: as for `_forms`."""
+        if away not in self._programs:
+            jaxpr, count = self._update.jaxpr, len(self._owner)
             held = jaxpr.invars[2 * count + len(self._init.jaxpr.outvars) :]  # the last stage's outputs are given out, too
-            self._programs = tuple(_giving_up(list(_parts(jaxpr, homes)), jaxpr, held))
-        return self._programs
+            forms = self._forms(away)
+            parts = giving_up(self._divide(), jaxpr, jaxpr.invars[count:], held, forms)
+            self._programs[away] = tuple(compiled(part, self._placement(part.home), forms) for part in parts), forms
+        return self._programs[away]
 
     def _placement(self, home: Home) -> Placement:
-        return self._stages[home if home is not None and home != _TOGETHER else 0].placement
+        return self._stages[home if home is not None and home != TOGETHER else 0].placement
 
     def init(self, params: Sequence[Sequence[jax.Array]], extras: Sequence[jax.Array], put: Put = _jax.device_put) -> Any:
         """The optimiser's state for all stages, each array of it where it is used.
@@ -158,10 +200,25 @@ class Joint:
         leaves: list[Any] = [None] * len(jaxpr.outvars)
         for home in dict.fromkeys(self._state_homes):
             mine = [index for index, other in enumerate(self._state_homes) if other == home]
-            part = _part(jaxpr.eqns, [jaxpr.outvars[index] for index in mine], home)
+            part = _flattening(part_for(jaxpr.eqns, [jaxpr.outvars[index] for index in mine], home), [i in self._divided for i in mine])
+            part = compiled(part, self._placement(home), NO_FORMS, is_first=True)
             for index, value in zip(mine, self._run(part, given, constants, put), strict=True):
-                leaves[index] = value
-        return _jax.tree.unflatten(self._state_structure, leaves)
+                leaves[index] = self._in_parts(index, value) if index in self._divided else value
+        return self._away(_jax.tree.unflatten(self._state_structure, leaves))
+
+    def _in_parts(self, index: int, flat: jax.Array) -> Shard:
+        """A leaf of the state, divided over the replicas. Args: flat: [n], on each of them."""
+        replicas = self._placement(self._state_homes[index]).replicas
+        assert replicas is not None  # nothing else is divided
+        return replicas.place(Shard(values=flat, shape=self._divided[index]))
+
+    def _away(self, state: Pytree) -> Pytree:
+        """The state, with those of its leaves in the host's memory that the author wants there. Without a word of his they stay."""
+        offload = self._plan.offload
+        choice = offload.get("optimizer_state") if isinstance(offload, Mapping) else offload
+        if choice is None:
+            return state
+        return placed(state, choice, kind="optimizer_state", platform=self._stages[0].placement.devices[0].platform)
 
     def apply(
         self,
@@ -172,22 +229,34 @@ class Joint:
         put: Put = _jax.device_put,
     ) -> tuple[list[list[jax.Array]], Any]:
         """(each stage's new trained leaves, the new state). Donates parameters, state, and accumulators that have a gradient's shape."""
+        held = [*(leaf for own in params for leaf in own), *_jax.tree.leaves(state)]
+        away = frozenset(index for index, leaf in enumerate(held) if is_on_host(leaf))
         gradients = [
             finish(*self._parted(stage, own))[0] for stage, (finish, own) in enumerate(zip(self._finish, accumulators, strict=True))
         ]
         jaxpr = self._update.jaxpr
-        given = itertools.chain(*gradients, *params, _jax.tree.leaves(state), extras)
+        given = itertools.chain(*gradients, held, extras)
         values: dict[Atom, Any] = dict(zip(jaxpr.invars, given, strict=True))
-        del gradients, given  # which would keep what is over
+        del gradients, given, held  # which would keep what is over
         constants = dict(zip(jaxpr.constvars, self._update.consts, strict=True))
-        for part in self._divide():
+        parts, forms = self._compiled(away)
+        for part in parts:
             values.update(zip(part.makes, self._run(part, values, constants, put), strict=True))
             for variable in part.spent:
                 values.pop(variable, None)
-        results = [values[atom] if is_variable(atom) else atom.val for atom in jaxpr.outvars]
-        rest = iter(results)
+        rest = iter([self._in_form(index, atom, values, forms, away) for index, atom in enumerate(jaxpr.outvars)])
         new = [[next(rest) for _ in own] for own in self._trained]
         return new, _jax.tree.unflatten(self._state_structure, list(rest))
+
+    def _in_form(self, place: int, atom: Atom, values: Mapping[Atom, Any], forms: Forms, away: frozenset[int]) -> Any:
+        """A new parameter or leaf of the state, divided and in the memory as the old one was. Args: place: among these."""
+        value: Any = values[atom] if is_variable(atom) else atom.val
+        index, shape = place - len(self._owner), forms.shape(atom)
+        if index in self._divided:
+            value = self._in_parts(index, value.reshape(-1)) if shape is None else Shard(values=value, shape=self._divided[index])
+        elif shape is not None:  # an optimiser has passed a divided leaf on as another one
+            value = unsharded(Shard(values=value, shape=shape))
+        return in_memory(value, host=place in away)
 
     def inline(
         self, params: Sequence[Sequence[jax.Array]], state: Pytree, accumulators: Sequence[Sequence[jax.Array]], extras: Sequence[jax.Array]
@@ -201,7 +270,7 @@ class Joint:
         new = [[next(rest) for _ in own] for own in self._trained]
         return new, _jax.tree.unflatten(self._state_structure, list(rest))
 
-    def _run(self, part: _Part, values: Mapping[Atom, Any], constants: Mapping[Atom, Any], put: Put) -> list[jax.Array]:
+    def _run(self, part: Part, values: Mapping[Atom, Any], constants: Mapping[Atom, Any], put: Put) -> list[jax.Array]:
         placement = self._placement(part.home)
         there: list[Any] = [constants[v] if v in constants else values[v] for v in part.takes]
         known = [index for index, v in enumerate(part.takes) if v in constants]  # to every process
@@ -212,18 +281,19 @@ class Joint:
                     there[index] = value
         if not placement.is_local:
             return [remote_array(variable.aval.shape, variable.aval.dtype, placement.whole) for variable in part.makes]
+        assert part.program is not None  # all parts that run are compiled
         return part.program([there[i] for i in part.donated], [value for i, value in enumerate(there) if i not in part.donated])
 
     def _moves(self, value: object, home: Home, placement: Placement) -> bool:
         """A stage's own arrays may be divided over its mesh, and stay so."""
-        return home == _TOGETHER or not (isinstance(value, jax.Array) and value.sharding.device_set == set(placement.devices))
+        return home == TOGETHER or not (isinstance(value, jax.Array) and value.sharding.device_set == set(placement.devices))
 
     def _finisher(self, stage: Stage, own: Sequence[int], packing: Packing) -> Any:
         plan, real = self._plan, stage.real_params
         is_several = stage.placement.replicas is not None
 
         def gradients(donated: Sequence[jax.Array], accumulators: Sequence[jax.Array]) -> tuple[list[jax.Array]]:
-            leaves = packing.unpack([*donated, *accumulators])
+            leaves = packing.unpack(on_device([*donated, *accumulators]))
             results = [finished(leaves[real.index(index)], plan.per_update, plan.reduction) for index in own]
             return ([cross_replica_mean(gradient) for gradient in results] if is_several else results,)
 
@@ -236,82 +306,30 @@ class Joint:
         return list(accumulators[:count]), list(accumulators[count:])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Part:
-    """What is computed at one place, from what is there and what comes.
-
-    Attributes:
-        takes, makes: variables.
-        compute: values of `takes` -> values of `makes`.
-        program: the same compiled, of (those that are donated, the others).
-        donated: indices in `takes`.
-        spent: variables that no later part reads.
-    """
-
-    home: Home
-    takes: tuple[Atom, ...]
-    makes: tuple[Atom, ...]
-    compute: Callable[[list[Any]], list[Any]]
-    program: Callable[[list[Any], list[Any]], list[Any]]
-    donated: tuple[int, ...] = ()
-    spent: tuple[Atom, ...] = ()
-
-
-def _part(equations: Sequence[JaxprEqn], outputs: Sequence[Atom], home: Home) -> _Part:
-    own = needed(equations, outputs)
-    return _of(own, outputs, home)
-
-
-def _of(equations: Sequence[JaxprEqn], outputs: Sequence[Atom], home: Home) -> _Part:
-    takes = tuple(read_by(equations, outputs))
-
-    def run(values: list[jax.Array]) -> list[jax.Array]:
-        return computed(equations, dict(zip(takes, values, strict=True)), outputs)
-
-    return _Part(home=home, takes=takes, makes=tuple(outputs), compute=run, program=_compiled(home, run, ()))
-
-
-def _compiled(home: Home, compute: Callable[[list[Any]], list[Any]], donated: Collection[int]) -> Any:
-    def run(given_up: list[jax.Array], kept: list[jax.Array]) -> list[jax.Array]:
-        count, first, rest = len(given_up) + len(kept), iter(given_up), iter(kept)
-        return compute([next(first) if index in donated else next(rest) for index in range(count)])
-
-    run.__name__ = run.__qualname__ = f"update_{'together' if home in (None, _TOGETHER) else f'stage_{home}'}"
-    return _jax.jit(run, donate_argnums=(0,) if donated else ())
-
-
-def _giving_up(parts: Sequence[_Part], jaxpr: Jaxpr, held: Sequence[jax.Array]) -> Iterator[_Part]:
-    """The parts, each of which donates what is read for the last time and has the shape of something that it makes.
-
-    Args: held: variables that others have, too.
-    """
-    results = {atom for atom in jaxpr.outvars if is_variable(atom)}
-    given = set(jaxpr.invars)
-    for index, part in enumerate(parts):
-        needed_later = results.union(held, jaxpr.constvars, *(later.takes for later in parts[index + 1 :]))
-        spent = [variable for variable in part.takes if variable not in needed_later]
-        room = Counter((variable.aval.shape, variable.aval.dtype) for variable in part.makes)
-        donated: set[int] = set()
-        for variable in sorted(spent, key=lambda variable: variable not in given):  # what the caller holds, too, before what only this does
-            spec = variable.aval.shape, variable.aval.dtype
-            if room[spec]:
-                room[spec] -= 1
-                donated.add(part.takes.index(variable))
-        indices = tuple(sorted(donated))
-        yield replace(part, donated=indices, spent=tuple(spent), program=_compiled(part.home, part.compute, indices))
-
-
 def _alone_in(stage: Stage, own: Sequence[int], packing: Packing) -> int:
     """How many of a stage's accumulators, the first ones, have the shapes of gradients: all that are by themselves, or none."""
     is_alike = stage.placement.replicas is None and all(stage.real_params[index] in own for index in packing.alone)
     return len(packing.alone) if is_alike else 0
 
 
-def _parts(jaxpr: Jaxpr, homes: Callable[[Atom], Home]) -> Iterator[_Part]:
-    """The equations in parts that can be computed one after the other; constants are made wherever they are used."""
+def _flattening(part: Part, flat: Sequence[bool]) -> Part:
+    """A part that makes some of its values as arrays of one axis."""
+
+    def compute(values: list[Any]) -> list[Any]:
+        return [value.reshape(-1) if is_flat else value for value, is_flat in zip(part.compute(values), flat, strict=True)]
+
+    return replace(part, compute=compute) if any(flat) else part
+
+
+def _parts(jaxpr: Jaxpr, homes: Callable[[Atom], Home]) -> Iterator[Part]:
+    """The equations in parts that can be computed one after the other; constants are made wherever they are used.
+
+    Each is computed as late as possible. So what is divided or in the host's memory is brought for one part alone.
+    """
     phases: dict[Atom, int] = {}
     groups: dict[tuple[int, int], list[Any]] = {}
     constants: list[Any] = []
+    equations: list[JaxprEqn] = []
     for equation in needed(jaxpr.eqns, jaxpr.outvars):
         home = homes(equation.outvars[0])
         if home is None:
@@ -322,79 +340,27 @@ def _parts(jaxpr: Jaxpr, homes: Callable[[Atom], Home]) -> Iterator[_Part]:
             if is_variable(atom) and homes(atom) is not None:
                 phase = max(phase, phases.get(atom, 0) + (homes(atom) != home and atom in phases))
         phases.update(dict.fromkeys(equation.outvars, phase))
-        groups.setdefault((phase, home), []).append(equation)
+        equations.append(equation)
+    latest: dict[Atom, int] = {}  # the phase in which a value must be there
+    for equation in reversed(equations):
+        home, results = homes(equation.outvars[0]), equation.outvars
+        phase = max(phases[results[0]], min((latest[variable] for variable in results if variable in latest), default=0))
+        phases.update(dict.fromkeys(results, phase))
+        for atom in equation.invars:
+            if is_variable(atom):
+                latest[atom] = min(latest.get(atom, phase), phase - (homes(atom) != home))
+    for equation in equations:
+        groups.setdefault((phases[equation.outvars[0]], homes(equation.outvars[0]) or 0), []).append(equation)
     wanted = {atom for atom in jaxpr.outvars if is_variable(atom)}
     made_alone = [atom for atom in dict.fromkeys(wanted) if atom not in phases and atom not in jaxpr.invars and atom not in jaxpr.constvars]
     if made_alone:
-        yield _part(constants, made_alone, _TOGETHER)
+        yield part_for(constants, made_alone, TOGETHER)
     for (_, home), own in sorted(groups.items(), key=lambda entry: entry[0]):
         mine = {id(equation) for equation in own}
         read_by_others = {atom for other in jaxpr.eqns if id(other) not in mine for atom in other.invars if is_variable(atom)} | wanted
         outputs = [variable for equation in own for variable in equation.outvars if variable in read_by_others]
-        yield _of([*needed(constants, _operands(own)), *own], outputs, home)
+        yield part_of([*needed(constants, _operands(own)), *own], outputs, home)
 
 
 def _operands(equations: Sequence[JaxprEqn]) -> list[Atom]:
     return [atom for equation in equations for atom in equation.invars]
-
-
-def _homes(jaxpr: Jaxpr, owner: Sequence[int], count: int) -> Callable[[Atom], Home]:
-    """Where each variable is, given the stages of gradients and parameters, the first 2 * count arguments."""
-    states = jaxpr.invars[2 * count : 2 * count + len(jaxpr.outvars) - count]
-    known: dict[Atom, Home] = dict(zip(jaxpr.invars[: 2 * count], [*owner, *owner], strict=True))
-    known |= dict.fromkeys(jaxpr.invars[2 * count + len(states) :], _TOGETHER)
-    of_state: dict[Atom, Home] = dict.fromkeys(states)
-    for _ in range(_MOST_ROUNDS):  # a state is where its next value is made
-        homes = _spread_homes(jaxpr, known | of_state)
-        after = {
-            variable: homes.get(atom) if is_variable(atom) else None for variable, atom in zip(states, jaxpr.outvars[count:], strict=True)
-        }
-        if after == of_state:
-            break
-        of_state = after
-    # A value that depends on no stage's arrays, such as a count of updates, is with those that depend on several.
-    final = {variable: _TOGETHER if home is None else home for variable, home in of_state.items()}
-    homes = _spread_homes(jaxpr, known | final)
-    return lambda atom: homes.get(atom) if is_variable(atom) else None
-
-
-def _spread_homes(jaxpr: Jaxpr, known: Mapping[Atom, Home]) -> dict[Atom, Home]:
-    homes = dict(known)
-    for equation in jaxpr.eqns:
-        origins = {homes.get(atom) for atom in equation.invars if is_variable(atom)} - {None}
-        stages = origins - {_TOGETHER}
-        homes.update(dict.fromkeys(equation.outvars, next(iter(stages)) if len(stages) == 1 else _TOGETHER if origins else None))
-    return homes
-
-
-def _taints(jaxpr: Jaxpr, owner: Sequence[int], count: int) -> Callable[[Atom], frozenset[int]]:
-    """From which stages' gradients and parameters each value comes, in this update or through the state in one before."""
-    nothing: frozenset[int] = frozenset()
-    states = jaxpr.invars[2 * count : 2 * count + len(jaxpr.outvars) - count]
-    of_state: dict[Atom, frozenset[int]] = dict.fromkeys(states, nothing)
-    taints: dict[Atom, frozenset[int]] = {}
-    for _ in range(_MOST_ROUNDS):
-        taints = {variable: frozenset({stage}) for variable, stage in zip(jaxpr.invars, [*owner, *owner], strict=False)} | of_state
-        for equation in jaxpr.eqns:
-            union = nothing.union(*(taints.get(atom, nothing) for atom in equation.invars if is_variable(atom)))
-            taints.update(dict.fromkeys(equation.outvars, union))
-        after = {
-            variable: of_state[variable] | (taints.get(atom, nothing) if is_variable(atom) else nothing)
-            for variable, atom in zip(states, jaxpr.outvars[count:], strict=True)
-        }
-        if after == of_state:
-            break
-        of_state = after
-    return lambda atom: taints.get(atom, nothing) if is_variable(atom) else nothing
-
-
-def _work(jaxpr: Jaxpr, taints: Callable[[Atom], frozenset[int]]) -> dict[int, Counter[Any]]:
-    """What is computed for each stage alone, whatever the order."""
-    work: dict[int, Counter[Any]] = {}
-    for equation in needed(jaxpr.eqns, jaxpr.outvars):
-        stages = taints(equation.outvars[0])
-        if len(stages) == 1:
-            operands = tuple(str(atom.aval) if is_variable(atom) else str(atom) for atom in equation.invars)
-            what = (equation.primitive.name, operands, tuple(str(variable.aval) for variable in equation.outvars))
-            work.setdefault(next(iter(stages)), Counter())[what] += 1
-    return work

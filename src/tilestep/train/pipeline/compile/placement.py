@@ -10,6 +10,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from tilestep.train.optimizers.sharded import replica_specs
+from tilestep.train.plan_options import PLATFORM, CompilerOptions, GivenOptions, plan_options_of_devices
+from tilestep.train.planned import planned
 from tilestep.train.processes.remote import RemoteProgram
 from tilestep.train.replicas.replicas import AXIS, SHARD_AXIS, Replicas
 from tilestep.train.untyped import Device, Spec
@@ -31,17 +33,24 @@ class Placement:
         whole: the sharding of arrays that are the same for all replicas, such as parameters.
         replicas: of the pipeline, on these devices; None: there is one.
         is_local: whether they are devices of this process, which then runs the stage.
+        plan_options: of the programs there; none on other platforms than emulated machines.
     """
 
     devices: tuple[Device, ...]
     whole: Sharding
     replicas: Replicas | None = None
     is_local: bool = True
+    plan_options: CompilerOptions = ()
 
     @property
     def is_mesh(self) -> bool:
         """Whether a replica has several devices, over which JAX divides its arrays."""
         return (len(self.devices) if self.replicas is None else self.replicas.shards) > 1
+
+    @property
+    def compiler_options(self) -> dict[str, Any] | None:
+        """The options with which a program is compiled there that has arguments or results."""
+        return dict(self.plan_options) or None
 
     def along(self, axis: int | None) -> Sharding:
         """The sharding of an array. Args: axis: the one that counts replicas; None: all replicas have the same array."""
@@ -111,17 +120,24 @@ class Placement:
             return spread(*args)
 
         program.__name__ = program.__qualname__ = name
-        if out_shardings is None:
-            return _jax.jit(program, donate_argnums=donate)
-        return _jax.jit(program, donate_argnums=donate, out_shardings=out_shardings)
+        given = {} if out_shardings is None else {"out_shardings": out_shardings}
+        return planned(lambda options: _jax.jit(program, donate_argnums=donate, compiler_options=options, **given), self.plan_options)
 
 
-def placements_of(entries: Sequence[Any], devices: Sequence[Device], replicas: int) -> tuple[Placement, ...]:
+def placements_of(
+    entries: Sequence[Any],
+    devices: Sequence[Device],
+    replicas: int,
+    plan_options: GivenOptions | Sequence[GivenOptions | None] | None = None,
+) -> tuple[Placement, ...]:
     """Each stage's placement.
 
     Args: entries: of each stage an index among the devices of a replica, several such, or a mesh. devices: those of all replicas, one
-        replica's after the other's.
-    Raises: ValueError for an index beyond the devices, a mesh that does not have the replicas, or devices that stages share in part.
+        replica's after the other's. plan_options: of all programs, or for each device of a replica those of its programs.
+    Raises:
+        ValueError: for an index beyond the devices, a mesh that does not have the replicas, devices that stages share in part, or plan
+            options that are wrong.
+        TypeError: for plan options of another type.
     """
     indices = [index for entry in entries if not isinstance(entry, Mesh) for index in _listed(entry)]
     each = max(indices, default=-1) + 1
@@ -133,6 +149,7 @@ def placements_of(entries: Sequence[Any], devices: Sequence[Device], replicas: i
             f"{needs}, but there are {len(devices)}, from 0 on: give more devices, or a device_mapping in which stages share one; without "
             "it stage k is on device k"
         )
+    plans = plan_options_of_devices(plan_options, None if any(isinstance(entry, Mesh) for entry in entries) else each)
     made: dict[Any, Placement] = {}
     placements: list[Placement] = []
     own = devices[0].client.process_index() if devices else 0
@@ -143,7 +160,9 @@ def placements_of(entries: Sequence[Any], devices: Sequence[Device], replicas: i
             owners = sorted({device.process_index for device in placement.devices})
             if len(owners) > 1:
                 raise ValueError(_several_processes(len(placements), owners, devices, each, replicas))
-            made[key] = replace(placement, is_local=owners == [own])
+            options = _plan_options(entry, plans)
+            is_planned = placement.devices[0].platform == PLATFORM
+            made[key] = replace(placement, is_local=owners == [own], plan_options=options if is_planned else ())
         placements.append(made[key])
     _require_disjoint(placements)
     return tuple(placements)
@@ -151,6 +170,20 @@ def placements_of(entries: Sequence[Any], devices: Sequence[Device], replicas: i
 
 def _listed(entry: Any) -> list[int]:
     return list(entry) if isinstance(entry, list | tuple) else [entry]  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _plan_options(entry: Any, plans: Sequence[CompilerOptions]) -> CompilerOptions:
+    """Args: plans: for all devices, or for each. Raises: ValueError if a stage's devices have different ones."""
+    if len(plans) == 1:
+        return plans[0]
+    first, *others = _listed(entry)
+    for other in others:
+        if plans[other] != plans[first]:
+            raise ValueError(
+                f"plan_options[{first}] and plan_options[{other}] differ, but a stage is on both devices, and its programs have one plan: "
+                "give both the same options"
+            )
+    return plans[first]
 
 
 def _of_indices(indices: Sequence[int], devices: Sequence[Device], each: int, replicas: int) -> Placement:
@@ -200,6 +233,11 @@ def _require_disjoint(placements: Sequence[Placement]) -> None:
             other = placements[before]
             if placement != other and not set(placement.devices).isdisjoint(other.devices):
                 shared = next(device for device in placement.devices if device in other.devices)
+                if replace(placement, plan_options=()) == replace(other, plan_options=()):
+                    raise ValueError(
+                        f"stages {before} and {stage} share device {shared}, which devices has twice, and plan_options has other options "
+                        "for each time: give both the same, or devices that are apart"
+                    )
                 raise ValueError(
                     f"stages {before} and {stage} share device {shared}, but not all of their devices: give both the same entry of "
                     "device_mapping, or devices that are apart"

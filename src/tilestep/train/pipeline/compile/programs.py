@@ -185,7 +185,8 @@ def make_updates(
     joint = _joint(stages, packings, replace(spec, optimizer=plan), tied)
     groups = _groups(len(stages), ties)
     if joint is not None:
-        _require_one_time(spec.schedule, plan)
+        _require_one_time(spec.schedule)
+        _require_one_process(stages, plan)
         groups = (tuple(range(len(stages))),)
     outputs = stages[-1].outputs
     updates = [make_update(stage, packings[number], plan, tied[number], outputs) for number, stage in enumerate(stages)]
@@ -237,14 +238,18 @@ def _joint(stages: Sequence[Stage], packings: Sequence[Packings], spec: Pipeline
     return None if joint.is_separable(alone) else joint
 
 
-def _require_one_time(schedule: Schedule, plan: OptimizerPlan) -> None:
+def _require_one_time(schedule: Schedule) -> None:
     if schedule.weights != "same":
         raise ValueError(
             f"the optimizer looks across stages, whose updates the {schedule.name} schedule does at different times: give an optimizer "
             "that treats each array by itself, or a schedule whose weights stay the same within a run"
         )
-    if plan.shard or plan.offload is True or (isinstance(plan.offload, Mapping) and any(plan.offload.values())):
+
+
+def _require_one_process(stages: Sequence[Stage], plan: OptimizerPlan) -> None:
+    moves = any(plan.offload.values()) if isinstance(plan.offload, Mapping) else plan.offload not in (None, False)
+    if (plan.shard or moves) and not all(stage.placement.is_local for stage in stages):
         raise ValueError(
-            "the optimizer looks across stages: its state is neither divided among replicas nor kept in the host's memory; leave "
-            "shard_optimizer_state and offload_optimizer_state away, or clip each stage by itself"
+            "the optimizer looks across stages, which are in several processes: its state is neither divided among replicas nor kept in "
+            "the host's memory there; leave shard_optimizer_state and offload_optimizer_state away, or clip each stage by itself"
         )

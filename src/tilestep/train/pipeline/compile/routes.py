@@ -2,7 +2,7 @@
 
 The outputs of a stage go to the stages after it, and their gradients come back. A stage may hand on some of its arguments as they are, such
 as labels. Such a value need not pass through it: it goes from the stage that has made it to those that read it. A stage that does not read
-it gets zeros of its shape instead.
+it gets zeros of its shape instead. A value that no later stage reads goes nowhere.
 """
 
 from __future__ import annotations
@@ -73,11 +73,14 @@ def routes(traced: Traced, levels: Sequence[Sequence[int]], *, direct: bool) -> 
     """Args: direct: whether values may bypass stages that hand them on."""
     stages = traced.stages
     level_of = {stage: level for level, members in enumerate(levels) for stage in members}
-    direct = direct and all(stage.placement.replicas is None for stage in stages)
-    handing = [_handed_on(stage, len(traced.incoming[stage.number])) if direct else ({}, frozenset[int]()) for stage in stages]
-    sources = [of_stage[0] for of_stage in handing]
     last = levels[-1]  # the values that it hands on are results
-    unread = [frozenset[int]() if stage.number in last else handing[stage.number][1] for stage in stages]
+    if direct and all(stage.placement.replicas is None for stage in stages):
+        handing = [_handed_on(stage, len(traced.incoming[stage.number])) for stage in stages]
+        sources = [of_stage[0] for of_stage in handing]
+        unread = [frozenset[int]() if stage.number in last else handing[stage.number][1] for stage in stages]
+    else:
+        sources = [dict[int, int]() for _ in stages]
+        unread = _never_read(traced, levels)
     ways: list[list[Way]] = [[] for _ in stages]
     backs: list[tuple[Back, ...]] = []
     blank: list[tuple[Any, ...]] = []
@@ -89,7 +92,7 @@ def routes(traced: Traced, levels: Sequence[Sequence[int]], *, direct: bool) -> 
                 ways[maker].append(Way(source, stage.number, index, _sharding(stages[maker], stage)))
         with _jax.ensure_compile_time_eval():  # other runs use them too, even where JAX traces this one
             zeros = [
-                _jax.device_put(_jax.numpy.zeros(spec.shape, spec.dtype), stage.placement.whole) if index in skipped else None
+                _zeros(stage.placement.spec(spec, 0)) if index in skipped else None
                 for index, spec in enumerate(stage.args[: len(incoming)])
             ]
         blank.append(tuple(zeros))
@@ -101,6 +104,27 @@ def routes(traced: Traced, levels: Sequence[Sequence[int]], *, direct: bool) -> 
     ]
     among_sent = [tuple(way._replace(source=indices.index(way.source)) for way in own) for own, indices in zip(ways, sent, strict=True)]
     return Routes(sent=tuple(sent), ways=tuple(among_sent), backs=tuple(backs), blank=tuple(blank))
+
+
+def _never_read(traced: Traced, levels: Sequence[Sequence[int]]) -> list[frozenset[int]]:
+    """For each stage its arguments that neither it nor a later stage reads, and that are no results. Over processes: none."""
+    stages = traced.stages
+    unread = [frozenset[int]() for _ in stages]
+    if not all(stage.placement.is_local for stage in stages):
+        return unread
+    readers: set[tuple[int, int]] = set()  # (stage, output) that the next level reads
+    for level in reversed(levels):
+        for number in level:
+            handed, skipped = _handed_on(stages[number], len(traced.incoming[number]))
+            read = {argument for output, argument in handed.items() if level is levels[-1] or (number, output) in readers}
+            unread[number] = skipped - read
+        for number in level:
+            readers.update(pair for index, pair in enumerate(traced.incoming[number]) if index not in unread[number])
+    return unread
+
+
+def _zeros(spec: Any) -> jax.Array:
+    return _jax.device_put(_jax.numpy.zeros(spec.shape, spec.dtype), spec.sharding)
 
 
 def _back(stage: Stage, maker: Stage, incoming: Sequence[tuple[int, int]]) -> Back:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import jax
@@ -26,6 +26,7 @@ from tilestep.train.untyped import jnp as _jnp
 _OWN_GRADIENT: Final = "custom_vjp_call"  # the primitive of `jax.custom_vjp`
 
 Program = Callable[..., Any]
+Arrays = Sequence[jax.Array]
 Call = Callable[
     [Any, Sequence[Any]], tuple[tuple[Any, ...], Any]
 ]  # (parameters, argument leaves) -> (outputs, spread; new auxiliary state)
@@ -82,8 +83,8 @@ class Stage:
         if _OWN_GRADIENT not in self.text:
             return ""
 
-        def gradients(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> Any:
-            def real_outputs(some_params: Sequence[jax.Array], some_args: Sequence[jax.Array]) -> list[jax.Array]:
+        def gradients(params: Arrays, args: Arrays) -> Any:
+            def real_outputs(some_params: Arrays, some_args: Arrays) -> list[jax.Array]:
                 tree = _jax.tree.unflatten(self.params_structure, _replaced(params, self.real_params, some_params))
                 outputs, _ = self.call(tree, _replaced(args, self.needs_gradient, some_args))
                 return [leaf for leaf in _jax.tree.leaves(outputs) if is_real(leaf)]
@@ -160,9 +161,7 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
     name, jit = f"stage_{stage.number}", stage.placement.jit
     if packings is None:
 
-        def forward_only(
-            params: Sequence[jax.Array], args: Sequence[jax.Array]
-        ) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
+        def forward_only(params: Arrays, args: Arrays) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
             outputs, aux = stage.call(_jax.tree.unflatten(structure, on_device(list(params))), args)
             leaves = _jax.tree.leaves(outputs)
             return [leaves[index] for index in sent], _jax.tree.leaves(aux), []
@@ -170,10 +169,8 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
         return Programs(forward=jit(forward_only, f"{name}_forward", (None, stage.axes), (0, 0, 0)), real_outputs=real_outputs)
     real_params = stage.real_params
 
-    def linearised(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array], Any]:
-        def function(
-            some_params: Sequence[jax.Array], some_args: Sequence[jax.Array]
-        ) -> tuple[list[jax.Array], tuple[list[jax.Array], list[jax.Array]]]:
+    def linearised(params: Arrays, args: Arrays) -> tuple[list[jax.Array], list[jax.Array], Any]:
+        def function(some_params: Arrays, some_args: Arrays) -> tuple[list[jax.Array], tuple[list[jax.Array], list[jax.Array]]]:
             tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
             results, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
             outputs = _jax.tree.leaves(results)
@@ -188,13 +185,11 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
     kept_params = tuple(range(len(leaves))) if packings.params.packs else parts.kept_params
     packing = packed(parts.specs, but=parts.away) if packings.values else unpacked(parts.specs)
 
-    def forward(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
+    def forward(params: Arrays, args: Arrays) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
         outputs, aux, kept = parts.forward(packings.params.unpack(on_device(list(params))), args)
         return [outputs[index] for index in sent], aux, packing.pack(kept)
 
-    def pulled_back(
-        params: Sequence[jax.Array], args: Sequence[jax.Array], kept: Sequence[jax.Array], gradients: Sequence[jax.Array]
-    ) -> tuple[list[jax.Array], list[jax.Array]]:
+    def pulled_back(params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays) -> tuple[list[jax.Array], list[jax.Array]]:
         """Gradients of the real parameters, and of the arguments that need one. Those that a program does not return are dropped."""
         if packings.params.packs:
             every = packings.params.unpack(params)
@@ -202,18 +197,12 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
         return parts.pullback(params, args, packing.unpack(kept))(gradients)
 
     def backward(
-        accumulators: Sequence[jax.Array],
-        params: Sequence[jax.Array],
-        args: Sequence[jax.Array],
-        kept: Sequence[jax.Array],
-        gradients: Sequence[jax.Array],
-        microbatch: jax.Array,
+        accumulators: Arrays, params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays, microbatch: jax.Array
     ) -> tuple[list[jax.Array], list[jax.Array]]:
         of_params, of_args = pulled_back(on_device(list(params)), args, kept, gradients)
         return accumulated(accumulators, packings.accumulators.pack(of_params), microbatch, reduction), of_args
 
     axes = [stage.axes[index] for index in parts.kept_args]
-    placed = stage.accumulator_shardings
     programs = Programs(
         forward=jit(forward, f"{name}_forward", (None, stage.axes), (0, 0, 0)),
         kept_args=parts.kept_args,
@@ -225,7 +214,7 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
             (0, None, axes, 0, 0, None),
             (0, 0),
             donate=(0,),
-            out_shardings=None if placed is None else (placed, None),
+            out_shardings=_accumulators_first(stage, others=1),
         ),
         real_outputs=real_outputs,
     )
@@ -241,9 +230,7 @@ def _split(
     """
     later: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None
 
-    def input_gradient(
-        params: Sequence[jax.Array], args: Sequence[jax.Array], kept: Sequence[jax.Array], gradients: Sequence[jax.Array]
-    ) -> tuple[list[jax.Array], list[jax.Array]]:
+    def input_gradient(params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays) -> tuple[list[jax.Array], list[jax.Array]]:
         nonlocal later
         operands = [on_device(list(params)), list(args), list(kept), list(gradients)]
 
@@ -255,25 +242,15 @@ def _split(
         return now(_jax.tree.leaves(operands))
 
     def weight_gradient(
-        accumulators: Sequence[jax.Array],
-        params: Sequence[jax.Array],
-        args: Sequence[jax.Array],
-        kept: Sequence[jax.Array],
-        gradients: Sequence[jax.Array],
-        crossed: Sequence[jax.Array],
-        microbatch: jax.Array,
+        accumulators: Arrays, params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays, crossed: Arrays, microbatch: jax.Array
     ) -> tuple[list[jax.Array]]:
         assert later is not None  # the other program was traced before, because this one reads its results
         of_params = later(_jax.tree.leaves([on_device(list(params)), list(args), list(kept), list(gradients)]), crossed)
         return (accumulated(accumulators, packing.pack(of_params), microbatch, reduction),)
 
-    jit, name, placed = stage.placement.jit, f"stage_{stage.number}", stage.accumulator_shardings
-    return Programs(
-        forward=programs.forward,
-        kept_args=programs.kept_args,
-        kept_params=programs.kept_params,
-        keeps_away=programs.keeps_away,
-        backward=programs.backward,
+    jit, name = stage.placement.jit, f"stage_{stage.number}"
+    return replace(
+        programs,
         input_gradient=jit(input_gradient, f"{name}_input_gradient", (None, axes, 0, 0), (0, 0)),
         weight_gradient=jit(
             weight_gradient,
@@ -281,9 +258,8 @@ def _split(
             (0, None, axes, 0, 0, 0, None),
             (0,),
             donate=(0,),
-            out_shardings=None if placed is None else (placed,),
+            out_shardings=_accumulators_first(stage, others=0),
         ),
-        real_outputs=programs.real_outputs,
     )
 
 
@@ -297,12 +273,10 @@ def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, 
     """
     structure, real_params = stage.params_structure, stage.real_params
 
-    def both(
-        accumulators: Sequence[jax.Array], params: Sequence[jax.Array], args: Sequence[jax.Array], microbatch: jax.Array
-    ) -> tuple[Any, ...]:
+    def both(accumulators: Arrays, params: Arrays, args: Arrays, microbatch: jax.Array) -> tuple[Any, ...]:
         params = packings.params.unpack(on_device(list(params)))
 
-        def function(some_params: Sequence[jax.Array], some_args: Sequence[jax.Array]) -> tuple[Any, Any]:
+        def function(some_params: Arrays, some_args: Arrays) -> tuple[Any, Any]:
             tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
             outputs, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
             return loss_of(*outputs), (_jax.tree.leaves(outputs), _jax.tree.leaves(aux))
@@ -313,26 +287,29 @@ def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, 
         new = accumulated(accumulators, packings.accumulators.pack(of_params), microbatch, reduction)
         return new, outputs, aux, [loss] if loss_too else [], of_args
 
-    placed = stage.accumulator_shardings
     return stage.placement.jit(
         both,
         f"stage_{stage.number}_forward_and_backward",
         (0, None, stage.axes, None),
         (0, 0, 0, 0, 0),
         donate=(0,),
-        out_shardings=None if placed is None else (placed, None, None, None, None),
+        out_shardings=_accumulators_first(stage, others=4),
     )
 
 
-def accumulated(
-    accumulators: Sequence[jax.Array], gradients: Sequence[jax.Array], microbatch: jax.Array, reduction: Reduction
-) -> list[jax.Array]:
+def accumulated(accumulators: Arrays, gradients: Arrays, microbatch: jax.Array, reduction: Reduction) -> list[jax.Array]:
     """The accumulators plus one more microbatch's gradients, in the memory in which they are."""
     held = list(accumulators)
     return placed_like(added(on_device(held), list(gradients), microbatch, reduction), held)
 
 
-def _replaced(values: Sequence[jax.Array], indices: Sequence[int], new: Sequence[jax.Array]) -> list[jax.Array]:
+def _accumulators_first(stage: Stage, *, others: int) -> tuple[list[Sharding] | None, ...] | None:
+    """The shardings of a program's results: the accumulators, then others for which JAX finds one; None if it finds all."""
+    placed = stage.accumulator_shardings
+    return None if placed is None else (placed, *[None] * others)
+
+
+def _replaced(values: Arrays, indices: Sequence[int], new: Arrays) -> list[jax.Array]:
     replaced = list(values)
     for index, value in zip(indices, new, strict=True):
         replaced[index] = value

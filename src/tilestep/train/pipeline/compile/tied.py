@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from tilestep.hints import dry_platforms
+from tilestep.messages import plain, shortened
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf
 from tilestep.train.pipeline.compile.tracing import spec_of
 from tilestep.train.untyped import Pytree
@@ -56,8 +58,10 @@ def require_equal(ties: Sequence[Sequence[Leaf]], params: Sequence[jax.Array]) -
 
 
 def _is_known(leaf: Any) -> bool:
-    """Whether this process has the values of what `init` gets for a parameter."""
-    return not isinstance(leaf, jax.ShapeDtypeStruct) and (not isinstance(leaf, jax.Array) or leaf.is_fully_addressable)
+    """Whether this process has the values of what `init` gets for a parameter: not of other processes, and not in a dry run."""
+    if isinstance(leaf, jax.Array):
+        return leaf.is_fully_addressable and not any(device.platform in dry_platforms for device in leaf.devices())
+    return not isinstance(leaf, jax.ShapeDtypeStruct)
 
 
 def _below(stage: int, path: tuple[Any, ...], params: Pytree) -> list[tuple[int, tuple[Any, ...], Any]]:
@@ -74,4 +78,4 @@ def _below(stage: int, path: tuple[Any, ...], params: Pytree) -> list[tuple[int,
 
 
 def _said(specs: Sequence[tuple[Any, Any]]) -> str:
-    return ", ".join(f"{'/'.join(map(str, rest))} {spec.dtype}{list(spec.shape)}".strip() for rest, spec in specs)
+    return shortened(plain(", ".join(f"{'/'.join(map(str, rest))} {spec.dtype}{list(spec.shape)}".strip() for rest, spec in specs)), 200)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from tilestep.messages import shortened, shown
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.stage import Stage, is_real
 from tilestep.train.replicas.collectives import replica_count, replica_index
@@ -257,11 +258,13 @@ def _outputs(
     try:
         closed, (outputs, _) = function.placement.traced(call, params, list(args))
     except Exception as error:
-        error.add_note(function.note(number, f"with arguments {[str(_jax.core.ShapedArray(leaf.shape, leaf.dtype)) for leaf in seen]}"))
+        error.add_note(
+            function.note(number, f"with arguments {shown([str(_jax.core.ShapedArray(leaf.shape, leaf.dtype)) for leaf in seen])}")
+        )
         raise
     captured = [value for value in closed.consts if getattr(value, "ndim", 0)]
     if captured:
-        names = ", ".join(_captured_name(function.function, value) for value in captured)
+        names = shortened(", ".join(_captured_name(function.function, value) for value in captured), 200)
         raise ValueError(
             f"stage {number} ({function.name}) has captured {names}: what a stage computes with must come as a parameter, from the stage "
             "before or from `inputs`, for it may be on another device"

@@ -154,7 +154,11 @@ class _Maker:
             extras=self._extras,
             init=self._init,
             apply=jit(
-                self._apply_packed, f"{name}_update", *axes, donate=(*zeros, 1, *(() if plan.keeps_old else (2,))), out_shardings=shardings
+                self._apply_packed,
+                f"{name}_update",
+                *axes,
+                donate=(*zeros, 1, *(() if plan.keeps_old else (2,))),
+                out_shardings=shardings,
             ),
             readies=self._readies,
             function=self._apply,
@@ -199,7 +203,9 @@ class _Maker:
         specs = _jax.eval_shape(init, trained, extras)
         if not placement.is_local:
             return remote_like(specs, placement.whole)
-        state = _jax.jit(init, out_shardings=self._state_shardings(specs, trained))(trained, extras)
+        shardings = self._state_shardings(specs, trained)
+        options = placement.compiler_options if _jax.tree.leaves(specs) else None  # nothing is on the default device
+        state = _jax.jit(init, out_shardings=shardings, compiler_options=options)(trained, extras)
         if placement.replicas is not None:
             state = placement.replicas.place(state)
         return placed(state, plan.offload, kind="optimizer_state", platform=placement.devices[0].platform)
@@ -273,7 +279,11 @@ class _Maker:
 
         if not placement.is_local:
             return RemoteProgram(zeros, placement.whole)
-        program = _jax.jit(zeros, out_shardings=shardings if placement.is_mesh else placement.along(0))
+        program = _jax.jit(
+            zeros,
+            out_shardings=shardings if placement.is_mesh else placement.along(0),
+            compiler_options=placement.compiler_options if stage.real_params else None,  # nothing is on the default device
+        )
         if not (isinstance(plan.offload, Mapping) and plan.offload.get("accumulators")):
             return program
         offload, platform = plan.offload, placement.devices[0].platform

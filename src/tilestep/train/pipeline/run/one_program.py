@@ -63,7 +63,11 @@ class Single:
         self._function = SingleFunction(compiled, spec, self._state)
         self._shardings: dict[int, Any] = {}  # those of the program's device, by their id
         self._specs: list[tuple[Any, Any]] | None = None
-        self._program: Any = _jax.jit(self._whole, donate_argnums=(0,) if is_training and not self._may_fail else ())
+        self._program: Any = _jax.jit(
+            self._whole,
+            donate_argnums=(0,) if is_training and not self._may_fail else (),
+            compiler_options=self._stages[0].placement.compiler_options,
+        )
 
     @property
     def structure(self) -> Any:

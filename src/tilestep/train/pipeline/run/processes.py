@@ -24,7 +24,7 @@ from tilestep.train.pipeline.compile.tracing import Element, spec_of
 from tilestep.train.processes.remote import remote_like
 from tilestep.train.processes.rendezvous import Rendezvous, rendezvous_of
 from tilestep.train.processes.transfers import Transfers
-from tilestep.train.processes.tree_specs import described, tree_of
+from tilestep.train.processes.tree_specs import description_of, tree_of
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -195,7 +195,7 @@ class Processes:
             inputs = next(elements)[0]
             return itertools.repeat((inputs, *remote_like(tree_of(description), self._first[0].along(1)))), is_there
         first = next(elements)
-        self.agree("begins a run", (described(_jax.tree.map(spec_of, first[1:])), is_there))
+        self.agree("begins a run", (description_of(_jax.tree.map(spec_of, first[1:])), is_there))
         all_elements = itertools.chain([first], elements)
         if all(placement.is_local for placement in self._first):
             return all_elements, is_there

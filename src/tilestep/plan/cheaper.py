@@ -1,0 +1,149 @@
+"""Elementwise values that later passes compute again from one array, where keeping them would take more memory than that array.
+
+The gradient of an activation function such as GELU reads half a dozen functions of one array. XLA names each of them in the forward pass,
+so that each would be an array of its own until the backward pass. Poplar's gradient takes the function's input alone, and computes the
+rest again (`popnn::nonLinearityInputGradient`, poplibs@7eac0f26 include/popnn/NonLinearity.hpp). So does a norm's: it takes the norm's
+operand, and subtracts the mean again (`popnn::bn::batchNormGradients`, include/popnn/BatchNorm.hpp).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Final
+
+from tilestep.plan.again import AGAIN
+from tilestep.program.hlo import Computation, Instruction, users_of
+
+LONGEST_CHAIN: Final = 16  # operations in a row; the end of a longer chain is kept
+_VIEWS: Final = frozenset({"bitcast", "reshape"})
+
+
+def from_one_array(
+    computation: Computation, leader: Mapping[str, str], *, fusible: AbstractSet[str], absorbed: AbstractSet[str]
+) -> Computation:
+    """The computation in which passes compute functions of one array again, where that takes less memory than to keep them.
+
+    Args:
+        leader: of each operation of a pass, the name of the pass.
+        fusible: names of elementwise operations.
+        absorbed: operations that nobody stores.
+    """
+    return _Again(computation, leader, fusible, absorbed).computation()
+
+
+class _Again:
+    """One computation on its way."""
+
+    def __init__(self, computation: Computation, leader: Mapping[str, str], fusible: AbstractSet[str], absorbed: AbstractSet[str]) -> None:
+        self._computation, self._leader, self._fusible, self._absorbed = computation, leader, fusible, absorbed
+        self._table, self._users = computation.by_name, users_of(computation.instructions)
+        self._source: dict[str, str] = {}  # of a function of one array, the array
+        self._chain: dict[str, int] = {}  # operations between the two
+        self._clones: dict[str, Instruction] = {}
+        self._stored: dict[str, bool] = {}
+        for instruction in computation.instructions:
+            if instruction.name in fusible:
+                self._trace(instruction)
+
+    def computation(self) -> Computation:
+        """The computation with the values that passes compute again."""
+        wanted = self._wanted()
+        if not wanted:
+            return self._computation
+        instructions: list[Instruction] = []
+        for instruction in self._computation.instructions:
+            if instruction.name in self._fusible:
+                where = self._leader[instruction.name]
+                operands = tuple(
+                    self._again(operand, where, instructions)
+                    if (value := self._behind(operand)) in wanted and self._leader[value] != where
+                    else operand
+                    for operand in instruction.operands
+                )
+                instruction = instruction if operands == instruction.operands else replace(instruction, operands=operands)
+            instructions.append(instruction)
+        root = next(i for i in instructions if i.name == self._computation.root.name)
+        return replace(self._computation, instructions=tuple(instructions), root=root)
+
+    def _wanted(self) -> set[str]:
+        """Values that no pass keeps for another one any more."""
+        passes: dict[str, set[str]] = {}  # of each value, the passes that read it
+        kept: dict[str, list[str]] = defaultdict(list)  # array -> its functions that only other passes read
+        for name, source in self._source.items():
+            away = {self._leader[reader.name] for reader in self._readers(name) if reader.name in self._fusible} - {self._leader[name]}
+            if away and not self._is_stored(name):
+                kept[source].append(name)
+                passes[name] = away
+        wanted: set[str] = set()
+        for source, names in kept.items():
+            beside = {self._leader[reader.name] for reader in self._readers(source) if reader.name in self._fusible}
+            is_there = any(not beside.isdisjoint(passes[name]) for name in names)
+            if sum(map(self._size_bytes, names)) > (0 if is_there else self._size_bytes(source)):
+                wanted.update(names)
+        return wanted
+
+    def _trace(self, instruction: Instruction) -> None:
+        """Notes the array that an operation is a function of, if it is one array and some small values."""
+        found: set[str] = set()
+        length = 1
+        for operand in instruction.operands:
+            value = self._behind(operand)
+            if value in self._absorbed and self._table[value].opcode == "broadcast":
+                continue
+            if value in self._source and not self._is_stored(value):
+                found.add(self._source[value])
+                length = max(length, self._chain[value] + 1)
+            else:
+                found.add(value)
+        if len(found) == 1 and length <= LONGEST_CHAIN and self._elements(min(found)) == self._elements(instruction.name):
+            self._source[instruction.name] = found.pop()
+            self._chain[instruction.name] = length
+
+    def _again(self, name: str, where: str, instructions: list[Instruction]) -> str:
+        """The name of a function of an array, or of a view of one, as a pass computes it for itself."""
+        value = self._behind(name)
+        if value not in self._source or self._is_stored(value):
+            return name
+        clone = f"{name}/{where}"
+        if clone not in self._clones:
+            instruction = self._table[name]
+            operands = tuple(self._again(operand, where, instructions) for operand in instruction.operands)
+            self._clones[clone] = replace(instruction, name=clone, operands=operands, attributes={**instruction.attributes, AGAIN: "true"})
+            instructions.append(self._clones[clone])
+        return clone
+
+    def _behind(self, name: str) -> str:
+        while self._table[name].opcode in _VIEWS:
+            name = self._table[name].operands[0]
+        return name
+
+    def _readers(self, name: str) -> Iterator[Instruction]:
+        for user in self._users[name]:
+            if user.opcode in _VIEWS:
+                yield from self._readers(user.name)
+            else:
+                yield user
+
+    def _is_stored(self, name: str) -> bool:
+        """Whether an operation outside of passes reads a value."""
+        if name not in self._stored:
+            self._stored[name] = self._reaches_others(self._table[name])
+        return self._stored[name]
+
+    def _reaches_others(self, instruction: Instruction) -> bool:
+        if instruction is self._computation.root:
+            return True
+        elements = self._elements(instruction.name)
+        return any(
+            self._reaches_others(user) if user.opcode in _VIEWS else user.name not in self._fusible or self._elements(user.name) != elements
+            for user in self._users[instruction.name]
+        )
+
+    def _elements(self, name: str) -> int:
+        return sum(leaf.size for leaf in self._table[name].leaves)
+
+    def _size_bytes(self, name: str) -> int:
+        return sum(leaf.size_bytes for leaf in self._table[name].leaves)

@@ -1,0 +1,171 @@
+"""A part of an update that looks across stages: what is computed at one place, and the program that does so.
+
+State may be divided over the replicas of a stage, and parameters and state may be in the host's memory. Such a part's program runs on
+each replica: it brings what is away, computes elementwise operations on its share of what is divided, and sends new values where the old
+ones were.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
+
+import jax
+from jax.extend.core import Jaxpr, JaxprEqn
+from jax.sharding import PartitionSpec
+
+from tilestep.train.jaxprs import computed, is_variable, needed, read_by
+from tilestep.train.offload import on_device
+from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.planned import planned
+from tilestep.train.replicas.replicas import Replicas
+from tilestep.train.replicas.shards import Shard, on_parts
+from tilestep.train.untyped import Atom
+from tilestep.train.untyped import jax as _jax
+
+TOGETHER: Final = -1  # the home of what comes from several stages
+
+Home = int | None  # a stage, TOGETHER, or None: constants have none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What is computed at one place, from what is there and what comes.
+
+    Attributes:
+        takes, makes: variables.
+        compute: values of `takes` -> values of `makes`.
+        program: the same compiled, of (those that are donated, the others); None until then.
+        donated: indices in `takes`.
+        spent: variables that no later part reads.
+    """
+
+    home: Home
+    takes: tuple[Atom, ...]
+    makes: tuple[Atom, ...]
+    compute: Callable[[list[Any]], list[Any]]
+    program: Callable[[list[Any], list[Any]], list[Any]] | None = None
+    donated: tuple[int, ...] = ()
+    spent: tuple[Atom, ...] = ()
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Forms:
+    """Which variables of an update are no whole arrays on a device.
+
+    Attributes:
+        divided: divided over the replicas of the stage that they belong to -> the shape of the whole.
+        away: in the host's memory.
+    """
+
+    divided: Mapping[Atom, tuple[int, ...]]
+    away: frozenset[Atom]
+
+    def shape(self, atom: Atom) -> tuple[int, ...] | None:
+        """The shape of the whole, if a value is divided."""
+        return self.divided.get(atom) if is_variable(atom) else None
+
+    def is_away(self, atom: Atom) -> bool:
+        """Whether a value is in the host's memory."""
+        return is_variable(atom) and atom in self.away
+
+    def form(self, atom: Atom, home: Home, *, is_taken: bool) -> tuple[Any, ...]:
+        """What must be equal for one array to take another's place. What comes to several stages' home comes whole, to the device."""
+        form = tuple(atom.aval.shape), atom.aval.dtype, self.shape(atom) is not None, self.is_away(atom)
+        return (*form, is_taken) if home == TOGETHER and (form[2] or form[3]) else form
+
+    def concern(self, part: Part) -> bool:
+        """Whether one of a part's values is such a one."""
+        return any(self.shape(atom) is not None or self.is_away(atom) for atom in (*part.takes, *part.makes))
+
+
+NO_FORMS: Final = Forms(divided={}, away=frozenset())
+
+
+def part_for(equations: Sequence[JaxprEqn], outputs: Sequence[Atom], home: Home) -> Part:
+    """A part that computes `outputs` by those of the equations that they need."""
+    return part_of(needed(equations, outputs), outputs, home)
+
+
+def part_of(equations: Sequence[JaxprEqn], outputs: Sequence[Atom], home: Home) -> Part:
+    """A part that computes `outputs` by all of these equations."""
+    takes = tuple(read_by(equations, outputs))
+
+    def run(values: list[jax.Array]) -> list[jax.Array]:
+        return computed(equations, dict(zip(takes, values, strict=True)), outputs)
+
+    return Part(home=home, takes=takes, makes=tuple(outputs), compute=run)
+
+
+def giving_up(parts: Sequence[Part], jaxpr: Jaxpr, given: Sequence[Atom], held: Sequence[Atom], forms: Forms) -> Iterator[Part]:
+    """The parts, each of which donates what is read for the last time and has the form of something that it makes.
+
+    Args: given: variables that the caller gives up. held: variables that others have, too.
+    """
+    results = {atom for atom in jaxpr.outvars if is_variable(atom)}
+    theirs = set(given)
+    for index, part in enumerate(parts):
+        needed_later = results.union(held, jaxpr.constvars, *(later.takes for later in parts[index + 1 :]))
+        spent = [variable for variable in part.takes if variable not in needed_later]
+        room = Counter(forms.form(variable, part.home, is_taken=False) for variable in part.makes)
+        donated: set[int] = set()
+        for variable in sorted(spent, key=lambda variable: variable not in theirs):  # what the caller holds, too, before gradients
+            form = forms.form(variable, part.home, is_taken=True)
+            if room[form]:
+                room[form] -= 1
+                donated.add(part.takes.index(variable))
+        yield replace(part, donated=tuple(sorted(donated)), spent=tuple(spent))
+
+
+def compiled(part: Part, placement: Placement, forms: Forms, *, is_first: bool = False) -> Part:
+    """The part with its program. Args: is_first: whether it makes the first state, which may depend on no array that is there."""
+    compute = part.compute
+    if forms.concern(part):
+        compute = _on_replicas(part, placement.replicas, forms) if placement.replicas is not None else _computed_there(part, None, forms)
+
+    def run(given_up: list[jax.Array], kept: list[jax.Array]) -> list[jax.Array]:
+        count, first, rest = len(given_up) + len(kept), iter(given_up), iter(kept)
+        return compute([next(first) if index in part.donated else next(rest) for index in range(count)])
+
+    run.__name__ = run.__qualname__ = f"update_{'together' if part.home in (None, TOGETHER) else f'stage_{part.home}'}"
+    donated = (0,) if part.donated else ()
+    given: dict[str, Any] = {"out_shardings": placement.whole} if is_first and not placement.is_mesh else {}
+    program = planned(lambda options: _jax.jit(run, donate_argnums=donated, compiler_options=options, **given), placement.plan_options)
+    return replace(part, program=program)
+
+
+def _on_replicas(part: Part, replicas: Replicas, forms: Forms) -> Callable[[list[Any]], list[Any]]:
+    compute = _computed_there(part, replicas.axis, forms)
+
+    def specs(atoms: Sequence[Atom]) -> list[PartitionSpec]:
+        divided = part.home != TOGETHER
+        return [PartitionSpec(replicas.axis) if divided and forms.shape(atom) is not None else PartitionSpec() for atom in atoms]
+
+    mapped = replicas.shard_map(lambda values: compute(values), in_specs=(specs(part.takes),), out_specs=specs(part.makes))
+    return lambda values: mapped(values)
+
+
+def _computed_there(part: Part, axis: str | None, forms: Forms) -> Callable[[list[Any]], list[Any]]:
+    """What a part computes on one replica. Args: axis: of replicas; None: there is one."""
+    is_together = part.home == TOGETHER
+
+    def taken(atom: Atom, value: jax.Array) -> Any:
+        shape = forms.shape(atom)
+        if shape is None:
+            return value
+        return value[: atom.aval.size].reshape(shape) if is_together else Shard(values=value, shape=shape)
+
+    def compute(values: list[Any]) -> list[Any]:
+        nodes = [taken(atom, value) for atom, value in zip(part.takes, on_device(values), strict=True)]
+        if axis is not None and not is_together:
+            results, _ = on_parts(part.compute, (nodes,), axis)
+            made = [own.whole() if forms.shape(atom) is None else own.part() for atom, own in zip(part.makes, results, strict=True)]
+        else:
+            made = part.compute(nodes)
+        there = _jax.memory.Space.Host
+        return [_jax.device_put(own, there) if forms.is_away(atom) else own for atom, own in zip(part.makes, made, strict=True)]
+
+    return compute

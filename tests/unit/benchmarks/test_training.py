@@ -1,0 +1,279 @@
+"""Training rows: their conditions, their stages, and the time of an update."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from benchmarks.measured.judge import judge
+from benchmarks.measured.row_error import RowError
+from benchmarks.measured.rows import MEASUREMENTS, read_rows
+from benchmarks.measured.training import pipelined
+from benchmarks.measured.training.answers import machine_for
+from benchmarks.measured.training.bert import stages_of
+from benchmarks.measured.training.conditions import COLUMNS, TrainingConditions, read_conditions
+from benchmarks.measured.training.optimizers import is_off_chip, is_sharded, optimizer_of
+from benchmarks.measured.training.pipelined import Pipelined, Update, pipelined_update
+from benchmarks.models import pretraining
+from benchmarks.models.pretraining import Part, Pretraining
+from benchmarks.models.transformer import Encoder
+from tests.unit.benchmarks.test_answers import row
+
+CONDITIONS = read_conditions()
+SMALL = Pretraining(encoder=Encoder(width=32, layers=1, heads=2), vocabulary=50, tokens=16, masked=3)
+PARTS: tuple[tuple[Part, ...], ...] = (("embedding", "feed forward"), ("attention",), ("heads",))
+
+
+def small(**changes: str) -> TrainingConditions:
+    """Conditions of a run on two IPUs."""
+    given = {
+        "model": "BERT",
+        "ipus_per_replica": "2",
+        "replicas": "1",
+        "micro_batch": "2",
+        "accumulation": "40",
+        "partials": "half",
+        "amp": "0.3 each",
+        "optimizer": "LAMB",
+        "opt_state": "m,v fp32, on chip",
+        "io_tiles": "0",
+        "certainty": "stated",
+        **changes,
+    }
+    return TrainingConditions(**{column: given.get(column, "") for column in COLUMNS})
+
+
+def program(model: Pretraining = SMALL) -> Pipelined:
+    """Three stages on two IPUs."""
+    return Pipelined(
+        stages=pretraining.stages(model, PARTS),
+        params=[[pretraining.parameters(model, part) for part in parts] for parts in PARTS],
+        element=pretraining.element(model, 2),
+        ipus=(0, 1, 0),
+        tied=([(0, 0, "words"), (2, 0, "words")],),
+    )
+
+
+@functools.cache
+def alone() -> Update:
+    """Of one replica."""
+    return pipelined_update(program(), small(), machine="bow-2000")
+
+
+def test_an_update_is_what_all_its_microbatches_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = alone()
+    monkeypatch.setattr(pipelined, "MORE", 40)
+    whole = pipelined_update(program(), small(), machine="bow-2000")
+    assert short.seconds == pytest.approx(whole.seconds, rel=1e-5)  # more losses are put together at the end
+    assert short.fits
+    assert short.peaks[0].tile_bytes >= short.peaks[-1].tile_bytes
+
+
+def test_replicas_add_their_collectives_and_divide_the_state() -> None:
+    both = pipelined_update(program(), small(replicas="2", opt_state="m,v fp32, off chip, RTS"), machine="bow-2000")
+    assert both.seconds > alone().seconds
+
+
+def test_an_optimizer_that_clips_by_the_global_norm_may_have_its_state_divided_and_off_chip() -> None:
+    conditions = small(accumulation="10", replicas="2", optimizer="LAMB, max_grad_norm 1", opt_state="m,v fp32, off chip, RTS")
+    assert pipelined_update(program(), conditions, machine="bow-2000").fits
+
+
+@pytest.mark.parametrize(
+    ("split", "ipus", "layers", "stages"),
+    [
+        ("[3,7,7,7] encoder layers; IPU0 also embedding (stage 0) and head (stage 4)", 4, 24, [(0, 7), (1, 14), (2, 14), (3, 14), (0, 1)]),
+        ("IPU0: embedding + MLM head; IPU1-3: [4,4,4] encoder layers", 4, 12, [(0, 1), (1, 8), (2, 8), (3, 8), (0, 1)]),
+        ("[0,4,4,4]; IPU0 embedding + heads", 4, 12, [(0, 1), (1, 8), (2, 8), (3, 8), (0, 1)]),
+        ("[1,2]; embedding IPU0; SQuAD head on last IPU", 2, 3, [(0, 3), (1, 5)]),
+        ("[emb+1 | 2 | enc_out,pool,heads] on IPUs [0,1,0]", 2, 3, [(0, 3), (1, 4), (0, 1)]),
+        ("att/FFN: IPU1 2/1, IPU0 1/2 + heads", 2, 3, [(0, 1), (1, 3), (0, 4)]),
+    ],
+)
+def test_stages_are_what_the_words_say(split: str, ipus: int, layers: int, stages: list[tuple[int, int]]) -> None:
+    assert [(ipu, len(parts)) for ipu, parts in stages_of(split, ipus, layers, "heads")] == stages
+
+
+@pytest.mark.parametrize(
+    ("split", "says"),
+    [
+        ("somewhere", "it has no list of layers"),
+        ("[3,7]", "10 attentions"),
+        ("[emb | 24] on IPUs [0,1,2]", "2 stages on 3 IPUs"),
+        ("[8,8,8,0,0]", "it has 5"),
+        ("IPU1 2/2, IPU7 22/22", "on 4 IPUs"),
+        ("IPU1 23/1, IPU2 1/23", "IPU1 has 12 attentions and 12 feed-forward nets in a row of layers, not 23 and 1"),
+    ],
+)
+def test_stages_that_cannot_be_are_refused(split: str, says: str) -> None:
+    with pytest.raises(RowError, match=says):
+        stages_of(split, 4, 24, "heads")
+
+
+@pytest.mark.parametrize(
+    ("text", "proportions"),
+    [
+        ("[0.1,0.2]", (0.1, 0.2)),
+        ("[0.1 x2]", (0.1, 0.1)),
+        ("0.23 each", (0.23, 0.23)),
+        ("default 0.6", (0.6, 0.6)),
+        ("1.0 each", (1.0, 1.0)),
+    ],
+)
+def test_memory_proportions_are_read(text: str, proportions: tuple[float, ...]) -> None:
+    assert small(amp=text).proportions() == proportions
+
+
+@pytest.mark.parametrize("text", ["[0.1]", "[0.1,x]", "much", "0.1 or 0.15"])
+def test_memory_proportions_that_say_nothing_are_refused(text: str) -> None:
+    with pytest.raises(RowError, match="amp is"):
+        small(amp=text).proportions()
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "off_chip", "sharded"),
+    [
+        ("LAMB", "m,v fp32, off chip (streaming memory), RTS", True, True),
+        ("Adam", "m fp16, v fp32, on chip, no RTS", False, False),
+        ("LARS mom 0.9", "fp16, on chip", False, False),
+        ("SGD momentum 0.9", "fp16", False, False),
+    ],
+)
+def test_optimizers_have_the_state_that_the_words_say(text: str, state: str, off_chip: bool, sharded: bool) -> None:
+    conditions = small(optimizer=text, opt_state=state, replicas="4")
+    assert (is_off_chip(conditions), is_sharded(conditions)) == (off_chip, sharded)
+    assert not is_sharded(replace(conditions, replicas="1"))
+    made = optimizer_of(conditions).init({"w": jnp.ones((2, 2), jnp.float16)})
+    dtypes = {leaf.dtype.name for leaf in jax.tree.leaves(made) if leaf.ndim}
+    assert dtypes == {"LAMB": {"float32"}, "Adam": {"float16", "float32"}}.get(text, {"float16"})
+
+
+def test_an_unknown_optimizer_is_refused() -> None:
+    with pytest.raises(RowError, match="'Shampoo'"):
+        optimizer_of(small(optimizer="Shampoo"))
+
+
+def test_every_given_row_has_conditions_that_fit_it() -> None:
+    rows = {row.id: row for row in read_rows(MEASUREMENTS, CONDITIONS)}
+    assert set(CONDITIONS) <= set(rows)
+    for name, conditions in CONDITIONS.items():
+        if not conditions.not_judged:
+            assert conditions.num_ipus == rows[name].n_ipus, name
+            assert machine_for(rows[name])
+
+
+def test_a_row_without_conditions_is_reported() -> None:
+    found = judge(row("BERT-Large ph1 SL128 PopART", id="TR99", n_ipus=16, conditions=None))
+    assert (found.status, found.ratio) == ("reported", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"replicas": "4"}, "the row is of 2 IPUs, but its conditions are of 8"),
+        ({"model": "a network that nobody knows"}, "a network that is not written in benchmarks/models"),
+        ({"certainty": "unknown", "note": "two could be"}, "configuration is not known: two could be"),
+        ({"micro_batch": "4 or 6", "model": "BERT-Base", "seq_len": "128", "stage_split": "[6,6]"}, "micro_batch is '4 or 6'"),
+    ],
+)
+def test_what_cannot_be_run_is_left_out_with_the_reason(changes: dict[str, str], says: str) -> None:
+    found = judge(replace(row("x train", n_ipus=2, generation="Bow"), training=small(**changes)))
+    assert found.status == "left out"
+    assert says in found.reason
+    assert not found.failed
+
+
+def test_conditions_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "conditions.csv"
+    path.write_text("id,model\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="has no column 'ipus_per_replica'"):
+        read_conditions(path)
+    header = ",".join(COLUMNS)
+    path.write_text(f"{header}\nA1{',' * (len(COLUMNS) - 1)}\nA1\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="line 3: id is 'A1'"):
+        read_conditions(path)
+    fields = ["A1", "", "", "", "as B7"] + [""] * (len(COLUMNS) - 5)
+    path.write_text(f"{header}\n{','.join(fields)}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="A1 has the stages of 'B7'"):
+        read_conditions(path)
+    for rate in ("many", "nan", "0", "-1"):
+        path.write_text(f"{header}\nA1{',' * (len(COLUMNS) - 1)}{rate}\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=f"A1 has the steady_rate_items_per_s '{rate}'"):
+            read_conditions(path)
+
+
+@pytest.mark.parametrize("column", ["micro_batch", "accumulation", "replicas", "ipus_per_replica"])
+def test_numbers_of_a_run_are_1_or_more(column: str) -> None:
+    with pytest.raises(RowError, match=f"{column} is '0': it must be 1 or more"):
+        small(**{column: "0"}).number(column)
+    assert small().number("io_tiles") == 0
+
+
+def arrays(shapes: object, rng: np.random.Generator, most: int = 50) -> object:
+    """Random arrays of these shapes."""
+
+    def made(shape: jax.ShapeDtypeStruct) -> np.ndarray:
+        if shape.dtype == jnp.int32:
+            return rng.integers(0, most, shape.shape).astype(np.int32)
+        return (0.2 * rng.normal(size=shape.shape)).astype(np.float32)
+
+    return jax.tree.map(made, shapes)
+
+
+def test_the_model_learns() -> None:
+    model = replace(SMALL, dropout=0.1)
+    rng = np.random.default_rng(0)
+    params = [[arrays(pretraining.parameters(model, part), rng) for part in parts] for parts in PARTS]
+    data = arrays(pretraining.element(model, 4), rng, most=2)
+
+    def loss(params: list[list[object]], key: jax.Array) -> jax.Array:
+        params[2][0]["words"] = params[0][0]["words"]  # type: ignore[index]
+        first, *others = pretraining.stages(model, PARTS)
+        x = first(params[0], key=key, **data)
+        for number, stage in enumerate(others, 1):
+            x = stage(params[number], *x, key=jax.random.fold_in(key, number))
+        return x
+
+    optimizer = optax.adam(1e-2)
+
+    @jax.jit
+    def update(params: Any, state: Any, key: jax.Array) -> Any:
+        value, gradients = jax.value_and_grad(loss)(params, key)
+        changes, state = optimizer.update(gradients, state, params)
+        return optax.apply_updates(params, changes), state, value
+
+    state = jax.tree.map(np.asarray, optimizer.init(params))
+    losses: list[float] = []
+    for step in range(25):
+        params, state, value = update(params, state, jax.random.key(step))
+        losses.append(float(value))
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_packed_sequences_do_not_see_each_other() -> None:
+    model = replace(SMALL, packed=2, dropout=0.0)
+    rng = np.random.default_rng(0)
+    params = arrays(pretraining.parameters(model, "attention"), rng)
+    x = rng.normal(size=(1, 16, 32)).astype(np.float32)
+    sequences = np.array([[1] * 7 + [2] * 9], np.int32)
+    key = jax.random.key(0)
+    attention = jax.jit(lambda x: pretraining.attention(model, params, x, sequences, key))
+    both = attention(x)
+    changed = x.copy()
+    changed[0, 7:] += 1
+    np.testing.assert_array_equal(attention(changed)[0, :7], both[0, :7])
+
+
+def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
+    x = np.ones((400, 400), np.float32)
+    dropped = np.asarray(pretraining.dropped(x, 0.1, jax.random.key(0)))
+    assert (dropped == 0).mean() == pytest.approx(0.1, abs=0.005)
+    assert dropped.mean() == pytest.approx(1, abs=0.01)

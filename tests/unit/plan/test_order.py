@@ -1,0 +1,141 @@
+"""The order of a program's units: right, never worse than the program's own, and mostly the best that there is."""
+
+from __future__ import annotations
+
+import heapq
+import random
+import statistics
+from collections.abc import Callable, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilestep.plan.order import Task, Tasks, peak_bytes, smallest_peak
+
+STEPS = 12
+LARGEST_BYTES = 20
+
+
+def drawn(seed: int, steps: int = STEPS) -> Tasks:
+    """Each step makes one value and reads up to three earlier ones; values that nothing reads stay."""
+    rng = random.Random(seed)
+    tasks = tuple(Task(reads=tuple(rng.sample(range(step), min(step, rng.randint(0, 3)))), makes=(step,)) for step in range(steps))
+    read = {value for task in tasks for value in task.reads}
+    sizes = tuple(rng.randint(1, LARGEST_BYTES) for _ in range(steps))
+    return Tasks(tasks=tasks, sizes=sizes, kept=frozenset(range(steps)) - read)
+
+
+def best_peak(tasks: Tasks) -> int:
+    """The smallest peak of all orders: sets of tasks that have run, visited in the order of the peak that leads to them."""
+    everything = (1 << len(tasks.tasks)) - 1
+    needs = [sum(1 << need for need in own) for own in tasks.needs]
+    readers = [sum(1 << reader for reader in own) for own in tasks.readers]
+    makers = [value for task in tasks.tasks for value in task.makes]
+    seen: set[int] = set()
+    ahead = [(0, 0)]
+    while True:
+        peak, done = heapq.heappop(ahead)
+        if done == everything:
+            return peak
+        if done in seen:
+            continue
+        seen.add(done)
+        used = sum(tasks.sizes[value] for value in makers if done >> value & 1 and (value in tasks.kept or readers[value] & ~done))
+        for task, need in enumerate(needs):
+            if not done >> task & 1 and not need & ~done:
+                heapq.heappush(ahead, (max(peak, used + tasks.sizes[task]), done | 1 << task))
+
+
+def test_most_small_programs_get_the_best_order_that_there_is(record_property: Callable[[str, object], None]) -> None:
+    ratios: list[float] = []
+    for seed in range(1_000):
+        tasks = drawn(seed)
+        ratios.append(peak_bytes(tasks, smallest_peak(tasks)) / best_peak(tasks))
+    record_property("worst", max(ratios))
+    assert ratios.count(1.0) >= 800
+    assert min(ratios) == 1.0
+    assert statistics.mean(ratios) <= 1.03
+    assert max(ratios) < 1.5
+
+
+def is_valid(tasks: Tasks, order: Sequence[int]) -> bool:
+    """Whether each task stands once, behind all that it needs."""
+    at = {task: position for position, task in enumerate(order)}
+    return sorted(order) == list(range(len(tasks.tasks))) and all(at[need] < at[task] for task in at for need in tasks.needs[task])
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Tasks:
+    """Tasks with several results, in place or not, with waits and with values that stay."""
+    tasks: list[Task] = []
+    sizes: list[int] = []
+    for number in range(draw(st.integers(1, 40))):
+        reads = draw(st.lists(st.sampled_from(range(len(sizes))), max_size=3, unique=True)) if sizes else []
+        after = draw(st.lists(st.sampled_from(range(number)), max_size=2, unique=True)) if number else []
+        made = draw(st.lists(st.integers(0, 9), max_size=2))
+        makes = range(len(sizes), len(sizes) + len(made))
+        sizes += made
+        tasks.append(Task(reads=tuple(reads), makes=tuple(makes), after=tuple(after), in_place=draw(st.booleans())))
+    kept = draw(st.frozensets(st.sampled_from(range(len(sizes))))) if sizes else frozenset[int]()
+    return Tasks(tasks=tuple(tasks), sizes=tuple(sizes), kept=kept)
+
+
+@given(programs())
+def test_an_order_is_valid_and_never_worse_than_the_programs_own(tasks: Tasks) -> None:
+    order = smallest_peak(tasks)
+    assert is_valid(tasks, order)
+    assert peak_bytes(tasks, order) <= peak_bytes(tasks, range(len(tasks.tasks)))
+    assert smallest_peak(tasks) == order
+
+
+def test_the_programs_order_stays_where_it_is_good_enough() -> None:
+    tasks = drawn(3)
+    own = peak_bytes(tasks, range(STEPS))
+    assert peak_bytes(tasks, smallest_peak(tasks)) < own
+    assert smallest_peak(tasks, enough_bytes=own) == list(range(STEPS))
+
+
+def test_a_large_value_is_made_when_it_is_needed() -> None:
+    """0 makes a large value that only the last task reads; 1 to 3 are a chain beside it."""
+    chain = (Task(makes=(1,)), Task(reads=(1,), makes=(2,)), Task(reads=(2,), makes=(3,)))
+    tasks = Tasks(tasks=(Task(makes=(0,)), *chain, Task(reads=(0, 3), makes=(4,))), sizes=(10, 8, 8, 1, 1), kept=frozenset({4}))
+    assert peak_bytes(tasks, range(5)) == 10 + 8 + 8
+    assert smallest_peak(tasks) == [1, 2, 3, 0, 4]
+    assert peak_bytes(tasks, smallest_peak(tasks)) == 8 + 8
+
+
+def test_a_wait_is_kept_even_where_it_costs_memory() -> None:
+    """As above, but the chain waits for the large value, as behind `jax.lax.optimization_barrier`."""
+    chain = (Task(makes=(1,), after=(0,)), Task(reads=(1,), makes=(2,)), Task(reads=(2,), makes=(3,)))
+    tasks = Tasks(tasks=(Task(makes=(0,)), *chain, Task(reads=(0, 3), makes=(4,))), sizes=(10, 8, 8, 1, 1), kept=frozenset({4}))
+    assert smallest_peak(tasks) == [0, 1, 2, 3, 4]
+
+
+def test_a_task_in_place_takes_the_memory_of_what_it_reads_last() -> None:
+    def peak(*, in_place: bool, kept: frozenset[int] = frozenset()) -> int:
+        tasks = (Task(makes=(0,)), Task(reads=(0,), makes=(1,), in_place=in_place))
+        return peak_bytes(Tasks(tasks=tasks, sizes=(6, 5), kept=kept | {1}), (0, 1))
+
+    assert peak(in_place=True) == 6
+    assert peak(in_place=False) == 6 + 5
+    assert peak(in_place=True, kept=frozenset({0})) == 6 + 5  # it stays, so its memory is not free
+
+
+def test_arguments_cost_nothing_whatever_the_order() -> None:
+    tasks = Tasks(tasks=(Task(reads=(0,), makes=(1,)),), sizes=(100, 3), kept=frozenset({1}))
+    assert peak_bytes(tasks, (0,)) == 3
+
+
+def test_a_chain_of_checkpointed_blocks_holds_one_block_at_a_time() -> None:
+    """Each block keeps 1, makes 8 again in the backward pass, and a gradient of 1; XLA's order makes all 8s first."""
+    blocks = 30
+    sizes = [*[1] * blocks, *[8] * blocks, *[1] * blocks]
+    forward = [Task(reads=(block - 1,) if block else (), makes=(block,)) for block in range(blocks)]
+    again = [Task(reads=(block,), makes=(blocks + block,)) for block in range(blocks)]
+    backward = [
+        Task(reads=(blocks + block, *((2 * blocks + block + 1,) if block + 1 < blocks else ())), makes=(2 * blocks + block,))
+        for block in reversed(range(blocks))
+    ]
+    tasks = Tasks(tasks=(*forward, *again, *backward), sizes=tuple(sizes), kept=frozenset({2 * blocks}))
+    assert peak_bytes(tasks, range(3 * blocks)) > 8 * blocks
+    assert peak_bytes(tasks, smallest_peak(tasks)) <= blocks + 8 + 2

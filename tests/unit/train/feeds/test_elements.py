@@ -1,0 +1,244 @@
+"""`InfeedQueue`: elements of every make and dtype, and the errors that name those which cannot be fed."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.unit.train.feeds.infeeds import used
+from tilestep.errors import DatasetError
+from tilestep.train import InfeedQueue, OutfeedQueue, frozen, repeat
+
+
+class Numbered(np.ndarray):
+    """A subclass, whose meaning only itself knows."""
+
+
+KINDS: list[Any] = [
+    lambda k: {"x": np.full((2, 3), k, np.float32), "y": np.int32(k)},
+    lambda k: {"x": np.full((2, 3), k, np.float32), "y": np.array(k, np.int32)},
+    lambda k: {"y": np.array(k, np.int32), "x": np.full((3, 2), k, np.float32).T},
+    lambda k: {"x": np.full((4, 6), k, np.float32)[::2, ::2], "y": np.array(k, np.int32)},
+    lambda k: {"x": jnp.full((2, 3), k, jnp.float32), "y": np.array(k, np.int32)},
+    lambda k: {"x": np.full((2, 3), k, np.float32).view(Numbered), "y": np.array(k, np.int32)},
+]
+
+
+@pytest.mark.parametrize("first", range(len(KINDS)))
+def test_like_elements_may_be_of_different_makes(first: int) -> None:
+    """Plain arrays are gathered quickly, others one by one: the order is theirs in any mixture."""
+    rng = np.random.default_rng(first)
+    elements = [KINDS[first](0)] + [KINDS[rng.integers(len(KINDS))](k) for k in range(1, 100)]
+    seen = OutfeedQueue()
+
+    def body(carry: Any, x: Any, y: Any) -> Any:
+        seen.enqueue((x, y))
+        return carry
+
+    repeat(100, body, 0, InfeedQueue(elements), seen, chunk=7)
+    xs, ys = seen.dequeue()
+    assert ys.tolist() == list(range(100))
+    np.testing.assert_array_equal(xs, np.arange(100, dtype=np.float32)[:, None, None] * np.ones((2, 3), np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "float64", "complex64", ">f4", jnp.bfloat16])
+def test_elements_of_every_dtype_are_gathered(dtype: Any) -> None:
+    rows = np.arange(-5, 27).reshape(16, 2).astype(dtype)
+    gathered = OutfeedQueue()
+
+    def body(carry: Any, x: Any, none: Any, nested: Any) -> Any:
+        assert none is None
+        gathered.enqueue((x, nested))
+        return carry
+
+    repeat(16, body, 0, InfeedQueue([(row, None, [(row[:1], {})]) for row in rows]), gathered, chunk=5)
+    x, nested = gathered.dequeue()
+    expected = rows.astype(x.dtype)
+    assert x.dtype == jax.dtypes.canonicalize_dtype(np.dtype(dtype).newbyteorder("="))
+    np.testing.assert_array_equal(x, expected)
+    np.testing.assert_array_equal(nested[0][0], expected[:, :1])
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        np.zeros((2, 2), np.float32),
+        np.zeros(3, np.float64),
+        np.zeros(3, ">f4"),
+        (np.zeros(3, np.float32),),
+        {"a": np.zeros(3, np.float32)},
+        "text",
+    ],
+)
+def test_an_element_that_is_unlike_is_named_by_its_number(later: Any) -> None:
+    elements = [np.zeros(3, np.float32)] * 40 + [later]
+    with pytest.raises(DatasetError, match=r"element 40 is "):
+        repeat(41, lambda c, x: c + x[0], 0.0, InfeedQueue(elements))
+
+
+@pytest.mark.parametrize(
+    ("later", "message"),
+    [
+        (
+            {"x": np.zeros((3, 2), np.float32), "y": 1},
+            r"element 2\['x'\] is float32\[3,2\], in the first one it was float32\[4,2\]; .*drop_rem",
+        ),
+        ({"x": np.zeros((4, 2)), "y": 1}, r"element 2\['x'\] is float64\[4,2\], in the first one it was float32\[4,2\]"),
+        ({"x": np.zeros((4, 2), np.float32)}, r"element 2 is PyTreeDef\({'x': \*}\), the first one was PyTreeDef\({'x': \*, 'y': \*}\)"),
+        ({"x": np.zeros((4, 2), np.float32), "z": 1, "y": [1, 2]}, r"\(without \['y'\], with \['y'\]\[0\] and 2 more\); .*drop_rem"),
+        ({"x": np.zeros((4, 2), np.float32), "y": "1"}, r"element 2\['y'\] is <U1 \(str\), no array of numbers"),
+    ],
+)
+def test_elements_must_be_alike(later: Any, message: str) -> None:
+    first = {"x": np.zeros((4, 2), np.float32), "y": 1}
+    infeed = InfeedQueue([first, first, later])
+    repeat(2, lambda c, x, y: c + y, 0, infeed)
+    with pytest.raises(DatasetError, match=message):
+        repeat(1, lambda c, x, y: c + y, 0, infeed)
+
+
+@pytest.mark.parametrize("element", [{"a": object()}, {"a": "text"}, {}, None])
+def test_elements_must_be_arrays_of_numbers(element: Any) -> None:
+    with pytest.raises(DatasetError, match=r"element 0(\['a'\])? (is|has no arrays)"):
+        repeat(1, lambda c, *_: c, 0, InfeedQueue([element]))
+
+
+@pytest.mark.parametrize(("elements", "number"), [([{"n": 2**31}], 0), ([{"n": 1}, {"n": -(2**31) - 1}], 1), ([{"n": 2**63}], 0)])
+def test_whole_numbers_that_do_not_fit_are_no_other_numbers(elements: list[Any], number: int) -> None:
+    def body(c: Any, n: Any) -> Any:
+        return n
+
+    with (
+        InfeedQueue(elements) as queue,
+        pytest.raises(DatasetError, match=rf"element {number}\['n'\] is -?\d+, which u?int32 does not have"),
+    ):
+        repeat(len(elements), body, jnp.uint32(0) if elements[0]["n"] == 2**63 else 0, queue)
+    with jax.enable_x64(True), InfeedQueue(elements) as queue:
+        carry = jnp.uint64(0) if elements[0]["n"] == 2**63 else 0
+        assert int(repeat(len(elements), body, carry, queue)) == elements[-1]["n"]
+
+
+def strided(array: Any) -> Any:
+    return np.stack([array, array], axis=-1)[..., 0]
+
+
+def shifted(array: Any) -> Any:
+    """Not aligned."""
+    return np.frombuffer(b"x" + array.tobytes(), np.uint8)[1:].view(array.dtype).reshape(array.shape)
+
+
+ARRAYS: dict[str, Any] = {
+    "scalar": lambda value, dtype: np.dtype(dtype).type(value),
+    "array": lambda value, dtype: np.array([[3, 1], [2, value]], dtype),
+    "of none": lambda value, dtype: np.array(value, dtype),
+    "shared": lambda value, dtype: np.append(np.zeros(20_000, dtype), np.array([value], dtype)),
+    "large": lambda value, dtype: np.append(np.zeros(300_000, dtype), np.array([value], dtype)),
+    "strided": lambda value, dtype: strided(np.array([[3, 1], [2, value]], dtype)),
+    "shifted": lambda value, dtype: shifted(np.array([[3, 1], [2, value]], dtype)),
+    "frozen": lambda value, dtype: frozen(np.array([[3, 1], [2, value]], dtype)),
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+@pytest.mark.parametrize(
+    ("dtype", "held", "value"),
+    [
+        ("int64", 2**31 - 1, 2**31),
+        ("int64", -(2**31), -(2**31) - 1),
+        ("int64", -1, 2**40),
+        ("int64", 0, -(2**63)),
+        ("uint64", 2**32 - 1, 2**32),
+        ("uint64", 0, 2**63),
+        (">i8", -7, 2**40),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_an_element_of_64_bits_that_would_become_another_is_refused(kind: str, dtype: str, held: int, value: int, chunk: int) -> None:
+    """In each of the ways that elements take into a chunk. Those before it arrive as they are."""
+    make = ARRAYS[kind]
+    narrow = "uint32" if dtype == "uint64" else "int32"
+    good = [{"x": np.float32(k), "n": [make(held, dtype)]} for k in range(6)]
+    with InfeedQueue([*good, {"x": np.float32(6), "n": [make(value, dtype)]}]) as infeed:
+        outfeed = OutfeedQueue()
+
+        def body(c: Any, x: Any, n: Any) -> Any:
+            outfeed.enqueue(n[0])
+            return c
+
+        repeat(4, body, 0, infeed, outfeed, chunk=chunk)
+        (last,) = {row.reshape(-1)[-1].item() for row in outfeed.dequeue()}
+        assert last == held
+        with pytest.raises(
+            DatasetError, match=rf"element 6\['n'\]\[0\] (is|has) {value}( at \[.*\])?, which {narrow} does not have .*enable_x64"
+        ):
+            repeat(4, body, 0, infeed, outfeed, chunk=chunk)
+        assert infeed.consumed == (4 if chunk == 4 else 6)
+    with InfeedQueue([{"n": make(value, dtype)}]) as infeed, pytest.raises(DatasetError, match=r"element 0\['n'\] (is|has) "):
+        repeat(1, lambda c, n: c, 0, infeed)
+
+
+def test_an_element_beside_a_contiguous_run_is_looked_at() -> None:
+    data = frozen(np.zeros((8, 40_000), np.float32))
+    elements = [{"x": row, "n": np.array([k if k < 5 else 2**40])} for k, row in enumerate(data)]
+    with InfeedQueue(elements) as infeed:
+        repeat(4, lambda c, x, n: c + n[0], 0, infeed, chunk=4)
+        with pytest.raises(DatasetError, match=r"element 5\['n'\] has 1099511627776 at \[0\], which int32 does not have"):
+            repeat(4, lambda c, x, n: c + n[0], 0, infeed, chunk=4)
+
+
+def test_elements_of_64_bits_keep_what_they_are_with_x64() -> None:
+    with jax.enable_x64(True), InfeedQueue([{"n": np.array([k, 2**40 + k])} for k in range(4)]) as infeed:
+        assert int(repeat(4, lambda c, n: c + n[1], 0, infeed)) == 4 * 2**40 + 6
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # by NumPy
+def test_floats_beyond_32_bits_are_infinite_as_jax_makes_them() -> None:
+    element = np.array([1e300, -1e300, 0.1])
+    assert used(InfeedQueue([element] * 2), 1) == [jnp.asarray(element).tolist()]
+    assert jnp.asarray(element).tolist()[:2] == [np.inf, -np.inf]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(3, np.longdouble),
+        np.longdouble(1),
+        np.zeros(3, np.clongdouble),
+        np.zeros(3, [("a", "f4"), ("b", "i4")]),
+        np.zeros((), "V8"),
+        np.array([1, None]),
+        np.array(["text"]),
+        np.array(["2024-01-01"], "M8[D]"),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_an_element_of_no_numbers_is_named_with_its_leaf(array: Any, before: int, chunk: int) -> None:
+    elements = [{"x": [np.zeros(3, np.float32)], "y": 1}] * before + [{"x": [array], "y": 1}]
+    with InfeedQueue(elements) as infeed, pytest.raises(DatasetError, match=rf"element {before}\['x'\]\[0\] is .*, no array of numbers"):
+        repeat(4, lambda c, x, y: c + y, 0, infeed, chunk=chunk)
+
+
+def test_numbers_of_64_bits_are_what_jax_makes_of_them() -> None:
+    infeed = InfeedQueue(itertools.repeat({"f": np.float64(0.1), "i": np.int64(7), "p": 3, "b": True}))
+
+    def body(c: Any, f: Any, i: Any, p: Any, b: Any) -> Any:
+        assert [str(x.dtype) for x in (f, i, p, b)] == ["float32", "int32", "int32", "bool"]
+        return c
+
+    repeat(2, body, 0, infeed)
+    with jax.enable_x64(True):
+        assert float(repeat(1, lambda c, x: c + x, 0.0, InfeedQueue(itertools.repeat(np.float64(0.1))))) == 0.1
+
+
+def test_arrays_of_jax_and_small_types_are_elements() -> None:
+    infeed = InfeedQueue([(jnp.ones(3, jnp.bfloat16), jnp.int8(k)) for k in range(4)])
+    result = repeat(4, lambda c, x, k: c + x * k, jnp.zeros(3, jnp.bfloat16), infeed)
+    assert result.dtype == jnp.bfloat16
+    assert float(result[0]) == 6

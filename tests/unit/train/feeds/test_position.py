@@ -1,0 +1,142 @@
+"""`InfeedQueue`: a position can be saved, and restored in another queue."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.train.feeds.infeeds import numbers, used
+from tilestep.errors import DatasetError, QueueError
+from tilestep.train import InfeedQueue, while_loop
+
+
+@pytest.mark.parametrize("make", [lambda: lambda: numbers(), lambda: range(100), lambda: np.arange(100)])
+def test_a_position_can_be_saved_and_restored(make: Any) -> None:
+    infeed = InfeedQueue(make())
+    assert infeed.state() == {"elements": 0}
+    used(infeed, 7, chunk=3)
+    state = infeed.state()
+    assert state == {"elements": 7}
+    assert used(infeed, 3) == [7, 8, 9]
+    infeed.restore(state)
+    assert used(infeed, 4) == [7, 8, 9, 10]
+    other = InfeedQueue(make())
+    other.restore(state)
+    assert (used(other, 2), other.consumed, other.state()) == ([7, 8], 9, {"elements": 9})
+
+
+class Counting:
+    """An iterator with a state, as grain's are."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.made = 0
+
+    def __iter__(self) -> Counting:
+        return self
+
+    def __next__(self) -> Any:
+        self.next += 1
+        self.made += 1
+        return np.float32(self.next - 1)
+
+    def get_state(self) -> dict[str, int]:
+        return {"next": self.next}
+
+    def set_state(self, state: dict[str, int]) -> None:
+        self.next = state["next"]
+
+
+def test_a_dataset_that_knows_its_place_goes_there_itself() -> None:
+    infeed = InfeedQueue(Counting)
+    used(infeed, 100, chunk=8)
+    while_loop(lambda c: c < 3, lambda c, x: c + 1, 0, infeed, chunk=8)
+    state = infeed.state()
+    assert state["elements"] == 103
+    assert state["dataset"]["next"] + state["skip"] == 103
+    made: list[Counting] = []
+    other = InfeedQueue(lambda: made.append(Counting()) or made[-1])
+    other.restore(state)
+    assert used(other, 3) == [103, 104, 105]
+    assert made[0].made < 50
+    again = other.state()
+    other.restore(again)
+    assert used(other, 2) == [106, 107]
+
+
+@pytest.mark.parametrize("ahead", [1, 20])
+@pytest.mark.parametrize("knows_its_place", [False, True])
+def test_what_a_loop_holds_and_has_not_used_comes_again(ahead: int, *, knows_its_place: bool) -> None:
+    dataset: Any = Counting if knows_its_place else (lambda: (np.float32(k) for k in itertools.count()))
+    infeed = InfeedQueue(dataset, prefetch_depth=ahead)
+    used(infeed, 3)
+    infeed.reserve("a pipeline")
+    infeed.begin(chunk_steps=1, steps=100, carry_sharding=None)
+    taken = [float(infeed.take(hold=True).on_device[0]) for _ in range(4)]
+    assert (taken, infeed.consumed) == ([3, 4, 5, 6], 3)
+    infeed.use_held()
+    assert infeed.consumed == 7
+    taken = [float(infeed.take(hold=True).on_device[0]) for _ in range(30)]
+    assert (taken, infeed.consumed) == ([*range(7, 37)], 7)
+    infeed.release()
+    state = infeed.state()
+    assert (infeed.consumed, state["elements"]) == (7, 7)
+    later = InfeedQueue(dataset)
+    later.restore(state)
+    for queue in (infeed, later):
+        assert used(queue, 40) == [*range(7, 47)]
+        assert queue.consumed == 47
+        queue.close()
+
+
+def test_of_a_dataset_s_states_only_those_are_kept_that_are_needed() -> None:
+    kept: list[weakref.ref[Any]] = []
+
+    class State(dict[str, int]):
+        pass
+
+    class Remembering(Counting):
+        def get_state(self) -> dict[str, int]:
+            state = State(super().get_state())
+            kept.append(weakref.ref(state))
+            return state
+
+    with InfeedQueue(Remembering, prefetch_depth=2) as infeed:
+        for _ in range(5):
+            used(infeed, 100, chunk=4)
+            while_loop(lambda c: c < 3, lambda c, x: c + 1, 0, infeed, chunk=32)  # most of a chunk goes back
+        gc.collect()
+        assert sum(state() is not None for state in kept) < 10
+        assert infeed.state()["elements"] == 515
+        assert infeed.state()["skip"] >= 0
+
+
+def test_an_iterator_cannot_go_back() -> None:
+    infeed = InfeedQueue(numbers())
+    infeed.restore({"elements": 5})  # forward, before it has begun
+    assert used(infeed, 2) == [5, 6]
+    with pytest.raises(QueueError, match="the dataset is an iterator whose one pass has begun: it cannot go back"):
+        infeed.restore({"elements": 0})
+
+
+@pytest.mark.parametrize("state", [{}, {"elements": -1}, {"elements": 1.5}, {"elements": 1, "other": 2}, {"elements": 3, "skip": "x"}])
+def test_what_is_no_state_is_refused(state: Any) -> None:
+    with pytest.raises(ValueError, match="is no state of an InfeedQueue"):
+        InfeedQueue(numbers()).restore(state)
+
+
+def test_a_state_is_a_mapping() -> None:
+    with pytest.raises(TypeError, match="state is a int: it must be a mapping"):
+        InfeedQueue(numbers()).restore(5)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_dataset_shorter_than_a_restored_position_is_an_error() -> None:
+    infeed = InfeedQueue(range(5))
+    infeed.restore({"elements": 9})
+    with pytest.raises(DatasetError, match=r"ended after 5 elements, before the position to which restore\(\) goes: after 9"):
+        used(infeed, 1)
