@@ -44,7 +44,7 @@ import optax
 from benchmarks.commit import commit
 from benchmarks.dispatch import summary
 from tilestep.train import InfeedQueue, accumulate_gradients, effective_batch_size, gradient_accumulation, repeat
-from tilestep.train.loop.program_cache import Span, repeat_loop
+from tilestep.train.loop.program_cache import LoopSettings, Span, repeat_loop
 
 COUNT = 8  # microbatches for each update
 MICROBATCH = 8
@@ -181,7 +181,7 @@ def looped(model: Model, optimiser: Any, *, paced: bool) -> Side:
         return jax.block_until_ready(state)
 
     span = Span(steps=COUNT, every=COUNT, first=COUNT) if paced else Span(steps=COUNT)
-    program = repeat_loop(body, key=None, has_infeed=True, outfeed=None, shardings=None).program(span)
+    program = repeat_loop(body, LoopSettings(has_infeed=True)).program(span)
     return compiled(turn, program, state, data)
 
 

@@ -48,6 +48,15 @@ MICROBATCHES, ROWS, WIDTH, LAYERS = 8, 64, 512, 16
 PASSED_BYTES = 4 * ROWS * WIDTH
 AROUND = [0, 1, 3, 2]  # a way along the ladder
 MACHINE = load_machine("bow-2000")
+# Matplotlib draws black on white, and writes a colour beside each shape, which only `!important` overrides.
+DARK_STYLE = """
+@media (prefers-color-scheme: dark) {
+  [style="fill: #ffffff"] { fill: #0d1117 !important }
+  [style*="stroke: #ffffff"] { stroke: #0d1117 !important }
+  [style*="stroke: #000000"] { stroke: #9da7b3 !important }
+  text:not([style*="fill:"]) { fill: #e6edf3 }
+}
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +167,11 @@ def table(answers: Sequence[Answer]) -> Table:
     return shown
 
 
+def with_dark_colours(drawing: str) -> str:
+    """An SVG of Matplotlib that follows the reader's choice of dark or light."""
+    return drawing.replace("</style>", f"{DARK_STYLE}</style>", 1)
+
+
 def document(answers: Sequence[Answer]) -> dict[str, Any]:
     return {
         "question": QUESTION,
@@ -194,6 +208,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         chosen.directory.mkdir(parents=True, exist_ok=True)
         file = chosen.directory / f"{found.model}_{found.schedule.name}.{chosen.suffix}"
         found.schedule.plot(file, timeline=found.timeline)
+        if chosen.suffix == "svg":
+            file.write_text(with_dark_colours(file.read_text(encoding="utf-8")), encoding="utf-8")
     if chosen.json:
         chosen.json.write_text(json.dumps(document(answers), indent=1) + "\n", encoding="utf-8")
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 from benchmarks.measured.predict import Prediction
+from benchmarks.measured.row_error import RowError
 from benchmarks.measured.rows import Conditions, Row
+from benchmarks.measured.training.update import Update
 from tilestep.options import PlanOptions
 
 DTYPES = {"fp16": jnp.float16, "half": jnp.float16, "fp32": jnp.float32, "float": jnp.float32}
@@ -17,10 +19,6 @@ _MACHINES = (("bow", "bow-2000"), ("gc200", "m2000"), ("c600", "c600"), ("gc2", 
 # Units of figures, as factors of operations or bytes per second, and of seconds.
 _RATES = {"TFLOPS": 1e-12, "TFLOP/s": 1e-12, "GFLOPS": 1e-9, "GFLOP/s": 1e-9, "TB/s": 1e-12, "GB/s": 1e-9, "MB/s": 1e-6}
 _TIMES = {"s": 1, "ms": 1e3, "us": 1e6, "µs": 1e6, "min": 1 / 60}
-
-
-class RowError(Exception):
-    """A row whose words say something that nothing here can run: an unknown machine, dtype or unit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +37,23 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The figure of a row as tilestep sees it, in the row's own unit; None where the row asks for verdicts only."""
+    """The figure of a row as tilestep sees it.
+
+    Attributes:
+        predicted: in the row's own unit; None where the row asks for verdicts only.
+        prediction: one call of the row's program, of inference and operations.
+        verdicts: whether it fits.
+        update: one update, of training.
+        measured: what it is compared with in place of the row's value: a steady rate from the run's log.
+        unit: of `predicted` and `measured` in place of the row's.
+    """
 
     predicted: float | None = None
     prediction: Prediction | None = None
     verdicts: tuple[Verdict, ...] = ()
+    update: Update | None = None
+    measured: float | None = None
+    unit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +122,7 @@ def rate(row: Row, amount: float, seconds: float) -> float:
     unit = row.unit.strip()
     if unit in _TIMES:
         return seconds * _TIMES[unit]
-    if unit in _RATES or unit.endswith("/s"):
+    if unit in _RATES or unit.endswith("/s") or unit == "QPS":
         return amount / seconds * _RATES.get(unit, 1)
     raise RowError(f"unit {row.unit!r} is not one that a run on the machine can be told in")
 

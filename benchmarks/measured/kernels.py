@@ -1,4 +1,4 @@
-"""Single operations that others measured: STREAM's kernels, a stencil, a matrix times a vector."""
+"""Single operations that others measured: STREAM's kernels, a matrix times a vector."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from benchmarks.measured.answer import Answer, LeftOut, dtype_of, loop_of, machine_of, numbers, rate
+from benchmarks.measured.answer import Answer, LeftOut, dtype_of, machine_of, numbers, rate
 from benchmarks.measured.predict import Prediction, predict
 from benchmarks.measured.rows import Row
 from tilestep.machine import load_machine
@@ -33,8 +33,6 @@ _STREAM = {  # McCalpin 1995
     "add": _Kernel(compute=lambda b, c: b + c, reads=2, flops=1),
     "triad": _Kernel(compute=lambda b, c: b + 3 * c, reads=2, flops=2),
 }
-_CHANNELS = 4
-_WEIGHTS = (1, 2, 1)  # of the blur, in each direction
 
 
 def stream(row: Row) -> Answer | LeftOut | None:
@@ -54,57 +52,6 @@ def stream(row: Row) -> Answer | LeftOut | None:
     run = predict(lambda operands: (operands, kernel.compute(*operands)), (array,) * kernel.reads, machine=machine)
     amount = kernel.flops * array.size if row.unit.strip().endswith(("FLOPS", "FLOP/s")) else arrays * array.size * width
     return Answer(predicted=rate(row, amount, run.seconds), prediction=run)
-
-
-def blur(row: Row) -> Answer | LeftOut | None:
-    """A 3x3 stencil over an RGBA image, again and again: time of all passes, or cycles of a pass by phase."""
-    image = numbers(r"(\d+)x(\d+)", row.shape)
-    if not ("stencil" in row.workload or "Gaussian blur BSP phase" in row.workload) or row.metric == "compile time" or image is None:
-        return None
-    width, height = image
-    passes = numbers(r"(\d+) passes", row.workload)
-    dtype = jnp.float16 if row.dtype.startswith("half") else jnp.float32
-    run = _blurred(height, width, dtype, row.n_ipus, machine_of(row))
-    if "phase" not in row.workload:
-        count = passes[0] if passes else loop_of(row)
-        return Answer(predicted=rate(row, count, run.seconds * count), prediction=run)
-    moved = sum(family.compute for family in run.families if family.family in ("rearrange", "copy"))
-    phases = {
-        "sync": run.sync_cycles,
-        "exchange": run.exchange_cycles,
-        "pre+post rearrange": moved,
-        "compute": run.compute_cycles - moved,
-    }
-    phase = row.workload.rpartition(": ")[2]
-    if phase not in phases:
-        return LeftOut(reason=f"phase {phase!r} of a stencil is none of {', '.join(phases)}")
-    return Answer(predicted=phases[phase], prediction=run)
-
-
-@functools.cache
-def _blurred(height: int, width: int, dtype: type, num_ipus: int, machine: str) -> Prediction:
-    """One pass; the image is cut by rows, padded to a whole number of them per IPU, which swap the rows at their edges."""
-    rows = -(-height // num_ipus)
-
-    def weighted(padded: jax.Array) -> jax.Array:
-        taps = ((y, x, _WEIGHTS[y] * _WEIGHTS[x] / 16) for y in range(3) for x in range(3))
-        return sum(padded[y : y + rows, x : x + width] * jnp.asarray(weight, dtype) for y, x, weight in taps)  # type: ignore[return-value]  # a sum of arrays is one
-
-    def alone(image: jax.Array) -> tuple[jax.Array, tuple[()]]:
-        return weighted(jnp.pad(image, ((1, 1), (1, 1), (0, 0)))), ()
-
-    def one_of_many(image: jax.Array) -> jax.Array:
-        above = jax.lax.ppermute(image[-1:], "ipus", [(ipu, ipu + 1) for ipu in range(num_ipus - 1)])
-        below = jax.lax.ppermute(image[:1], "ipus", [(ipu + 1, ipu) for ipu in range(num_ipus - 1)])
-        whole = jax.lax.optimization_barrier(jnp.concatenate([above, image, below]))  # else XLA joins them anew for each slice
-        return weighted(jnp.pad(whole, ((0, 0), (1, 1), (0, 0))))
-
-    def together(image: jax.Array) -> tuple[jax.Array, tuple[()]]:
-        return jax.shard_map(one_of_many, in_specs=jax.P("ipus"), out_specs=jax.P("ipus"))(image), ()
-
-    state = jax.ShapeDtypeStruct((rows * num_ipus, width, _CHANNELS), dtype)
-    step = alone if num_ipus == 1 else together
-    return predict(step, state, machine=machine, num_ipus=num_ipus, sharding=jax.P("ipus"))
 
 
 def matrix_vector(row: Row) -> Answer | LeftOut | None:

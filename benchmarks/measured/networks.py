@@ -50,7 +50,7 @@ def resnet50_largest(row: Row) -> Answer | LeftOut | None:
 
 def bert(row: Row) -> Answer | LeftOut | None:
     """Sequences per second; of packed rows there are more than one."""
-    shape = numbers(r"\bSL(\d+) bs (\d+)", row.shape)
+    shape = numbers(r"\bSL(\d+).*\bbs (\d+)", f"{row.workload} {row.shape}")
     size = re.search(r"BERT-(Base|Large)", row.workload)
     if size is None or shape is None or "inference" not in row.workload:
         return None

@@ -9,6 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from benchmarks.measured.named_lines import named_lines
+from benchmarks.measured.row_error import RowError
+from benchmarks.measured.training.conditions import TrainingConditions
+
 DATA = Path(__file__).parents[1] / "data"
 MEASUREMENTS = DATA / "ipu_measurements.csv"
 RUN_CONDITIONS = DATA / "run_conditions.csv"
@@ -41,7 +45,7 @@ class Packing:
 class Conditions:
     """How a row was measured, in the words of its source. '-' stands for what the workload does not have."""
 
-    implementation: str  # 'library', 'hand-written' vertices, or a 'model' of the machine
+    implementation: str  # 'library', 'hand-written' or 'compiled' vertices, or a 'model' of the machine
     partials: str  # 'half' or 'float'
     memory_proportion: str
     weight_load_bits: str
@@ -60,9 +64,17 @@ class Conditions:
 
     @property
     def packed(self) -> Packing | None:
-        """How sequences were put into rows; None if each had a row of its own."""
+        """How sequences were put into rows; None if each had a row of its own.
+
+        Raises: RowError if its numbers are not there.
+        """
         words = dict(part.partition("=")[::2] for part in self.packing.split())
-        return Packing(mean=int(words["mean"]), at_most=int(words["at_most"])) if "first-fit" in words else None
+        if "first-fit" not in words:
+            return None
+        try:
+            return Packing(mean=int(words["mean"]), at_most=int(words["at_most"]))
+        except (KeyError, ValueError):
+            raise RowError(f"packing is {self.packing!r}: it must be such as 'first-fit mean=172 at_most=100'") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +92,7 @@ class Row:
     unit: str
     source: str
     conditions: Conditions | None  # None: nobody has looked for them
+    training: TrainingConditions | None = None  # of a training run
 
     @property
     def family(self) -> str:
@@ -89,6 +102,8 @@ class Row:
     @property
     def not_judged(self) -> str:
         """Why a prediction of this row is shown only; '' if it counts."""
+        if self.training is not None:
+            return self.training.not_judged
         match self.conditions:
             case None:
                 return "the conditions of its run are not known"
@@ -102,51 +117,55 @@ class Row:
                 return ""
 
 
-def read_rows(path: Path) -> tuple[Row, ...]:
-    """All rows of a file.
+def read_rows(path: Path, training: Mapping[str, TrainingConditions] | None = None) -> tuple[Row, ...]:
+    """All rows of a file, those of training runs with the conditions that `training` has for them.
 
     A file may leave out the columns of conditions, or leave them empty in a row: they are then what `run_conditions.csv`
     says of the row's source and workload.
     Raises: ValueError naming the line and what is wrong with it; OSError if the file cannot be read.
     """
-    return tuple(_rows(path))
+    return tuple(_rows(path, training or {}))
 
 
-def _rows(path: Path) -> Iterator[Row]:
-    with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark before the first column
-        reader = csv.DictReader(file)
-        if missing := [column for column in MEASURED_COLUMNS if column not in (reader.fieldnames or ())]:
-            raise ValueError(f"{path} has no column {missing[0]!r}; it needs {', '.join(MEASURED_COLUMNS)}")
-        seen: set[str] = set()
-        for fields in reader:
-            where = f"{path}, line {reader.line_num}"
-            plain = {column: (fields[column] or "").strip() for column in MEASURED_COLUMNS}
-            if not plain["id"] or plain["id"] in seen:
-                raise ValueError(f"{where}: id is {plain['id']!r}: every row needs an id of its own")
-            seen.add(plain["id"])
-            own = {column: (fields.get(column) or "").strip() for column in CONDITION_COLUMNS}
-            conditions = Conditions(**own) if any(own.values()) else conditions_of(plain)
-            texts = {column: text for column, text in plain.items() if column != "n_ipus"}
-            n_ipus = int(plain["n_ipus"]) if plain["n_ipus"].isdecimal() else 0
-            yield Row(**texts, n_ipus=n_ipus, conditions=conditions)
+def _rows(path: Path, training: Mapping[str, TrainingConditions]) -> Iterator[Row]:
+    for line in named_lines(path, MEASURED_COLUMNS, CONDITION_COLUMNS):
+        plain = {column: line[column] for column in MEASURED_COLUMNS}
+        own = {column: line[column] for column in CONDITION_COLUMNS}
+        conditions = Conditions(**own) if any(own.values()) else conditions_of(plain)
+        texts = {column: text for column, text in plain.items() if column != "n_ipus"}
+        n_ipus = int(plain["n_ipus"]) if plain["n_ipus"].isdecimal() else 0
+        trained = training.get(plain["id"]) if is_training(plain["workload"]) else None
+        yield Row(**texts, n_ipus=n_ipus, conditions=conditions, training=trained)
+
+
+def is_training(workload: str) -> bool:
+    """Whether a workload is training, by its words."""
+    return re.search(r"\b(pre-?)?train(ing)?\b|\bfine-?tun|\bph[12]\b", workload, re.IGNORECASE) is not None
 
 
 def conditions_of(fields: Mapping[str, str]) -> Conditions | None:
     """What `run_conditions.csv` says of a row: its first line all of whose keys occur in the row; None if there is none.
 
-    A row of that source whose own words name a type of its partial sums ('fp16.32', 'float partials') was run with that.
+    A row of that source whose own words name a type of its partial sums ('fp16.32', 'float partials') or a memory proportion
+    ('availMem=0.1') was run with that.
     """
     for line in _known_conditions():
         if all(_occurs(line[key], fields[key]) for key in ("source", "workload", "shape", "dtype")):
             conditions = Conditions(**{column: line[column] for column in CONDITION_COLUMNS})
-            partials = _named_partials(" ".join(fields[key] for key in ("workload", "shape", "dtype")))
-            return replace(conditions, partials=partials) if partials else conditions
+            words = " ".join(fields[key] for key in ("workload", "shape", "dtype"))
+            own = {"partials": _named_partials(words), "memory_proportion": _named_proportion(words)}
+            return replace(conditions, **{name: value for name, value in own.items() if value})
     return None
 
 
 def _named_partials(words: str) -> str:
     found = re.search(r"\b(half|fp16|float|fp32) partials|\bfp16\.(16|32)\b", words.casefold())
     return "" if found is None else {"half": "half", "fp16": "half", "16": "half"}.get(found[1] or found[2], "float")
+
+
+def _named_proportion(words: str) -> str:
+    found = re.search(r"\bavailMem=(\d*\.?\d+)", words)
+    return "" if found is None else found[1]
 
 
 @cache

@@ -14,6 +14,13 @@ NAMES = {
     "RH": "ResNet-50, host data",
     "PI": "BERT, ViT, ResNet-50",
     "IO": "host transfers",
+    "CV": "thin convolutions",
+    "HE": "meshes, hand-written vertices",
+    "BY": "BERT packed, ResNet-50, host data",
+    "GB": "blur",
+    "TR": "training, on Bow",
+    "ML": "training, logs of MLPerf",
+    "CO": "Conformer, training",
 }
 
 # Page below docs/ to the tables that it has, by the names in their markers.
@@ -49,18 +56,18 @@ def with_tables(page: str, record: Mapping[str, Any], names: Sequence[str]) -> s
 
 
 def _family_table(record: Mapping[str, Any]) -> Iterator[str]:
-    summary = record["summary"]
     yield "| family | judged rows | median error | worst | mean, signed |"
     yield "|---|---|---|---|---|"
-    for family, rows in judged_families(record).items():
-        errors = [row["ratio"] - 1 for row in rows]
-        median, worst = statistics.median(map(abs, errors)), max(errors, key=abs)
-        yield f"| {family}: {NAMES.get(family, family)} | {len(rows)} | {median:.1%} | {worst:+.1%} | {statistics.fmean(errors):+.1%} |"
-    yield (
-        f"| **all** | {summary['judged']} | **{summary['median_absolute_error']:.1%}** | 90th percentile "
-        f"**{summary['p90_absolute_error']:.1%}** | fits or not: {summary['verdicts'] - len(summary['wrong_verdicts'])} of "
-        f"{summary['verdicts']} right |"
-    )
+    families = judged_families(record)
+    for name, group in record["groups"].items():
+        for family in group["mean_error_by_family"]:
+            errors = [row["ratio"] - 1 for row in families[family]]
+            median, worst = statistics.median(map(abs, errors)), max(errors, key=abs)
+            named, mean = f"{family}: {NAMES.get(family, family)}", statistics.fmean(errors)
+            yield f"| {named} | {len(errors)} | {median:.1%} | {worst:+.1%} | {mean:+.1%} |"
+        right = f"fits or not: {group['verdicts'] - len(group['wrong_verdicts'])} of {group['verdicts']} right" if group["verdicts"] else ""
+        median, p90 = (_percent(group[key]) for key in ("median_absolute_error", "p90_absolute_error"))
+        yield f"| **all: {name}** | {group['judged']} | **{median}** | 90th percentile **{p90}** | {right} |"
 
 
 def _row_table(record: Mapping[str, Any]) -> Iterator[str]:
@@ -70,7 +77,9 @@ def _row_table(record: Mapping[str, Any]) -> Iterator[str]:
         if row["status"] == "left out":
             continue
         wrong = [verdict["what"] for verdict in row["verdicts"] if verdict["measured"] != verdict["predicted"]]
-        notes = [row["reason"]] * bool(row["reason"]) + [f"verdict of {what} is wrong" for what in wrong]
+        fullest = row.get("fullest")
+        notes = [f"fullest tile {fullest['share']:.0%}"] if fullest else []
+        notes += [row["reason"]] * bool(row["reason"]) + [f"verdict of {what} is wrong" for what in wrong]
         ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
         figures = f"{_figure(row['predicted'])} | {_figure(row['measured'])} {row['unit']}"
         yield f"| {row['id']} | {row['workload']} | {figures} | {ratio} | {'; '.join(notes)} |"
@@ -85,6 +94,10 @@ def _left_out_table(record: Mapping[str, Any]) -> Iterator[str]:
     yield "|---|---|"
     for reason, ids in reasons.items():
         yield f"| {' '.join(ids)} | {reason} |"
+
+
+def _percent(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1%}"
 
 
 def _figure(value: float | None) -> str:

@@ -1,0 +1,54 @@
+"""One update of a training run, as tilestep sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak:
+    """The fullest tile of one program.
+
+    Attributes:
+        program: its name.
+        tile_bytes: on the tile.
+        largest: (name, bytes) of values and other parts there, the largest first.
+    """
+
+    program: str
+    tile_bytes: int
+    largest: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """One update in steady state.
+
+    Attributes:
+        seconds: from one update to the next.
+        sram_bytes: of a tile.
+        peaks: of the programs, the fullest first.
+    """
+
+    seconds: float
+    sram_bytes: int
+    peaks: tuple[Peak, ...]
+
+    @property
+    def fullness(self) -> float:
+        """Of the fullest tile: 1 is full."""
+        return self.peaks[0].tile_bytes / self.sram_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest tile holds it."""
+        return self.fullness <= 1
+
+
+def peaks_of(programs: object) -> tuple[Peak, ...]:
+    """Peaks of a profile's programs, the fullest first."""
+    found = [
+        Peak(program=each.name, tile_bytes=each.peak_tile_bytes, largest=(*each.largest_tile_bytes, *each.alive_tile_bytes[:10]))
+        for each in programs  # type: ignore[attr-defined]
+    ]
+    return tuple(sorted(found, key=lambda peak: -peak.tile_bytes))
