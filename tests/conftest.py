@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
+
+from tests.processes import QUICKLY_COMPILED
+
+os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)  # before JAX is imported; `make test-all` sets it empty
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs are started so, and tests send themselves Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -106,26 +106,26 @@ def test_close_ends_the_thread_and_the_dataset() -> None:
         finally:
             closed.set()
 
-    before = threading.active_count()
+    before = set(threading.enumerate())
     infeed = InfeedQueue(dataset)
     used(infeed, 2)
     infeed.close()
     infeed.close()
     assert closed.wait(30)
-    assert threading.active_count() == before
+    assert not set(threading.enumerate()) - before
     with pytest.raises(QueueError, match="the InfeedQueue is closed"):
         used(infeed, 1)
 
 
 def test_a_queue_that_nobody_has_ends_its_thread() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     infeed = InfeedQueue(numbers())
     used(infeed, 2)
     gone = weakref.ref(infeed)
     del infeed
     gc.collect()
     assert gone() is None
-    assert threading.active_count() == before
+    assert not set(threading.enumerate()) - before
 
 
 @pytest.mark.parametrize("reason", ["short", "failing", "unlike"])
@@ -139,21 +139,21 @@ def test_a_queue_whose_dataset_is_over_ends_its_thread_and_can_go(reason: str) -
         if reason == "unlike":
             yield "text"
 
-    before = threading.active_count()
+    before = set(threading.enumerate())
     infeed = InfeedQueue(dataset)
     for _ in range(2):
         with pytest.raises((DatasetError, OSError)):
             used(infeed, 6)
     ended = time.monotonic() + 30
-    while threading.active_count() > before and time.monotonic() < ended:
+    while set(threading.enumerate()) - before and time.monotonic() < ended:
         time.sleep(0.001)
-    assert threading.active_count() == before
+    assert not set(threading.enumerate()) - before
     assert used(infeed, 4, chunk=2) == [0, 1, 2, 3]  # a thread again, as there is something to do
     gone = weakref.ref(infeed)
     del infeed
     gc.collect()
     assert gone() is None
-    assert threading.active_count() == before
+    assert not set(threading.enumerate()) - before
 
 
 def test_close_during_a_loop_ends_it() -> None:

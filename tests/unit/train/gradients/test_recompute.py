@@ -69,7 +69,8 @@ def training(gradient_of: Any, layers: int = LAYERS) -> Any:
 @pytest.mark.parametrize("way", WAYS)
 def test_values_are_the_same(way: str, plain: jax.Array) -> None:
     found = jax.jit(jax.grad(loss_by_layers(WAYS[way])))(weights(), *ELEMENT)
-    np.testing.assert_allclose(found, plain, rtol=1e-6, atol=1e-8)
+    rounding = 1e-5 * float(jnp.abs(plain).max())  # of sums whose terms are as large; another mask moves them by a tenth and more
+    np.testing.assert_allclose(found, plain, rtol=0, atol=rounding)
 
 
 def kept(way: Any) -> int:
