@@ -19,7 +19,7 @@ import tilestep
 from tilestep.machine import load_machine
 from tilestep.sim.collective import pass_cost
 from tilestep.train.pipeline.pipeline import Pipeline
-from tilestep.train.schedules.schedule import Costs, Kind, Schedule, Timeline
+from tilestep.train.schedules.schedule import Costs, Kind, Schedule, Task, Timeline
 from tilestep.train.schedules.trace import costs_of, traced
 
 MACHINE = load_machine("bow-2000")
@@ -211,6 +211,15 @@ def test_a_parameter_of_two_stages_on_one_ipu_is_there_once() -> None:
 def test_stages_overlap() -> None:
     spans = {name: chain(name).timeline.makespan for name in ("sequential", "grouped", "interleaved")}
     assert max(spans["grouped"], spans["interleaved"]) < 0.6 * spans["sequential"]
+
+
+def test_updates_overlap_the_ramp_down() -> None:
+    """A stage updates its parameters while the stage before it has its last backward, for which the gradients have passed on."""
+    done = chain("grouped")
+    begin, end = done.timeline.begin, done.timeline.end
+    for stage in range(1, len(AROUND)):
+        update, backward = Task(stage, Kind.UPDATE), Task(stage - 1, Kind.BACKWARD, COUNT - 1)
+        assert begin[update] == begin[backward] < end[update] <= end[backward]
 
 
 def test_several_updates_of_one_profile_are_told_apart() -> None:

@@ -110,6 +110,12 @@ class TrainingConditions:
             raise RowError(f"{column} is {text!r}: it must be 1 or more")
         return int(found[1])
 
+    @property
+    def updates_per_call(self) -> float:
+        """Updates of one call from the host; infinity where the conditions do not tell."""
+        found = re.search(r"= (\d+) updates", self.batches_per_step) or re.match(r"\s*(\d+)", self.batches_per_step)
+        return float(found[1]) if found else math.inf
+
     def proportions(self) -> tuple[float, ...]:
         """Available memory proportion of each IPU of a replica.
 

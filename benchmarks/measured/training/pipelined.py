@@ -14,7 +14,7 @@ import tilestep
 from benchmarks.measured.predict import use_machine
 from benchmarks.measured.training.conditions import TrainingConditions
 from benchmarks.measured.training.optimizers import accumulators_of, is_off_chip, is_sharded, optimizer_of
-from benchmarks.measured.training.update import Update, peaks_of
+from benchmarks.measured.training.update import HOST_CALL_SECONDS, Update, peaks_of
 from tilestep.train import Pipeline
 from tilestep.train.schedules import Task, traced
 from tilestep.train.schedules.schedule import Kind
@@ -56,7 +56,8 @@ def pipelined_update(program: Pipelined, conditions: TrainingConditions, *, mach
     count = min(published, 2 * len(program.stages) + MORE)
     seconds, pitch_cycles, profile = _update(program, conditions, count)
     more = (published - count) * seconds_from_cycles(pitch_cycles, profile.machine.clock_hz)
-    return Update(seconds=seconds + more, sram_bytes=profile.machine.tile_sram_bytes, peaks=peaks_of(profile.programs))
+    call = HOST_CALL_SECONDS / conditions.updates_per_call
+    return Update(seconds=seconds + more + call, sram_bytes=profile.machine.tile_sram_bytes, peaks=peaks_of(profile.programs))
 
 
 def _update(program: Pipelined, conditions: TrainingConditions, count: int) -> tuple[float, int, tilestep.Profile]:

@@ -88,6 +88,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         "host.load_seconds": Quantity(unit="s", highest=60),
         "host.streaming_memory_bytes": Quantity(unit="B", highest=1e15),
         "host.streaming_memory_bytes_per_second": Quantity(unit="B/s", lowest=1e6, highest=1e15),
+        "host.remote_buffer_bytes_per_second": Quantity(unit="B/s", lowest=1e6, highest=1e15),
     }
 )
 """Every field of a machine but its name and description, in the order of the report."""

@@ -46,6 +46,16 @@ _OVERHEAD_FIT = (
     "one number fitted to 18 published throughputs (ResNet-50, BERT, ViT inference of graphcore/PopRT, dense matmul of poptorch) for all "
     "of them together: rms log error 0.046 with it, 0.133 without; leaving families out gives 500 to 700"
 )
+_GATEWAY_FIT = (
+    "one number fitted to how MLPerf v1.1 runs scale over racks (logs of mlcommons/training_results_v1.1): ResNet-50 from 64 to 128 and 256 "
+    "IPUs, BERT-Large from 64 to 128. The cables carry 25 GB/s each way (IPU-M2000 datasheet: GW-Links of 2 x 100 GbE), so programs reached "
+    "a sixteenth of that"
+)
+_NO_STREAMING_MEMORY = "the card has no streaming memory, so nothing uses this: the host link's rate"
+_REMOTE_BUFFER_FIT = (
+    "one number fitted to published BERT-Large training whose optimiser state is off chip (MLPerf v1.0 and v1.1 on 16 IPUs; graphcore/examples "
+    "v3.0 phase 2). The memory itself carries 38.4 GB/s at most, and images that hosts feed through it need more than this"
+)
 _STACKS = (
     "graphcore/tensorflow tensorflow/compiler/plugin/poplar/docs, reading the Poplar summary report: a tile's stack is 3,168 B, and 1,216 "
     "tiles of another program have 3,852,288 B"
@@ -165,7 +175,7 @@ _MK2_IPU = figures(
 _MACHINE_2000 = figures(
     ("ipus_per_machine", 4, "documented", f"{_M2000_SHEET}: four IPUs per 1U IPU-Machine"),
     ("link.bytes_per_second", _LADDER_BYTES_PER_SECOND, "derived", _LADDER),
-    ("link.gateway_bytes_per_second", 25e9, "documented", f"{_M2000_SHEET}: GW-Links of 2 x 100 GbE, 400 Gbit/s both directions together"),
+    ("link.gateway_bytes_per_second", 1.5e9, "derived", _GATEWAY_FIT),
     (
         "link.ipus_per_rack",
         64,
@@ -187,6 +197,7 @@ _MACHINE_2000 = figures(
         "derived",
         f"{_M2000_SHEET}: two channels of DDR4-2400 at 19.2 GB/s, a theoretical upper bound",
     ),
+    ("host.remote_buffer_bytes_per_second", 6e9, "derived", _REMOTE_BUFFER_FIT),
 )
 
 GC200: Figures = MappingProxyType(
@@ -265,12 +276,8 @@ C600: Figures = MappingProxyType(
                 "documented",
                 "C600 datasheet, docs.graphcore.ai: all the memory on the card is contained within the IPU",
             ),
-            (
-                "host.streaming_memory_bytes_per_second",
-                5.5e9,
-                "assumed",
-                "the card has no streaming memory, so nothing uses this: the host link's rate",
-            ),
+            ("host.streaming_memory_bytes_per_second", 5.5e9, "assumed", _NO_STREAMING_MEMORY),
+            ("host.remote_buffer_bytes_per_second", 5.5e9, "assumed", _NO_STREAMING_MEMORY),
         ),
     }
 )
@@ -365,12 +372,8 @@ GC2: Figures = MappingProxyType(
                 "assumed",
                 "the C2 card product brief (graphcore/legacy_drivers_and_tools c2/docs) names no memory but the IPUs'",
             ),
-            (
-                "host.streaming_memory_bytes_per_second",
-                5.5e9,
-                "assumed",
-                "the card has no streaming memory, so nothing uses this: the host link's rate",
-            ),
+            ("host.streaming_memory_bytes_per_second", 5.5e9, "assumed", _NO_STREAMING_MEMORY),
+            ("host.remote_buffer_bytes_per_second", 5.5e9, "assumed", _NO_STREAMING_MEMORY),
         ),
     }
 )

@@ -147,7 +147,8 @@ class HostSpec:
         dispatch_seconds: of the host, for one dispatch.
         load_seconds: to load a program, beside the transfer of its bytes.
         streaming_memory_bytes: of one IPU-Machine; 0: pinned_host is the host's memory.
-        streaming_memory_bytes_per_second: of one IPU-Machine.
+        streaming_memory_bytes_per_second: of one IPU-Machine, for data that the host feeds through it.
+        remote_buffer_bytes_per_second: of one IPU-Machine, for arrays that programs keep in streaming memory.
 
     Raises:
         SpecError: for a value that is negative, or zero where that is impossible.
@@ -159,6 +160,7 @@ class HostSpec:
     load_seconds: float
     streaming_memory_bytes: int
     streaming_memory_bytes_per_second: float
+    remote_buffer_bytes_per_second: float
 
     def __post_init__(self) -> None:
         _require_positive(self, zero_allowed=("link_latency_seconds", "dispatch_seconds", "load_seconds", "streaming_memory_bytes"))

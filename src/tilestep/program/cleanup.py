@@ -22,7 +22,6 @@ from tilestep.program.hlo import Computation, HloModule, Instruction, users_of
 from tilestep.program.hoisted import sink_converts
 from tilestep.program.inline import inline_calls
 from tilestep.program.shapes import Shape
-from tilestep.program.transposed import read_through_transpositions
 from tilestep.program.work import ArrayShape
 
 HALVES = ("f16", "bf16")
@@ -72,8 +71,6 @@ def clean(module: HloModule) -> HloModule:
 
 def _clean(computation: Computation) -> Computation:
     computation = _collapse_scopes(computation)
-    if convolutions := read_through_transpositions(computation):
-        computation = rebuilt(computation, convolutions, {})
     dtypes = {leaf.dtype for instruction in computation.instructions for leaf in instruction.leaves}
     if not dtypes.isdisjoint(HALVES):
         for dtype in HALVES:

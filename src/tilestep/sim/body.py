@@ -309,7 +309,7 @@ class _Pricer:
     def _rate(self, call: HostCall) -> float:
         host = self._machine.host
         to_memory = call.in_memory and has_streaming_memory(self._machine)
-        return host.streaming_memory_bytes_per_second if to_memory else host.link_bytes_per_second
+        return host.remote_buffer_bytes_per_second if to_memory else host.link_bytes_per_second
 
 
 def _transfers(call: HostCall) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from benchmarks.measured.training.bert import stages_of
 from benchmarks.measured.training.conditions import COLUMNS, TrainingConditions, read_conditions
 from benchmarks.measured.training.optimizers import is_off_chip, is_sharded, optimizer_of
 from benchmarks.measured.training.pipelined import Pipelined, Update, pipelined_update
+from benchmarks.measured.training.update import HOST_CALL_SECONDS
 from benchmarks.models import pretraining
 from benchmarks.models.pretraining import Part, Pretraining
 from benchmarks.models.transformer import Encoder
@@ -116,6 +118,27 @@ def test_stages_are_what_the_words_say(split: str, ipus: int, layers: int, stage
 def test_stages_that_cannot_be_are_refused(split: str, says: str) -> None:
     with pytest.raises(RowError, match=says):
         stages_of(split, 4, 24, "heads")
+
+
+@pytest.mark.parametrize(
+    ("text", "updates"),
+    [
+        ("1", 1),
+        ("1 weight update per host call, buffering depth 3", 1),
+        ("8 device iterations", 8),
+        ("steps-per-execution 240 micro-batches = 10 updates", 10),
+        ("1000 max; one host call = 1/5 epoch or less", 1000),
+        ("?", math.inf),
+        ("", math.inf),
+    ],
+)
+def test_updates_of_a_call_from_the_host_are_read(text: str, updates: float) -> None:
+    assert small(batches_per_step=text).updates_per_call == updates
+
+
+def test_the_host_s_time_is_divided_among_the_updates_of_a_call() -> None:
+    twice = pipelined_update(program(), small(batches_per_step="2"), machine="bow-2000")
+    assert twice.seconds - alone().seconds == pytest.approx(HOST_CALL_SECONDS / 2)
 
 
 @pytest.mark.parametrize(

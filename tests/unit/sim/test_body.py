@@ -105,7 +105,7 @@ def test_host_calls_say_what_they_need_of_whom() -> None:
     callback = HostCall(name="callback", scope="", bytes_to_host=30, bytes_from_host=8)
     offload = HostCall(name="slice", scope="", bytes_to_host=0, bytes_from_host=40, in_memory=True)
     body = program(loop(callback, trips=2), loop(offload, site=0))
-    with_memory = replace(machine(1), host=replace(machine(1).host, streaming_memory_bytes=1000, streaming_memory_bytes_per_second=4e6))
+    with_memory = replace(machine(1), host=replace(machine(1).host, streaming_memory_bytes=1000, remote_buffer_bytes_per_second=4e6))
     found = body_cost(body, with_memory, (0,)).calls(Counts(times={(0, 0): 3}))
     assert found == Calls(waits=2 * 10 + 3 * 5, to_host=60, from_host=16, memory=3 * 10, accesses=2 * 2 + 3)
     without = body_cost(body, machine(1), (0,)).calls(Counts(times={(0, 0): 3}))
@@ -114,7 +114,7 @@ def test_host_calls_say_what_they_need_of_whom() -> None:
 
 def test_streaming_memory_is_shared_by_the_ipus_of_a_machine() -> None:
     offload = HostCall(name="slice", scope="", bytes_to_host=0, bytes_from_host=40, in_memory=True)
-    with_memory = replace(machine(2), host=replace(machine(2).host, streaming_memory_bytes=1000, streaming_memory_bytes_per_second=4e6))
+    with_memory = replace(machine(2), host=replace(machine(2).host, streaming_memory_bytes=1000, remote_buffer_bytes_per_second=4e6))
     assert body_cost(program(offload, num_ipus=2), with_memory, (0, 1)).fixed.host_call == 5 + 2 * 10
 
 

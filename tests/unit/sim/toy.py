@@ -49,6 +49,7 @@ MACHINE = MachineSpec(
         load_seconds=100e-6,
         streaming_memory_bytes=0,
         streaming_memory_bytes_per_second=1e6,
+        remote_buffer_bytes_per_second=1e6,
     ),
 )
 

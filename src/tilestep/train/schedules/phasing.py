@@ -29,7 +29,8 @@ def phases(schedule: Schedule) -> Phases:
     The tasks that a task needs are in earlier phases, or before it in the same phase on the same device. There are three ways to cut: a
     phase has one task of each device; or up to one forward and one backward of each device, which keeps all equally busy wherever the
     schedule is full; or up to one forward and one backward of each stage, which is the same for devices with several stages. It takes the
-    fastest way, if backward takes twice as long as forward, and of equally fast ones that with the fewest phases.
+    fastest way, if backward takes twice as long as forward, and of equally fast ones that with the fewest phases. A device's last update is
+    a phase later than what it follows: gradients for other devices pass on before it.
 
     Args:
         schedule: the order of tasks on each device.
@@ -44,7 +45,20 @@ def phases(schedule: Schedule) -> Phases:
     cuts = [_in_pairs(schedule, of_stages=False), _by_slots(schedule)]
     if len(set(schedule.device_mapping)) < schedule.stages:
         cuts.append(_in_pairs(schedule, of_stages=True))
-    return min(cuts, key=lambda cut: (_Together(schedule, Costs(), cut, host="apart").timeline().makespan, len(cut)))
+    best = min(cuts, key=lambda cut: (_Together(schedule, Costs(), cut, host="apart").timeline().makespan, len(cut)))
+    return _last_updates_later(schedule, best)
+
+
+def _last_updates_later(schedule: Schedule, ordered: Phases) -> Phases:
+    """The phases with each device's closing updates a phase later, so that the gradients before them pass on while they run."""
+    closing: set[Task] = set()
+    for own in schedule.tasks:
+        closing.update(itertools.takewhile(lambda task: task.kind is Kind.UPDATE, reversed(own)))
+    later: list[list[Task]] = [[] for _ in range(len(ordered) + 1)]
+    for index, phase in enumerate(ordered):
+        for task in phase:
+            later[index + (task in closing)].append(task)
+    return tuple(tuple(phase) for phase in later if phase)
 
 
 def updates_last(ordered: Phases) -> Phases:
