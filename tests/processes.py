@@ -11,14 +11,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS = re.compile(r"(JAX|TILESTEP|XLA|POPLAR|PVTI)_.*")
-# LLVM improves no program: most of those in tests run once, and take longer to compile than to run.
-QUICKLY_COMPILED = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+# LLVM improves no program, and operations are compiled one by one, without MLIR: most programs of tests run once, and take longer to
+# compile than to run.
+QUICKLY_COMPILED = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
+AS_USERS_COMPILE = {"XLA_FLAGS": ""}
 PROCESS_TIMEOUT_WALL_S = 540  # below pytest's own limit, which does not say what the process printed
 
 
 def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` without the settings of JAX, XLA and tilestep, and wide enough that tables are not wrapped."""
-    return {name: value for name, value in environ.items() if not SETTINGS.fullmatch(name)} | {"COLUMNS": "140"}
+    """`environ` without the settings of JAX, XLA and tilestep, and wide enough that tables are not wrapped.
+
+    Programs are compiled as the tests' own are.
+    """
+    kept = {name: value for name, value in environ.items() if not SETTINGS.fullmatch(name)}
+    return kept | {"COLUMNS": "140", "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
 
 
 def run_python(*arguments: str, environ: Mapping[str, str] | None = None, text_in: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.processes import ROOT, run_python
+from tests.processes import AS_USERS_COMPILE, ROOT, run_python
 
 EXAMPLES = ROOT / "examples"
 DATASETS = runpy.run_path(str(EXAMPLES / "datasets.py"))
@@ -49,14 +49,14 @@ SHORT = ("--epochs", "3")  # enough to tell numbers apart
 def printed_on(backend: str, example: str, *flags: str) -> str:
     """What an example prints to stdout: on 'ipu' under `tilestep run`, on 'cpu' by itself. Nothing may warn."""
     runner = ("-m", "tilestep", "run") if backend == "ipu" else ()
-    done = run_python(*runner, str(EXAMPLES / example), "--backend", backend, *flags)
+    done = run_python(*runner, str(EXAMPLES / example), "--backend", backend, *flags, environ=AS_USERS_COMPILE)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr
     return done.stdout
 
 
 def test_the_quickstart_prints_its_values_and_an_ipu() -> None:
-    done = run_python(str(EXAMPLES / "quickstart.py"))
+    done = run_python(str(EXAMPLES / "quickstart.py"), environ=AS_USERS_COMPILE)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Platform = ipu, the default is cpu\nNumber of devices = 4\n" in done.stdout
     assert "[ 2.  5. 10.] IpuDevice(id=0, num_tiles=1472, version=ipu2)\n" in done.stdout
@@ -196,7 +196,7 @@ def test_the_sharding_quickstart_shows_which_part_lies_where(backend: str) -> No
 
 
 def test_more_devices_than_there_are_is_an_error() -> None:
-    done = run_python(str(EXAMPLES / "pmap_quickstart.py"), environ={"JAX_IPU_DEVICE_COUNT": "2"})
+    done = run_python(str(EXAMPLES / "pmap_quickstart.py"), environ=AS_USERS_COMPILE | {"JAX_IPU_DEVICE_COUNT": "2"})
     assert done.returncode == 2
     assert "--backend ipu: there are 2 devices, 4 are needed" in done.stderr
 

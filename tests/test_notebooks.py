@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import ROOT, run_python
+from tests.processes import AS_USERS_COMPILE, ROOT, run_python
 
 NOTEBOOKS = runpy.run_path(str(ROOT / "scripts" / "notebooks.py"))
 EXAMPLES = ROOT / "examples"
@@ -48,7 +48,7 @@ def test_a_notebook_is_executed_in_order_and_shows_something(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_shows_what_running_it_gives(name: str, update_golden: bool) -> None:
-    done = run_python("scripts/notebooks.py", name, *(() if update_golden else ("--check",)))
+    done = run_python("scripts/notebooks.py", name, *(() if update_golden else ("--check",)), environ=AS_USERS_COMPILE)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

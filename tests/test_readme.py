@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import Block, blocks, commands, documents, local_links, refreshed
-from tests.processes import ROOT, run_python
+from tests.processes import AS_USERS_COMPILE, ROOT, run_python
 
 DOCUMENTS = documents(ROOT)
 WITH_PYTHON = [path for path in DOCUMENTS if any(block.language == "python" for block in blocks(path.read_text(encoding="utf-8")))]
@@ -43,7 +43,7 @@ def same_output(shown: str, printed: str) -> bool:
 def wrong_outputs(path: Path, python_blocks: list[Block]) -> list[str]:
     """Runs a document's blocks; 'file:line prints ...' for each that prints something else than shown."""
     request = json.dumps([str(path), [(block.line, block.text) for block in python_blocks]])
-    done = run_python("-c", RUN_BLOCKS, text_in=request)
+    done = run_python("-c", RUN_BLOCKS, text_in=request, environ=AS_USERS_COMPILE)
     assert done.returncode == 0, done.stderr
     return [
         f"{path}:{block.line} prints\n{printed}but shows\n{block.shown}"
@@ -65,7 +65,7 @@ def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_gol
             program, *arguments = shlex.split(command)
             if program != "tilestep":
                 continue
-            done = run_python("-m", "tilestep", *arguments)
+            done = run_python("-m", "tilestep", *arguments, environ=AS_USERS_COMPILE)
             assert done.returncode == 0, f"{command}: {done.stderr}"
             printed = done.stdout + done.stderr
             if shown.strip() and update_golden:

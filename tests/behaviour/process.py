@@ -13,8 +13,11 @@ OWN_PREFIXES = ("JAX_", "TILESTEP_", "XLA_", "POPLAR_")
 
 
 def environment(settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without anything that sets JAX or tilestep, and with `settings`."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(OWN_PREFIXES)}
+    """This process's environment without anything that sets JAX or tilestep, and with `settings`.
+
+    Programs are compiled as the tests' own are.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OWN_PREFIXES) or name == "XLA_FLAGS"}
     return kept | dict(settings or {})
 
 

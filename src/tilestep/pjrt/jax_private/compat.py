@@ -44,6 +44,8 @@ ANALYSIS_PASSES_OFF = (
     "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer,"
     "strip-memory-placement-annotations,cse_barrier_expander,fusion-wrapper,cpu-parallel-task-assigner"
 )
+# XLA:CPU's default. Without the emitters it makes a loop of each scatter before the HLO is taken.
+ANALYSIS_OPTIONS = (("xla_cpu_use_fusion_emitters", "true"),)
 # This pass takes a draw of random numbers that has not been expanded for an elementwise operation, and a failed check ends the process.
 PASSES_OFF_WITH_DRAWS = ",reshape-mover"
 

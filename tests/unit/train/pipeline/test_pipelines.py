@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.processes import QUICKLY_COMPILED, run_python
+from tests.processes import run_python
 
 HERE = Path(__file__).resolve().parent
 
 
-CPUS = {"XLA_FLAGS": f"--xla_force_host_platform_device_count=8 {QUICKLY_COMPILED}", "JAX_PLATFORMS": "cpu"}
+CPUS = {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
 IPUS = {"TILESTEP_MACHINE": "bow-2000", "JAX_PLATFORMS": "ipu,cpu"}
 
 
