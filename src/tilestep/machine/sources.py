@@ -47,14 +47,14 @@ _OVERHEAD_FIT = (
     "of them together: rms log error 0.046 with it, 0.133 without; leaving families out gives 500 to 700"
 )
 _GATEWAY_FIT = (
-    "one number fitted to how MLPerf v1.1 runs scale over racks (logs of mlcommons/training_results_v1.1): ResNet-50 from 64 to 128 and 256 "
-    "IPUs, BERT-Large from 64 to 128. The cables carry 25 GB/s each way (IPU-M2000 datasheet: GW-Links of 2 x 100 GbE), so programs reached "
-    "a sixteenth of that"
+    "one number fitted to how MLPerf v1.1 runs scale over racks (logs of mlcommons/training_results_v1.1): ResNet-50 from 64 to 128 and "
+    "256 IPUs, BERT-Large from 64 to 128. The cables carry 25 GB/s each way (IPU-M2000 datasheet: GW-Links of 2 x 100 GbE), so programs "
+    "reached a sixteenth of that"
 )
 _NO_STREAMING_MEMORY = "the card has no streaming memory, so nothing uses this: the host link's rate"
 _REMOTE_BUFFER_FIT = (
-    "one number fitted to published BERT-Large training whose optimiser state is off chip (MLPerf v1.0 and v1.1 on 16 IPUs; graphcore/examples "
-    "v3.0 phase 2). The memory itself carries 38.4 GB/s at most, and images that hosts feed through it need more than this"
+    "one number fitted to published BERT-Large training whose optimiser state is off chip (MLPerf v1.0 and v1.1 on 16 IPUs; "
+    "graphcore/examples v3.0 phase 2). The memory itself carries 38.4 GB/s at most, and images that hosts feed through it need more than this"
 )
 _STACKS = (
     "graphcore/tensorflow tensorflow/compiler/plugin/poplar/docs, reading the Poplar summary report: a tile's stack is 3,168 B, and 1,216 "

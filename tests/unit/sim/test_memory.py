@@ -13,7 +13,9 @@ from tilestep.report import profile_between
 
 
 def with_memory(num_ipus: int = 1, *, size_bytes: int = 10_000) -> MachineSpec:
-    host = replace(MACHINE.host, streaming_memory_bytes=size_bytes, streaming_memory_bytes_per_second=4e6, remote_buffer_bytes_per_second=4e6)
+    host = replace(
+        MACHINE.host, streaming_memory_bytes=size_bytes, streaming_memory_bytes_per_second=4e6, remote_buffer_bytes_per_second=4e6
+    )
     return replace(MACHINE, num_ipus=num_ipus, host=host)
 
 
