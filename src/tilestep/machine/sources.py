@@ -54,7 +54,7 @@ _GATEWAY_FIT = (
 _NO_STREAMING_MEMORY = "the card has no streaming memory, so nothing uses this: the host link's rate"
 _REMOTE_BUFFER_FIT = (
     "one number fitted to published BERT-Large training whose optimiser state is off chip (MLPerf v1.0 and v1.1 on 16 IPUs; "
-    "graphcore/examples v3.0 phase 2). The memory itself carries 38.4 GB/s at most, and images that hosts feed through it need more than this"
+    "graphcore/examples v3.0 phase 2). The memory itself carries 38.4 GB/s at most, and images that are fed through it need more"
 )
 _STACKS = (
     "graphcore/tensorflow tensorflow/compiler/plugin/poplar/docs, reading the Poplar summary report: a tile's stack is 3,168 B, and 1,216 "
