@@ -90,6 +90,19 @@ def test_compiler_options_reach_the_compiler(ipu: jax.Device) -> None:
             lowered.compile(compiler_options={"no_such_option": 1})
 
 
+@pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="newer versions may have dropped the option")
+@pytest.mark.parametrize("emitters", [False, True])
+def test_how_code_is_made_for_cpu_changes_no_plan(ipu: jax.Device, emitters: bool) -> None:
+    """Without the emitters XLA:CPU makes a loop of a scatter."""
+    places = np.array([3, 1, 3, 900], np.int32)
+    with jax.default_device(ipu):
+        lowered = jax.jit(lambda table: table.at[places].add(1.0)).lower(jax.ShapeDtypeStruct((1000, 16), np.float32))
+        plain, ours = lowered.compile(), lowered.compile(compiler_options={"xla_cpu_use_fusion_emitters": emitters})
+    of_ipu, like = ({key: value for key, value in one.cost_analysis().items() if key.startswith("ipu ")} for one in (ours, plain))
+    assert of_ipu == like
+    assert of_ipu
+
+
 def test_shapes_need_no_values(ipu: jax.Device) -> None:
     with jax.default_device(ipu):
         result = jax.eval_shape(model, SHAPE, SHAPE)

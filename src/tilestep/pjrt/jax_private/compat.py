@@ -30,6 +30,7 @@ from jaxlib import _xla  # pyright: ignore[reportAttributeAccessIssue]  # a C ex
 from jaxlib.mlir.dialects import stablehlo
 
 from tilestep.pjrt.jax_private.proto import bytes_field
+from tilestep.pjrt.jax_private.versions import parse
 
 HostClient = Any
 HostDevice = Any
@@ -44,8 +45,9 @@ ANALYSIS_PASSES_OFF = (
     "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer,"
     "strip-memory-placement-annotations,cse_barrier_expander,fusion-wrapper,cpu-parallel-task-assigner"
 )
-# XLA:CPU's default. Without the emitters it makes a loop of each scatter before the HLO is taken.
-ANALYSIS_OPTIONS = (("xla_cpu_use_fusion_emitters", "true"),)
+# XLA:CPU's default. Without the emitters, as `XLA_FLAGS` may have it, a loop is made of each scatter before the HLO is taken.
+# What newer versions do with an option that they may have dropped is not known.
+ANALYSIS_OPTIONS = (("xla_cpu_use_fusion_emitters", True),) if parse(jax.__version__) < (0, 11, 0) else ()
 # This pass takes a draw of random numbers that has not been expanded for an elementwise operation, and a failed check ends the process.
 PASSES_OFF_WITH_DRAWS = ",reshape-mover"
 
