@@ -1,0 +1,204 @@
+"""Runs a prepared graph on NumPy arrays (known values) and JAX arrays, traced or not."""
+
+from __future__ import annotations
+
+import functools
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import jax
+import numpy as np
+import onnx
+from onnx import helper
+
+from tilestep.onnx.errors import DynamicShapeError, OnnxError
+from tilestep.onnx.graph import Graph, Node, Preparation, schema_of, versions_of
+from tilestep.onnx.values import NeedsValueError, SequenceValue, folding, is_known
+
+_MOST_BODY_NODES: Final = 1 << 20  # nodes in the body of an operator that ONNX defines by others
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What holds for all nodes of one run.
+
+    Attributes:
+        training: whether batch norms take the batch's statistics, and dropout drops.
+        key: for random numbers, as `jax.random.key` gives it; None if the caller gave none.
+        state: where training leaves new statistics, by the name of the initialiser that has the old ones.
+        bounds: node's name or output's name -> most elements, for outputs whose length depends on values.
+    """
+
+    training: bool = False
+    key: Any = None
+    state: dict[str, Any] = field(default_factory=dict[str, Any])
+    bounds: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Call:
+    """One run of one node: what its handler may ask for besides its inputs and attributes."""
+
+    node: Node
+    run: Run
+    scope: MutableMapping[str, Any]
+
+    @property
+    def version(self) -> int:
+        """Of the node's domain."""
+        return self.node.version
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs the node names, absent ones in between counted."""
+        return len(self.node.outputs)
+
+    def wants(self, output: int) -> bool:
+        """Whether the node names the output at this position."""
+        return output < len(self.node.outputs) and bool(self.node.outputs[output])
+
+    def subgraph(self, graph: Graph, inputs: Sequence[Any] = (), *, fold_in: Any = None) -> list[Any]:
+        """The outputs of a graph among the node's attributes. It sees the values around the node.
+
+        Args: fold_in: makes another random key, such as the number of a loop's turn.
+        """
+        run = self.run
+        if fold_in is not None and run.key is not None:
+            run = replace(run, key=jax.random.fold_in(run.key, fold_in))
+        return run_graph(graph, inputs, run, outer=self.scope)
+
+    def key(self, seed: float | None = None) -> Any:
+        """A random key of the node's own. Args: seed: the node's attribute, if it has one. Raises: OnnxError without a key of the run."""
+        if self.run.key is None:
+            raise OnnxError(f"{self.node.place} draws random numbers: give a key, as in fn(..., key=jax.random.key(0))")
+        key = jax.random.fold_in(self.run.key, self.node.number)
+        return key if seed is None else jax.random.fold_in(key, int(np.float32(seed).view(np.int32)) & 0x7FFFFFFF)
+
+    def set_state(self, position: int, value: Any) -> None:
+        """In training: the next value of the initialiser that is the input at `position`."""
+        self.run.state[self.node.inputs[position]] = value
+
+    def bound(self) -> int | None:
+        """The caller's bound on the length of the node's outputs, by the node's name or that of its first output."""
+        return self.run.bounds.get(self.node.name, self.run.bounds.get(self.node.outputs[0]))
+
+
+def run_graph(graph: Graph, inputs: Sequence[Any], run: Run, *, outer: MutableMapping[str, Any] | None = None) -> list[Any]:
+    """The outputs of a graph.
+
+    Args:
+        inputs: by position; those that are missing at the end are absent.
+        outer: values around it that its nodes may read.
+
+    Raises: OnnxError, whose message names the node.
+    """
+    values: dict[str, Any] = dict(graph.initializers)
+    values.update(dict.fromkeys(graph.inputs))
+    values.update(zip(graph.inputs, inputs, strict=False))
+    scope: MutableMapping[str, Any] = values if outer is None else ChainMap(values, outer)
+    for node in graph.nodes:
+        _run_node(node, values, scope, run)
+    try:
+        return [scope[name] if name else None for name in graph.outputs]
+    except KeyError as error:
+        raise OnnxError(f"graph '{graph.name}' has an output {error} that no node makes") from None
+
+
+def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any], run: Run) -> None:
+    try:
+        inputs = [scope[name] if name else None for name in node.inputs]
+    except KeyError as error:
+        raise OnnxError(f"{node.place} reads {error}, which nothing before it makes") from None
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    call = Call(node=node, run=run, scope=scope)
+    try:
+        outputs = _outputs(call, inputs)
+    except NeedsValueError as error:
+        raise DynamicShapeError(_not_known(node, error.what)) from error
+    except OnnxError:
+        raise
+    except jax.errors.ConcretizationTypeError as error:
+        raise DynamicShapeError(_not_known(node, "the value of an input")) from error
+    except (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError, NotImplementedError, AssertionError) as error:
+        kinds = ", ".join(_kind(value) for value in inputs)
+        raise OnnxError(f"{node.place} can't take ({kinds}): {error}") from error
+    for name, value in zip(node.outputs, outputs, strict=False):
+        if name:
+            values[name] = value
+    for name in node.ended:
+        values.pop(name, None)
+
+
+def _outputs(call: Call, inputs: list[Any]) -> Sequence[Any]:
+    node = call.node
+    if node.function is not None:
+        return run_graph(node.function, inputs, call.run)
+    if node.operator is None:
+        return run_graph(_body(node, tuple(map(_type_of, inputs))), inputs, call.run)
+    handler, attributes = node.operator.handler, node.attributes
+    if node.operator.random or node.subgraphs or not all(map(is_known, inputs)):
+        return _as_tuple(handler(call, *inputs, **attributes))
+    with folding():
+        return [_folded(output) for output in _as_tuple(handler(call, *inputs, **attributes))]
+
+
+def _as_tuple(outputs: Any) -> tuple[Any, ...]:
+    return outputs if isinstance(outputs, tuple) and not isinstance(outputs, SequenceValue) else (outputs,)
+
+
+def _folded(value: Any) -> Any:
+    """A known value of what a handler made of known values; it stays traced where it had no room."""
+    if value is None or isinstance(value, np.ndarray | SequenceValue | jax.core.Tracer):
+        return value
+    return np.asarray(value)
+
+
+@functools.lru_cache(maxsize=4096)
+def _body(node: Node, types: tuple[bytes, ...]) -> Graph:
+    """The prepared body of an operator that ONNX defines by others, for inputs of these types."""
+    schema = schema_of(node.domain, node.op_type, node.version)
+    assert schema is not None
+    if schema.has_function:
+        body = schema.function_body
+        proto = onnx.FunctionProto.FromString(body if isinstance(body, bytes) else body.SerializeToString())
+    else:
+        versions = schema.context_dependent_function_opset_versions
+        version = max((found for found in versions if found <= node.version), default=min(versions))
+        made = schema.get_context_dependent_function_with_opset_version(version, node.proto.SerializeToString(), list(types))
+        if not made:
+            raise OnnxError(f"{node.place}: ONNX gives no body for inputs of these types")
+        proto = onnx.FunctionProto.FromString(made)
+    preparation = Preparation(functions={}, left=_MOST_BODY_NODES)
+    defaults = {name: attribute.default_value for name, attribute in schema.attributes.items() if attribute.default_value.name}
+    given = {**defaults, **{attribute.name: attribute for attribute in node.proto.attribute}}
+    graph = preparation.body(
+        node.op_type, proto.node, tuple(proto.input), tuple(proto.output), versions_of(proto.opset_import), {}, given=given, depth=0
+    )
+    preparation.require_all()
+    return graph
+
+
+def _type_of(value: Any) -> bytes:
+    if value is None:
+        return b""
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
+    return helper.make_tensor_type_proto(kind, list(value.shape)).SerializeToString()
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, tuple):
+        return f"a sequence of {len(value)}"  # pyright: ignore[reportUnknownArgumentType]
+    return f"{value.dtype}{list(value.shape)}"
+
+
+def _not_known(node: Node, what: str) -> str:
+    return (
+        f"{node.place} needs {what}, which is known only when the program runs. Three ways out: call the model itself, model(...), which runs "
+        f"node by node; name the input it comes from in import_onnx(..., static=[...]); or, where a length depends on values, give a bound "
+        f"as in import_onnx(..., bounds={{'{node.name or next(iter(node.outputs), 'node')}': 100}})"
+    )

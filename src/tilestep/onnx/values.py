@@ -1,0 +1,88 @@
+"""The two kinds of values: NumPy arrays are known when a program is made, all others are known when it runs.
+
+Sequences are `SequenceValue`s, absent optionals are None. Known values keep ONNX's dtypes, such as int64. The others have JAX's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any, Final, TypeGuard
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+MOST_KNOWN_BYTES: Final = 64 << 20  # of an array that a node makes from a shape: beyond it the program makes the array when it runs
+
+
+class SequenceValue(tuple[Any, ...]):
+    """A value that is a sequence of values, told apart from the several outputs of a handler."""
+
+
+class NeedsValueError(Exception):
+    """A handler needs a value that is not known. The interpreter makes a `DynamicShapeError` of it, which names the node.
+
+    Attributes:
+        what: the input, in words, such as "the shape".
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+def is_known(x: object) -> TypeGuard[np.ndarray[Any, Any] | np.generic | None | tuple[Any, ...]]:
+    """Whether a value is known when the program is made. Absent inputs are; a sequence is, if all its elements are."""
+    if isinstance(x, tuple):
+        return all(is_known(element) for element in x)  # pyright: ignore[reportUnknownVariableType]
+    return x is None or isinstance(x, np.ndarray | np.generic)
+
+
+def module_of(*values: object) -> ModuleType:
+    """NumPy if all values are known, else `jax.numpy`: the module that a handler computes its result with."""
+    return np if all(map(is_known, values)) else jnp
+
+
+def known(x: Any, what: str) -> np.ndarray[Any, Any]:
+    """The value of `x`, any array.
+
+    Args: what: the input in words, for the error.
+    Raises: NeedsValueError if `x` is traced.
+    """
+    if isinstance(x, jax.core.Tracer):
+        raise NeedsValueError(what)
+    return np.asarray(x)
+
+
+def known_ints(x: Any, what: str) -> list[int]:
+    """The integers in an array of any shape, in order. Raises: NeedsValueError if it is traced."""
+    return [int(value) for value in known(x, what).ravel()]
+
+
+def known_scalar(x: Any, what: str) -> Any:
+    """The one element of an array, as a Python number. Raises: NeedsValueError if it is traced."""
+    return known(x, what).reshape(()).item()
+
+
+def has_room(shape: Sequence[int], dtype: Any) -> bool:
+    """Whether an array of `shape` may be made when the program is made, because it is small."""
+    return math.prod(shape) * np.dtype(dtype).itemsize <= MOST_KNOWN_BYTES
+
+
+@functools.cache
+def _cpu() -> jax.Device | None:
+    """The CPU, if JAX has it: known values are computed there, so that no emulated device's time counts them."""
+    with contextlib.suppress(RuntimeError):
+        return jax.local_devices(backend="cpu")[0]
+    return None
+
+
+@contextlib.contextmanager
+def folding() -> Iterator[None]:
+    """Within it JAX computes at once, on the CPU, with 64-bit types, even while a program is traced."""
+    with jax.enable_x64(True), jax.ensure_compile_time_eval(), jax.default_device(_cpu()):
+        yield
