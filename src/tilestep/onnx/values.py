@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final, TypeGuard
 
@@ -19,8 +19,16 @@ import numpy as np
 MOST_KNOWN_BYTES: Final = 64 << 20  # of an array that a node makes from a shape: beyond it the program makes the array when it runs
 
 
+@jax.tree_util.register_pytree_node_class
 class SequenceValue(tuple[Any, ...]):
-    """A value that is a sequence of values, told apart from the several outputs of a handler."""
+    """A value that is a sequence of values, told apart from the several outputs of a handler. JAX takes it apart as it does tuples."""
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], None]:
+        return tuple(self), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, elements: Iterable[Any]) -> SequenceValue:
+        return cls(elements)
 
 
 class NeedsValueError(Exception):
@@ -35,10 +43,10 @@ class NeedsValueError(Exception):
         self.what = what
 
 
-def is_known(x: object) -> TypeGuard[np.ndarray[Any, Any] | np.generic | None | tuple[Any, ...]]:
-    """Whether a value is known when the program is made. Absent inputs are; a sequence is, if all its elements are."""
-    if isinstance(x, tuple):
-        return all(is_known(element) for element in x)  # pyright: ignore[reportUnknownVariableType]
+def is_known(x: object) -> TypeGuard[np.ndarray[Any, Any] | np.generic | tuple[Any, ...] | None]:
+    """Whether a value is known when the program is made. Absent inputs are; a sequence or a map is, if all its elements are."""
+    if isinstance(x, tuple | dict):
+        return all(is_known(element) for element in (x.values() if isinstance(x, dict) else x))  # pyright: ignore[reportUnknownVariableType]
     return x is None or isinstance(x, np.ndarray | np.generic)
 
 
@@ -66,6 +74,11 @@ def known_ints(x: Any, what: str) -> list[int]:
 def known_scalar(x: Any, what: str) -> Any:
     """The one element of an array, as a Python number. Raises: NeedsValueError if it is traced."""
     return known(x, what).reshape(()).item()
+
+
+def jax_dtype(dtype: Any) -> np.dtype[Any]:
+    """The dtype that JAX gives an array of `dtype`: int32 for int64, unless 64-bit types are on."""
+    return jax.dtypes.canonicalize_dtype(dtype)
 
 
 def has_room(shape: Sequence[int], dtype: Any) -> bool:
