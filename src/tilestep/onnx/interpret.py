@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -15,7 +16,7 @@ from onnx import helper
 
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.graph import Graph, Node, Preparation, schema_of, versions_of
-from tilestep.onnx.values import NeedsValueError, SequenceValue, folding, is_known
+from tilestep.onnx.values import NeedsValueError, NoRoomError, SequenceValue, folding, is_known
 
 _MOST_BODY_NODES: Final = 1 << 20  # nodes in the body of an operator that ONNX defines by others
 
@@ -29,12 +30,16 @@ class Run:
         key: for random numbers, as `jax.random.key` gives it; None if the caller gave none.
         state: where training leaves new statistics, by the name of the initialiser that has the old ones.
         bounds: node's name or output's name -> most elements, for outputs whose length depends on values.
+        folds: numbers of loops and of their turns around the nodes, outermost first: they tell the turns' random numbers apart.
+        inside: the branch or the loop around the nodes that may run any number of times, in words; "" if there is none.
     """
 
     training: bool = False
     key: Any = None
     state: dict[str, Any] = field(default_factory=dict[str, Any])
     bounds: Mapping[str, int] = field(default_factory=dict[str, int])
+    folds: tuple[Any, ...] = ()
+    inside: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,30 +64,35 @@ class Call:
         """Whether the node names the output at this position."""
         return output < len(self.node.outputs) and bool(self.node.outputs[output])
 
-    def subgraph(self, graph: Graph, inputs: Sequence[Any] = (), *, fold_in: Any = None) -> list[Any]:
+    def subgraph(self, graph: Graph, inputs: Sequence[Any] = (), *, fold_in: Sequence[Any] = (), once: bool = False) -> list[Any]:
         """The outputs of a graph among the node's attributes. It sees the values around the node.
 
-        Args: fold_in: makes another random key, such as the number of a loop's turn.
+        Args:
+            fold_in: numbers that make other random keys, such as that of a loop's turn.
+            once: the program runs the graph exactly once, so that training may change state in it.
         """
-        run = self.run
-        if fold_in is not None and run.key is not None:
-            run = replace(run, key=jax.random.fold_in(run.key, fold_in))
+        folds = (*self.run.folds, self.node.number, *fold_in) if fold_in else self.run.folds
+        run = replace(self.run, folds=folds, inside=self.run.inside if once else self.node.place)
         return run_graph(graph, inputs, run, outer=self.scope)
 
     def key(self, seed: float | None = None) -> Any:
         """A random key of the node's own. Args: seed: the node's attribute, if it has one. Raises: OnnxError without a key of the run."""
         if self.run.key is None:
             raise OnnxError(f"{self.node.place} draws random numbers: give a key, as in fn(..., key=jax.random.key(0))")
-        key = jax.random.fold_in(self.run.key, self.node.number)
+        key = self.run.key
+        for number in (*self.run.folds, self.node.number):
+            key = jax.random.fold_in(key, number)
         return key if seed is None else jax.random.fold_in(key, int(np.float32(seed).view(np.int32)) & 0x7FFFFFFF)
 
     def set_state(self, position: int, value: Any) -> None:
-        """In training: the next value of the initialiser that is the input at `position`."""
+        """In training: the next value of the initialiser that is the input at `position`. Raises: OnnxError in a branch or a loop."""
+        if self.run.inside:
+            raise OnnxError(f"{self.node.place} keeps statistics in training, which it can't do inside of {self.run.inside}")
         self.run.state[self.node.inputs[position]] = value
 
     def bound(self) -> int | None:
         """The caller's bound on the length of the node's outputs, by the node's name or that of its first output."""
-        return self.run.bounds.get(self.node.name, self.run.bounds.get(self.node.outputs[0]))
+        return self.run.bounds.get(self.node.name, self.run.bounds.get(next(iter(self.node.outputs), "")))
 
 
 def run_graph(graph: Graph, inputs: Sequence[Any], run: Run, *, outer: MutableMapping[str, Any] | None = None) -> list[Any]:
@@ -141,8 +151,9 @@ def _outputs(call: Call, inputs: list[Any]) -> Sequence[Any]:
     handler, attributes = node.operator.handler, node.attributes
     if node.operator.random or node.subgraphs or not all(map(is_known, inputs)):
         return _as_tuple(handler(call, *inputs, **attributes))
-    with folding():
+    with contextlib.suppress(NoRoomError), folding():
         return [_folded(output) for output in _as_tuple(handler(call, *inputs, **attributes))]
+    return _as_tuple(handler(call, *inputs, **attributes))  # the program makes the result when it runs
 
 
 def _as_tuple(outputs: Any) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ Sequences are `SequenceValue`s, absent optionals are None. Known values keep ONN
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 MOST_KNOWN_BYTES: Final = 64 << 20  # of an array that a node makes from a shape: beyond it the program makes the array when it runs
+_is_folding: Final = contextvars.ContextVar("_is_folding", default=False)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -41,6 +43,10 @@ class NeedsValueError(Exception):
     def __init__(self, what: str) -> None:
         super().__init__(what)
         self.what = what
+
+
+class NoRoomError(Exception):
+    """A result of known values is too large to be known. The interpreter runs the handler again, outside of `folding`."""
 
 
 def is_known(x: object) -> TypeGuard[np.ndarray[Any, Any] | np.generic | tuple[Any, ...] | None]:
@@ -82,8 +88,14 @@ def jax_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def has_room(shape: Sequence[int], dtype: Any) -> bool:
-    """Whether an array of `shape` may be made when the program is made, because it is small."""
-    return math.prod(shape) * np.dtype(dtype).itemsize <= MOST_KNOWN_BYTES
+    """Whether an array of `shape` may be made when the program is made, because it is small. If not, make it by `jax.numpy`.
+
+    Raises: NoRoomError while known values are folded, because JAX would make the array there and then.
+    """
+    room = math.prod(shape) * np.dtype(dtype).itemsize <= MOST_KNOWN_BYTES
+    if not room and _is_folding.get():
+        raise NoRoomError(f"{list(shape)} elements of {np.dtype(dtype)}")
+    return room
 
 
 @functools.cache
@@ -96,6 +108,10 @@ def _cpu() -> jax.Device | None:
 
 @contextlib.contextmanager
 def folding() -> Iterator[None]:
-    """Within it JAX computes at once, on the CPU, with 64-bit types, even while a program is traced."""
-    with jax.enable_x64(True), jax.ensure_compile_time_eval(), jax.default_device(_cpu()):
-        yield
+    """Within it JAX computes at once, on the CPU, with 64-bit types, even while a program is traced. NumPy warns of nothing."""
+    token = _is_folding.set(True)
+    try:
+        with jax.enable_x64(True), jax.ensure_compile_time_eval(), jax.default_device(_cpu()), np.errstate(all="ignore"):
+            yield
+    finally:
+        _is_folding.reset(token)
