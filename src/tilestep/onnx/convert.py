@@ -7,6 +7,7 @@ for 64-bit integers) becomes the nearest end. Then integers lose the bits that t
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ import ml_dtypes
 import numpy as np
 from jax import lax
 
-from tilestep.onnx.values import is_known, jax_dtype, known, module_of
+from tilestep.onnx.values import has_room, is_known, jax_dtype, known, module_of
 
 _INFINITE: Final = tuple(  # types of 8 bits that may limit what is too large
     map(np.dtype, (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz))
@@ -22,6 +23,7 @@ _INFINITE: Final = tuple(  # types of 8 bits that may limit what is too large
 _POWERS: Final = np.dtype(ml_dtypes.float8_e8m0fnu)  # it has powers of two only, and no sign
 _UNKNOWN_TO_JAX: Final = tuple(map(np.dtype, (ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn)))
 _TEXT: Final = np.dtype(object)
+_SURE_ROOM: Final = 1 << 20  # elements that a result may have, however the operands' shapes meet
 _ROUNDINGS: Final = ("up", "down", "nearest")
 _NO_POWER, _LARGEST_POWER = 0xFF, 0xFE  # NaN and 2 ** 127
 
@@ -68,12 +70,12 @@ def bits_as(x: Any, dtype: Any) -> Any:
     return lax.bitcast_convert_type(x, np.uint8) != 0 if dtype == np.bool_ else lax.bitcast_convert_type(x, dtype)
 
 
-def fitting(x: Any, other: Any = None) -> Any:
-    """`x`, an operand beside `other`, because JAX would silently take 32 bits of a known integer of 64.
+def fitting(x: Any) -> Any:
+    """`x`, an operand of `jax.numpy`, which would silently take 32 bits of known integers of 64.
 
-    Raises: OverflowError if `other` is not known, JAX has no 64-bit types, and an element of `x` needs them.
+    Raises: OverflowError if JAX has no 64-bit types, and an element of `x` needs them.
     """
-    if not is_known(x) or is_known(other) or not _is_cut(x):
+    if not is_known(x) or not _is_cut(x):
         return x
     narrow = jax_dtype(x.dtype)
     limits = np.iinfo(narrow)
@@ -81,6 +83,21 @@ def fitting(x: Any, other: Any = None) -> Any:
     if beyond.size:
         raise OverflowError(f"the constant {beyond.ravel()[0]} doesn't fit into {narrow}: 64-bit integers need jax.enable_x64 in a program")
     return x.astype(narrow)
+
+
+def operands(*values: Any, limits: bool = False) -> tuple[Any, ...]:
+    """The module to compute with, and the values for it, whose shapes broadcast.
+
+    Args: limits: whether the values bound each other, so that what JAX cannot hold may become the nearest that it can.
+    Returns: NumPy if all are known and the result has room, else `jax.numpy`.
+    Raises: OverflowError as `fitting` does.
+    """
+    if all(map(is_known, values)):
+        if math.prod(value.size for value in values) <= _SURE_ROOM:
+            return np, *values
+        if has_room(np.broadcast_shapes(*(value.shape for value in values)), values[0].dtype):
+            return np, *values
+    return jnp, *map(limited if limits else fitting, values)
 
 
 def limited(x: Any) -> Any:

@@ -98,6 +98,11 @@ def has_room(shape: Sequence[int], dtype: Any) -> bool:
     return room
 
 
+def module_for(shape: Sequence[int], dtype: Any, *values: object) -> ModuleType:
+    """NumPy if all values are known and a result of `shape` has room, else `jax.numpy`. Raises: NoRoomError as `has_room` does."""
+    return np if all(map(is_known, values)) and has_room(shape, dtype) else jnp
+
+
 @functools.cache
 def _cpu() -> jax.Device | None:
     """The CPU, if JAX has it: known values are computed there, so that no emulated device's time counts them."""

@@ -24,10 +24,10 @@ def dtype_of(number: int) -> np.dtype[Any]:
 @op("Cast", since=1)
 def cast_1(call: Call, x: Any, *, to: str) -> Any:
     """The elements as type `to`, which is a name such as "FLOAT16"."""
-    names = onnx.TensorProto.DataType
-    if to.upper() not in names.keys():
-        raise ValueError(f"type '{to}' is unknown: ONNX has {', '.join(names.keys())}")
-    return convert(x, dtype_of(names.Value(to.upper())))
+    numbers = dict(onnx.TensorProto.DataType.items())
+    if to.upper() not in numbers:
+        raise ValueError(f"type '{to}' is unknown: ONNX has {', '.join(numbers)}")
+    return convert(x, dtype_of(numbers[to.upper()]))
 
 
 @op("Cast", since=6)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tilestep.onnx.convert import convert, fitting, limited
+from tilestep.onnx.convert import convert, limited, operands
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import is_known, module_of
@@ -78,24 +78,23 @@ def is_inf(call: Call, x: Any, *, detect_negative: int, detect_positive: int) ->
 # ---- two operands
 
 
-def divide(a: Any, b: Any) -> Any:
+def _divide(xp: Any, a: Any, b: Any) -> Any:
     """a / b; integers are truncated towards zero, and division by zero gives a number with all bits set, as in XLA."""
     if not jnp.issubdtype(a.dtype, jnp.integer):
         return a / b
-    if not (is_known(a) and is_known(b)):
+    if xp is jnp:
         return lax.div(*jnp.broadcast_arrays(a, b))
     quotient, rest = np.divmod(a, b)
     return np.where(b == 0, ~np.zeros((), a.dtype), quotient + ((rest != 0) & ((a < 0) != (b < 0))).astype(a.dtype))
 
 
-def power(x: Any, y: Any) -> Any:
+def _power(xp: Any, x: Any, y: Any) -> Any:
     """x to the power of y, with x's dtype."""
-    xp = module_of(x, y)
     single = is_known(y) and y.size == 1 and y.ndim <= x.ndim
     exponent = float(y.reshape(())) if single else math.nan
     if jnp.issubdtype(x.dtype, jnp.integer):
         if jnp.issubdtype(y.dtype, jnp.integer) or exponent.is_integer():
-            return _integer_power(x, y.astype(x.dtype))
+            return _integer_power(xp, x, y.astype(x.dtype))
         real = xp.power(x, y)
         return convert(xp.where(y == xp.rint(y), xp.rint(real), real), x.dtype)  # 3 ** 2.0 may be 8.9999
     if xp is jnp and exponent.is_integer() and 1 <= abs(exponent) <= _MOST_MULTIPLIED_POWER:
@@ -103,28 +102,24 @@ def power(x: Any, y: Any) -> Any:
     return xp.power(x, y).astype(x.dtype)
 
 
-def _integer_power(x: Any, y: Any) -> Any:
+def _integer_power(xp: Any, x: Any, y: Any) -> Any:
     """Powers of integers. Negative exponents truncate: only 1 and -1 have a power below zero that is not 0."""
-    xp = module_of(x, y)
     inverse = xp.where(abs(x) == 1, xp.where(y % 2 == 0, xp.ones_like(x), x), xp.zeros_like(x))
     return xp.where(y < 0, inverse, xp.power(x, xp.maximum(y, xp.zeros_like(y))))
 
 
-def remainder(a: Any, b: Any) -> Any:
+def _remainder(xp: Any, a: Any, b: Any) -> Any:
     """a - floor(a / b) * b, with the sign of b."""
-    xp = module_of(a, b)
     rest = xp.mod(a, b)
     if jnp.issubdtype(a.dtype, jnp.integer):
         return rest
     return xp.where(rest == 0, xp.copysign(xp.zeros_like(rest), b), rest)
 
 
-def truncated_remainder(a: Any, b: Any) -> Any:
-    """a - trunc(a / b) * b, with the sign of a."""
-    rest = module_of(a, b).fmod(a, b)
-    if is_known(rest) and np.issubdtype(a.dtype, np.integer):
-        return np.where(b == 0, a, rest)  # as XLA has it
-    return rest
+def _truncated_remainder(xp: Any, a: Any, b: Any) -> Any:
+    """a - trunc(a / b) * b, with the sign of a. The rest of integers for 0 is a, as in XLA."""
+    rest = xp.fmod(a, b)
+    return np.where(b == 0, a, rest) if xp is np and np.issubdtype(a.dtype, np.integer) else rest
 
 
 def aligned(a: Any, b: Any, axis: int | None, broadcast: int) -> Any:
@@ -146,71 +141,55 @@ def aligned(a: Any, b: Any, axis: int | None, broadcast: int) -> Any:
     return b.reshape(b.shape + (1,) * after)
 
 
-def _binary(name: str, compute: Callable[[Any, Any], Any], meaning: str) -> None:
+_Compute = Callable[[Any, Any, Any], Any]  # of a module and two operands
+
+
+def _by(function: str) -> _Compute:
+    """The function of that name in the module."""
+    return lambda xp, a, b: getattr(xp, function)(a, b)
+
+
+def _binary(name: str, compute: _Compute, meaning: str) -> None:
     """Registers an operator that has existed from version 1, where `axis` and `broadcast` say which axes meet."""
 
     @op(name, since=1)
     def old(call: Call, a: Any, b: Any, *, axis: int | None = None, broadcast: int = 0, consumed_inputs: Any = None) -> Any:
-        return compute(fitting(a, b), fitting(aligned(a, b, axis, broadcast), a))
+        return compute(*operands(a, aligned(a, b, axis, broadcast)))
 
     @op(name, since=7)
     def new(call: Call, a: Any, b: Any) -> Any:
-        return compute(fitting(a, b), fitting(b, a))
+        return compute(*operands(a, b))
 
     old.__doc__ = f"{meaning} `broadcast` lays b onto a, from `axis` of a on."
     new.__doc__ = f"{meaning} Shapes broadcast as in NumPy."
 
 
-def _by(function: str) -> Callable[[Any, Any], Any]:
-    """NumPy's function, or `jax.numpy`'s where a value is not known."""
-    return lambda a, b: getattr(module_of(a, b), function)(a, b)
+def _later_binary(name: str, compute: _Compute, meaning: str) -> None:
+    """Registers an operator that has broadcast from its first version on."""
 
+    @op(name)
+    def handler(call: Call, a: Any, b: Any) -> Any:
+        return compute(*operands(a, b))
 
-def _equal(a: Any, b: Any) -> Any:
-    return module_of(a, b).equal(a, b).astype(bool)  # of text too
+    handler.__doc__ = f"{meaning} Shapes broadcast as in NumPy."
 
 
 _binary("Add", _by("add"), "a + b.")
 _binary("Sub", _by("subtract"), "a - b.")
 _binary("Mul", _by("multiply"), "a * b.")
-_binary("Div", divide, "a / b, truncated if they are integers.")
-_binary("Pow", power, "a to the power of b, with the dtype of a.")
+_binary("Div", _divide, "a / b, truncated if they are integers.")
+_binary("Pow", _power, "a to the power of b, with the dtype of a.")
 _binary("And", _by("logical_and"), "Whether both are true.")
 _binary("Or", _by("logical_or"), "Whether one is true.")
 _binary("Xor", _by("logical_xor"), "Whether exactly one is true.")
-_binary("Equal", _equal, "Whether a is b.")
+_binary("Equal", lambda xp, a, b: xp.equal(a, b).astype(bool), "Whether a is b. They may be text.")
 _binary("Greater", _by("greater"), "Whether a > b.")
 _binary("Less", _by("less"), "Whether a < b.")
-
-
-@op("GreaterOrEqual")
-def greater_or_equal(call: Call, a: Any, b: Any) -> Any:
-    """Whether a >= b."""
-    return module_of(a, b).greater_equal(fitting(a, b), fitting(b, a))
-
-
-@op("LessOrEqual")
-def less_or_equal(call: Call, a: Any, b: Any) -> Any:
-    """Whether a <= b."""
-    return module_of(a, b).less_equal(fitting(a, b), fitting(b, a))
-
-
-@op("BitwiseAnd")
-def bitwise_and(call: Call, a: Any, b: Any) -> Any:
-    """The bits that both have."""
-    return module_of(a, b).bitwise_and(fitting(a, b), fitting(b, a))
-
-
-@op("BitwiseOr")
-def bitwise_or(call: Call, a: Any, b: Any) -> Any:
-    """The bits that one has."""
-    return module_of(a, b).bitwise_or(fitting(a, b), fitting(b, a))
-
-
-@op("BitwiseXor")
-def bitwise_xor(call: Call, a: Any, b: Any) -> Any:
-    """The bits that exactly one has."""
-    return module_of(a, b).bitwise_xor(fitting(a, b), fitting(b, a))
+_later_binary("GreaterOrEqual", _by("greater_equal"), "Whether a >= b.")
+_later_binary("LessOrEqual", _by("less_equal"), "Whether a <= b.")
+_later_binary("BitwiseAnd", _by("bitwise_and"), "The bits that both have.")
+_later_binary("BitwiseOr", _by("bitwise_or"), "The bits that one has.")
+_later_binary("BitwiseXor", _by("bitwise_xor"), "The bits that exactly one has.")
 
 
 @op("BitShift")
@@ -218,7 +197,7 @@ def bit_shift(call: Call, x: Any, shift: Any, *, direction: str) -> Any:
     """Bits moved LEFT or RIGHT. Signed numbers keep their sign to the right; shifts below 0 or beyond the width move all bits out."""
     if direction not in ("LEFT", "RIGHT"):
         raise ValueError(f"direction '{direction}' is neither LEFT nor RIGHT")
-    xp = module_of(x, shift)
+    xp, x, shift = operands(x, shift)
     width = 8 * x.dtype.itemsize
     out = (shift < 0) | (shift >= width)
     inside = xp.where(out, xp.zeros_like(shift), shift)
@@ -231,7 +210,7 @@ def bit_shift(call: Call, x: Any, shift: Any, *, direction: str) -> Any:
 @op("Mod")
 def mod(call: Call, a: Any, b: Any, *, fmod: int) -> Any:
     """The rest of a / b, with the sign of b, or with that of a if `fmod` is 1."""
-    return (truncated_remainder if fmod else remainder)(fitting(a, b), fitting(b, a))
+    return (_truncated_remainder if fmod else _remainder)(*operands(a, b))
 
 
 # ---- any number of operands
@@ -259,7 +238,8 @@ def _variadic(name: str, combine: Callable[..., Any], meaning: str) -> None:
 
 
 def _sum(*values: Any) -> Any:
-    return functools.reduce(module_of(*values).add, values)
+    xp, *values = operands(*values)
+    return functools.reduce(xp.add, values)
 
 
 def _mean(*values: Any) -> Any:
@@ -267,13 +247,13 @@ def _mean(*values: Any) -> Any:
 
 
 def _max(*values: Any) -> Any:
-    xp = module_of(*values)
-    return functools.reduce(xp.maximum, values if xp is np else map(limited, values))
+    xp, *values = operands(*values, limits=True)
+    return functools.reduce(xp.maximum, values)
 
 
 def _min(*values: Any) -> Any:
-    xp = module_of(*values)
-    return functools.reduce(xp.minimum, values if xp is np else map(limited, values))
+    xp, *values = operands(*values, limits=True)
+    return functools.reduce(xp.minimum, values)
 
 
 _variadic("Sum", _sum, "The sum of the arrays.")
