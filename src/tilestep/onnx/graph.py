@@ -167,9 +167,9 @@ class Preparation:
             operator = find(domain, proto.op_type, version)
             if operator is None and (schema is None or not has_body(schema)):
                 self.missing.setdefault((domain, proto.op_type, version), []).append(proto.name or next(iter(proto.output), "?"))
-        if schema is not None and (schema.deprecated or not schema.min_input <= len(proto.input) <= schema.max_input):
-            if schema.deprecated:
-                raise OnnxError(f"{place}: the operator is gone since version {schema.since_version}, and the model has version {version}")
+        if schema is not None and schema.deprecated and (operator is None or operator.since < schema.since_version):
+            raise OnnxError(f"{place}: the operator is gone since version {schema.since_version}, and the model has version {version}")
+        if schema is not None and not schema.min_input <= len(proto.input) <= schema.max_input:
             raise OnnxError(f"{place} has {len(proto.input)} inputs, and takes {schema.min_input} to {schema.max_input}")
         return Node(
             number=number,

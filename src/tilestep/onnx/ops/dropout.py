@@ -1,0 +1,56 @@
+"""Dropout, which is on in training only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tilestep.onnx.interpret import Call
+from tilestep.onnx.registry import op
+from tilestep.onnx.values import is_known, known_scalar
+
+_RATIO = 0.5  # where a node has none
+
+
+@op("Dropout", random=True)
+def dropout_with_mask_of_numbers(call: Call, x: Any, *, consumed_inputs: Any = None, is_test: int = 0, ratio: float = _RATIO) -> Any:
+    """x in inference. In training elements are 0 with probability `ratio`, and others grow by 1 / (1 - ratio).
+
+    The mask has x's type. `is_test` of versions 1 to 6 says what the run says, and the run is asked.
+    """
+    y, mask = _dropped(call, x, ratio, call.run.training, None)
+    return (y, mask.astype(x.dtype)) if call.wants(1) else y
+
+
+@op("Dropout", since=10, random=True)
+def dropout_by_attribute(call: Call, x: Any, *, ratio: float = _RATIO) -> Any:
+    """The same with a mask of booleans."""
+    return _dropped(call, x, ratio, call.run.training, None)
+
+
+@op("Dropout", since=12, random=True)
+def dropout(call: Call, x: Any, ratio: Any = None, training_mode: Any = None, *, seed: int | None = None) -> Any:
+    """The same with the ratio as an input. It is on in training, and if `training_mode` is true."""
+    on = True if call.run.training else False if training_mode is None else training_mode
+    if is_known(on):
+        on = bool(np.asarray(on).reshape(()))
+    return _dropped(call, x, _RATIO if ratio is None else ratio, on, seed)
+
+
+def _dropped(call: Call, x: Any, ratio: Any, on: Any, seed: int | None) -> tuple[Any, Any]:
+    """The result and the mask of what stays. Args: on: a bool, or a traced array of one."""
+    if is_known(ratio) or isinstance(ratio, float):
+        ratio = float(known_scalar(ratio, "the ratio"))
+        if on is not False and not 0 <= ratio < 1:
+            raise ValueError(f"ratio is {ratio}, and must be at least 0 and below 1")
+    if on is False or (isinstance(ratio, float) and ratio == 0):
+        return x, np.ones(x.shape, np.bool_)
+    ratio = jnp.asarray(ratio, np.float32).reshape(())
+    stays = jax.random.bernoulli(call.key(seed), 1 - ratio, x.shape)
+    if on is not True:
+        on = jnp.reshape(on, ())
+        stays, ratio = stays | ~on, jnp.where(on, ratio, 0)
+    return jnp.where(stays, x * (1 / (1 - ratio)).astype(x.dtype), 0), stays
