@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import jax
+import jax.core
 import numpy as np
 import onnx
 from onnx import helper
 
+from tilestep.onnx.bodies import body_of
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
-from tilestep.onnx.graph import Graph, Node, Preparation, schema_of, versions_of
+from tilestep.onnx.graph import Graph, Node
 from tilestep.onnx.values import NeedsValueError, NoRoomError, SequenceValue, folding, is_known
-
-_MOST_BODY_NODES: Final = 1 << 20  # nodes in the body of an operator that ONNX defines by others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +134,7 @@ def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any
     except (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError, NotImplementedError, AssertionError) as error:
         kinds = ", ".join(_kind(value) for value in inputs)
         raise OnnxError(f"{node.place} can't take ({kinds}): {error}") from error
-    for name, value in zip(node.outputs, outputs, strict=False):
-        if name:
-            values[name] = value
+    values.update((name, value) for name, value in zip(node.outputs, outputs, strict=False) if name)
     for name in node.ended:
         values.pop(name, None)
 
@@ -145,15 +142,24 @@ def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any
 def _outputs(call: Call, inputs: list[Any]) -> Sequence[Any]:
     node = call.node
     if node.function is not None:
-        return run_graph(node.function, inputs, call.run)
+        return _run_function(call, node.function, inputs)
     if node.operator is None:
-        return run_graph(_body(node, tuple(map(_type_of, inputs))), inputs, call.run)
+        run = replace(call.run, folds=(*call.run.folds, node.number))  # nodes of bodies have numbers of their own
+        return run_graph(body_of(node, tuple(map(_type_of, inputs))), inputs, run)
     handler, attributes = node.operator.handler, node.attributes
     if node.operator.random or node.subgraphs or not all(map(is_known, inputs)):
         return _as_tuple(handler(call, *inputs, **attributes))
     with contextlib.suppress(NoRoomError), folding():
         return [_folded(output) for output in _as_tuple(handler(call, *inputs, **attributes))]
     return _as_tuple(handler(call, *inputs, **attributes))  # the program makes the result when it runs
+
+
+def _run_function(call: Call, function: Graph, inputs: list[Any]) -> list[Any]:
+    run = replace(call.run, state={})
+    outputs = run_graph(function, inputs, run)
+    names = dict(zip(function.inputs, call.node.inputs, strict=False))  # of the function, and of its caller
+    call.run.state.update({names[name]: value for name, value in run.state.items() if name in names})
+    return outputs
 
 
 def _as_tuple(outputs: Any) -> tuple[Any, ...]:
@@ -167,36 +173,17 @@ def _folded(value: Any) -> Any:
     return np.asarray(value)
 
 
-@functools.lru_cache(maxsize=4096)
-def _body(node: Node, types: tuple[bytes, ...]) -> Graph:
-    """The prepared body of an operator that ONNX defines by others, for inputs of these types."""
-    schema = schema_of(node.domain, node.op_type, node.version)
-    assert schema is not None
-    if schema.has_function:
-        body = schema.function_body
-        proto = onnx.FunctionProto.FromString(body if isinstance(body, bytes) else body.SerializeToString())
-    else:
-        versions = schema.context_dependent_function_opset_versions
-        version = max((found for found in versions if found <= node.version), default=min(versions))
-        made = schema.get_context_dependent_function_with_opset_version(version, node.proto.SerializeToString(), list(types))
-        if not made:
-            raise OnnxError(f"{node.place}: ONNX gives no body for inputs of these types")
-        proto = onnx.FunctionProto.FromString(made)
-    preparation = Preparation(functions={}, left=_MOST_BODY_NODES)
-    defaults = {name: attribute.default_value for name, attribute in schema.attributes.items() if attribute.default_value.name}
-    given = {**defaults, **{attribute.name: attribute for attribute in node.proto.attribute}}
-    graph = preparation.body(
-        node.op_type, proto.node, tuple(proto.input), tuple(proto.output), versions_of(proto.opset_import), {}, given=given, depth=0
-    )
-    preparation.require_all()
-    return graph
-
-
 def _type_of(value: Any) -> bytes:
-    if value is None:
-        return b""
+    return b"" if value is None else _type_proto(value).SerializeToString()
+
+
+def _type_proto(value: Any) -> onnx.TypeProto:
+    if isinstance(value, SequenceValue):
+        return helper.make_sequence_type_proto(
+            _type_proto(value[0]) if value else helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
+        )
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
-    return helper.make_tensor_type_proto(kind, list(value.shape)).SerializeToString()
+    return helper.make_tensor_type_proto(kind, list(value.shape))
 
 
 def _kind(value: Any) -> str:
@@ -208,8 +195,9 @@ def _kind(value: Any) -> str:
 
 
 def _not_known(node: Node, what: str) -> str:
+    name = node.name or next(iter(node.outputs), "node")
     return (
-        f"{node.place} needs {what}, which is known only when the program runs. Three ways out: call the model itself, model(...), which runs "
-        f"node by node; name the input it comes from in import_onnx(..., static=[...]); or, where a length depends on values, give a bound "
-        f"as in import_onnx(..., bounds={{'{node.name or next(iter(node.outputs), 'node')}': 100}})"
+        f"{node.place} needs {what}, which is known only when the program runs. Three ways out: call the model itself, model(...), which "
+        "runs node by node; name the input it comes from in import_onnx(..., static=[...]); or, where a length depends on values, give a "
+        f"bound as in import_onnx(..., bounds={{'{name}': 100}})"
     )
