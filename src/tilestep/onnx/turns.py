@@ -20,7 +20,6 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.values import is_known, jax_dtype
 
 _MOST_HELD: Final = 64  # elements of a known array that the body may return as it is, such as a shape
-_UNKNOWN: Final = object()
 _T = TypeVar("_T")
 
 
@@ -105,7 +104,7 @@ def arrays(value: Any) -> Any:
     def array(leaf: Any) -> Any:
         if leaf.dtype.kind in "OUS":
             raise ValueError("text can't be carried through a branch or a loop that the program runs")
-        return jnp.asarray(fitting(leaf, _UNKNOWN), jax_dtype(leaf.dtype))  # the dtype makes weak types strong
+        return jnp.asarray(fitting(leaf), jax_dtype(leaf.dtype))  # the dtype makes weak types strong
 
     return jax.tree.map(array, value)
 
