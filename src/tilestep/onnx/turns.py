@@ -197,7 +197,7 @@ def scanned(body: Body, state: Sequence[Any], length: int, columns: Sequence[Any
 def bounded(body: Body, state: Sequence[Any], most: Any, going: Any, length: int) -> list[Any]:
     """At most `length` turns as one `lax.scan`, which has a gradient. Rows of turns that don't happen are zeros.
 
-    Floats become NaN if there would be more turns than `length`, because the program can't raise an error.
+    If there would be more turns than `length`, then all results are as `spoiled` says.
 
     Args: most: turns, if the condition holds as long. going: whether there is a first turn.
     """
@@ -223,7 +223,7 @@ def bounded(body: Body, state: Sequence[Any], most: Any, going: Any, length: int
 
         moving = [arrays(value) for i, value in enumerate(state) if i not in held]
         (_, more, final), rows = lax.scan(step, (_zero(), going, moving), None, length=length)
-        return [*_merged(held, _spoiled(final, more), body.carried), *_spoiled(rows, more)]
+        return [*_merged(held, spoiled(final, more), body.carried), *spoiled(rows, more)]
 
     return _with_held(state, attempt)
 
@@ -307,6 +307,13 @@ def _shown(value: Any) -> str:
     return shapes if len(leaves) == 1 else f"({shapes})"
 
 
-def _spoiled(value: Any, unfinished: Any) -> Any:
-    """A value whose floats are NaN if the loop is not at its end."""
-    return jax.tree.map(lambda leaf: jnp.where(unfinished, jnp.nan, leaf) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf, value)
+def spoiled(value: Any, over: Any) -> Any:
+    """A value that says so if a bound was too small, since a program can't raise: all of it is NaN, the lowest integer, or true."""
+
+    def spoil(leaf: Any) -> Any:
+        if jnp.issubdtype(leaf.dtype, jnp.bool_):
+            return leaf | over
+        lowest = jnp.nan if jnp.issubdtype(leaf.dtype, jnp.inexact) else jnp.iinfo(leaf.dtype).min
+        return jnp.where(over, jnp.asarray(lowest, leaf.dtype), leaf)
+
+    return jax.tree.map(spoil, value)
