@@ -95,7 +95,7 @@ def operands(*values: Any, limits: bool = False) -> tuple[Any, ...]:
     if all(map(is_known, values)):
         if math.prod(value.size for value in values) <= _SURE_ROOM:
             return np, *values
-        if has_room(np.broadcast_shapes(*(value.shape for value in values)), values[0].dtype):
+        if has_room(np.broadcast_shapes(*(value.shape for value in values)), max((value.dtype for value in values), key=_bits)):
             return np, *values
     return jnp, *map(limited if limits else fitting, values)
 
@@ -148,15 +148,16 @@ def _real(x: Any) -> Any:
 def _truncated(x: Any, dtype: np.dtype[Any]) -> Any:
     """Floats as integers, as the module says."""
     wide = dtype.itemsize == 8
+    unsigned = dtype.kind == "u" and dtype.itemsize >= 4  # the others fit into int32
     real = _real(x)
     if not is_known(real):
         whole = real.astype(jax_dtype(np.int64) if wide else np.int32)  # XLA goes to the nearest end, and makes 0 of NaN
-        if dtype in (np.uint32, np.uint64):
+        if unsigned:
             return jnp.where(real < 0, whole.astype(jax_dtype(dtype)), real.astype(jax_dtype(dtype)))
         return whole.astype(jax_dtype(dtype))
     real = np.nan_to_num(np.trunc(real), nan=0.0, posinf=np.inf, neginf=-np.inf)
     signed = _ended(real, np.dtype(np.int64 if wide else np.int32))
-    if dtype in (np.uint32, np.uint64):
+    if unsigned:
         return np.where(real < 0, signed.astype(dtype), _ended(real, dtype))
     return signed.astype(dtype)
 

@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -49,11 +49,16 @@ class NoRoomError(Exception):
     """A result of known values is too large to be known. The interpreter runs the handler again, outside of `folding`."""
 
 
-def is_known(x: object) -> TypeGuard[np.ndarray[Any, Any] | np.generic | tuple[Any, ...] | None]:
+def is_known(x: object) -> bool:
     """Whether a value is known when the program is made. Absent inputs are; a sequence or a map is, if all its elements are."""
     if isinstance(x, tuple | dict):
         return all(is_known(element) for element in (x.values() if isinstance(x, dict) else x))  # pyright: ignore[reportUnknownVariableType]
     return x is None or isinstance(x, np.ndarray | np.generic)
+
+
+def is_traced(x: object) -> bool:
+    """Whether a value is known only when the program runs. JAX's arrays in an eager run are neither known nor traced."""
+    return isinstance(x, jax.core.Tracer)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def module_of(*values: object) -> ModuleType:
@@ -67,7 +72,7 @@ def known(x: Any, what: str) -> np.ndarray[Any, Any]:
     Args: what: the input in words, for the error.
     Raises: NeedsValueError if `x` is traced.
     """
-    if isinstance(x, jax.core.Tracer):
+    if is_traced(x):
         raise NeedsValueError(what)
     return np.asarray(x)
 
@@ -104,7 +109,7 @@ def module_for(shape: Sequence[int], dtype: Any, *values: object) -> ModuleType:
 
 
 @functools.cache
-def _cpu() -> jax.Device | None:
+def _cpu() -> Any:
     """The CPU, if JAX has it: known values are computed there, so that no emulated device's time counts them."""
     with contextlib.suppress(RuntimeError):
         return jax.local_devices(backend="cpu")[0]

@@ -85,7 +85,7 @@ def _divide(xp: Any, a: Any, b: Any) -> Any:
     if xp is jnp:
         return lax.div(*jnp.broadcast_arrays(a, b))
     quotient, rest = np.divmod(a, b)
-    return np.where(b == 0, ~np.zeros((), a.dtype), quotient + ((rest != 0) & ((a < 0) != (b < 0))).astype(a.dtype))
+    return np.where(b == 0, np.invert(np.zeros((), a.dtype)), quotient + ((rest != 0) & ((a < 0) != (b < 0))).astype(a.dtype))
 
 
 def _power(xp: Any, x: Any, y: Any) -> Any:
@@ -238,8 +238,8 @@ def _variadic(name: str, combine: Callable[..., Any], meaning: str) -> None:
 
 
 def _sum(*values: Any) -> Any:
-    xp, *values = operands(*values)
-    return functools.reduce(xp.add, values)
+    xp, *all_values = operands(*values)
+    return functools.reduce(xp.add, all_values)
 
 
 def _mean(*values: Any) -> Any:
@@ -247,13 +247,13 @@ def _mean(*values: Any) -> Any:
 
 
 def _max(*values: Any) -> Any:
-    xp, *values = operands(*values, limits=True)
-    return functools.reduce(xp.maximum, values)
+    xp, *all_values = operands(*values, limits=True)
+    return functools.reduce(xp.maximum, all_values)
 
 
 def _min(*values: Any) -> Any:
-    xp, *values = operands(*values, limits=True)
-    return functools.reduce(xp.minimum, values)
+    xp, *all_values = operands(*values, limits=True)
+    return functools.reduce(xp.minimum, all_values)
 
 
 _variadic("Sum", _sum, "The sum of the arrays.")

@@ -212,15 +212,18 @@ def tile(call: Call, x: Any, repeats: Any) -> Any:
 @op("CenterCropPad", needs=(1,))
 def center_crop_pad(call: Call, x: Any, shape: Any, *, axes: Sequence[int] | None = None) -> Any:
     """`x` with other lengths along `axes`: cut or filled with zeros evenly at both ends, the odd one at the end."""
-    lengths = dict(zip(range(x.ndim) if axes is None else axes, known_ints(shape, "the shape"), strict=True))
+    chosen = range(x.ndim) if axes is None else [normal_axis(axis, x.ndim) for axis in axes]
+    lengths = list(x.shape)
+    for axis, length in zip(chosen, known_ints(shape, "the shape"), strict=True):
+        lengths[axis] = length
     kept, around = [slice(None)] * x.ndim, [(0, 0)] * x.ndim
-    for axis, length in lengths.items():
-        more = length - x.shape[axis]
-        start = abs(more) // 2
-        kept[axis] = slice(start if more < 0 else 0, start + length if more < 0 else None)
-        around[axis] = (start, more - start) if more > 0 else (0, 0)
-    total = math.prod(lengths.get(i, lengths.get(i - x.ndim, n)) for i, n in enumerate(x.shape))
-    return module_for((total,), x.dtype, x).pad(x[tuple(kept)], around)
+    for axis, (old, new) in enumerate(zip(x.shape, lengths, strict=True)):
+        start = abs(new - old) // 2
+        if new < old:
+            kept[axis] = slice(start, start + new)
+        else:
+            around[axis] = (start, new - old - start)
+    return module_for(lengths, x.dtype, x).pad(x[tuple(kept)], around)
 
 
 # ---- made of nothing
