@@ -14,7 +14,7 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.interpolation import interpolate, wide
 from tilestep.onnx.ops.windows import Windows, check_auto_pad, checked, extent, split_evenly, windows
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import known_ints
+from tilestep.onnx.values import has_room, known_ints
 
 Ints = Sequence[int] | None
 
@@ -181,6 +181,7 @@ def col2im(
         position = np.arange(at.kernel[axis])[:, None] * at.dilations[axis] + np.arange(at.outputs[axis]) * at.strides[axis]
         positions.append(np.expand_dims(position, [other for other in range(2 * axes) if other not in (axis, axes + axis)]))
     padded = [size + low + high for size, (low, high) in zip(sizes, at.pads, strict=True)]
+    has_room((x.shape[0], channels, *padded), x.dtype)
     total = jnp.zeros((x.shape[0], channels, *padded), x.dtype).at[(slice(None), slice(None), *positions)].add(blocks)
     inner = tuple(slice(low, low + size) for size, (low, _) in zip(sizes, at.pads, strict=True))
     return total[(slice(None), slice(None), *inner)]

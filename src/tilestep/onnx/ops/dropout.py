@@ -46,7 +46,7 @@ def _dropped(call: Call, x: Any, ratio: Any, on: Any, seed: int | None) -> tuple
         ratio = float(known_scalar(ratio, "the ratio"))
         if on is not False and not 0 <= ratio < 1:
             raise ValueError(f"ratio is {ratio}, and must be at least 0 and below 1")
-    if on is False or (isinstance(ratio, float) and ratio == 0):
+    if on is False or (isinstance(ratio, float) and not ratio):
         return x, np.ones(x.shape, np.bool_)
     ratio = jnp.asarray(ratio, np.float32).reshape(())
     stays = jax.random.bernoulli(call.key(seed), 1 - ratio, x.shape)

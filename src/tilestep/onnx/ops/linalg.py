@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -10,13 +13,13 @@ import numpy as np
 
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import module_of
+from tilestep.onnx.values import has_room, is_known
 
 
 @op("MatMul")
 def matmul(call: Call, a: Any, b: Any) -> Any:
     """Matrix product as NumPy has it: axes before the last two are broadcast, vectors are rows or columns."""
-    return _module_of_integers(a, b).matmul(a, b)
+    return _module_of(jnp.matmul, a, b).matmul(a, b)
 
 
 @op("Gemm")
@@ -39,6 +42,8 @@ def gemm(
     if a.ndim != 2 or b.ndim != 2:
         raise ValueError(f"A and B have {a.ndim} and {b.ndim} dimensions, and must have 2")
     axes = ((0 if transA else 1,), (1 if transB else 0,))
+    if all(map(is_known, (a, b))):
+        has_room((a.shape[1 if transA else 0], b.shape[0 if transB else 1]), a.dtype)
     y = _times(jax.lax.dot_general(jnp.asarray(a), jnp.asarray(b), (axes, ((), ()))), alpha, "alpha")
     if c is None:
         return y
@@ -50,7 +55,8 @@ def gemm(
 @op("Einsum", since=12)
 def einsum(call: Call, *inputs: Any, equation: str) -> Any:
     """Sums of products over the letters that the equation's right side lacks."""
-    return _module_of_integers(*inputs).einsum(equation.replace(" ", ""), *inputs)
+    equation = equation.replace(" ", "")
+    return _module_of(functools.partial(jnp.einsum, equation), *inputs).einsum(equation, *inputs)
 
 
 @op("Det", since=11)
@@ -60,9 +66,12 @@ def det(call: Call, x: Any) -> Any:
     return jnp.linalg.det(wide).astype(x.dtype)
 
 
-def _module_of_integers(*values: Any) -> Any:
+def _module_of(product: Callable[..., Any], *values: Any) -> ModuleType:
     """NumPy for known integers, which shapes are computed of; else `jax.numpy`, because it sums 16-bit floats in 32 bits."""
-    return module_of(*values) if all(np.issubdtype(value.dtype, np.integer) for value in values) else jnp
+    if not all(map(is_known, values)):
+        return jnp
+    result = jax.eval_shape(product, *values)  # two known vectors may make a large matrix
+    return np if has_room(result.shape, result.dtype) and np.issubdtype(result.dtype, np.integer) else jnp
 
 
 def _times(x: Any, factor: float, name: str) -> Any:

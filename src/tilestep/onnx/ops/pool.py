@@ -16,7 +16,7 @@ from tilestep.onnx.ops.interpolation import wide
 from tilestep.onnx.ops.powers import checked_order, power, root
 from tilestep.onnx.ops.windows import Windows, checked, windows
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import is_known, jax_dtype, known_ints
+from tilestep.onnx.values import has_room, jax_dtype, known_ints, module_of
 
 Ints = Sequence[int] | None
 
@@ -131,13 +131,15 @@ def max_unpool(
     ]
     shape = (*x.shape[:2], *sizes)
     most = math.prod(shape)
-    if is_known(positions) and x.size and not (np.min(positions) >= 0 and np.max(positions) < most):
-        raise ValueError(f"positions are {np.min(positions)} to {np.max(positions)}, and the result has {most} elements")
+    if x.size and module_of(positions) is np:
+        values = known_ints(positions, "the positions")
+        least, largest = min(values), max(values)
+        if least < 0 or largest >= most:
+            raise ValueError(f"positions are {least} to {largest}, and the result has {most} elements")
+    wanted = shape if output_shape is None else known_ints(output_shape, "the output's shape")
+    has_room(wanted, x.dtype)
     y = jnp.zeros(most, x.dtype).at[positions.ravel()].set(x.ravel()).reshape(shape)
-    if output_shape is None:
-        return y
-    more = [(0, wanted - size) for wanted, size in zip(known_ints(output_shape, "the output's shape"), shape, strict=True)]
-    return jnp.pad(y, more)
+    return jnp.pad(y, [(0, large - small) for large, small in zip(wanted, shape, strict=True)])
 
 
 def _reduced(x: Any, at: Windows, combine: Any, start: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.interpolation import clamped, interpolate, wide
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import known, known_ints
+from tilestep.onnx.values import has_room, known, known_ints
 
 _MOST_OVERSIZE = 4  # how many times larger than the image a region of interest may be, if its samples are counted by its size
 
@@ -50,6 +50,7 @@ def grid_sample(call: Call, x: Any, grid: Any, *, mode: str = "bilinear", paddin
 def affine_grid(call: Call, theta: Any, size: Any, *, align_corners: int = 0) -> Any:
     """The grid for GridSample of an image of `size` [N, C, D1, ...]: its own points, -1 to 1, moved by theta [N, axes, axes + 1]."""
     _, _, *sizes = known_ints(size, "the size")
+    has_room((theta.shape[0], *sizes, len(sizes)), theta.dtype)
     steps = [np.linspace(-1, 1, length) if align_corners else (2 * np.arange(length) + 1) / length - 1 for length in sizes]
     if align_corners:
         steps = [np.zeros(1) if length == 1 else step for length, step in zip(sizes, steps, strict=True)]
