@@ -30,7 +30,7 @@ class Node:
         given: names of those that stand in the file.
         operator: its implementation; None if it is a function.
         function: the prepared body of a function of the model; None for others.
-        proto: as it stands in the file.
+        proto: as it stands in the file, with the caller's attributes in a function.
         ended: values that nobody reads after this node.
     """
 
@@ -96,7 +96,12 @@ class Preparation:
     calls: tuple[tuple[str, str, str], ...] = ()  # functions that are being prepared, outermost first
 
     def graph(
-        self, graph: onnx.GraphProto, opsets: Mapping[str, int], *, initializers: Mapping[str, np.ndarray[Any, Any]] | None = None, depth: int = 0
+        self,
+        graph: onnx.GraphProto,
+        opsets: Mapping[str, int],
+        *,
+        initializers: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        depth: int = 0,
     ) -> Graph:
         """Prepares a graph.
 
@@ -141,7 +146,9 @@ class Preparation:
             over = tuple(read for read in names if read and read not in ended)
             ended.update(over)
             last.append(_with_ended(node, over))
-        return Graph(name=name, inputs=inputs, outputs=outputs, nodes=tuple(reversed(last)), initializers=initializers, outer=frozenset(outer))
+        return Graph(
+            name=name, inputs=inputs, outputs=outputs, nodes=tuple(reversed(last)), initializers=initializers, outer=frozenset(outer)
+        )
 
     def node(self, proto: onnx.NodeProto, opsets: Mapping[str, int], given: Mapping[str, onnx.AttributeProto] | None, depth: int) -> Node:
         """Prepares one node. Args: given: the attributes of the function that the node is in; None outside of functions."""
@@ -183,7 +190,7 @@ class Preparation:
             given=frozenset(attribute.name for attribute in written),
             operator=operator,
             function=function,
-            proto=proto,
+            proto=_bound_proto(proto, written),
         )
 
     def function(self, key: tuple[str, str, str], given: Mapping[str, onnx.AttributeProto], depth: int) -> Graph:
@@ -194,7 +201,9 @@ class Preparation:
         calls, self.calls = self.calls, (*self.calls, key)
         defaults = {attribute.name: attribute for attribute in proto.attribute_proto}
         opsets = versions_of(proto.opset_import)
-        body = self.body(key[1], proto.node, tuple(proto.input), tuple(proto.output), opsets, {}, given={**defaults, **given}, depth=depth + 1)
+        body = self.body(
+            key[1], proto.node, tuple(proto.input), tuple(proto.output), opsets, {}, given={**defaults, **given}, depth=depth + 1
+        )
         self.calls = calls
         return body
 
@@ -294,6 +303,17 @@ def _bound(attribute: onnx.AttributeProto, given: Mapping[str, onnx.AttributePro
     bound = onnx.AttributeProto()
     bound.CopyFrom(source)
     bound.name = attribute.name
+    return bound
+
+
+def _bound_proto(proto: onnx.NodeProto, written: Sequence[onnx.AttributeProto]) -> onnx.NodeProto:
+    """A function's node with the attributes of a call."""
+    if not any(attribute.ref_attr_name for attribute in proto.attribute):
+        return proto
+    bound = onnx.NodeProto()
+    bound.CopyFrom(proto)
+    del bound.attribute[:]
+    bound.attribute.extend(written)
     return bound
 
 
