@@ -168,9 +168,11 @@ def _as_tuple(outputs: Any) -> tuple[Any, ...]:
 
 def _folded(value: Any) -> Any:
     """A known value of what a handler made of known values; it stays traced where it had no room."""
-    if value is None or isinstance(value, np.ndarray | SequenceValue | jax.core.Tracer):
+    if value is None or isinstance(value, np.ndarray | jax.core.Tracer):
         return value
-    return np.asarray(value)
+    if isinstance(value, SequenceValue):
+        return SequenceValue(map(_folded, value))
+    return {key: _folded(element) for key, element in value.items()} if isinstance(value, dict) else np.asarray(value)
 
 
 def _type_of(value: Any) -> bytes:
@@ -191,6 +193,8 @@ def _kind(value: Any) -> str:
         return "nothing"
     if isinstance(value, tuple):
         return f"a sequence of {len(value)}"  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, dict):
+        return f"a map of {len(value)}"  # pyright: ignore[reportUnknownArgumentType]
     return f"{value.dtype}{list(value.shape)}"
 
 
