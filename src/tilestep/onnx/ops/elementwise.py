@@ -14,7 +14,7 @@ from jax import lax
 from tilestep.onnx.convert import convert, limited, operands
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import is_known, module_of
+from tilestep.onnx.values import is_known, is_traced, module_of
 
 _MOST_MULTIPLIED_POWER: Final = 3  # up to it a power is a product, as XLA would make it
 
@@ -78,10 +78,17 @@ def is_inf(call: Call, x: Any, *, detect_negative: int, detect_positive: int) ->
 # ---- two operands
 
 
+def rounded_quotient(a: Any, b: Any) -> Any:
+    """a / b of floats, each rounded once. XLA would multiply by 1 / b where b broadcasts, and end at a neighbour at times."""
+    if is_known(a) and is_known(b):
+        return a / b
+    return a / lax.optimization_barrier(jnp.broadcast_to(b, np.broadcast_shapes(a.shape, b.shape)))
+
+
 def _divide(xp: Any, a: Any, b: Any) -> Any:
     """a / b; integers are truncated towards zero, and division by zero gives a number with all bits set, as in XLA."""
     if not jnp.issubdtype(a.dtype, jnp.integer):
-        return a / b
+        return a / b if xp is np or is_traced(a) or is_traced(b) else rounded_quotient(a, b)
     if xp is jnp:
         return lax.div(*jnp.broadcast_arrays(a, b))
     quotient, rest = np.divmod(a, b)
