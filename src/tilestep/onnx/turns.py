@@ -17,7 +17,7 @@ from jax import lax
 from tilestep.onnx.convert import fitting
 from tilestep.onnx.graph import Graph
 from tilestep.onnx.interpret import Call
-from tilestep.onnx.values import is_known, jax_dtype
+from tilestep.onnx.values import is_known, is_traced, jax_dtype
 
 _MOST_HELD: Final = 64  # elements of a known array that the body may return as it is, such as a shape
 _T = TypeVar("_T")
@@ -84,14 +84,14 @@ class Body:
         """Whether any of `values`, or a value that the body reads around it, is known only when the program runs."""
         scope = self.call.scope
         around = [scope[name] for name in self.graph.outer if name in scope]
-        return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((values, around)))
+        return any(is_traced(leaf) for leaf in jax.tree.leaves((values, around)))
 
     def ends_by_values(self, state: Sequence[Any]) -> bool:
         """Whether the condition after the first turn is known only when the program runs. It is traced for nothing else."""
         if not self.heeds:
             return False
         found: list[bool] = []
-        jax.eval_shape(lambda: found.append(isinstance(self.turn(np.asarray(0, np.int64), state)[0], jax.core.Tracer)))
+        jax.eval_shape(lambda: found.append(is_traced(self.turn(np.asarray(0, np.int64), state)[0])))
         return found[0]
 
 
@@ -140,7 +140,7 @@ def in_turn(body: Body, state: Sequence[Any], most: int | None, elements: Sequen
             raise TooManyTurnsError
         condition, current, rows = body.turn(np.asarray(number, np.int64), current, elements[number] if elements else ())
         collected.append(rows)
-        if isinstance(condition, jax.core.Tracer):
+        if is_traced(condition):
             raise ConditionError
         if not np.asarray(condition).reshape(()):
             break
@@ -181,7 +181,7 @@ def scanned(body: Body, state: Sequence[Any], length: int, columns: Sequence[Any
         def step(carry: tuple[Any, list[Any]], elements: Sequence[Any]) -> tuple[Any, Any]:
             number, moving = carry
             condition, new, rows = body.turn(number, _merged(held, moving, body.carried), elements)
-            if isinstance(condition, jax.core.Tracer):
+            if is_traced(condition):
                 raise ConditionError
             if not np.asarray(condition).reshape(()):
                 raise UnsteadyError("it ends after one turn")

@@ -33,7 +33,7 @@ from tilestep.onnx.turns import (
     scanned,
     while_going,
 )
-from tilestep.onnx.values import NeedsValueError, is_known, known_ints, known_scalar, module_of
+from tilestep.onnx.values import NeedsValueError, is_known, is_traced, known_ints, known_scalar, module_of
 
 _MOST_UNROLLED: Final = 16  # turns of a Loop that become one program after the other
 _MOST_UNSTEADY: Final = 256  # turns that may be unrolled where they can't be a scan, such as those that change shapes
@@ -44,7 +44,7 @@ _MOST_TURNS: Final = (1 << 31) - 1
 @op("If")
 def if_(call: Call, condition: Any, *, then_branch: Graph, else_branch: Graph) -> tuple[Any, ...]:
     """The results of one of two graphs. A condition that is known leaves nothing of the other one; else both give the same shapes."""
-    if not isinstance(condition, jax.core.Tracer):
+    if not is_traced(condition):
         return tuple(call.subgraph(then_branch if known_scalar(condition, "the condition") else else_branch, once=True))
     seen: list[list[Any]] = []
 
@@ -82,7 +82,7 @@ def _shapes(value: Any) -> str:
     return ", ".join(str(list(leaf.shape)) for leaf in jax.tree.leaves(value)) or "nothing"
 
 
-@op("Loop", needs=(0,))
+@op("Loop")
 def loop(call: Call, trips: Any = None, condition: Any = None, *state: Any, body: Graph) -> tuple[Any, ...]:
     """Runs a graph up to `trips` times, as long as the condition holds that it returns; without `condition` that one has no effect.
 
@@ -96,7 +96,7 @@ def loop(call: Call, trips: Any = None, condition: Any = None, *state: Any, body
         raise ValueError("it has neither a trip count nor a condition, and never ends")
     values = [*state, *[None] * (carried - len(state))]
     turns = Body(call=call, graph=body, carried=carried, counts=True, heeds=condition is not None)
-    if isinstance(trips, jax.core.Tracer) or isinstance(condition, jax.core.Tracer):
+    if is_traced(trips) or is_traced(condition):
         return _turns_by_values(turns, trips, condition, values)
     most = None if trips is None else max(0, int(known_scalar(trips, "the trip count")))
     if condition is not None and not known_scalar(condition, "the condition"):

@@ -13,7 +13,7 @@ from jax import lax
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
 from tilestep.onnx.turns import spoiled
-from tilestep.onnx.values import NeedsValueError, jax_dtype, known, known_scalar
+from tilestep.onnx.values import NeedsValueError, is_traced, jax_dtype, known, known_scalar
 
 
 @op("NonMaxSuppression", since=10, needs=(2,))
@@ -34,7 +34,7 @@ def non_max_suppression(
         )
     count = 0 if most is None else max(0, int(known_scalar(most, "the most boxes of a class")))
     limits = [0.0 if overlap is None else overlap, -np.inf if threshold is None else threshold]
-    if not any(isinstance(value, jax.core.Tracer) for value in (boxes, scores, *limits)):
+    if not any(is_traced(value) for value in (boxes, scores, *limits)):
         least = None if threshold is None else float(known_scalar(threshold, "the threshold"))
         return _selected(
             known(boxes, "the boxes"), known(scores, "the scores"), count, float(known_scalar(limits[0], "")), least, center_point_box

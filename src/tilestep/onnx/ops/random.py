@@ -78,7 +78,7 @@ def bernoulli(call: Call, x: Any, *, dtype: int | None = None, seed: float | Non
 def multinomial(call: Call, x: Any, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None) -> Any:
     """Classes drawn for each row of logarithms of probabilities, which need not add up to 1: [rows, classes] to [rows, sample_size]."""
     result = np.dtype(helper.tensor_dtype_to_np_dtype(dtype))
-    if result not in (np.int32, np.int64):
+    if result != np.int32 and result != np.int64:
         raise ValueError(f"dtype {dtype} is {result}, and classes are int32 or int64")
     if x.ndim != 2:
         raise ValueError(f"its input has {x.ndim} axes, and needs 2: rows and classes")

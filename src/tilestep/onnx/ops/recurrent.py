@@ -20,7 +20,7 @@ from tilestep.onnx.registry import op
 from tilestep.onnx.values import is_known
 
 Activation = Callable[[Any], Any]
-Cell = Callable[[Any, Any, "_Weights"], tuple[Any, ...]]  # the inputs' part of the gates, the states, the weights -> the new states
+Cell = Callable[..., tuple[Any, ...]]  # the inputs' part of the gates, the states, the weights -> the new states
 
 _GIVEN: Final = float("nan")
 # Function of (x, alpha, beta), then the defaults of alpha and beta: None if it takes none, _GIVEN if the model must say.
