@@ -136,13 +136,13 @@ class Preparation:
         made = {*inputs, *initializers}
         outer: set[str] = set()
         for node in prepared:
-            outer.update(read for read in _reads(node) if read not in made)
+            outer.update(read for read in reads(node) if read not in made)
             made.update(node.outputs)
         outer.update(output for output in outputs if output not in made)
         ended: set[str] = set(outputs) | outer
         last: list[Node] = []
         for node in reversed(prepared):
-            names = dict.fromkeys([*_reads(node), *node.outputs])
+            names = dict.fromkeys([*reads(node), *node.outputs])
             over = tuple(read for read in names if read and read not in ended)
             ended.update(over)
             last.append(_with_ended(node, over))
@@ -317,7 +317,8 @@ def _bound_proto(proto: onnx.NodeProto, written: Sequence[onnx.AttributeProto]) 
     return bound
 
 
-def _reads(node: Node) -> Iterator[str]:
+def reads(node: Node) -> Iterator[str]:
+    """Names that a node reads, those of its subgraphs included."""
     yield from filter(None, node.inputs)
     for graph in node.subgraphs:
         yield from graph.outer

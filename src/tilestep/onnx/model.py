@@ -226,22 +226,26 @@ class OnnxModel:
         *,
         sizes: Mapping[str, int] | None = None,
         loss: str | Callable[..., Any] | None = None,
+        machine: str | None = None,
+        training: bool | None = None,
     ) -> Stages:
         """Cuts the model into stages for `tilestep.train.Pipeline`.
 
         Args:
-            cuts: for each cut the value that ends a stage, or several; or the number of stages, which are balanced by emulated cost.
-            sizes: of named dimensions in one microbatch.
-            loss: the output that is the loss, or a function of the outputs and of what else the microbatch has, such as labels.
+            cuts: for each cut the value that ends a stage, or several values; or the number of stages, which emulated cost balances.
+            sizes: of named dimensions in one microbatch. The stages are for these sizes.
+            loss: the output that is the loss, or a function of the outputs and of what else a microbatch has, such as labels.
+            machine: for the cost: a name of `tilestep machines` or a file. None: the process's own.
+            training: for the cost: whether it includes backward. None: if the model is for training, or `loss` is given.
 
         Returns:
-            `stages, params, tied = model.stages(...)` are what `Pipeline` and its `init` take. It has `aux` for `init` as well.
+            `stages, params, tied = model.stages(...)` are what `Pipeline` and its `init` take. `aux` is for `init` in training.
 
-        Raises: OnnxError for values that the model does not have, or cuts that do not follow one another.
+        Raises: OnnxError for values that the model does not have, cuts that do not follow one another, or sizes that are missing.
         """
         from tilestep.onnx.stages import stages_of
 
-        return stages_of(self, cuts, sizes=sizes or {}, loss=loss)
+        return stages_of(self, cuts, sizes=sizes or {}, loss=loss, machine=machine, training=training)
 
     def summary(self, *, width: int = 100) -> str:
         """Text: inputs, outputs, parameters and operators. Args: width: columns."""
