@@ -70,12 +70,12 @@ def bits_as(x: Any, dtype: Any) -> Any:
     return lax.bitcast_convert_type(x, np.uint8) != 0 if dtype == np.bool_ else lax.bitcast_convert_type(x, dtype)
 
 
-def fitting(x: Any) -> Any:
-    """`x`, an operand of `jax.numpy`, which would silently take 32 bits of known integers of 64.
+def fitting(x: Any, xp: Any = jnp) -> Any:
+    """`x`, an operand for a module: `jax.numpy` would silently take 32 bits of known integers of 64.
 
     Raises: OverflowError if JAX has no 64-bit types, and an element of `x` needs them.
     """
-    if not is_known(x) or not _is_cut(x):
+    if xp is np or not is_known(x) or not _is_cut(x):
         return x
     narrow = jax_dtype(x.dtype)
     limits = np.iinfo(narrow)

@@ -79,7 +79,9 @@ def slice_10(call: Call, x: Any, starts: Any, ends: Any, axes: Any = None, steps
     return _cut(x, known_ints(starts, "the starts"), known_ints(ends, "the ends"), *lists)
 
 
-def _parts(x: Any, axis: int, lengths: Sequence[int]) -> tuple[Any, ...]:
+def _parts(call: Call, x: Any, axis: int, lengths: Sequence[int]) -> tuple[Any, ...]:
+    if len(lengths) != call.num_outputs:
+        raise ValueError(f"{len(lengths)} parts for {call.num_outputs} outputs")
     if sum(lengths) != x.shape[axis] or min(lengths) < 0:
         raise ValueError(f"parts of {list(lengths)} don't make up the {x.shape[axis]} of axis {axis}")
     parts: list[Any] = []
@@ -102,14 +104,14 @@ def split_1(call: Call, x: Any, lengths: Any = None, *, axis: int = 0, split: Se
     axis = normal_axis(axis, x.ndim)
     if lengths is not None:
         split = known_ints(lengths, "the lengths of the parts")
-    return _parts(x, axis, _even(x.shape[axis], call.num_outputs) if split is None else split)
+    return _parts(call, x, axis, _even(x.shape[axis], call.num_outputs) if split is None else split)
 
 
 @op("Split", since=2)
 def split_2(call: Call, x: Any, *, axis: int, split: Sequence[int] | None = None) -> Any:
     """Parts of an axis with lengths `split`; equal ones if it is not given."""
     axis = normal_axis(axis, x.ndim)
-    return _parts(x, axis, _even(x.shape[axis], call.num_outputs) if split is None else split)
+    return _parts(call, x, axis, _even(x.shape[axis], call.num_outputs) if split is None else split)
 
 
 @op("Split", since=13, needs=(1,))
@@ -117,7 +119,7 @@ def split_13(call: Call, x: Any, lengths: Any = None, *, axis: int) -> Any:
     """Parts of an axis with these lengths; equal ones if none are given."""
     axis = normal_axis(axis, x.ndim)
     split = _even(x.shape[axis], call.num_outputs) if lengths is None else known_ints(lengths, "the lengths of the parts")
-    return _parts(x, axis, split)
+    return _parts(call, x, axis, split)
 
 
 @op("Split", since=18, needs=(1,))
@@ -125,10 +127,10 @@ def split_18(call: Call, x: Any, lengths: Any = None, *, axis: int, num_outputs:
     """Parts of an axis with these lengths, or `num_outputs` equal ones, of which the last may be smaller."""
     axis = normal_axis(axis, x.ndim)
     if lengths is not None:
-        return _parts(x, axis, known_ints(lengths, "the lengths of the parts"))
+        return _parts(call, x, axis, known_ints(lengths, "the lengths of the parts"))
     count, length = num_outputs or call.num_outputs, x.shape[axis]
     most = -(-length // count)
-    return _parts(x, axis, [max(0, min(most, length - i * most)) for i in range(count)])
+    return _parts(call, x, axis, [max(0, min(most, length - i * most)) for i in range(count)])
 
 
 # ---- reading
@@ -156,13 +158,19 @@ def _mode(indices: Any, otherwise: str) -> str:
 def gather(call: Call, x: Any, indices: Any, *, axis: int) -> Any:
     """The slices of `x` at `indices` of an axis, which the axes of `indices` replace."""
     axis = normal_axis(axis, x.ndim)
-    places = checked(indices, x.shape[axis])
+    return taken(x, checked(indices, x.shape[axis]), axis)
+
+
+def taken(x: Any, places: Any, axis: int) -> Any:
+    """The slices of `x` at places of an axis, which are traced, or NumPy's and inside of it."""
     shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
-    if module_for(shape, x.dtype, x, places) is np:
+    xp = module_for(shape, x.dtype, x, places)
+    if xp is np:
         return np.take(x, places, axis)
-    if isinstance(places, np.ndarray) and (run := _run_of(places)) is not None:
-        return sliced(fitting(x), [run if i == axis else range(n) for i, n in enumerate(x.shape)]).reshape(shape)
-    return jnp.asarray(fitting(x)).at[(slice(None),) * axis + (places,)].get(mode=_mode(places, "fill"))
+    x = jnp.asarray(fitting(x))
+    if is_known(places) and (run := _run_of(places)) is not None:
+        return sliced(x, [run if i == axis else range(n) for i, n in enumerate(x.shape)]).reshape(shape)
+    return x.at[(slice(None),) * axis + (places,)].get(mode=_mode(places, "fill"))
 
 
 def _run_of(places: np.ndarray[Any, Any]) -> range | None:

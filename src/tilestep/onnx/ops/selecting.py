@@ -14,6 +14,7 @@ import numpy as np
 
 from tilestep.onnx.convert import convert, fitting, operands
 from tilestep.onnx.interpret import Call
+from tilestep.onnx.ops.indexing import taken
 from tilestep.onnx.ops.shapes import normal_axis
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import NeedsValueError, is_known, is_traced, jax_dtype, known, known_scalar, module_for, module_of
@@ -33,9 +34,10 @@ def trilu(call: Call, x: Any, k: Any = None, *, upper: int) -> Any:
     """The elements on and above diagonal `k` of each matrix, or on and below it; zeros elsewhere."""
     rows, columns = x.shape[-2:]
     xp = module_of(x, k)
-    diagonal = 0 if k is None else xp.clip(k.reshape(()), -rows - 1, columns + 1)
-    if is_known(diagonal):
-        diagonal = int(diagonal)
+    if k is None or is_known(k):
+        diagonal = 0 if k is None else min(max(int(k.reshape(())), -rows), columns)
+    else:
+        diagonal = jnp.clip(k.reshape(()), -rows, columns)
     above = xp.arange(columns) - xp.arange(rows)[:, None]
     return xp.where(above >= diagonal if upper else above <= diagonal, x, xp.zeros((), x.dtype))
 
@@ -54,14 +56,15 @@ def one_hot(call: Call, indices: Any, depth: Any, values: Any, *, axis: int) -> 
 
 def _one_hot(indices: Any, depth: Any, values: Any, axis: int, *, from_the_back: bool) -> Any:
     length = int(known_scalar(depth, "the depth"))
-    indices = convert(indices, _INDEX) if not np.issubdtype(indices.dtype, np.integer) else indices
+    indices = convert(indices, _INDEX)  # types of 8 bits can't count from the back
     axis = normal_axis(axis, indices.ndim + 1)
     shape = (*indices.shape[:axis], length, *indices.shape[axis:])
     xp = module_for(shape, values.dtype, indices, values)
     if from_the_back:
         indices = xp.where(indices < 0, indices + length, indices)
     here = xp.arange(length).reshape((length, *(1,) * (indices.ndim - axis)))
-    return xp.where(xp.expand_dims(indices, axis) == here, values[1], values[0])
+    off, on = fitting(values, xp)
+    return xp.where(xp.expand_dims(indices, axis) == here, on, off)
 
 
 @op("ReverseSequence")
@@ -131,10 +134,10 @@ def compress(call: Call, x: Any, condition: Any, *, axis: int | None = None) -> 
     bound = _bound_of(call, condition)
     if bound is None:
         places = np.flatnonzero(known(chosen, "the condition"))
-        return module_of(flat).take(flat, places, axis)
+        return taken(flat, places, axis)
     (places,) = jnp.nonzero(chosen, size=bound, fill_value=length)
-    taken = jnp.take(fitting(flat), places, axis, mode="fill", fill_value=0)
-    return _or_lowest(taken, jnp.count_nonzero(chosen) > bound)
+    filled = jnp.take(fitting(flat), places, axis, mode="fill", fill_value=0)
+    return _or_lowest(filled, jnp.count_nonzero(chosen) > bound)
 
 
 @op("Unique")
@@ -150,8 +153,8 @@ def unique(call: Call, x: Any, *, axis: int | None = None, sorted: int) -> Any:
         )
         order = np.argsort(first) if not sorted else np.arange(first.size)
         rank = np.argsort(order)
-        taken = (first[order], rank[inverse.reshape(-1)] if rank.size else inverse.reshape(-1), counts[order])
-        return np.take(values, order, axis or 0), *(result.astype(_INDEX) for result in taken)
+        indices = (first[order], rank[inverse.reshape(-1)] if rank.size else inverse.reshape(-1), counts[order])
+        return np.take(values, order, axis or 0), *(result.astype(_INDEX) for result in indices)
     return _unique_within(x, axis, bool(sorted), bound)
 
 

@@ -166,7 +166,7 @@ def _concatenated(values: Sequence[Any], axis: int) -> Any:
     xp = module_for((total,), values[0].dtype, *values)
     if len({value.dtype for value in values}) > 1 and xp is np:
         raise ValueError(f"types {', '.join(sorted({str(value.dtype) for value in values}))} differ")
-    return xp.concatenate(values if xp is np else [*map(fitting, values)], axis)
+    return xp.concatenate([fitting(value, xp) for value in values], axis)
 
 
 @op("Concat", since=1)
@@ -185,14 +185,16 @@ def concat(call: Call, *values: Any, axis: int) -> Any:
 def expand(call: Call, x: Any, shape: Any) -> Any:
     """`x` broadcast with an array of `shape`, as in NumPy: the result may have longer axes than `shape`."""
     lengths = np.broadcast_shapes(x.shape, tuple(known_ints(shape, "the shape")))
-    return module_for(lengths, x.dtype, x).broadcast_to(x, lengths)
+    xp = module_for(lengths, x.dtype, x)
+    return xp.broadcast_to(fitting(x, xp), lengths)
 
 
 def _tiled(x: Any, repeats: Sequence[int]) -> Any:
     if len(repeats) != x.ndim or min(repeats, default=0) < 0:
         raise ValueError(f"repeats {list(repeats)} have to be {x.ndim} numbers that are not negative")
     lengths = [n * times for n, times in zip(x.shape, repeats, strict=True)]
-    return module_for(lengths, x.dtype, x).tile(x, repeats)
+    xp = module_for(lengths, x.dtype, x)
+    return xp.tile(fitting(x, xp), repeats)
 
 
 @op("Tile", since=1, needs=(1, 2))
@@ -223,7 +225,8 @@ def center_crop_pad(call: Call, x: Any, shape: Any, *, axes: Sequence[int] | Non
             kept[axis] = slice(start, start + new)
         else:
             around[axis] = (start, new - old - start)
-    return module_for(lengths, x.dtype, x).pad(x[tuple(kept)], around)
+    xp = module_for(lengths, x.dtype, x)
+    return xp.pad(fitting(x[tuple(kept)], xp), around)
 
 
 # ---- made of nothing
