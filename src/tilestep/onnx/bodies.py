@@ -69,13 +69,14 @@ def _for_types(node: Node, types: tuple[bytes, ...]) -> onnx.FunctionProto:
 
 def _ask(what: str, *parts: bytes) -> bytes:
     """An answer of the other process. Raises: OnnxError if it is none."""
-    with _Child.lock:
-        child = _Child.running()
-        try:
-            status, answer = child.ask(parts)
-        except (OSError, EOFError, TimeoutError) as error:
-            child.end()
-            raise OnnxError(f"{what}: ONNX's own code failed on it ({str(error) or type(error).__name__})") from error
+    try:
+        with _Child.lock:
+            try:
+                status, answer = _Child.answer(parts)
+            except EOFError:  # somebody may have ended it before the question
+                status, answer = _Child.answer(parts)
+    except (OSError, EOFError) as error:
+        raise OnnxError(f"{what}: ONNX's own code failed on it ({str(error) or type(error).__name__})") from error
     if status != b"ok":
         raise OnnxError(f"{what}: ONNX's own code refused it: {answer.decode('utf-8', 'replace')[:500]}")
     return answer
@@ -105,8 +106,20 @@ class _Child:
             cls._only = cls()
         return cls._only
 
-    def ask(self, parts: tuple[bytes, ...]) -> tuple[bytes, bytes]:
-        """(status, answer). Raises: OSError, EOFError, TimeoutError."""
+    @classmethod
+    def answer(cls, parts: tuple[bytes, ...]) -> tuple[bytes, bytes]:
+        """(status, answer). Raises: EOFError if the process has ended, TimeoutError if it takes too long; it is ended then."""
+        child = cls.running()
+        try:
+            return child._ask(parts)
+        except BrokenPipeError as error:
+            child.end()
+            raise EOFError("it ended before the question") from error
+        except BaseException:  # also where Ctrl-C comes in the midst of an answer
+            child.end()
+            raise
+
+    def _ask(self, parts: tuple[bytes, ...]) -> tuple[bytes, bytes]:
         assert self._process.stdin is not None
         write_parts(self._process.stdin, parts)
         answer = read_parts(self._reader())

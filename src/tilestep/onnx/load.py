@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -113,12 +112,9 @@ def _require_once(graph: Graph) -> None:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        data = read_file(path, most_bytes=MOST_FILE_BYTES)
-    except OSError as error:
-        if error.errno == errno.EFBIG:
-            raise UnsafeModelError(f"'{path.name}' is larger than {MOST_FILE_BYTES:,} B, the bound for a model's own file") from error
-        raise
+    if path.stat().st_size > MOST_FILE_BYTES:
+        raise UnsafeModelError(f"'{path.name}' is larger than {MOST_FILE_BYTES:,} B, the bound for a model's own file")
+    data = read_file(path, most_bytes=MOST_FILE_BYTES)
     if data.startswith(_LFS):
         raise OnnxError(f"'{path.name}' is a pointer of Git LFS, not the model: run `git lfs pull`")
     return data
