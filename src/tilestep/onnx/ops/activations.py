@@ -136,9 +136,10 @@ def gelu(call: Call, x: Any, *, approximate: str) -> Any:
 @op("Shrink")
 def shrink(call: Call, x: Any, *, lambd: float, bias: float) -> Any:
     """x + bias below -lambd, x - bias above lambd, 0 between. Integers are truncated towards zero."""
+    x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.integer):
         return jnp.where(x < -lambd, x + bias, jnp.where(x > lambd, x - bias, jnp.zeros((), x.dtype)))
-    x, ends = jnp.asarray(x), jnp.iinfo(x.dtype)
+    ends = jnp.iinfo(x.dtype)
     below, above = x < max(math.ceil(-lambd), ends.min), x > min(math.floor(lambd), ends.max)
     return jnp.where(below, _moved(x, bias), jnp.where(above, _moved(x, -bias), jnp.zeros((), x.dtype)))
 
