@@ -32,12 +32,12 @@ def batch_norm_by_outputs(
     """Batch norm of [N, C, D1, ...], with the batch's statistics if the node names more outputs than the first.
 
     Args:
-        is_test: of versions 1 to 6: takes the running statistics in any case.
+        is_test: of versions 1 to 6: takes the running statistics in any case, and gives them as they are.
         spatial: of versions 1 to 8: whether statistics are of a channel, not of each element [C, D1, ...].
     """
     named = not is_test and any(map(call.wants, range(1, 5)))
     if not (named or call.run.training):
-        return _inferred(x, scale, bias, mean, variance, epsilon, bool(spatial))
+        return _inferred(x, scale, bias, mean, variance, epsilon, bool(spatial)), mean, variance, mean, variance
     return _trained(call, x, scale, bias, mean, variance, epsilon, momentum, bool(spatial))
 
 

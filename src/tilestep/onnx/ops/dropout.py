@@ -10,7 +10,7 @@ import numpy as np
 
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import is_known, known_scalar
+from tilestep.onnx.values import is_traced, known_scalar
 
 _RATIO = 0.5  # where a node has none
 
@@ -31,26 +31,26 @@ def dropout_by_attribute(call: Call, x: Any, *, ratio: float = _RATIO) -> Any:
     return _dropped(call, x, ratio, call.run.training, None)
 
 
-@op("Dropout", since=12, random=True)
+@op("Dropout", since=12, needs=(2,), random=True)
 def dropout(call: Call, x: Any, ratio: Any = None, training_mode: Any = None, *, seed: int | None = None) -> Any:
     """The same with the ratio as an input. It is on in training, and if `training_mode` is true."""
     on = True if call.run.training else False if training_mode is None else training_mode
-    if is_known(on):
-        on = bool(np.asarray(on).reshape(()))
+    if not is_traced(on):
+        on = bool(known_scalar(on, "the mode"))
     return _dropped(call, x, _RATIO if ratio is None else ratio, on, seed)
 
 
 def _dropped(call: Call, x: Any, ratio: Any, on: Any, seed: int | None) -> tuple[Any, Any]:
     """The result and the mask of what stays. Args: on: a bool, or a traced array of one."""
-    if is_known(ratio) or isinstance(ratio, float):
+    if not is_traced(ratio):
         ratio = float(known_scalar(ratio, "the ratio"))
         if on is not False and not 0 <= ratio < 1:
             raise ValueError(f"ratio is {ratio}, and must be at least 0 and below 1")
     if on is False or (isinstance(ratio, float) and not ratio):
         return x, np.ones(x.shape, np.bool_)
-    ratio = jnp.asarray(ratio, np.float32).reshape(())
-    stays = jax.random.bernoulli(call.key(seed), 1 - ratio, x.shape)
+    ratio = jnp.reshape(ratio, ()) if is_traced(ratio) else ratio
+    stays, factor = jax.random.bernoulli(call.key(seed), 1 - ratio, x.shape), 1 / (1 - ratio)
     if on is not True:
         on = jnp.reshape(on, ())
-        stays, ratio = stays | ~on, jnp.where(on, ratio, 0)
-    return jnp.where(stays, x * (1 / (1 - ratio)).astype(x.dtype), 0), stays
+        stays, factor = stays | ~on, jnp.where(on, factor, 1)
+    return jnp.where(stays, x * jnp.asarray(factor, x.dtype), 0), stays

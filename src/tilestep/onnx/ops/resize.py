@@ -154,7 +154,8 @@ def _resized(
     shape = list(x.shape)
     for axis, size in zip(axes, sizes, strict=True):
         shape[axis] = size
-    has_room(shape, x.dtype)
+    if not has_room(shape, x.dtype):
+        x = jnp.asarray(x)
     y = x if method.kind == "nearest" else wide(x)
     for number, axis in enumerate(axes):
         part = (0.0, 1.0) if parts is None else (parts[number][0], parts[number][1])
