@@ -66,18 +66,22 @@ def write_file(path: str | PathLike[str], content: str | bytes) -> None:
 def written_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     """A regular file that the block writes part by part. It takes the place of `path` after the block, and not if the block raises.
 
-    Raises: OSError naming the path if that cannot be done, also for a pipe or device in its place; then an old file is still there.
+    Raises: OSError naming the path if that cannot be done, also for a pipe or device in its place; then an old file is still there. Errors
+        of the block stay as they are.
     """
     path = Path(path)
-    with _naming(path):
-        if _is_stream(path):
-            raise OSError(errno.EINVAL, "It is no regular file")
-        mode = _mode(path)
-        with _new_file_beside(path) as (descriptor, name):
-            with open(descriptor, "wb") as file:
-                yield file
-                if mode is not None:
-                    os.fchmod(descriptor, mode)
+    with contextlib.ExitStack() as stack:
+        with _naming(path):
+            if _is_stream(path):
+                raise OSError(errno.EINVAL, "It is no regular file")
+            mode = _mode(path)
+            descriptor, name = stack.enter_context(_new_file_beside(path))
+            file = stack.enter_context(open(descriptor, "wb"))
+        yield file
+        with _naming(path):
+            file.flush()
+            if mode is not None:
+                os.fchmod(descriptor, mode)
             os.replace(name, path)
 
 

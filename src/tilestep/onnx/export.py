@@ -117,14 +117,14 @@ def _tensor(name: str, array: Any) -> onnx.TensorProto:
 
 def _external(name: str, array: Any, file: BinaryIO, location: str) -> onnx.TensorProto:
     """The tensor of an array that is appended to a file."""
-    packed = _tensor(name, array) if np.dtype(array.dtype).itemsize == 1 else None  # several elements may share a byte
-    content = (
-        packed.raw_data if packed is not None else np.ascontiguousarray(np.asarray(array)).astype(array.dtype.newbyteorder("<"), copy=False)
-    )
+    if np.dtype(array.dtype).itemsize == 1:  # several elements may share a byte
+        content: Any = _tensor(name, array).raw_data
+    else:
+        content = np.ascontiguousarray(np.asarray(array)).reshape(-1).astype(array.dtype.newbyteorder("<"), copy=False).view(np.uint8).data
     offset = file.tell()
     file.write(bytes(-offset % _ALIGNMENT))
     offset += -offset % _ALIGNMENT
-    file.write(content.data if isinstance(content, np.ndarray) else content)
+    file.write(content)
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(array.dtype))
     tensor = onnx.TensorProto(name=name, data_type=kind, dims=array.shape, data_location=onnx.TensorProto.EXTERNAL)
     for key, value in (("location", location), ("offset", offset), ("length", file.tell() - offset)):

@@ -119,7 +119,7 @@ class OnnxModel:
         self._graph = replace(graph, inputs=(*(spec.name for spec in self.inputs), *self.params, *self.state), initializers=self.constants)
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._on_device: tuple[Any, Any] | None = None
-        self._is_dynamic = False  # whether shapes depend on values, so that no program can be made
+        self._is_dynamic = any(spec.is_text for spec in self.outputs)  # whether no program can be made
         self.fn = self._function()
 
     def __repr__(self) -> str:

@@ -109,7 +109,7 @@ class ValueSpec:
 
     def _require_dtype(self, dtype: Any) -> None:
         declared = self.dtype
-        if declared is None or dtype == declared or dtype == _32_BITS.get(declared):
+        if declared is None or dtype in (declared, _32_BITS.get(declared, declared)):  # float64 equals None
             return
         raise self._wrong(f"is an array of {dtype}")
 

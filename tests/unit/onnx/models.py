@@ -30,9 +30,9 @@ def uniform(*shape: int) -> np.ndarray[Any, Any]:
 
 
 def linear() -> onnx.ModelProto:
-    """y = x w + b of [N, 3] and [N, 4], with a shape from Shape."""
+    """y = x w + b of [N, 3] and [N, 4], with a shape from Shape. It is the same at each call."""
     return model(
         "(float[N,3] x) => (float[N,4] y) { m = MatMul(x, w)  a = Add(m, b)  s = Shape(a)  y = Reshape(a, s) }",
-        w=uniform(3, 4),
-        b=uniform(4),
+        w=np.linspace(-1, 2, 12, dtype=np.float32).reshape(3, 4),
+        b=np.float32([0.5, -0.25, 3, 1]),
     )
