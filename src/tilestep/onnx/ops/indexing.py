@@ -170,7 +170,8 @@ def taken(x: Any, places: Any, axis: int) -> Any:
     x = jnp.asarray(fitting(x))
     if is_known(places) and (run := _run_of(places)) is not None:
         return sliced(x, [run if i == axis else range(n) for i, n in enumerate(x.shape)]).reshape(shape)
-    return x.at[(slice(None),) * axis + (places,)].get(mode=_mode(places, "fill"))
+    sure = is_known(places)
+    return x.at[(slice(None),) * axis + (places,)].get(mode=_mode(places, "fill"), wrap_negative_indices=not sure)
 
 
 def _run_of(places: np.ndarray[Any, Any]) -> range | None:
@@ -210,7 +211,7 @@ def _columns(indices: Any, lengths: Sequence[int]) -> tuple[Any, ...]:
 
 def _at(x: Any, columns: tuple[Any, ...]) -> Any:
     sure = all(isinstance(column, np.ndarray) for column in columns)
-    return x.at[columns].get(mode="promise_in_bounds" if sure else "fill")
+    return x.at[columns].get(mode="promise_in_bounds" if sure else "fill", wrap_negative_indices=not sure)
 
 
 @op("GatherND")
@@ -250,7 +251,8 @@ def _written(x: Any, columns: tuple[Any, ...], updates: Any, reduction: str) -> 
         return result
     write = getattr(jnp.asarray(fitting(x)).at[columns], _COMBINING[reduction])
     mode = "promise_in_bounds" if sure else "drop"
-    return write(jnp.asarray(fitting(updates)), mode=mode, unique_indices=sure and _differ(columns, x.shape))
+    unique = sure and _differ(columns, x.shape)
+    return write(jnp.asarray(fitting(updates)), mode=mode, unique_indices=unique, wrap_negative_indices=not sure)
 
 
 def _differ(columns: tuple[np.ndarray[Any, Any], ...], shape: Sequence[int]) -> bool:

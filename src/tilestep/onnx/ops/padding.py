@@ -14,7 +14,7 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.indexing import sliced
 from tilestep.onnx.ops.shapes import normal_axis
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import is_known, known_ints, module_for
+from tilestep.onnx.values import is_known, is_traced, known_ints, module_for
 
 _MODES: Final = ("constant", "reflect", "edge", "wrap")
 
@@ -39,14 +39,21 @@ def _padded(x: Any, pads: Sequence[int], axes: Sequence[int] | None, mode: str, 
         value = np.asarray("" if x.dtype.kind == "O" else 0).astype(x.dtype)
     xp = module_for(lengths, x.dtype, x, value)
     if mode == "constant" and xp is jnp:
-        filling = jnp.asarray(fitting(value)).reshape(())
-        inner = jnp.asarray(fitting(x))
-        return lax.pad(inner, filling.astype(inner.dtype), [(before, after, 0) for before, after in around])
+        return _around(jnp.asarray(fitting(x)), value, around)
     kept = sliced(x if is_known(x) else jnp.asarray(x), [_kept(n, *ends) for n, ends in zip(x.shape, around, strict=True)])
     grown = [(max(before, 0), max(after, 0)) for before, after in around]
     if mode == "constant":
         return np.pad(kept, grown, constant_values=value.reshape(()))
     return xp.pad(kept, grown, mode=mode)
+
+
+def _around(x: Any, value: Any, around: Sequence[tuple[int, int]]) -> Any:
+    """One operation, unless the value is traced: JAX 0.10 has no gradient of a pad's value where `x` is not differentiated."""
+    ends = [(before, after, 0) for before, after in around]
+    if not is_traced(value):
+        return lax.pad(x, jnp.asarray(fitting(value).reshape(()), x.dtype), ends)
+    inside = lax.pad(jnp.ones(x.shape, bool), np.array(False), ends)
+    return jnp.where(inside, lax.pad(x, jnp.zeros((), x.dtype), ends), value.reshape(()))
 
 
 def _kept(length: int, before: int, after: int) -> range:
