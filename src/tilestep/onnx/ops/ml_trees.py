@@ -131,6 +131,7 @@ def _finished(
     missing: Any,
     weights: tuple[Array, Array],
     members: Any,
+    is_leaf: Array,
 ) -> Forest:
     """A forest of arrays that have been checked by themselves. Raises: ValueError if nodes form no trees."""
     count = len(modes)
@@ -147,7 +148,7 @@ def _finished(
         )
     return Forest(
         roots=roots.astype(np.int32),
-        depth=_depth(roots, *children),
+        depth=_depth(roots, children, is_leaf),
         features=features.astype(np.int32),
         splits=splits,
         modes=modes.astype(np.int32),
@@ -160,17 +161,20 @@ def _finished(
     )
 
 
-def _depth(roots: Array, true_nodes: Array, false_nodes: Array) -> int:
-    """Comparisons on the longest way to a leaf. Raises: ValueError if two ways lead to one node, as in a circle."""
-    level, depth, seen = roots, 0, np.zeros(len(true_nodes), bool)
+def _depth(roots: Array, children: tuple[Array, Array], is_leaf: Array) -> int:
+    """Comparisons on the longest way to a leaf. Raises: ValueError if two ways lead to one node, as in a circle, or none to it."""
+    level, depth, seen = roots, 0, np.zeros(len(is_leaf), bool)
     while True:
         if len(np.unique(level)) < len(level) or seen[level].any():
             raise ValueError("its nodes form no trees: two ways lead to one node")
         seen[level] = True
-        inner = level[true_nodes[level] != level]
+        inner = level[~is_leaf[level]]
         if not len(inner):
-            return depth
-        level, depth = np.concatenate([true_nodes[inner], false_nodes[inner]]), depth + 1
+            break
+        level, depth = np.concatenate([children[0][inner], children[1][inner]]), depth + 1
+    if not seen.all():
+        raise ValueError(f"{len(seen) - seen.sum()} nodes belong to no tree")
+    return depth
 
 
 def _leaf_weights(nodes: Array, targets: Array, values: Array, num_nodes: int, num_targets: int) -> tuple[Array, Array]:
@@ -232,6 +236,7 @@ def _old_forest(node: Node, prefix: str, num_targets: int) -> Forest:
         attributes.get("nodes_missing_value_tracks_true", ()),
         _leaf_weights(np.asarray(weighted, np.int64), targets, _numbers(attributes, f"{prefix}_weights"), len(modes), num_targets),
         None,
+        is_leaf,
     )
 
 
@@ -326,6 +331,7 @@ def _new_forest(node: Node, num_targets: int) -> Forest:
         np.concatenate([missing, padding.astype(bool)]) if len(missing) else missing,
         _leaf_weights(own, targets[leaves], values[leaves], count + len(leaves), num_targets),
         _members(modes, attributes.get("membership_values"), count + len(leaves)),
+        np.arange(count + len(leaves)) >= count,
     )
 
 

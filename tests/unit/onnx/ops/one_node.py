@@ -47,6 +47,14 @@ def run_nodes(graph: Graph, inputs: Sequence[Any], way: str = "eager", *, static
         return run_graph(graph, [x if i in fixed else jnp.asarray(x) for i, x in enumerate(inputs)], run)
 
 
+def node_graph(op_type: str, inputs: Sequence[Any], *, version: int, domain: str = "", outputs: int = 1, **attributes: Any) -> Graph:
+    """A graph of one node. Args: inputs: None stands for one that is absent."""
+    names = ["" if x is None else f"in{i}" for i, x in enumerate(inputs)]
+    results = [f"out{i}" for i in range(outputs)]
+    node = helper.make_node(op_type, names, results, name="the_node", domain=domain, **attributes)
+    return prepared([node], names, results, {"": version, domain: version})
+
+
 def run_node(
     op_type: str,
     inputs: Sequence[Any],
@@ -60,10 +68,7 @@ def run_node(
     **attributes: Any,
 ) -> list[Any]:
     """The outputs of one node. Args: static: by default the positions that its operator says it needs."""
-    names = ["" if x is None else f"in{i}" for i, x in enumerate(inputs)]
-    results = [f"out{i}" for i in range(outputs)]
-    node = helper.make_node(op_type, names, results, name="the_node", domain=domain, **attributes)
-    graph = prepared([node], names, results, {"": version, domain: version})
+    graph = node_graph(op_type, inputs, version=version, domain=domain, outputs=outputs, **attributes)
     operator = graph.nodes[0].operator
     needs = () if operator is None else tuple(operator.needs)
     given = [x if x is None or isinstance(x, tuple | dict) else np.asarray(x) for x in inputs]
@@ -80,7 +85,10 @@ def by_onnxruntime(
     out_types: Sequence[int] | None = None,
     **attributes: Any,
 ) -> list[Any]:
-    """ONNX Runtime's outputs of one node. Args: version: of the domain. out_types: element types of the outputs, where it can't infer them."""
+    """ONNX Runtime's outputs of one node.
+
+    Args: version: of the domain. out_types: element types of the outputs, where it can't infer them.
+    """
     names = ["" if x is None else f"in{i}" for i, x in enumerate(inputs)]
     results = [f"out{i}" for i in range(outputs)]
     node = helper.make_node(op_type, names, results, domain=domain, **attributes)
