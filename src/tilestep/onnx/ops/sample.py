@@ -32,7 +32,7 @@ def grid_sample(call: Call, x: Any, grid: Any, *, mode: str = "bilinear", paddin
         point = wide(jnp.asarray(grid))[..., len(sizes) - 1 - axis].reshape(x.shape[0], -1)
         point = (point + 1) / 2 * (size - 1) if align_corners else ((point + 1) * size - 1) / 2
         point = jnp.round(point) if kind == "nearest" else point
-        if padding_mode != "zeros":
+        if padding_mode == "reflection" or (padding_mode == "border" and kind != "cubic"):  # as PyTorch does
             low, high = _borders(size, bool(align_corners))
             point = jnp.where((point < low) | (point > high), edge(point, size), point)
         points.append(point)
@@ -141,8 +141,8 @@ def max_roi_pool(call: Call, x: Any, rois: Any, *, pooled_shape: tuple[int, int]
         corner = jnp.trunc(scaled + jnp.copysign(0.5, scaled))
         rows = _parts(corner[1], corner[3], pooled_shape[0], x.shape[2])
         columns = _parts(corner[0], corner[2], pooled_shape[1], x.shape[3])
-        maxima = jnp.where(rows[:, None, :, None], image[:, None], lowest).max(2)
-        maxima = jnp.where(columns[:, None, :], maxima[:, :, None], lowest).max(-1)
+        maxima = jnp.where(rows[:, :, None], image[:, None], lowest).max(2)
+        maxima = jnp.where(columns, maxima[:, :, None], lowest).max(-1)
         return jnp.where(rows.any(-1)[:, None] & columns.any(-1), maxima, 0)
 
     return jax.lax.map(pooled, corners)
