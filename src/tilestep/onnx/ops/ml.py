@@ -12,7 +12,7 @@ from tilestep.onnx.convert import convert, fitting
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.strings import text_array, text_of
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import SequenceValue, has_room, is_known, known, module_of
+from tilestep.onnx.values import SequenceValue, has_room, is_traced, known, module_of
 
 ML: Final = "ai.onnx.ml"
 _F32: Final = np.dtype(np.float32)
@@ -34,7 +34,7 @@ def _one_of(**choices: Any) -> tuple[str, Any]:
 def array_feature_extractor(call: Call, x: Any, indices: Any) -> Any:
     """The elements at the indices along the last axis. Of one axis it makes [1, indices]."""
     flat = indices.reshape(-1)
-    if not x.shape or (is_known(flat) and ((flat < 0) | (flat >= x.shape[-1])).any()):
+    if not x.shape or (not is_traced(flat) and bool(((flat < 0) | (flat >= x.shape[-1])).any())):
         raise ValueError(f"indices {known(flat, '').tolist()} along the last axis of {list(x.shape)}")
     taken = module_of(x, flat).take(x, flat, axis=-1)
     return taken if x.ndim > 1 else taken.reshape(1, -1)

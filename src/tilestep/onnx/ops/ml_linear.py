@@ -236,7 +236,7 @@ def _pair_weights(coefficients: Sequence[float], counts: Sequence[int], pairs: S
 
 def _coupled(chances: Any, first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], count: int) -> Any:
     """Probabilities of classes [rows, classes], of the first's against the second's of each pair (Wu, Lin, Weng 2004, algorithm 2)."""
-    against = jnp.zeros((len(chances), count, count)).at[:, first, second].set(chances).at[:, second, first].set(1 - chances)
+    against = jnp.zeros((len(chances), count, count), chances.dtype).at[:, first, second].set(chances).at[:, second, first].set(1 - chances)
     q = -jnp.swapaxes(against, 1, 2) * against
     q = q.at[:, np.arange(count), np.arange(count)].set((jnp.swapaxes(against, 1, 2) ** 2).sum(-1))
 
