@@ -94,6 +94,7 @@ def flex_attention(
     softmax_precision: int | None = None,
 ) -> Any:
     """Attention of [batch, heads, tokens, size] with two graphs of the model's: one changes scores, one probabilities."""
+    q, k, v = jnp.asarray(q), jnp.asarray(k), jnp.asarray(v)
     precision = jnp.promote_types(q.dtype, np.float32)
     if softmax_precision is not None:
         precision = jax_dtype(helper.tensor_dtype_to_np_dtype(softmax_precision))
@@ -103,7 +104,7 @@ def flex_attention(
     probabilities = jax.nn.softmax(scores, axis=-1)
     if prob_mod is not None:
         probabilities = call.subgraph(prob_mod, [probabilities])[0]
-    return _weighted(probabilities, jnp.asarray(v).astype(precision)).astype(v.dtype)
+    return _weighted(probabilities, v.astype(precision)).astype(v.dtype)
 
 
 @op("RotaryEmbedding", since=23)

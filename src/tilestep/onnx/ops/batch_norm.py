@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.interpolation import wide
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import module_of
+from tilestep.onnx.values import jax_dtype, module_of
 
 _MEAN, _VARIANCE = 3, 4  # positions of the inputs that are the running statistics
 
@@ -62,10 +62,10 @@ def batch_norm(
 
 def _inferred(x: Any, scale: Any, bias: Any, mean: Any, variance: Any, epsilon: float, spatial: bool) -> Any:
     """One product and one sum; what they take is computed of the statistics first, and is known if these are."""
-    xp = module_of(scale, bias, mean, variance)
+    x, xp = jnp.asarray(x), module_of(scale, bias, mean, variance)
     factor = wide(scale) / xp.sqrt(wide(variance) + epsilon)
     shift = wide(bias) - wide(mean) * factor
-    dtype, shape = jnp.promote_types(x.dtype, scale.dtype), _along_channels(x, scale, spatial)
+    dtype, shape = jax_dtype(jnp.promote_types(x.dtype, scale.dtype)), _along_channels(x, scale, spatial)
     return (x * factor.astype(dtype).reshape(shape) + shift.astype(dtype).reshape(shape)).astype(x.dtype)
 
 
@@ -79,6 +79,7 @@ def _trained(
     batch_variance = jnp.square(batch - batch.mean(axes, keepdims=True)).mean(axes)
     batch_mean, batch_variance = batch_mean.reshape(mean.shape), batch_variance.reshape(variance.shape)
     y = _inferred(x, scale, bias, batch_mean, batch_variance, epsilon, spatial)
+    mean, variance = jnp.asarray(mean), jnp.asarray(variance)
     next_mean = (wide(mean) * momentum + batch_mean * (1 - momentum)).astype(mean.dtype)
     next_variance = (wide(variance) * momentum + batch_variance * (1 - momentum)).astype(variance.dtype)
     if call.run.training:

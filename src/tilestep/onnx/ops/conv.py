@@ -144,7 +144,7 @@ def deform_conv(
     """
     _check_kernel(w, kernel_shape)
     at = windows(x.shape[2:], w.shape[2:], strides=strides, dilations=dilations, pads=pads)
-    batch, channels, axes = x.shape[0], x.shape[1], x.ndim - 2
+    x, batch, channels, axes = jnp.asarray(x), x.shape[0], x.shape[1], x.ndim - 2
     taps, places = math.prod(at.kernel), math.prod(at.outputs)
     moves = wide(jnp.asarray(offset)).reshape(batch * offset_group, taps, axes, places)
     tap, place = np.indices(at.kernel).reshape(axes, -1), np.indices(at.outputs).reshape(axes, -1)
@@ -153,7 +153,7 @@ def deform_conv(
         start = place[axis] * at.strides[axis] - at.pads[axis][0]
         still = tap[axis][:, None] * at.dilations[axis] + start
         points.append((moves[:, :, axis] + still).reshape(batch * offset_group, -1))
-    field = wide(jnp.asarray(x)).reshape(batch * offset_group, channels // offset_group, -1)
+    field = wide(x).reshape(batch * offset_group, channels // offset_group, -1)
 
     def pick(position: Any) -> Any:
         return jnp.take_along_axis(field, position[:, None], axis=2)
@@ -175,7 +175,8 @@ def col2im(
     sizes, block = known_ints(image_shape, "the image's shape"), known_ints(block_shape, "the block's shape")
     at = windows(sizes, block, strides=strides, dilations=dilations, pads=pads)
     axes, channels = len(sizes), x.shape[1] // math.prod(block)
-    blocks = jnp.asarray(x).reshape(x.shape[0], channels, *at.kernel, *at.outputs)
+    x = jnp.asarray(x)
+    blocks = x.reshape(x.shape[0], channels, *at.kernel, *at.outputs)
     positions: list[Any] = []
     for axis in range(axes):
         position = np.arange(at.kernel[axis])[:, None] * at.dilations[axis] + np.arange(at.outputs[axis]) * at.strides[axis]

@@ -22,7 +22,7 @@ def dropout_with_mask_of_numbers(call: Call, x: Any, *, consumed_inputs: Any = N
     The mask has x's type. `is_test` of versions 1 to 6 says what the run says, and the run is asked.
     """
     y, mask = _dropped(call, x, ratio, call.run.training, None)
-    return (y, mask.astype(x.dtype)) if call.wants(1) else y
+    return (y, mask.astype(y.dtype)) if call.wants(1) else y
 
 
 @op("Dropout", since=10, random=True)
@@ -49,7 +49,9 @@ def _dropped(call: Call, x: Any, ratio: Any, on: Any, seed: int | None) -> tuple
     if on is False or (isinstance(ratio, float) and not ratio):
         return x, np.ones(x.shape, np.bool_)
     ratio = jnp.reshape(ratio, ()) if is_traced(ratio) else ratio
-    stays, factor = jax.random.bernoulli(call.key(seed), 1 - ratio, x.shape), 1 / (1 - ratio)
+    x = jnp.asarray(x)
+    stays = jax.random.bernoulli(call.key(seed), jnp.asarray(1 - ratio, np.float32), x.shape)  # one type, one draw
+    factor = 1 / (1 - ratio)
     if on is not True:
         on = jnp.reshape(on, ())
         stays, factor = stays | ~on, jnp.where(on, factor, 1)

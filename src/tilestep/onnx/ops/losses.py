@@ -35,11 +35,11 @@ def softmax_cross_entropy(
 def _loss(x: Any, target: Any, weight: Any, ignore_index: int | None, reduction: str) -> Any:
     if reduction not in ("none", "sum", "mean"):
         raise ValueError(f"reduction is {reduction!r}, and may be none, sum or mean")
-    target, classes = jnp.asarray(target), x.shape[1]
+    x, target, classes = jnp.asarray(x), jnp.asarray(target), x.shape[1]
     counts = None if ignore_index is None else target != ignore_index
     index = target if counts is None else jnp.where(counts, target, 0)
     index = jnp.where(index < 0, classes, index)  # an index below 0 would count from the end
-    loss = -jnp.take_along_axis(jnp.asarray(x), index[:, None], axis=1, mode="fill", fill_value=np.nan)[:, 0]
+    loss = -jnp.take_along_axis(x, index[:, None], axis=1, mode="fill", fill_value=np.nan)[:, 0]
     weights = None if weight is None else jnp.take(jnp.asarray(weight), index, mode="fill", fill_value=np.nan)
     if weights is not None:
         loss = loss * weights

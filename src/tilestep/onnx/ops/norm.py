@@ -16,6 +16,7 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.interpolation import wide
 from tilestep.onnx.ops.powers import power, root
 from tilestep.onnx.registry import op
+from tilestep.onnx.values import jax_dtype
 
 _MEAN_VARIANCE_EPSILON = 1e-9
 
@@ -34,14 +35,15 @@ def layer_norm(
     """Mean 0 and variance 1 over `axis` and all behind it, then times the scale plus the bias; the means and 1 / deviations."""
     y, mean, inverse = _standardised(x, _from(axis, x.ndim), epsilon)
     y = y * scale if bias is None else y * scale + bias
-    stash = helper.tensor_dtype_to_np_dtype(stash_type)
+    stash = jax_dtype(helper.tensor_dtype_to_np_dtype(stash_type))
     return y, mean.astype(stash), inverse.astype(stash)
 
 
 @op("RMSNormalization", since=23)
 def rms_norm(call: Call, x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
     """Mean square 1 over `axis` and all behind it, then times the scale, whose type the result has."""
-    whole = wide(jnp.asarray(x))
+    x, scale = jnp.asarray(x), jnp.asarray(scale)
+    whole = wide(x)
     inverse = jax.lax.rsqrt(jnp.square(whole).mean(_from(axis, x.ndim), keepdims=True) + epsilon)
     return (whole * inverse).astype(x.dtype).astype(scale.dtype) * scale
 
@@ -93,7 +95,8 @@ def local_response_norm(call: Call, x: Any, *, size: int, alpha: float = 1e-4, b
 
 def _standardised(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, Any, Any]:
     """x with mean 0 and variance 1 over `axes`; the mean and 1 / deviation, in the type that they were computed in."""
-    whole = wide(jnp.asarray(x))
+    x = jnp.asarray(x)
+    whole = wide(x)
     mean = whole.mean(axes, keepdims=True)
     centred = whole - mean
     inverse = jax.lax.rsqrt(jnp.square(centred).mean(axes, keepdims=True) + epsilon)

@@ -130,7 +130,7 @@ def max_unpool(
         for axis, (size, step, kernel) in enumerate(zip(x.shape[2:], steps, kernel_shape, strict=True))
     ]
     shape = (*x.shape[:2], *sizes)
-    most = math.prod(shape)
+    x, most = jnp.asarray(x), math.prod(shape)
     if x.size and module_of(positions) is np:
         values = known_ints(positions, "the positions")
         least, largest = min(values), max(values)

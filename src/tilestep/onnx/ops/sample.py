@@ -23,7 +23,7 @@ def grid_sample(call: Call, x: Any, grid: Any, *, mode: str = "bilinear", paddin
     kind = {"nearest": "nearest", "bilinear": "linear", "linear": "linear", "bicubic": "cubic", "cubic": "cubic"}.get(mode)
     if kind is None or padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(f"mode is {mode!r} and padding_mode {padding_mode!r}: no such way of sampling")
-    sizes = x.shape[2:]
+    x, sizes = jnp.asarray(x), x.shape[2:]
     if grid.shape[0] != x.shape[0] or grid.shape[-1] != len(sizes):
         raise ValueError(f"a grid of shape {list(grid.shape)} doesn't fit an image of shape {list(x.shape)}")
     edge = functools.partial(_reflected, align_corners=bool(align_corners)) if padding_mode == "reflection" else clamped
@@ -36,7 +36,7 @@ def grid_sample(call: Call, x: Any, grid: Any, *, mode: str = "bilinear", paddin
             low, high = _borders(size, bool(align_corners))
             point = jnp.where((point < low) | (point > high), edge(point, size), point)
         points.append(point)
-    field = jnp.asarray(x).reshape(*x.shape[:2], -1)
+    field = x.reshape(*x.shape[:2], -1)
     field = field if kind == "nearest" else wide(field)
 
     def pick(position: Any) -> Any:
@@ -90,7 +90,7 @@ def roi_align_shifted(
     """
     if mode not in ("avg", "max") or coordinate_transformation_mode not in ("half_pixel", "output_half_pixel"):
         raise ValueError(f"mode is {mode!r} and coordinate_transformation_mode {coordinate_transformation_mode!r}: no such way of pooling")
-    half = coordinate_transformation_mode == "half_pixel"
+    x, half = jnp.asarray(x), coordinate_transformation_mode == "half_pixel"
     corners = wide(jnp.asarray(rois)) * spatial_scale - (0.5 if half else 0.0)
     sizes, outputs = x.shape[2:], (output_height, output_width)
     points: list[Any] = []
@@ -107,7 +107,7 @@ def roi_align_shifted(
     grid = (rows.shape[0], *points[0].shape[1:], *points[1].shape[1:])
     seen = (rows >= -1) & (rows <= sizes[0]) & (columns >= -1) & (columns <= sizes[1])
     taken = counted[0][:, None, :, None, None] & counted[1][:, None, None, None, :]
-    images = wide(jnp.asarray(x)).reshape(*x.shape[:2], -1)
+    images = wide(x).reshape(*x.shape[:2], -1)
     batch = jnp.asarray(batch_indices).reshape(-1, 1)
 
     def pick(position: Any) -> Any:
@@ -133,7 +133,7 @@ def max_roi_pool(call: Call, x: Any, rois: Any, *, pooled_shape: tuple[int, int]
     Corners are rounded to elements, halves away from 0, and belong to the region.
     """
     images, corners = jnp.asarray(x), wide(jnp.asarray(rois))
-    lowest = jnp.asarray(-jnp.inf, x.dtype)
+    lowest = jnp.asarray(-jnp.inf, images.dtype)
 
     def pooled(region: Any) -> Any:
         image = images[region[0].astype(np.int32)]
@@ -174,7 +174,7 @@ def _sample_counts(part: Any, ratio: int, image: float) -> np.ndarray[Any, Any]:
 
 
 def _inside(edge: Any) -> Any:
-    """`edge`, whose result is on the axis even for what is no number."""
+    """`edge`, whose result is on the axis whatever was rounded."""
 
     def safe(position: Any, size: int) -> Any:
         return jnp.clip(edge(position, size), 0, size - 1)
