@@ -54,38 +54,36 @@ def _float(x: Any) -> Any:
     return jnp.asarray(x) if jnp.issubdtype(x.dtype, jnp.floating) else jnp.asarray(x).astype(jax_dtype(np.float64))
 
 
-def _small_float(x: Any) -> bool:
-    return x.dtype.itemsize < 4 and jnp.issubdtype(x.dtype, jnp.floating)
-
-
-def _sum(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
-    if is_known(x) and not _small_float(x):  # NumPy would add small floats in their own type
-        return np.sum(x, axis=axes, keepdims=keep, dtype=x.dtype)
-    return jnp.sum(x, axis=axes, keepdims=keep, dtype=x.dtype)
+def _total(function: str, x: Any, axes: tuple[int, ...], keep: bool) -> Any:
+    """A sum or a product in the type of the input. Small floats are added as float32, which JAX does unless a type is given."""
+    is_float = jnp.issubdtype(x.dtype, jnp.floating)
+    if is_known(x) and not (is_float and x.dtype.itemsize < 4):
+        return getattr(np, function)(x, axis=axes, keepdims=keep, dtype=x.dtype)
+    return getattr(jnp, function)(x, axis=axes, keepdims=keep, dtype=None if is_float else x.dtype)
 
 
 @_reduction("ReduceSum", axes_input_since=13)
 def reduce_sum(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     """The sum along the axes, in the type of the input."""
-    return _sum(x, axes, keep)
+    return _total("sum", x, axes, keep)
 
 
 @_reduction("ReduceSumSquare")
 def reduce_sum_square(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     """The sum of the squares along the axes."""
-    return _sum(x * x, axes, keep)
+    return _total("sum", x * x, axes, keep)
 
 
 @_reduction("ReduceL1")
 def reduce_l1(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     """The sum of the absolute values along the axes."""
-    return _sum(abs(x), axes, keep)
+    return _total("sum", abs(x), axes, keep)
 
 
 @_reduction("ReduceL2")
 def reduce_l2(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     """The root of the sum of the squares along the axes. Its gradient is 0 where it is 0. Integers lose their fraction."""
-    squares = _float(_sum(x * x, axes, keep))
+    squares = _float(_total("sum", x * x, axes, keep))
     zero = squares == 0
     return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, squares))).astype(x.dtype)
 
@@ -93,9 +91,7 @@ def reduce_l2(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
 @_reduction("ReduceProd")
 def reduce_prod(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     """The product along the axes, in the type of the input."""
-    if is_known(x) and not _small_float(x):
-        return np.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)
-    return jnp.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)
+    return _total("prod", x, axes, keep)
 
 
 @_reduction("ReduceMean")
@@ -106,7 +102,7 @@ def reduce_mean(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     count = math.prod(x.shape[axis] for axis in axes)
     if not count:
         raise ValueError(f"the mean of no integers, along axes {list(axes)} of shape {list(x.shape)}")
-    total = jnp.asarray(_sum(x, axes, keep))
+    total = jnp.asarray(_total("sum", x, axes, keep))
     return lax.div(total, jnp.full(total.shape, count, total.dtype))
 
 
@@ -140,7 +136,7 @@ def _extreme(which: str, x: Any, axes: tuple[int, ...], keep: bool) -> Any:
 @_reduction("ReduceLogSum")
 def reduce_log_sum(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     """The logarithm of the sum along the axes."""
-    return jnp.log(_float(_sum(x, axes, keep))).astype(x.dtype)
+    return jnp.log(_float(_total("sum", x, axes, keep))).astype(x.dtype)
 
 
 @_reduction("ReduceLogSumExp")
