@@ -8,6 +8,7 @@ for 64-bit integers) becomes the nearest end. Then integers lose the bits that t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import jax.numpy as jnp
@@ -85,10 +86,10 @@ def fitting(x: Any, xp: Any = jnp) -> Any:
     return x.astype(narrow)
 
 
-def operands(*values: Any, limits: bool = False) -> tuple[Any, ...]:
+def operands(*values: Any, fit: Callable[[Any], Any] = fitting) -> tuple[Any, ...]:
     """The module to compute with, and the values for it, whose shapes broadcast.
 
-    Args: limits: whether the values bound each other, so that what JAX cannot hold may become the nearest that it can.
+    Args: fit: makes operands of `jax.numpy` of them.
     Returns: NumPy if all are known and the result has room, else `jax.numpy`.
     Raises: OverflowError as `fitting` does.
     """
@@ -97,16 +98,17 @@ def operands(*values: Any, limits: bool = False) -> tuple[Any, ...]:
             return np, *values
         if has_room(np.broadcast_shapes(*(value.shape for value in values)), max((value.dtype for value in values), key=_bits)):
             return np, *values
-    return jnp, *map(limited if limits else fitting, values)
+    return jnp, *map(fit, values)
 
 
-def limited(x: Any) -> Any:
-    """`x`, a bound on others: what has more bits than JAX's integers becomes their end, beyond which nothing is."""
-    if not is_known(x) or not _is_cut(x):
-        return x
-    narrow = jax_dtype(x.dtype)
-    limits = np.iinfo(narrow)
-    return np.clip(x, limits.min, limits.max).astype(narrow)
+def upper_bound(x: Any) -> Any:
+    """`x`, which others may not exceed: what is above JAX's integers bounds nothing, so their end does too. Raises: as `fitting`."""
+    return fitting(np.minimum(x, np.iinfo(jax_dtype(x.dtype)).max)) if is_known(x) and _is_cut(x) else x
+
+
+def lower_bound(x: Any) -> Any:
+    """`x`, below which others may not be: what is below JAX's integers bounds nothing, so their end does too. Raises: as `fitting`."""
+    return fitting(np.maximum(x, np.iinfo(jax_dtype(x.dtype)).min)) if is_known(x) and _is_cut(x) else x
 
 
 def _is_cut(x: Any) -> bool:

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilestep.onnx.convert import bits_as, convert, fitting, limited, operands
+from tilestep.onnx.convert import bits_as, convert, fitting, lower_bound, operands, upper_bound
 from tilestep.onnx.values import MOST_KNOWN_BYTES, NeedsValueError, NoRoomError, folding
 
 F = np.float32
@@ -201,15 +201,19 @@ def test_gradients_pass_between_floats() -> None:
     assert jax.grad(lambda x: convert(x, FLOAT8[0]).astype(F).sum())(jnp.array([1.5, 1e9])).tolist() == [1, 0]
 
 
-def test_integers_that_jax_would_cut_are_refused_or_limited() -> None:
+def test_integers_that_jax_would_cut_are_refused_or_bound_nothing() -> None:
     large = np.array([1, 2**40])
     with pytest.raises(OverflowError, match="constant 1099511627776 doesn't fit into int32"):
         fitting(large)
     with jax.enable_x64(True):
         assert fitting(large) is large
     assert fitting(np.array([1, -5])).tolist() == [1, -5]
-    assert limited(np.array([2**40, -(2**40), 5])).tolist() == [2**31 - 1, -(2**31), 5]
-    assert limited(np.array([2**40], np.uint64)).tolist() == [2**32 - 1]
+    assert upper_bound(np.array([2**40, 5])).tolist() == [2**31 - 1, 5]
+    assert lower_bound(np.array([-(2**40), 5])).tolist() == [-(2**31), 5]
+    assert upper_bound(np.array([2**40], np.uint64)).tolist() == [2**32 - 1]
+    for bound, x in ((upper_bound, -(2**40)), (lower_bound, 2**40)):
+        with pytest.raises(OverflowError, match="doesn't fit"):
+            bound(np.array(x))
 
 
 def test_results_without_room_are_left_to_jax() -> None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tilestep.onnx.convert import convert, limited, operands
+from tilestep.onnx.convert import convert, lower_bound, operands, upper_bound
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import is_known, is_traced, module_of
@@ -254,12 +254,12 @@ def _mean(*values: Any) -> Any:
 
 
 def _max(*values: Any) -> Any:
-    xp, *all_values = operands(*values, limits=True)
+    xp, *all_values = operands(*values, fit=lower_bound)
     return functools.reduce(xp.maximum, all_values)
 
 
 def _min(*values: Any) -> Any:
-    xp, *all_values = operands(*values, limits=True)
+    xp, *all_values = operands(*values, fit=upper_bound)
     return functools.reduce(xp.minimum, all_values)
 
 
@@ -282,7 +282,7 @@ def clip(x: Any, low: Any, high: Any) -> Any:
     if is_known(x) and is_known(low) and is_known(high):
         return np.minimum(np.maximum(x, low.reshape(())), high.reshape(()))
     x = jnp.asarray(x)
-    return lax.clamp(jnp.asarray(limited(low), x.dtype).reshape(()), x, jnp.asarray(limited(high), x.dtype).reshape(()))
+    return lax.clamp(jnp.asarray(lower_bound(low), x.dtype).reshape(()), x, jnp.asarray(upper_bound(high), x.dtype).reshape(()))
 
 
 def _limits(dtype: Any) -> tuple[Any, Any]:

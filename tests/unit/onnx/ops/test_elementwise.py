@@ -259,6 +259,9 @@ def test_known_integers_of_64_bits_are_never_cut_in_silence() -> None:
     for name in ("Min", "Clip"):
         inputs = [x, largest] if name == "Min" else [x, None, largest]
         agrees([x], name, inputs, version=13, static=[len(inputs) - 1])
+    agrees([x], "Max", [x, -largest], version=13, static=[1])
+    with pytest.raises(OnnxError, match="doesn't fit"):
+        run_node("Max", [x, largest], "jit", version=13, static=[1])
     with pytest.raises(OnnxError, match="9223372036854775807 doesn't fit into int32"):
         run_node("Add", [x, largest], "jit", version=13, static=[1])
     with pytest.raises(OnnxError, match="doesn't fit"):
