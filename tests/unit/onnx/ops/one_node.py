@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime
 from onnx import helper
 
 import tilestep.onnx.ops  # noqa: F401 - registers all
-from tilestep.onnx.graph import Graph, Preparation
+from tilestep.onnx.graph import Graph, Preparation, versions_of
 from tilestep.onnx.interpret import Run, run_graph
 
 WAYS: Final = ("known", "eager", "jit")
@@ -24,6 +25,15 @@ def prepared(nodes: Sequence[onnx.NodeProto], inputs: Sequence[str], outputs: Se
     values = [helper.make_empty_tensor_value_info(name) for name in inputs], [helper.make_empty_tensor_value_info(name) for name in outputs]
     preparation = Preparation(functions={}, left=1000)
     graph = preparation.graph(helper.make_graph(nodes, "test", *values), opsets)
+    preparation.require_all()
+    return graph
+
+
+def model(text: str, opset: int = 21) -> Graph:
+    """A graph in onnx's text form."""
+    proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{text}')
+    preparation = Preparation(functions={}, left=1000)
+    graph = preparation.graph(proto.graph, versions_of(proto.opset_import))
     preparation.require_all()
     return graph
 

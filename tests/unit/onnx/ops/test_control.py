@@ -7,26 +7,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import onnx
-import onnx.parser
 import pytest
 
-from tests.unit.onnx.ops.one_node import WAYS, run_nodes
+from tests.unit.onnx.ops.one_node import WAYS, model, run_nodes
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
-from tilestep.onnx.graph import Graph, Preparation, versions_of
+from tilestep.onnx.graph import Graph
 from tilestep.onnx.interpret import Call, Run, run_graph
 from tilestep.onnx.values import SequenceValue
 
 F = np.float32
-
-
-def model(text: str, opset: int = 21) -> Graph:
-    """A graph in onnx's text form."""
-    proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{text}')
-    preparation = Preparation(functions={}, left=1000)
-    graph = preparation.graph(proto.graph, versions_of(proto.opset_import))
-    preparation.require_all()
-    return graph
 
 
 def jaxpr(graph: Graph, *inputs: Any) -> str:
