@@ -290,7 +290,8 @@ class OnnxModel:
         """Its own parameters and state on the default device, where they stay. 64-bit types are on."""
         device = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
         if self._on_device is None or self._on_device[0] != device:
-            self._on_device = device, [jnp.asarray(array) for array in (*self.params.values(), *self.state.values())]
+            with jax.ensure_compile_time_eval():  # a program may be traced around this
+                self._on_device = device, [jnp.asarray(array) for array in (*self.params.values(), *self.state.values())]
         return self._on_device[1]
 
     def _run(self, inputs: Sequence[Any], key: Any) -> tuple[Any, ...]:
