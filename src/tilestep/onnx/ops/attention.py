@@ -11,7 +11,7 @@ from onnx import helper
 
 from tilestep.onnx.graph import Graph
 from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.interpolation import wide
+from tilestep.onnx.ops.interpolation import flattened, wide
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import jax_dtype
 
@@ -75,7 +75,7 @@ def attention(
     scores.append(probabilities)
     y = _weighted(probabilities, v).astype(q.dtype)
     if packed:
-        y = jnp.swapaxes(y, 1, 2).reshape(y.shape[0], y.shape[2], -1)
+        y = flattened(jnp.swapaxes(y, 1, 2), 2)
     if not 0 <= qk_matmul_output_mode <= 3:
         raise ValueError(f"qk_matmul_output_mode is {qk_matmul_output_mode}, and may be 0 to 3")
     return y, k, v, scores[qk_matmul_output_mode]
@@ -131,7 +131,7 @@ def rotary_embedding(
     whole = jnp.asarray(x)
     heads = 1 if whole.ndim == 4 else 2
     if whole.ndim == 3:
-        whole = whole.reshape(*whole.shape[:2], _count(num_heads, whole.shape[2]), -1)
+        whole = _split(whole, num_heads)
     if positions is not None:
         cosines, sines = (jnp.take(jnp.asarray(cache), positions, axis=0) for cache in (cosines, sines))
     turned = rotary_embedding_dim or whole.shape[-1]
@@ -195,7 +195,7 @@ def linear_attention(
         return state, jnp.einsum("bhgk,bhkv->bhgv", row["q"], state) * factor
 
     state, y = jax.lax.scan(step, start, rows)
-    return jnp.moveaxis(y, 0, 1).reshape(batch, tokens, -1).astype(q.dtype), state.astype(q.dtype if past is None else past.dtype)
+    return flattened(jnp.moveaxis(y, 0, 1), 2).astype(q.dtype), state.astype(q.dtype if past is None else past.dtype)
 
 
 def _heads(x: Any, heads: int | None) -> Any:
@@ -204,7 +204,15 @@ def _heads(x: Any, heads: int | None) -> Any:
         if heads is not None and heads != x.shape[1]:
             raise ValueError(f"an input of shape {list(x.shape)} doesn't have {heads} heads")
         return jnp.asarray(x)
-    return jnp.swapaxes(jnp.asarray(x).reshape(*x.shape[:2], _count(heads, x.shape[2]), -1), 1, 2)
+    return jnp.swapaxes(_split(jnp.asarray(x), heads), 1, 2)
+
+
+def _split(x: Any, *heads: int | None) -> Any:
+    """x [batch, tokens, heads * size] as [batch, tokens, heads, size]."""
+    count = 1
+    for number in heads:
+        count *= _count(number, x.shape[2] // count)
+    return x.reshape(*x.shape[:2], *heads, x.shape[2] // count)
 
 
 def _count(heads: int | None, size: int) -> int:
@@ -219,14 +227,14 @@ def _scores(q: Any, k: Any, scale: float | None) -> Any:
     batch, heads, queries, size = q.shape
     _count(k.shape[1], heads)
     factor = np.asarray(np.sqrt(size**-0.5 if scale is None else scale), q.dtype)  # of both, as ONNX says, because of 16-bit floats
-    grouped = (q * factor).reshape(batch, k.shape[1], -1, size)
+    grouped = (q * factor).reshape(batch, k.shape[1], heads // k.shape[1] * queries, size)
     return jnp.einsum("bhqd,bhkd->bhqk", grouped, k * factor).reshape(batch, heads, queries, k.shape[2])
 
 
 def _weighted(probabilities: Any, v: Any) -> Any:
     """Sums of values [batch, heads, queries, size] by probabilities [batch, heads, queries, keys]."""
     batch, heads, queries, keys = probabilities.shape
-    grouped = probabilities.reshape(batch, v.shape[1], -1, keys)
+    grouped = probabilities.reshape(batch, v.shape[1], heads // v.shape[1] * queries, keys)
     return jnp.einsum("bhqk,bhkd->bhqd", grouped, v).reshape(batch, heads, queries, v.shape[3])
 
 
@@ -270,8 +278,6 @@ def _softmax(scores: Any, allowed: Any) -> Any:
     return jnp.where(some, jax.nn.softmax(jnp.where(some, scores, 0), axis=-1), 0)
 
 
-def _by_token(x: Any, heads: int, group: int = 0) -> Any:
-    """x [batch, tokens, heads * size] as [tokens, batch, heads, size], or [.., heads, group, size]."""
-    _count(heads * max(group, 1), x.shape[2])
-    shape = (*x.shape[:2], heads, group, -1) if group else (*x.shape[:2], heads, -1)
-    return jnp.moveaxis(wide(jnp.asarray(x)).reshape(shape), 1, 0)
+def _by_token(x: Any, *heads: int) -> Any:
+    """x [batch, tokens, heads * size] as [tokens, batch, heads, size]."""
+    return jnp.moveaxis(_split(wide(jnp.asarray(x)), *heads), 1, 0)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.interpolation import interpolate, wide
+from tilestep.onnx.ops.interpolation import flattened, interpolate, wide
 from tilestep.onnx.ops.windows import Windows, check_auto_pad, checked, extent, split_evenly, windows
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import has_room, known_ints
@@ -152,8 +152,8 @@ def deform_conv(
     for axis in range(axes):
         start = place[axis] * at.strides[axis] - at.pads[axis][0]
         still = tap[axis][:, None] * at.dilations[axis] + start
-        points.append((moves[:, :, axis] + still).reshape(batch * offset_group, -1))
-    field = wide(x).reshape(batch * offset_group, channels // offset_group, -1)
+        points.append(flattened(moves[:, :, axis] + still, 1))
+    field = flattened(wide(x).reshape(batch * offset_group, channels // offset_group, *at.sizes), 2)
 
     def pick(position: Any) -> Any:
         return jnp.take_along_axis(field, position[:, None], axis=2)

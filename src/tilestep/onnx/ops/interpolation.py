@@ -21,6 +21,11 @@ def wide(x: Any) -> Any:
     return x.astype(jnp.promote_types(x.dtype, np.float32))
 
 
+def flattened(x: Any, axis: int) -> Any:
+    """`x` with all axes from `axis` on as one; it may be empty, which -1 in a shape may not."""
+    return x.reshape(*x.shape[:axis], math.prod(x.shape[axis:]))
+
+
 def cubic_weights(fraction: Any, coefficient: float = CUBIC) -> list[Any]:
     """Weights of the four elements around a point.
 

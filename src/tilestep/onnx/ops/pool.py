@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.interpolation import wide
+from tilestep.onnx.ops.interpolation import flattened, wide
 from tilestep.onnx.ops.powers import checked_order, power, root
 from tilestep.onnx.ops.windows import Windows, checked, windows
 from tilestep.onnx.registry import op
@@ -43,8 +43,7 @@ def max_pool(
     if not call.wants(1) and set(at.dilations) == {1}:
         return _reduced(x, at, jax.lax.max, _lowest(x.dtype))
     positions = _positions_of_maxima(jax.lax.stop_gradient(x), at)
-    flat = positions.reshape(*x.shape[:2], -1)
-    y = jnp.take_along_axis(x.reshape(*x.shape[:2], -1), flat, axis=2, mode="clip").reshape(positions.shape)
+    y = jnp.take_along_axis(flattened(x, 2), flattened(positions, 2), axis=2, mode="clip").reshape(positions.shape)
     return y, _in_whole_array(positions, x.shape, bool(storage_order))
 
 

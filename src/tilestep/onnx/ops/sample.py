@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.interpolation import clamped, interpolate, wide
+from tilestep.onnx.ops.interpolation import clamped, flattened, interpolate, wide
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import has_room, known, known_ints
 
@@ -29,14 +29,14 @@ def grid_sample(call: Call, x: Any, grid: Any, *, mode: str = "bilinear", paddin
     edge = functools.partial(_reflected, align_corners=bool(align_corners)) if padding_mode == "reflection" else clamped
     points: list[Any] = []
     for axis, size in enumerate(sizes):
-        point = wide(jnp.asarray(grid))[..., len(sizes) - 1 - axis].reshape(x.shape[0], -1)
+        point = flattened(wide(jnp.asarray(grid))[..., len(sizes) - 1 - axis], 1)
         point = (point + 1) / 2 * (size - 1) if align_corners else ((point + 1) * size - 1) / 2
         point = jnp.round(point) if kind == "nearest" else point
         if padding_mode == "reflection" or (padding_mode == "border" and kind != "cubic"):  # as PyTorch does
             low, high = _borders(size, bool(align_corners))
             point = jnp.where((point < low) | (point > high), edge(point, size), point)
         points.append(point)
-    field = x.reshape(*x.shape[:2], -1)
+    field = flattened(x, 2)
     field = field if kind == "nearest" else wide(field)
 
     def pick(position: Any) -> Any:
@@ -107,13 +107,13 @@ def roi_align_shifted(
     grid = (rows.shape[0], *points[0].shape[1:], *points[1].shape[1:])
     seen = (rows >= -1) & (rows <= sizes[0]) & (columns >= -1) & (columns <= sizes[1])
     taken = counted[0][:, None, :, None, None] & counted[1][:, None, None, None, :]
-    images = wide(x).reshape(*x.shape[:2], -1)
+    images = flattened(wide(x), 2)
     batch = jnp.asarray(batch_indices).reshape(-1, 1)
 
     def pick(position: Any) -> Any:
         return images[batch, :, position]
 
-    spread = [jnp.broadcast_to(clamped(point, size), grid).reshape(grid[0], -1) for point, size in zip((rows, columns), sizes, strict=True)]
+    spread = [flattened(jnp.broadcast_to(clamped(point, size), grid), 1) for point, size in zip((rows, columns), sizes, strict=True)]
     combine = jnp.add if mode == "avg" else jnp.maximum
     values = interpolate(pick, spread, sizes, kind="linear", channels=2, combine=combine).reshape(*grid, x.shape[1])
     values = jnp.where(seen[..., None], values, 0)

@@ -1,4 +1,4 @@
-"""Known inputs of 64 bits beside traced ones, whose type JAX makes 32 bits: no warning, and the same values."""
+"""Known inputs of 64 bits beside traced ones, whose type JAX makes 32 bits: no warning, and the same values. Empty batches."""
 
 from __future__ import annotations
 
@@ -45,6 +45,20 @@ CASES: list[tuple[str, int, list[Any], int, dict[str, Any]]] = [
     ("Dropout", 7, [IMAGE], 2, {}),
 ]
 
+BATCHED = {  # positions of the inputs that have a batch, or a region, as their first axis; of others only the first one
+    "MatMul": (0, 1),
+    "Einsum": (0, 1),
+    "DeformConv": (0, 2),
+    "MaxUnpool": (0, 1),
+    "NegativeLogLikelihoodLoss": (0, 1),
+    "SoftmaxCrossEntropyLoss": (0, 1),
+    "GridSample": (0, 1),
+    "RoiAlign": (1, 2),
+    "MaxRoiPool": (1,),
+    "Attention": (0, 1, 2),
+    "RotaryEmbedding": (0, 1, 2),
+}
+
 
 @pytest.mark.parametrize(("op_type", "version", "inputs", "outputs", "attributes"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
 def test_one_input_is_traced(op_type: str, version: int, inputs: list[Any], outputs: int, attributes: dict[str, Any]) -> None:
@@ -63,3 +77,12 @@ def test_a_known_array_is_dropped_in_part() -> None:
     run = Run(training=True, key=jax.random.key(0))
     y, mask = run_node("Dropout", [np.ones(100)], "known", version=7, outputs=2, run=run)
     np.testing.assert_array_equal(y, 2 * np.asarray(mask))
+
+
+@pytest.mark.parametrize(("op_type", "version", "inputs", "outputs", "attributes"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
+def test_a_batch_may_be_empty(op_type: str, version: int, inputs: list[Any], outputs: int, attributes: dict[str, Any]) -> None:
+    batched = BATCHED.get(op_type, (0,))
+    empty = [x[:0] if position in batched else x for position, x in enumerate(inputs)]
+    run = Run(training=op_type == "Dropout", key=jax.random.key(0))
+    y = run_node(op_type, empty, "eager", version=version, outputs=outputs, run=run, **attributes)[0]
+    assert y.size == 0 or np.isnan(y)  # a mean of nothing is no number
