@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -132,7 +132,12 @@ class Preparation:
         """Prepares the nodes of a graph or, with the attributes `given`, of a function."""
         if depth > MOST_DEPTH:
             raise UnsafeModelError(f"graph '{name}' is more than {MOST_DEPTH} graphs and functions deep")
-        prepared = [self.node(node, opsets, given, depth) for node in nodes]
+        prepared: list[Node] = []
+        for proto in nodes:
+            node = self.node(proto, opsets, given, depth)
+            if (node.domain, node.op_type) == ("ai.onnx.preview.training", "Gradient"):
+                node = replace(node, attributes={**node.attributes, "graph": _between(node, prepared)})
+            prepared.append(node)
         made = {*inputs, *initializers}
         outer: set[str] = set()
         for node in prepared:
@@ -281,7 +286,7 @@ def schema_of(domain: str, name: str, version: int) -> defs.OpSchema | None:
         return None
 
 
-def has_body(schema: defs.OpSchema) -> bool:
+def has_body(schema: Any) -> bool:
     """Whether ONNX defines the operator by other operators."""
     return schema.has_function or schema.has_context_dependent_function
 
@@ -322,6 +327,27 @@ def reads(node: Node) -> Iterator[str]:
     yield from filter(None, node.inputs)
     for graph in node.subgraphs:
         yield from graph.outer
+
+
+def _between(gradient: Node, before: Sequence[Node]) -> Graph:
+    """The graph that a Gradient differentiates: the nodes that lead from its `xs` and `zs` to its `y`. It reads all else around it."""
+    inputs = (*gradient.attributes.get("xs", ()), *gradient.attributes.get("zs", ()))
+    wanted = {gradient.attributes.get("y", "")}
+    on_path: list[Node] = []
+    reached = set(inputs)
+    for node in before:
+        if not reached.isdisjoint(reads(node)):
+            reached.update(node.outputs)
+            on_path.append(node)
+    nodes: list[Node] = []
+    for node in reversed(on_path):
+        if not wanted.isdisjoint(node.outputs):
+            wanted.update(reads(node))
+            nodes.append(replace(node, ended=()))
+    made = {*inputs, *(name for node in nodes for name in node.outputs)}
+    outer = frozenset(name for name in wanted if name not in made)
+    outputs = (gradient.attributes.get("y", ""),)
+    return Graph(name=gradient.name, inputs=inputs, outputs=outputs, nodes=tuple(reversed(nodes)), initializers={}, outer=outer)
 
 
 def _with_ended(node: Node, ended: Sequence[str]) -> Node:
