@@ -257,11 +257,12 @@ def constant(
 def _dense(sparse: onnx.SparseTensorProto) -> Any:
     """The array of a sparse tensor, whose indices are flat, or rows of one for each axis."""
     values, indices, lengths = array_of(sparse.values), array_of(sparse.indices), tuple(sparse.dims)
+    total = math.prod(lengths)
+    ends = lengths if indices.ndim > 1 else (total,)
+    if ((indices < 0) | (indices >= np.asarray(ends))).any():
+        raise ValueError(f"the sparse tensor has an index outside of {list(lengths)}")
     if indices.ndim > 1:
         indices = np.ravel_multi_index(tuple(indices.T), lengths)
-    total = math.prod(lengths)
-    if indices.size and not 0 <= indices.min() <= indices.max() < total:
-        raise ValueError(f"the sparse tensor has an index outside of {list(lengths)}")
     xp = module_for(lengths, values.dtype)
     if xp is jnp:
         return jnp.zeros(total, jax_dtype(values.dtype)).at[indices].set(values).reshape(lengths)
