@@ -174,7 +174,7 @@ def linear_attention(
         raise ValueError(f"update_rule is {update_rule!r}, and may be one of {', '.join(_RULES)}")
     if ("gated" in update_rule) != (decay is not None) or ("delta" in update_rule) != (beta is not None):
         raise ValueError(f"update_rule {update_rule!r} and the inputs decay and beta don't fit")
-    batch, tokens, _ = q.shape
+    batch = q.shape[0]
     group = q_num_heads // _count(kv_num_heads, q_num_heads)
     rows = {"q": _by_token(q, kv_num_heads, group), "k": _by_token(k, kv_num_heads), "v": _by_token(v, kv_num_heads)}
     if decay is not None:
