@@ -282,7 +282,7 @@ def schema_of(domain: str, name: str, version: int) -> defs.OpSchema | None:
     """The schema of an operator; None if ONNX has none. A version that is newer than the installed onnx gives the newest one."""
     try:
         return defs.get_schema(name, min(version, defs.onnx_opset_version()) if not domain else version, domain)
-    except defs.SchemaError:
+    except (defs.SchemaError, TypeError):  # TypeError for a version beyond 32 bits
         return None
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from tilestep.onnx.convert import fitting
+from tilestep.onnx.demand import draws
 from tilestep.onnx.graph import Graph
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.values import is_known, is_traced, jax_dtype
@@ -84,6 +85,8 @@ class Body:
         """Whether any of `values`, or a value that the body reads around it, is known only when the program runs."""
         scope = self.call.scope
         around = [scope[name] for name in self.graph.outer if name in scope]
+        if draws(self.graph):
+            around.append(self.call.run.key)
         return any(is_traced(leaf) for leaf in jax.tree.leaves((values, around)))
 
     def ends_by_values(self, state: Sequence[Any]) -> bool:

@@ -17,7 +17,7 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.ml import ML
 from tilestep.onnx.ops.ml_linear import both_scores, label_at, labels_of, transformed
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import has_room, jax_dtype
+from tilestep.onnx.values import MOST_KNOWN_BYTES, has_room, jax_dtype
 
 Array = np.ndarray[Any, Any]
 
@@ -31,6 +31,7 @@ _COMPARE: Final[tuple[Callable[[Any, Any], Any], ...]] = (
     lambda x, y: x == y,
     lambda x, y: x != y,
 )
+_MOST_TIMES: Final = 16  # as much memory as the weights themselves take, at most, if all nodes have weights of all targets
 _AGGREGATES: Final = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _NODES: Final = (
@@ -181,8 +182,8 @@ def _leaf_weights(nodes: Array, targets: Array, values: Array, num_nodes: int, n
     """What each node adds to each target, and whether it does. Raises: ValueError for targets that don't exist and for too many."""
     if not len(nodes) == len(targets) == len(values) or (len(targets) and not 0 <= targets.min() <= targets.max() < num_targets):
         raise ValueError(f"it has weights for {len(nodes)} nodes, {len(targets)} targets of {num_targets} and {len(values)} values")
-    if not has_room((num_nodes, max(1, num_targets)), np.float64):
-        raise ValueError(f"{num_nodes:,} nodes with {num_targets:,} targets are too many")
+    if num_nodes * num_targets * values.itemsize > max(MOST_KNOWN_BYTES, _MOST_TIMES * values.nbytes):
+        raise ValueError(f"{num_nodes:,} nodes with {num_targets:,} targets are too many for {len(values):,} weights")
     weights, has = np.zeros((num_nodes, num_targets), values.dtype), np.zeros((num_nodes, num_targets), bool)
     np.add.at(weights, (nodes, targets), values)  # pyright: ignore[reportArgumentType]
     has[nodes, targets] = True

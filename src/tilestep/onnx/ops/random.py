@@ -27,12 +27,18 @@ def _type_like(x: Any, dtype: int | None) -> np.dtype[Any]:
     return _float_type(helper.np_dtype_to_tensor_dtype(np.dtype(x.dtype)) if dtype is None else dtype)
 
 
+def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    if any(size < 0 for size in shape):
+        raise ValueError(f"the shape {list(shape)}")
+    return tuple(shape)
+
+
 def _normal(call: Call, shape: Sequence[int], dtype: Any, mean: float, scale: float, seed: float | None) -> Any:
-    return (mean + scale * jax.random.normal(call.key(seed), tuple(shape), dtype)).astype(dtype)
+    return (mean + scale * jax.random.normal(call.key(seed), _sizes(shape), dtype)).astype(dtype)
 
 
 def _uniform(call: Call, shape: Sequence[int], dtype: Any, low: float, high: float, seed: float | None) -> Any:
-    return jax.random.uniform(call.key(seed), tuple(shape), dtype, low, high)
+    return jax.random.uniform(call.key(seed), _sizes(shape), dtype, low, high)
 
 
 @op("RandomNormal", random=True)
@@ -83,4 +89,4 @@ def multinomial(call: Call, x: Any, *, dtype: int = 6, sample_size: int = 1, see
     if x.ndim != 2:
         raise ValueError(f"its input has {x.ndim} axes, and needs 2: rows and classes")
     logits = jnp.asarray(x)[:, None, :]
-    return jax.random.categorical(call.key(seed), logits, shape=(x.shape[0], sample_size)).astype(jax_dtype(result))
+    return jax.random.categorical(call.key(seed), logits, shape=_sizes((x.shape[0], sample_size))).astype(jax_dtype(result))

@@ -40,7 +40,12 @@ def text_array(texts: Sequence[str], shape: Sequence[int]) -> np.ndarray[Any, An
 @op("StringConcat", since=20)
 def string_concat(call: Call, x: Any, y: Any) -> Any:
     """Each element of x followed by that of y. Shapes broadcast as in NumPy."""
-    return np.asarray(np.add(text_of(x), text_of(y)), object)
+    first, second = text_of(x), text_of(y)
+    shape = np.broadcast_shapes(first.shape, second.shape)
+    longest = max(map(len, first.ravel()), default=0) + max(map(len, second.ravel()), default=0)
+    if not has_room((*shape, longest), np.uint8) or not has_room(shape, np.int64):
+        raise ValueError(f"texts of up to {longest:,} characters, {list(shape)} of them, are too many")
+    return np.asarray(np.add(first, second), object)
 
 
 @op("StringSplit", since=20)

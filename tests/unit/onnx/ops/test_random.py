@@ -59,6 +59,11 @@ def test_keys_seeds_and_nodes_tell_numbers_apart(way: str) -> None:
     assert np.asarray(a).tolist() != np.asarray(b).tolist()
 
 
+def test_shapes_are_not_negative() -> None:
+    with pytest.raises(OnnxError, match=r"the shape \[2, -1\]"):
+        draw("RandomUniform", [], shape=[2, -1])
+
+
 def test_without_a_key_nothing_is_drawn() -> None:
     with pytest.raises(OnnxError, match="draws random numbers: give a key"):
         draw("RandomNormal", [], run=Run(), shape=[2])

@@ -22,6 +22,13 @@ def test_text_may_have_any_of_numpys_types() -> None:
         assert got.dtype == object
 
 
+def test_concatenation_has_bounds() -> None:
+    assert run_node("StringConcat", [text("a", "b").reshape(2, 1), text("c")], version=20)[0].tolist() == [["ac"], ["bc"]]
+    long = text("x" * 9000)
+    with pytest.raises(OnnxError, match=r"texts of up to 9,001 characters, \[100, 100\] of them, are too many"):
+        run_node("StringConcat", [np.repeat(long, 100).reshape(100, 1), text(*"y" * 100)], version=20)
+
+
 def test_split() -> None:
     parts, counts = run_node("StringSplit", [text("a,b,,c", "", ",")], version=20, outputs=2, delimiter=",")
     assert parts.tolist() == [["a", "b", "", "c"], ["", "", "", ""], ["", "", "", ""]]
