@@ -14,7 +14,7 @@ from jax import lax
 from tilestep.onnx.convert import convert, lower_bound, operands, upper_bound
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import is_known, is_traced, module_of
+from tilestep.onnx.values import is_known, is_traced, jax_dtype, module_of
 
 _MOST_MULTIPLIED_POWER: Final = 3  # up to it a power is a product, as XLA would make it
 
@@ -106,7 +106,7 @@ def _power(xp: Any, x: Any, y: Any) -> Any:
         return convert(xp.where(y == xp.rint(y), xp.rint(real), real), x.dtype)  # 3 ** 2.0 may be 8.9999
     if xp is jnp and exponent.is_integer() and 1 <= abs(exponent) <= _MOST_MULTIPLIED_POWER:
         return lax.integer_pow(jnp.asarray(x), int(exponent))
-    return xp.power(x, y).astype(x.dtype)
+    return xp.power(x, y).astype(x.dtype if xp is np else jax_dtype(x.dtype))
 
 
 def _integer_power(xp: Any, x: Any, y: Any) -> Any:

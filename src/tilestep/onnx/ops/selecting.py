@@ -39,6 +39,7 @@ def trilu(call: Call, x: Any, k: Any = None, *, upper: int) -> Any:
     else:
         diagonal = jnp.clip(k.reshape(()), -rows, columns)
     above = xp.arange(columns) - xp.arange(rows)[:, None]
+    x = xp.asarray(fitting(x, xp))
     return xp.where(above >= diagonal if upper else above <= diagonal, x, xp.zeros((), x.dtype))
 
 
@@ -76,7 +77,7 @@ def reverse_sequence(call: Call, x: Any, lengths: Any, *, batch_axis: int, time_
     if not is_traced(lengths) and (np.asarray(lengths) > x.shape[time]).any():
         raise ValueError(f"a length of {np.asarray(lengths).max()} is beyond the {x.shape[time]} of axis {time}")
     xp = module_of(x, lengths)
-    ends = lengths.reshape([-1 if axis == batch else 1 for axis in range(x.ndim)])
+    x, ends = fitting(x, xp), fitting(lengths, xp).reshape([-1 if axis == batch else 1 for axis in range(x.ndim)])
     places = xp.arange(x.shape[time], dtype=ends.dtype).reshape([-1 if axis == time else 1 for axis in range(x.ndim)])
     return xp.take_along_axis(x, xp.where(places < ends, ends - 1 - places, places), time)
 

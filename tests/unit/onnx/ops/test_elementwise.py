@@ -299,3 +299,15 @@ def test_scalars_stay_scalars() -> None:
 @pytest.mark.parametrize(("name", "version", "attributes"), [("Add", 7, {}), ("Pow", 7, {}), ("Mod", 10, {"fmod": 1}), ("Mean", 8, {})])
 def test_onnx_runtime_agrees(name: str, version: int, attributes: dict[str, int]) -> None:
     agrees_with_onnxruntime(name, [operands("Mul", (2, 3, 4), 0), operands("Mul", (3, 1), 1)], version=version, **attributes)
+
+
+@pytest.mark.parametrize("name", [*ARITHMETIC, *COMPARED, "Max", "Mean", "Mod", "Clip"])
+@pytest.mark.parametrize("dtype", [np.float64, np.int64])
+def test_known_operands_of_64_bits_beside_traced_ones(name: str, dtype: Any) -> None:
+    if dtype == np.int64 and name == "Mean":
+        return
+    operand, options = np.array([3, 2, 4], dtype), {"fmod": 1} if name == "Mod" else {}
+    inputs = [operand, operand[:1], operand[2:]] if name == "Clip" else [operand, operand[::-1].copy()]
+    expected = run_node(name, inputs, "known", version=13, **options)[0]
+    for position in range(2):
+        agrees([expected], name, inputs, version=13, ways=("jit",), static=[i for i in range(len(inputs)) if i != position], **options)

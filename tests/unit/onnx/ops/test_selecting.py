@@ -199,3 +199,21 @@ def test_gradients() -> None:
     slope_agrees("Trilu", [values(2, 3, 3)], version=14)
     slope_agrees("ReverseSequence", [values(3, 2, 2), ints(3, 1)], version=10)
     slope_agrees("OneHot", [ints(0, 2), np.array(3), values(2)], version=11, position=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "traced"),
+    [
+        ("Trilu", [np.ones((2, 2)), np.array(1)], 1),
+        ("Trilu", [np.ones((2, 2), INDEX), np.array(1)], 1),
+        ("ReverseSequence", [np.ones((2, 2)), ints(1, 2)], 0),
+        ("ReverseSequence", [ints([1, 2], [3, 4]), ints(1, 2)], 1),
+        ("OneHot", [ints(0, 1), np.array(3), np.array([0.0, 1.0])], 0),
+        ("OneHot", [ints(0, 1), np.array(3), np.array([0.0, 1.0])], 2),
+        ("Where", [np.array([True, False]), np.ones(2), np.zeros(2)], 0),
+        ("Where", [np.array([True, False]), ints(1, 2), ints(3, 4)], 2),
+    ],
+)
+def test_known_inputs_of_64_bits_beside_a_traced_one(name: str, inputs: list[Any], traced: int) -> None:
+    expected = run_node(name, inputs, "known", version=16)
+    agrees(expected, name, inputs, version=16, ways=("jit",), static=[i for i in range(len(inputs)) if i != traced])
