@@ -28,11 +28,11 @@ def summary_of(model: OnnxModel, *, width: int) -> str:
 def title_of(model: OnnxModel) -> str:
     """One line: name, versions, weights."""
     versions = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in sorted(model.opset.items()))
-    parts = [
-        f"{len(arrays):,} {what} of {sum(array.size for array in arrays.values()):,} numbers ({_bytes(arrays.values())})"
-        for what, arrays in (("parameters", model.params), ("arrays of state", model.state))
-        if arrays
-    ]
+    parts: list[str] = []
+    for what, arrays in (("parameter", model.params), ("state array", model.state)):
+        if arrays:
+            numbers = sum(array.size for array in arrays.values())
+            parts.append(f"{len(arrays):,} {what}{'s'[: len(arrays) != 1]} of {numbers:,} numbers ({_bytes(arrays.values())})")
     return f"{model.name}: {'; '.join([*parts, versions])}"
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.core
@@ -18,6 +19,9 @@ from tilestep.onnx.bodies import body_of
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.graph import Graph, Node
 from tilestep.onnx.values import NeedsValueError, NoRoomError, SequenceValue, folding, is_known
+
+_UNUSUAL: Final = re.compile(r"[^\w./:-]")
+_MOST_NAME: Final = 100  # characters of a node's name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +135,7 @@ def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any
         raise
     except jax.errors.ConcretizationTypeError as error:
         raise DynamicShapeError(_not_known(node, "the value of an input")) from error
-    except (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError, NotImplementedError, AssertionError) as error:
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError, AssertionError) as error:
         kinds = ", ".join(_kind(value) for value in inputs)
         raise OnnxError(f"{node.place} can't take ({kinds}): {error}") from error
     values.update((name, value) for name, value in zip(node.outputs, outputs, strict=False) if name)
@@ -148,7 +152,8 @@ def _outputs(call: Call, inputs: list[Any]) -> Sequence[Any]:
         return run_graph(body_of(node, tuple(map(_type_of, inputs))), inputs, run)
     handler, attributes = node.operator.handler, node.attributes
     if node.operator.random or node.subgraphs or not all(map(is_known, inputs)):
-        return _as_tuple(handler(call, *inputs, **attributes))
+        with jax.named_scope(_UNUSUAL.sub("_", node.name or node.op_type)[:_MOST_NAME]):  # profiles name operations so
+            return _as_tuple(handler(call, *inputs, **attributes))
     with contextlib.suppress(NoRoomError), folding():
         return [_folded(output) for output in _as_tuple(handler(call, *inputs, **attributes))]
     return _as_tuple(handler(call, *inputs, **attributes))  # the program makes the result when it runs

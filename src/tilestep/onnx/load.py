@@ -12,8 +12,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, Message
+from onnx import helper, numpy_helper
 
 from tilestep.files import read_file
+from tilestep.onnx.bodies import check_in_child
 from tilestep.onnx.errors import OnnxError, UnsafeModelError
 from tilestep.onnx.external import Folder
 from tilestep.onnx.graph import Graph, Preparation, array_of, versions_of
@@ -23,6 +25,7 @@ from tilestep.onnx.sizes import MOST_FILE_BYTES, require_parseable
 MOST_NODES: Final = 200_000  # with those of functions, counted at each call
 MOST_WEIGHT_BYTES: Final = 1 << 38  # of all initialisers; several may be the same part of a file
 MOST_DENSE_BYTES: Final = 1 << 28  # of a sparse initialiser, once it is dense
+_MOST_CHECKED_BYTES: Final = 1024  # of an initialiser that ONNX's checker reads
 _LFS: Final = b"version https://git-lfs"
 _FIRST_IMPORTS: Final = 3  # version of the file format since which a model names its versions of operators
 
@@ -74,13 +77,36 @@ def load(source: Source) -> Loaded:
     initializers = dict(_initializers(model.graph, folder))
     proto = _copy(onnx.ModelProto(), model, ("graph",))
     _copy(proto.graph, model.graph, ("initializer", "sparse_initializer"))
-    opset = versions_of(model.opset_import) or {"": 1}
+    return prepared(proto, initializers, path)
+
+
+def prepared(proto: onnx.ModelProto, initializers: Mapping[str, np.ndarray[Any, Any]], path: Path | None) -> Loaded:
+    """A model that is ready to run. Args: proto: without the initialisers of its main graph. Raises: as `load` does."""
+    opset = versions_of(proto.opset_import) or {"": 1}
     functions = {(plain_domain(function.domain), function.name, function.overload): function for function in proto.functions}
     preparation = Preparation(functions=functions, left=MOST_NODES)
     graph = preparation.graph(proto.graph, opset, initializers=initializers)
     preparation.require_all()
     require_sound(graph)
     return Loaded(proto=proto, graph=graph, initializers=initializers, opset=opset, path=path)
+
+
+def checked_by_onnx(loaded: Loaded) -> str:
+    """What ONNX's own checker finds wrong with a model, in one line; "" if nothing. Weights are inputs to it, because it reads few."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(loaded.proto)
+    inputs = {value.name for value in proto.graph.input}
+    for name, array in loaded.initializers.items():
+        if array.nbytes <= _MOST_CHECKED_BYTES:
+            proto.graph.initializer.append(numpy_helper.from_array(array, name))
+        elif name not in inputs:
+            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+            proto.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
+    try:
+        found = check_in_child(proto.SerializeToString())
+    except OnnxError as error:
+        found = str(error)
+    return "; ".join(line.strip() for line in found.splitlines() if line.strip())
 
 
 def require_sound(graph: Graph) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from tilestep.onnx.demand import draws
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.graph import Graph, Node, reads
 from tilestep.onnx.interpret import Run, run_graph
-from tilestep.onnx.specs import narrowed
+from tilestep.onnx.specs import ValueSpec, narrowed
 from tilestep.onnx.values import is_known, jax_dtype
 
 if TYPE_CHECKING:
@@ -134,19 +134,26 @@ def evaluated(model: OnnxModel, sizes: Mapping[str, int]) -> dict[str, Any]:
         found.update(zip(names, run_graph(whole, arguments, replace(model.run_options, key=jax.random.key(0), state={})), strict=True))
 
     arrays = [*model.params.values(), *model.state.values()]
-    specs = [*input_shapes(model, sizes), *(jax.ShapeDtypeStruct(array.shape, jax_dtype(array.dtype)) for array in arrays)]
+    specs = [
+        *input_shapes(model.inputs, model.static_inputs, sizes),
+        *(jax.ShapeDtypeStruct(array.shape, jax_dtype(array.dtype)) for array in arrays),
+    ]
     jax.eval_shape(note, specs)
     return {name: value if is_known(value) else jax.tree.map(_shape, value) for name, value in found.items()}
 
 
-def input_shapes(model: OnnxModel, sizes: Mapping[str, int]) -> list[Any]:
-    """Shape and dtype of each input that is not static. Raises: OnnxError for a dimension without a size, and for a name that is none's."""
-    named = {name for spec in model.inputs for name in spec.named()}
+def input_shapes(specs: Sequence[ValueSpec], static: Collection[str], sizes: Mapping[str, int]) -> list[Any]:
+    """Shape and dtype of each input that is not static.
+
+    Args: sizes: of named dimensions.
+    Raises: OnnxError for a dimension without a size, and for a name that is none's.
+    """
+    named = {name for spec in specs for name in spec.named()}
     if unknown := set(sizes) - named:
         raise OnnxError(f"sizes names '{min(unknown)}', and the inputs' named dimensions are {', '.join(sorted(named)) or 'none'}")
     shapes: list[Any] = []
-    for spec in model.inputs:
-        if spec.name in model.static_inputs:
+    for spec in specs:
+        if spec.name in static:
             continue
         if spec.kind != "tensor" or spec.dtype is None or spec.shape is None:
             raise OnnxError(f"input '{spec.name}' is {spec}, so its shape is not known before it is given")
