@@ -1,6 +1,7 @@
-"""One step of an optimiser: the domain ai.onnx.preview.training. Its inputs are the rate, the number of steps so far, then
-all arrays to optimise, all their gradients, and each kind of their state; the outputs are the arrays and the state.
-The domain's Gradient has no implementation, because JAX differentiates the imported function.
+"""Optimisers of the domain ai.onnx.preview.training: one step each.
+
+The inputs are the rate, the number of steps so far, then all arrays to optimise, all their gradients, and each kind of their state. The
+outputs are the arrays and the state.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.onnx.ops.one_node import WAYS, run_node
-from tilestep.onnx.errors import OnnxError, UnsupportedOpError
+from tilestep.onnx.errors import OnnxError
 
 F = np.float32
 DOMAIN = "ai.onnx.preview.training"
@@ -68,5 +68,3 @@ def test_what_does_not_fit_is_refused() -> None:
         step("Adagrad", "known", 0, X)
     with pytest.raises(OnnxError, match="mode 'fast'"):
         step("Momentum", "known", 0, X, Y, alpha=0.9, beta=0.5, mode="fast", norm_coefficient=0.0)
-    with pytest.raises(UnsupportedOpError, match=r"ai\.onnx\.preview\.training\.Gradient of version 1"):
-        run_node("Gradient", [X], version=1, domain=DOMAIN, xs=["a"], y="b")
