@@ -19,7 +19,7 @@ from tilestep.onnx.graph import Graph
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.load import Loaded, Source, load
 from tilestep.onnx.specs import Sizes, ValueSpec, narrowed, specs_of
-from tilestep.onnx.values import SequenceValue
+from tilestep.onnx.values import SequenceValue, node_by_node
 
 if TYPE_CHECKING:
     from tilestep.onnx.stages import Stages
@@ -169,7 +169,7 @@ class OnnxModel:
 
         Raises: OnnxError for inputs that do not fit, or a node that cannot be computed.
         """
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), node_by_node():
             values = [_for_eager(value) for value in self._checked(inputs, {})]
             outputs = run_graph(self._graph, [*values, *self._weights()], replace(self.run_options, key=key, state={}))
         return tuple(_given_out(output, spec) for output, spec in zip(outputs, self.outputs, strict=True))

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 MOST_KNOWN_BYTES: Final = 64 << 20  # of an array that a node makes from a shape: beyond it the program makes the array when it runs
+_most_bytes: Final = contextvars.ContextVar("_most_bytes", default=1 << 42)  # of an array whose shape a value gives
+_MOST_EAGER_BYTES: Final = 1 << 31  # of one in a model that runs node by node
 _is_folding: Final = contextvars.ContextVar("_is_folding", default=False)
 
 
@@ -95,17 +97,25 @@ def jax_dtype(dtype: Any) -> np.dtype[Any]:
 def has_room(shape: Sequence[int], dtype: Any) -> bool:
     """Whether an array of `shape` may be made when the program is made, because it is small. If not, make it by `jax.numpy`.
 
-    Raises: NoRoomError while known values are folded, because JAX would make the array there and then.
+    Raises: NoRoomError while known values are folded, because JAX would make the array there and then; ValueError for one that is too
+        large in any case.
     """
-    room = math.prod(shape) * np.dtype(dtype).itemsize <= MOST_KNOWN_BYTES
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size > _most_bytes.get():
+        raise ValueError(f"a result of {list(shape)} has {size:,} B, and at most {_most_bytes.get():,} B may be asked for here")
+    room = size <= MOST_KNOWN_BYTES
     if not room and _is_folding.get():
         raise NoRoomError(f"{list(shape)} elements of {np.dtype(dtype)}")
     return room
 
 
 def module_for(shape: Sequence[int], dtype: Any, *values: object) -> ModuleType:
-    """NumPy if all values are known and a result of `shape` has room, else `jax.numpy`. Raises: NoRoomError as `has_room` does."""
-    return np if all(map(is_known, values)) and has_room(shape, dtype) else jnp
+    """NumPy if all values are known and a result of `shape` has room, else `jax.numpy`. Raises: as `has_room` does."""
+    if all(map(is_known, values)):
+        return np if has_room(shape, dtype) else jnp
+    if not _is_folding.get():
+        has_room(shape, dtype)  # it may be too large
+    return jnp
 
 
 @functools.cache
@@ -114,6 +124,16 @@ def _cpu() -> Any:
     with contextlib.suppress(RuntimeError):
         return jax.local_devices(backend="cpu")[0]
     return None
+
+
+@contextlib.contextmanager
+def node_by_node() -> Iterator[None]:
+    """Within it the arrays whose shapes values give are smaller, because each is made at once."""
+    token = _most_bytes.set(_MOST_EAGER_BYTES)
+    try:
+        yield
+    finally:
+        _most_bytes.reset(token)
 
 
 @contextlib.contextmanager
