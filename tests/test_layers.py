@@ -14,9 +14,10 @@ SRC = Path(__file__).resolve().parent.parent / "src" / "tilestep"
 LAYERS = ("machine", "program", "cost", "plan", "sim", "report", "pjrt")  # an import may point up this list, never down
 SHARED = ("errors", "units", "hints", "messages", "files", "options", "settings")  # any layer may import these
 RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
+FRONTENDS = ("onnx",)  # on top of JAX, for any platform; only the doors import them
 DOORS = ("__init__", "__main__", "cli", "profiling")  # these may import anything
 SETTINGS_IMPORTS = ("errors", "messages", "options", "machine")
-UNITS = (*LAYERS, *SHARED, *RUNTIME, *DOORS)
+UNITS = (*LAYERS, *SHARED, *RUNTIME, *FRONTENDS, *DOORS)
 PICKLERS = ("pickle", "_pickle", "pickletools", "cloudpickle", "dill", "marshal", "shelve", "joblib", "jsonpickle")
 PICKLE_NOTHING = (
     "multiprocessing.connection.Connection",
@@ -24,7 +25,7 @@ PICKLE_NOTHING = (
     "concurrent.futures.ThreadPoolExecutor",
     "concurrent.futures.as_completed",
 )
-USES_JAX = ("pjrt", "settings", *RUNTIME, *DOORS)
+USES_JAX = ("pjrt", "settings", *RUNTIME, *FRONTENDS, *DOORS)
 
 PJRT_ROOMS = ("jax_private", "running", "table", "programs")  # an import may point up this list, never down
 PJRT_SHARED = ("_native", "platform")  # any room may import these; `plugin` may import anything, and no file imports it
@@ -107,6 +108,8 @@ def allowed_units(unit: str, layers: tuple[str, ...]) -> tuple[str, ...] | None:
         return ()
     if unit in RUNTIME:
         return (*SHARED, *RUNTIME)
+    if unit in FRONTENDS:
+        return (*SHARED, *RUNTIME, *FRONTENDS)
     return (*SHARED, *layers[: layers.index(unit) + 1])
 
 
@@ -233,6 +236,10 @@ def test_only_the_door_and_the_settings_import_jax() -> None:
     assert foreign_imports(SRC, packages=("jax", "jaxlib"), only=USES_JAX) == []
 
 
+def test_only_the_front_end_imports_onnx() -> None:
+    assert foreign_imports(SRC, packages=("onnx", "google"), only=FRONTENDS) == []
+
+
 def test_what_computes_values_does_not_import_what_computes_costs() -> None:
     assert [(path.name, line) for path in (SRC / "pjrt").rglob("*.py") for line, unit in imported_units(path) if unit == "cost"] == []
 
@@ -332,6 +339,8 @@ def test_what_unpickles_is_found(tmp_path: Path, program: str, found: list[str])
         ("cost/amp.py", "import tilestep", "cost/amp.py:1 imports __init__"),
         ("report/summary.py", "from tilestep.profiling import profile", "report/summary.py:1 imports profiling"),
         ("train/loop/loop.py", "from tilestep.sim import System", "train/loop/loop.py:1 imports sim"),
+        ("train/loop/loop.py", "from tilestep.onnx import import_onnx", "train/loop/loop.py:1 imports onnx"),
+        ("onnx/model.py", "from tilestep.profiling import profile", "onnx/model.py:1 imports profiling"),
     ],
 )
 def test_an_import_down_the_list_is_found(tmp_path: Path, file: str, statement: str, found: str) -> None:

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 _STANDARD_STREAMS: Final = ("/dev/stdout", "/dev/stderr")
 _NEW_MODE: Final = 0o666  # of a new file, from which the umask takes its part
@@ -59,6 +59,29 @@ def write_file(path: str | PathLike[str], content: str | bytes) -> None:
                 file.write(data)
                 if mode is not None:
                     os.fchmod(descriptor, mode)
+            os.replace(name, path)
+
+
+@contextlib.contextmanager
+def written_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+    """A regular file that the block writes part by part. It takes the place of `path` after the block, and not if the block raises.
+
+    Raises: OSError naming the path if that cannot be done, also for a pipe or device in its place; then an old file is still there. Errors
+        of the block stay as they are.
+    """
+    path = Path(path)
+    with contextlib.ExitStack() as stack:
+        with _naming(path):
+            if _is_stream(path):
+                raise OSError(errno.EINVAL, "It is no regular file")
+            mode = _mode(path)
+            descriptor, name = stack.enter_context(_new_file_beside(path))
+            file = stack.enter_context(open(descriptor, "wb"))
+        yield file
+        with _naming(path):
+            file.flush()
+            if mode is not None:
+                os.fchmod(descriptor, mode)
             os.replace(name, path)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tilestep.files import read_file, require_writable, writable_directory, write_file
+from tilestep.files import read_file, require_writable, writable_directory, write_file, written_file
 
 LIMIT = 1000
 
@@ -174,3 +174,25 @@ def test_many_try_a_directory_at_once(tmp_path: Path) -> None:
         thread.join()
     assert failed == []
     assert names(tmp_path) == set()
+
+
+def test_a_file_that_is_written_part_by_part_takes_its_place_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    path.chmod(0o640)
+    with written_file(path) as file:
+        file.write(b"ne")
+        assert path.read_text() == "old"
+        file.write(b"w")
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode), names(tmp_path)) == ("new", 0o640, {"a"})
+
+
+def test_a_file_stays_as_it_was_if_writing_its_parts_fails(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    with pytest.raises(TypeError), written_file(path) as file:
+        file.writelines([b"new", "text"])  # pyright: ignore[reportArgumentType]
+    assert (path.read_text(), names(tmp_path)) == ("old", {"a"})
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match="It is no regular file"), written_file(tmp_path / "fifo"):
+        pass

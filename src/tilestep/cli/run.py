@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         program = _program(rest)
         environ = _environ(options)
-        json_path, report_path = _outputs(options)
+        json_path, report_path = output_paths(options)
     except UsageError as error:
         tell(_COMMAND, str(error))
         return 2
@@ -216,8 +216,8 @@ def _environ(args: argparse.Namespace) -> dict[str, str]:
     return environ
 
 
-def _outputs(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
-    """Where to write, as absolute paths that can be written to."""
+def output_paths(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
+    """Where --json and --report say to write, as absolute paths. Raises: UsageError for one that cannot be written to."""
     json_path, report_path = (None if path is None else _absolute(path) for path in (args.json, args.report))
     if json_path is not None:
         try:

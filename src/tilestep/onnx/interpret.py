@@ -1,0 +1,212 @@
+"""Runs a prepared graph on NumPy arrays (known values) and JAX arrays, traced or not."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import jax
+import jax.core
+import numpy as np
+import onnx
+from onnx import helper
+
+from tilestep.onnx.bodies import body_of
+from tilestep.onnx.errors import DynamicShapeError, OnnxError
+from tilestep.onnx.graph import Graph, Node
+from tilestep.onnx.values import NeedsValueError, NoRoomError, SequenceValue, folding, is_known
+
+_UNUSUAL: Final = re.compile(r"[^\w./:-]")
+_MOST_NAME: Final = 100  # characters of a node's name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What holds for all nodes of one run.
+
+    Attributes:
+        training: whether batch norms take the batch's statistics, and dropout drops.
+        key: for random numbers, as `jax.random.key` gives it; None if the caller gave none.
+        state: where training leaves new statistics, by the name of the initialiser that has the old ones.
+        bounds: node's name or output's name -> most elements, for outputs whose length depends on values.
+        folds: numbers of loops and of their turns around the nodes, outermost first: they tell the turns' random numbers apart.
+        inside: the branch or the loop around the nodes that may run any number of times, in words; "" if there is none.
+    """
+
+    training: bool = False
+    key: Any = None
+    state: dict[str, Any] = field(default_factory=dict[str, Any])
+    bounds: Mapping[str, int] = field(default_factory=dict[str, int])
+    folds: tuple[Any, ...] = ()
+    inside: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Call:
+    """One run of one node: what its handler may ask for besides its inputs and attributes."""
+
+    node: Node
+    run: Run
+    scope: MutableMapping[str, Any]
+
+    @property
+    def version(self) -> int:
+        """Of the node's domain."""
+        return self.node.version
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs the node names, absent ones in between counted."""
+        return len(self.node.outputs)
+
+    def wants(self, output: int) -> bool:
+        """Whether the node names the output at this position."""
+        return output < len(self.node.outputs) and bool(self.node.outputs[output])
+
+    def subgraph(self, graph: Graph, inputs: Sequence[Any] = (), *, fold_in: Sequence[Any] = (), once: bool = False) -> list[Any]:
+        """The outputs of a graph among the node's attributes. It sees the values around the node.
+
+        Args:
+            fold_in: numbers that make other random keys, such as that of a loop's turn.
+            once: the program runs the graph exactly once, so that training may change state in it.
+        """
+        folds = (*self.run.folds, self.node.number, *fold_in) if fold_in else self.run.folds
+        run = replace(self.run, folds=folds, inside=self.run.inside if once else self.node.place)
+        return run_graph(graph, inputs, run, outer=self.scope)
+
+    def key(self, seed: float | None = None) -> Any:
+        """A random key of the node's own. Args: seed: the node's attribute, if it has one. Raises: OnnxError without a key of the run."""
+        if self.run.key is None:
+            raise OnnxError(f"{self.node.place} draws random numbers: give a key, as in fn(..., key=jax.random.key(0))")
+        key = self.run.key
+        for number in (*self.run.folds, self.node.number):
+            key = jax.random.fold_in(key, number)
+        return key if seed is None else jax.random.fold_in(key, int(np.float32(seed).view(np.int32)) & 0x7FFFFFFF)
+
+    def set_state(self, position: int, value: Any) -> None:
+        """In training: the next value of the initialiser that is the input at `position`. Raises: OnnxError in a branch or a loop."""
+        if self.run.inside:
+            raise OnnxError(f"{self.node.place} keeps statistics in training, which it can't do inside of {self.run.inside}")
+        self.run.state[self.node.inputs[position]] = value
+
+    def bound(self) -> int | None:
+        """The caller's bound on the length of the node's outputs, by the node's name or that of its first output."""
+        return self.run.bounds.get(self.node.name, self.run.bounds.get(next(iter(self.node.outputs), "")))
+
+
+def run_graph(graph: Graph, inputs: Sequence[Any], run: Run, *, outer: MutableMapping[str, Any] | None = None) -> list[Any]:
+    """The outputs of a graph.
+
+    Args:
+        inputs: by position; those that are missing at the end are absent.
+        outer: values around it that its nodes may read.
+
+    Raises: OnnxError, whose message names the node.
+    """
+    values: dict[str, Any] = dict(graph.initializers)
+    values.update(dict.fromkeys(graph.inputs))
+    values.update(zip(graph.inputs, inputs, strict=False))
+    scope: MutableMapping[str, Any] = values if outer is None else ChainMap(values, outer)
+    for node in graph.nodes:
+        _run_node(node, values, scope, run)
+    try:
+        return [scope[name] if name else None for name in graph.outputs]
+    except KeyError as error:
+        raise OnnxError(f"graph '{graph.name}' has an output {error} that no node makes") from None
+
+
+def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any], run: Run) -> None:
+    try:
+        inputs = [scope[name] if name else None for name in node.inputs]
+    except KeyError as error:
+        raise OnnxError(f"{node.place} reads {error}, which nothing before it makes") from None
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    call = Call(node=node, run=run, scope=scope)
+    try:
+        outputs = _outputs(call, inputs)
+    except NeedsValueError as error:
+        raise DynamicShapeError(_not_known(node, error.what)) from error
+    except OnnxError:
+        raise
+    except jax.errors.ConcretizationTypeError as error:
+        raise DynamicShapeError(_not_known(node, "the value of an input")) from error
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError, AssertionError) as error:
+        kinds = ", ".join(_kind(value) for value in inputs)
+        raise OnnxError(f"{node.place} can't take ({kinds}): {error}") from error
+    values.update((name, value) for name, value in zip(node.outputs, outputs, strict=False) if name)
+    for name in node.ended:
+        values.pop(name, None)
+
+
+def _outputs(call: Call, inputs: list[Any]) -> Sequence[Any]:
+    node = call.node
+    if node.function is not None:
+        return _run_function(call, node.function, inputs)
+    if node.operator is None:
+        run = replace(call.run, folds=(*call.run.folds, node.number))  # nodes of bodies have numbers of their own
+        return run_graph(body_of(node, tuple(map(_type_of, inputs))), inputs, run)
+    handler, attributes = node.operator.handler, node.attributes
+    if node.operator.random or node.subgraphs or not all(map(is_known, inputs)):
+        with jax.named_scope(_UNUSUAL.sub("_", node.name or node.op_type)[:_MOST_NAME]):  # profiles name operations so
+            return _as_tuple(handler(call, *inputs, **attributes))
+    with contextlib.suppress(NoRoomError), folding():
+        return [_folded(output) for output in _as_tuple(handler(call, *inputs, **attributes))]
+    return _as_tuple(handler(call, *inputs, **attributes))  # the program makes the result when it runs
+
+
+def _run_function(call: Call, function: Graph, inputs: list[Any]) -> list[Any]:
+    run = replace(call.run, state={})
+    outputs = run_graph(function, inputs, run)
+    names = dict(zip(function.inputs, call.node.inputs, strict=False))  # of the function, and of its caller
+    call.run.state.update({names[name]: value for name, value in run.state.items() if name in names})
+    return outputs
+
+
+def _as_tuple(outputs: Any) -> tuple[Any, ...]:
+    return outputs if isinstance(outputs, tuple) and not isinstance(outputs, SequenceValue) else (outputs,)
+
+
+def _folded(value: Any) -> Any:
+    """A known value of what a handler made of known values; it stays traced where it had no room."""
+    if value is None or isinstance(value, np.ndarray | jax.core.Tracer):
+        return value
+    if isinstance(value, SequenceValue):
+        return SequenceValue(map(_folded, value))
+    return {key: _folded(element) for key, element in value.items()} if isinstance(value, dict) else np.asarray(value)
+
+
+def _type_of(value: Any) -> bytes:
+    return b"" if value is None else _type_proto(value).SerializeToString()
+
+
+def _type_proto(value: Any) -> onnx.TypeProto:
+    if isinstance(value, SequenceValue):
+        return helper.make_sequence_type_proto(
+            _type_proto(value[0]) if value else helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
+        )
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
+    return helper.make_tensor_type_proto(kind, list(value.shape))
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, tuple):
+        return f"a sequence of {len(value)}"  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, dict):
+        return f"a map of {len(value)}"  # pyright: ignore[reportUnknownArgumentType]
+    return f"{value.dtype}{list(value.shape)}"
+
+
+def _not_known(node: Node, what: str) -> str:
+    name = node.name or next(iter(node.outputs), "node")
+    return (
+        f"{node.place} needs {what}, which is known only when the program runs. Three ways out: call the model itself, model(...), which "
+        "runs node by node; name the input it comes from in import_onnx(..., static=[...]); or, where a length depends on values, give a "
+        f"bound as in import_onnx(..., bounds={{'{name}': 100}})"
+    )

@@ -1,0 +1,361 @@
+"""A model as a plain function of JAX, with its parameters beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tilestep.onnx import ops as _ops  # registers the operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from tilestep.onnx.arguments import Trainable, chooser, fixed_values, require_bounds, require_names
+from tilestep.onnx.demand import demanded, draws, statistics
+from tilestep.onnx.errors import DynamicShapeError, OnnxError
+from tilestep.onnx.graph import Graph
+from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.load import Loaded, Source, load
+from tilestep.onnx.specs import Sizes, ValueSpec, narrowed, specs_of
+from tilestep.onnx.values import SequenceValue, node_by_node
+
+if TYPE_CHECKING:
+    from tilestep.onnx.stages import Stages
+
+MOST_FROZEN_BYTES: Final = 1 << 30  # of weights that become constants of a program
+_MOST_PROGRAMS: Final = 16  # that `run` keeps for one model, because static inputs differ
+
+Array = np.ndarray[Any, Any]
+
+
+def import_onnx(
+    source: Source,
+    *,
+    training: bool = False,
+    static: Collection[str] | Mapping[str, Any] = (),
+    bounds: Mapping[str, int] | None = None,
+    trainable: Trainable | None = None,
+) -> OnnxModel:
+    """Reads an ONNX model as a plain function of JAX with parameters.
+
+    Args:
+        source: a path, the bytes of a file, or a ModelProto. Data in other files are read from a path's folder only.
+        training: whether batch norms take the batch's statistics, and dropout drops.
+        static: names of inputs whose values are known when a program is made, besides those that the model needs so. A mapping gives
+            the values as well, and these are no inputs any more.
+        bounds: node's name or output's name -> most elements, for outputs whose length depends on values.
+        trainable: names of the initialisers that are parameters, or a function of the name that says so. None: all that can be, which
+            are the floating-point ones on whose values no shape depends. Others are constants, with `training` state.
+
+    Returns:
+        The model.
+
+    Raises:
+        OSError: for a file that cannot be read.
+        TypeError: for an argument of another type.
+        OnnxError: for a damaged model, or a name that it does not have; UnsupportedOpError for operators without an implementation, all
+            at once; UnsafeModelError for a model beyond bounds, or one that reads other files.
+    """
+    loaded = load(source)
+    return OnnxModel(loaded, training=training, static=static, bounds=require_bounds(bounds, loaded.graph), trainable=trainable)
+
+
+@final
+class OnnxModel:
+    """A model as a plain function of JAX. `import_onnx` makes it.
+
+    `fn(params, *inputs, key=None)` returns a tuple of outputs. With `training` it is `fn(params, state, *inputs, key=None)`, and returns
+    (outputs, new state). It may be compiled, differentiated, mapped over batches, divided over devices. Inputs are arrays by position;
+    those of `static_inputs` are NumPy arrays, numbers, or tuples of them, never traced: put them into a closure, or give them as tuples
+    for `static_argnums`, which are hashable by value.
+
+    Attributes:
+        fn: the function.
+        params: its parameters by name: NumPy arrays, which are views of the file if they stand beside the model.
+        state: the first state in training; empty otherwise.
+        constants: other initialisers by name, and values that `static` gave.
+        inputs: what the model declares of its inputs, in order.
+        outputs: what it declares of its outputs.
+        static_inputs: names of the inputs whose values must be known when a program is made.
+        opset: versions of operators by domain; "" is ONNX's own.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        training: bool,
+        static: Collection[str] | Mapping[str, Any],
+        bounds: Mapping[str, int],
+        trainable: Trainable | None,
+        frozen: bool = False,
+    ) -> None:
+        self._loaded, self._training, self._bounds, self._trainable = loaded, training, bounds, trainable
+        self._static = static
+        graph = loaded.graph
+        declared = {spec.name: spec for spec in specs_of(loaded.proto.graph.input)}
+        if len(set(graph.inputs)) < len(graph.inputs):
+            raise OnnxError("the model has two inputs of one name")
+        fixed = fixed_values(static, {name: declared[name] for name in graph.inputs})
+        needed = demanded(graph, bounds=bounds)
+        self.inputs = tuple(declared[name] for name in graph.inputs if name not in fixed)
+        self.outputs = specs_of(loaded.proto.graph.output)
+        self.static_inputs = tuple(spec.name for spec in self.inputs if spec.name in needed or spec.name in static or spec.is_text)
+        self.opset = dict(loaded.opset)
+        kept = statistics(graph) if training else frozenset[str]()
+        self.params: dict[str, Array] = {}
+        self.state: dict[str, Array] = {}
+        self.constants: dict[str, Any] = dict(fixed)
+        is_trainable = chooser(trainable, loaded.initializers)
+        for name, array in loaded.initializers.items():
+            if frozen or name in needed or not jnp.issubdtype(array.dtype, jnp.inexact):
+                self.constants[name] = array
+            elif name not in kept and is_trainable(name):
+                self.params[name] = array
+            else:
+                (self.state if training else self.constants)[name] = array
+        self._graph = replace(graph, inputs=(*(spec.name for spec in self.inputs), *self.params, *self.state), initializers=self.constants)
+        self._programs: dict[Any, Callable[..., Any]] = {}
+        self._on_device: tuple[Any, Any] | None = None
+        self._is_dynamic = any(spec.is_text for spec in self.outputs)  # whether no program can be made
+        self.fn = self._function()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{spec.name}: {spec}" for spec in self.inputs)
+        return f"<OnnxModel {self.name}: {inputs} -> {', '.join(spec.name for spec in self.outputs)}; {len(self.params)} parameters>"
+
+    @property
+    def name(self) -> str:
+        """Of the model's graph, or of its file where the graph has none."""
+        path = self._loaded.path
+        return self._graph.name or (path.stem if path is not None else "model")
+
+    @property
+    def training(self) -> bool:
+        """Whether it is for training."""
+        return self._training
+
+    @property
+    def loaded(self) -> Loaded:
+        """What was read."""
+        return self._loaded
+
+    @property
+    def graph(self) -> Graph:
+        """The prepared graph. Its inputs are those of the model, then the parameters, then the state."""
+        return self._graph
+
+    @property
+    def run_options(self) -> Run:
+        """How the graph is run, without a random key."""
+        return Run(training=self._training, bounds=self._bounds)
+
+    @property
+    def draws(self) -> bool:
+        """Whether it may draw random numbers, so that it may need a key."""
+        return draws(self._graph)
+
+    def __call__(self, *inputs: Any, key: Any = None) -> tuple[Any, ...]:
+        """Runs the model node by node, with its own parameters and 64-bit types: exact, and shapes may depend on values.
+
+        Args:
+            inputs: arrays by position.
+            key: a random key, where the model draws random numbers.
+
+        Returns:
+            NumPy arrays with the model's own dtypes; lists for sequences, None for absent optionals.
+
+        Raises: OnnxError for inputs that do not fit, or a node that cannot be computed.
+        """
+        with jax.enable_x64(True), node_by_node():
+            values = [_for_eager(value) for value in self._checked(inputs, {})]
+            outputs = run_graph(self._graph, [*values, *self._weights()], replace(self.run_options, key=key, state={}))
+        return tuple(_given_out(output, spec) for output, spec in zip(outputs, self.outputs, strict=True))
+
+    def run(self, inputs: Mapping[str, Any], *, key: Any = None, compiled: bool = True) -> dict[str, Any]:
+        """Runs the model with its own parameters as a compiled program with 64-bit types.
+
+        A model whose shapes depend on values runs node by node, as calling it does.
+
+        Args:
+            inputs: by name. An input that has an initialiser may be left out.
+            key: a random key, where the model draws random numbers.
+            compiled: False: it runs node by node in any case.
+
+        Returns:
+            Outputs by name: NumPy arrays with the model's own dtypes.
+
+        Raises: OnnxError for inputs that do not fit, are missing or unknown, or a node that cannot be computed.
+        """
+        names = [spec.name for spec in self.inputs]
+        defaults = {value.name for value in self._loaded.proto.graph.input} & self._loaded.initializers.keys()
+        unknown = set(inputs) - {*names, *defaults}
+        if unknown:
+            raise OnnxError(f"the model has no input '{min(unknown)}': it has {', '.join(names) or 'none'}")
+        if changed := inputs.keys() & defaults:
+            return self._with_initializers({name: inputs[name] for name in changed}).run(
+                {name: value for name, value in inputs.items() if name not in changed}, key=key, compiled=compiled
+            )
+        given = [inputs.get(name) for name in names]
+        return {
+            spec.name: output
+            for spec, output in zip(self.outputs, self._run(given, key) if compiled else self(*given, key=key), strict=True)
+        }
+
+    def frozen(self) -> OnnxModel:
+        """The same model whose weights are constants of its programs, which are faster and take longer to compile.
+
+        `params` is empty, so that `fn({}, *inputs)` runs it.
+
+        Raises: OnnxError for a model for training, or one with more than 1 GiB of weights.
+        """
+        if self._training:
+            raise OnnxError("a model for training can't be frozen: import it without training=True")
+        size = sum(array.nbytes for array in self.params.values())
+        if size > MOST_FROZEN_BYTES:
+            raise OnnxError(
+                f"the weights have {size:,} B, and at most {MOST_FROZEN_BYTES:,} B can be constants of a program: use fn(params)"
+            )
+        return OnnxModel(self._loaded, training=False, static=self._static, bounds=self._bounds, trainable=self._trainable, frozen=True)
+
+    def stages(
+        self,
+        cuts: int | Sequence[str | Sequence[str]],
+        *,
+        sizes: Mapping[str, int] | None = None,
+        loss: str | Callable[..., Any] | None = None,
+        machine: str | None = None,
+        training: bool | None = None,
+    ) -> Stages:
+        """Cuts the model into stages for `tilestep.train.Pipeline`.
+
+        Args:
+            cuts: for each cut the value that ends a stage, or several values; or the number of stages, which emulated cost balances.
+            sizes: of named dimensions in one microbatch. The stages are for these sizes.
+            loss: the output that is the loss, or a function of the outputs and of what else a microbatch has, such as labels.
+            machine: for the cost: a name of `tilestep machines` or a file. None: the process's own.
+            training: for the cost: whether it includes backward. None: if the model is for training, or `loss` is given.
+
+        Returns:
+            `stages, params, tied = model.stages(...)` are what `Pipeline` and its `init` take. `aux` is for `init` in training.
+
+        Raises: OnnxError for values that the model does not have, cuts that do not follow one another, or sizes that are missing.
+        """
+        from tilestep.onnx.stages import stages_of
+
+        return stages_of(self, cuts, sizes=sizes or {}, loss=loss, machine=machine, training=training)
+
+    def summary(self, *, width: int = 100) -> str:
+        """Text: inputs, outputs, parameters and operators. Args: width: columns."""
+        from tilestep.onnx.describe import summary_of
+
+        return summary_of(self, width=width)
+
+    def _function(self) -> Callable[..., Any]:
+        def inference(params: Mapping[str, Any], *inputs: Any, key: Any = None) -> tuple[Any, ...]:
+            return self._traced(params, {}, inputs, key)[0]
+
+        def training(params: Mapping[str, Any], state: Mapping[str, Any], *inputs: Any, key: Any = None) -> tuple[Any, Any]:
+            return self._traced(params, state, inputs, key)
+
+        function = training if self._training else inference
+        function.__name__ = function.__qualname__ = re.sub(r"\W+", "_", self.name).strip("_")[:60] or "model"
+        return function
+
+    def _traced(self, params: Mapping[str, Any], state: Mapping[str, Any], inputs: Sequence[Any], key: Any) -> tuple[tuple[Any, ...], Any]:
+        """(outputs, new state) as JAX's arrays."""
+        require_names("params", params, self.params)
+        require_names("state", state, self.state)
+        values = self._checked(inputs, {})
+        arrays = [
+            value if spec.name in self.static_inputs else narrowed(f"input '{spec.name}'", value)
+            for value, spec in zip(values, self.inputs, strict=True)
+        ]
+        weights = [jnp.asarray(params[name]) for name in self.params]
+        statistics = [jnp.asarray(state[name]) for name in self.state]
+        run = replace(self.run_options, key=key, state={})
+        outputs = run_graph(self._graph, [*arrays, *weights, *statistics], run)
+        results = tuple(narrowed(f"output '{spec.name}'", output) for output, spec in zip(outputs, self.outputs, strict=True))
+        return results, {name: run.state.get(name, state[name]) for name in self.state}
+
+    def _checked(self, inputs: Sequence[Any], sizes: Sizes) -> list[Any]:
+        if len(inputs) != len(self.inputs):
+            declared = ", ".join(f"{spec.name} {spec}" for spec in self.inputs)
+            raise OnnxError(f"{len(inputs)} inputs are given, and the model takes {len(self.inputs)}: {declared}")
+        return [spec.checked(value, sizes, known=spec.name in self.static_inputs) for value, spec in zip(inputs, self.inputs, strict=True)]
+
+    def _weights(self) -> list[Any]:
+        """Its own parameters and state on the default device, where they stay. 64-bit types are on."""
+        device = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+        if self._on_device is None or self._on_device[0] != device:
+            with jax.ensure_compile_time_eval():  # a program may be traced around this
+                self._on_device = device, [jnp.asarray(array) for array in (*self.params.values(), *self.state.values())]
+        return self._on_device[1]
+
+    def _run(self, inputs: Sequence[Any], key: Any) -> tuple[Any, ...]:
+        if not self._is_dynamic:
+            try:
+                return self._run_program(inputs, key)
+            except DynamicShapeError:
+                self._is_dynamic = True
+        return self(*inputs, key=key)
+
+    def _run_program(self, inputs: Sequence[Any], key: Any) -> tuple[Any, ...]:
+        with jax.enable_x64(True):
+            values = self._checked(inputs, {})
+            known = {spec.name: value for spec, value in zip(self.inputs, values, strict=True) if spec.name in self.static_inputs}
+            traced = [value for spec, value in zip(self.inputs, values, strict=True) if spec.name not in known]
+            outputs = self._program(known)(traced, self._weights(), key)
+        return tuple(_given_out(output, spec) for output, spec in zip(outputs, self.outputs, strict=True))
+
+    def _program(self, known: Mapping[str, Array]) -> Callable[..., Any]:
+        """The compiled model for values of its static inputs."""
+        key = tuple((name, _by_value(value)) for name, value in known.items())
+        if key not in self._programs:
+
+            def program(traced: Sequence[Any], weights: Sequence[Any], key: Any) -> list[Any]:
+                rest = iter(traced)
+                values = [known[spec.name] if spec.name in known else next(rest) for spec in self.inputs]
+                return run_graph(self._graph, [*values, *weights], replace(self.run_options, key=key, state={}))
+
+            program.__name__ = self.fn.__name__
+            while len(self._programs) >= _MOST_PROGRAMS:
+                self._programs.pop(next(iter(self._programs)))
+            self._programs[key] = jax.jit(program)
+        return self._programs[key]
+
+    def _with_initializers(self, changed: Mapping[str, Any]) -> OnnxModel:
+        """The same model with other initialisers, which are inputs as well."""
+        declared = {spec.name: spec for spec in specs_of(self._loaded.proto.graph.input)}
+        arrays = {name: np.asarray(declared[name].checked(value, {}, known=False)) for name, value in changed.items()}
+        loaded = replace(self._loaded, initializers={**self._loaded.initializers, **arrays})
+        return OnnxModel(loaded, training=self._training, static=self._static, bounds=self._bounds, trainable=self._trainable)
+
+
+def _for_eager(value: Any) -> Any:
+    """Floats as JAX's arrays, which the nodes compute with; others as NumPy's, which are known."""
+    if isinstance(value, SequenceValue):
+        return SequenceValue(map(_for_eager, value))
+    if not hasattr(value, "dtype"):
+        return value
+    return jnp.asarray(value) if jnp.issubdtype(value.dtype, jnp.inexact) else np.asarray(value)
+
+
+def _given_out(value: Any, spec: ValueSpec) -> Any:
+    """An output as its caller gets it."""
+    if isinstance(value, SequenceValue):
+        return [_given_out(element, spec) for element in value]
+    if not hasattr(value, "dtype"):
+        return value
+    array = np.asarray(value)
+    return array if spec.dtype is None or spec.is_text or array.dtype == spec.dtype else array.astype(spec.dtype)
+
+
+def _by_value(value: Any) -> Any:
+    if isinstance(value, SequenceValue):
+        return tuple(map(_by_value, value))
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    return value.dtype.str, value.shape, str(value.tolist()) if value.dtype == object else value.tobytes()

@@ -1,0 +1,9 @@
+"""The implementations of ONNX's operators, a file for each family. Importing this package registers all."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

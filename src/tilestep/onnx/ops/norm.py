@@ -1,0 +1,118 @@
+"""Normalisation within an item: over layers, instances, groups, neighbours and axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+from onnx import helper
+
+from tilestep.onnx.interpret import Call
+from tilestep.onnx.ops.interpolation import wide
+from tilestep.onnx.ops.powers import power, root
+from tilestep.onnx.registry import op
+from tilestep.onnx.values import jax_dtype
+
+_MEAN_VARIANCE_EPSILON = 1e-9
+
+
+@op("InstanceNormalization")
+def instance_norm(call: Call, x: Any, scale: Any, bias: Any, *, consumed_inputs: Any = None, epsilon: float = 1e-5) -> Any:
+    """Each channel of each item of [N, C, D1, ...] with mean 0 and variance 1, then times the scale [C] plus the bias [C]."""
+    y, _, _ = _standardised(x, tuple(range(2, x.ndim)), epsilon)
+    return y * _of_channels(scale, x.ndim) + _of_channels(bias, x.ndim)
+
+
+@op("LayerNormalization", since=17)
+def layer_norm(
+    call: Call, x: Any, scale: Any, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> tuple[Any, Any, Any]:
+    """Mean 0 and variance 1 over `axis` and all behind it, then times the scale plus the bias; the means and 1 / deviations."""
+    y, mean, inverse = _standardised(x, _from(axis, x.ndim), epsilon)
+    y = y * scale if bias is None else y * scale + bias
+    stash = jax_dtype(helper.tensor_dtype_to_np_dtype(stash_type))
+    return y, mean.astype(stash), inverse.astype(stash)
+
+
+@op("RMSNormalization", since=23)
+def rms_norm(call: Call, x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
+    """Mean square 1 over `axis` and all behind it, then times the scale, whose type the result has."""
+    x, scale = jnp.asarray(x), jnp.asarray(scale)
+    whole = wide(x)
+    inverse = jax.lax.rsqrt(jnp.square(whole).mean(_from(axis, x.ndim), keepdims=True) + epsilon)
+    return (whole * inverse).astype(x.dtype).astype(scale.dtype) * scale
+
+
+@op("GroupNormalization", since=18)
+def group_norm_by_groups(call: Call, x: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5) -> Any:
+    """Each group of channels of each item with mean 0 and variance 1, then times the scale [groups] plus the bias [groups]."""
+    y, _, _ = _standardised(_grouped(x, num_groups), (2,), epsilon)
+    return (y * _of_channels(scale, 3) + _of_channels(bias, 3)).reshape(x.shape)
+
+
+@op("GroupNormalization", since=21)
+def group_norm(call: Call, x: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
+    """Each group of channels of each item with mean 0 and variance 1, then times the scale [C] plus the bias [C]."""
+    y, _, _ = _standardised(_grouped(x, num_groups), (2,), epsilon)
+    return y.reshape(x.shape) * _of_channels(scale, x.ndim) + _of_channels(bias, x.ndim)
+
+
+@op("MeanVarianceNormalization", since=9)
+def mean_variance_norm(call: Call, x: Any, *, axes: Sequence[int] = (0, 2, 3)) -> Any:
+    """Mean 0 and variance 1 over `axes`. The variance is that of x - mean, because ONNX's body loses digits."""
+    whole = wide(jnp.asarray(x))
+    centred = whole - whole.mean(tuple(axes), keepdims=True)
+    deviation = root(jnp.square(centred).mean(tuple(axes), keepdims=True), 2)
+    return (centred / (deviation + _MEAN_VARIANCE_EPSILON)).astype(x.dtype)
+
+
+@op("LpNormalization")
+def lp_norm(call: Call, x: Any, *, axis: int = -1, p: int = 2) -> Any:
+    """x divided by its norm of order p along `axis`; 0 where the norm is."""
+    if p not in (1, 2):
+        raise ValueError(f"p is {p}, and may be 1 or 2")
+    whole = wide(jnp.asarray(x))
+    norm = root(power(whole, p).sum(axis, keepdims=True), p)
+    return (whole / jnp.where(norm == 0, 1, norm)).astype(x.dtype)
+
+
+@op("LRN")
+def local_response_norm(call: Call, x: Any, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Any:
+    """x / (bias + alpha / size * sum of squares) ** beta, where the sum goes over `size` channels around each, as far as there are any."""
+    if size < 1:
+        raise ValueError(f"size is {size}, and must be at least 1")
+    whole = wide(jnp.asarray(x))
+    window = (1, size, *(1,) * (x.ndim - 2))
+    padding = [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (x.ndim - 2)]
+    squares = jax.lax.reduce_window(jnp.square(whole), np.zeros((), whole.dtype), jax.lax.add, window, (1,) * x.ndim, padding)
+    return (whole / (bias + alpha / size * squares) ** beta).astype(x.dtype)
+
+
+def _standardised(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, Any, Any]:
+    """x with mean 0 and variance 1 over `axes`; the mean and 1 / deviation, in the type that they were computed in."""
+    x = jnp.asarray(x)
+    whole = wide(x)
+    mean = whole.mean(axes, keepdims=True)
+    centred = whole - mean
+    inverse = jax.lax.rsqrt(jnp.square(centred).mean(axes, keepdims=True) + epsilon)
+    return (centred * inverse).astype(x.dtype), mean, inverse
+
+
+def _from(axis: int, ndim: int) -> tuple[int, ...]:
+    return tuple(range(normalize_axis_index(axis, ndim), ndim))
+
+
+def _of_channels(values: Any, ndim: int) -> Any:
+    return values.reshape(1, -1, *(1,) * (ndim - 2))
+
+
+def _grouped(x: Any, groups: int) -> Any:
+    """x [N, C, D1, ...] as [N, groups, elements of a group]."""
+    if groups < 1 or x.shape[1] % groups:
+        raise ValueError(f"num_groups is {groups}, and must divide the {x.shape[1]} channels")
+    return x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)

@@ -1,0 +1,197 @@
+"""`tilestep onnx`: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.processes import run_python
+from tests.unit.onnx.models import linear, model, uniform
+
+# Many command lines in one process, because each process imports JAX anew.
+RUN_ALL = """
+import contextlib, io, json, sys
+from tilestep.cli import main
+results = []
+for arguments in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            code = main(["onnx", *arguments])
+        except SystemExit as end:
+            code = end.code
+    results.append([code, out.getvalue(), err.getvalue()])
+print(json.dumps(results))
+"""
+
+
+def run_all(lines: list[list[str]], **environ: str) -> list[tuple[int, str, str]]:
+    """(exit code, stdout, stderr) of each command line, one after the other in one process."""
+    done = run_python("-c", RUN_ALL, text_in=json.dumps(lines), environ=environ)
+    assert done.returncode == 0, done.stderr
+    return [tuple(result) for result in json.loads(done.stdout.splitlines()[-1])]  # pyright: ignore[reportReturnType]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some models, and files that are none."""
+    found = tmp_path_factory.mktemp("models")
+    wide = model(
+        "(float[N,M] x) => (float[N,512] y, float l) { m = MatMul(x, w)  y = Relu(m)  l = ReduceMean <keepdims = 0> (y) }",
+        w=uniform(256, 512),
+    )
+    reshaped = model("(float[N,3] x, int64[2] s) => (float[a,b] y) { z = Mul(x, w)  y = Reshape(z, s) }", w=np.float32(2))
+    loop = model(
+        "(float[2] x, bool c) => (float[2] y) { y = Loop(, c, x) <body = b (int64 i, bool p, float[2] s) => (bool q, float[2] t) "
+        "{ t = Add(s, s)  m = ReduceMax <keepdims = 0> (t)  q = Less(m, k) }> }",
+        k=np.float32(100),
+    )
+    unknown = model("(float[2] x) => (float[2] y) { a = Nothing(x)  y = other.Thing(a) }", imports=', "other": 1')
+    unsized = model("(float[N,3] x) => (float[N,3] y) { y = Relu(x) }")
+    unsized.graph.input[0].type.tensor_type.shape.dim[1].ClearField("dim_value")
+    whole = model("(int64[2] x) => (int64[2] y) { y = Add(x, x) }")
+    models = {"wide": wide, "linear": linear(), "reshaped": reshaped, "loop": loop, "unknown": unknown, "unsized": unsized, "whole": whole}
+    for name, made in models.items():
+        onnx.save(made, str(found / f"{name}.onnx"))
+    (found / "text.onnx").write_text("no model")
+    (found / "sneaky.onnx").write_bytes(b"\x1b[31m")
+    return found
+
+
+def test_a_model_is_shown_and_priced_for_each_batch(folder: Path, tmp_path: Path) -> None:
+    json_path, report = tmp_path / "figures.json", tmp_path / "report"
+    path = str(folder / "wide.onnx")
+    options = ["--json", str(json_path), "--report", str(report), "--machine", "c2-card"]
+    ((code, out, err),) = run_all([[path, "--batch", "1,64", "--set", "M=256", *options]])
+    assert (code, err) == (0, "")
+    for part in (
+        "net: 1 parameter of 131,072 numbers (0.52 MB); ai.onnx 17",
+        "x      float32[N, M]",
+        "MatMul",
+        "inference on one IPU of c2-card",
+        "limited by",
+    ):
+        assert part in out, out
+    document = json.loads(json_path.read_text())
+    one, many = document["rows"]
+    assert (document["schema"], document["machine"], document["training"], document["half"]) == ("tilestep-onnx", "c2-card", False, False)
+    assert (one["batch"], many["batch"], one["fits"]) == (1, 64, True)
+    assert many["latency_emulated_s"] > one["latency_emulated_s"] > 0
+    assert many["throughput_per_s"] == pytest.approx(64 / many["run_emulated_s"])
+    assert one["host_bytes_in"] == 256 * 4  # weights stay on the IPU
+    assert many["flops"] > 60 * one["flops"]
+    for batch in (1, 64):
+        assert sorted(path.name for path in (report / f"batch-{batch}").iterdir()) == ["profile.json", "summary.txt"]
+
+
+def rows_of(lines: list[list[str]], tmp_path: Path) -> list[dict[str, Any]]:
+    """The last row of the JSON of each command line."""
+    files = [tmp_path / f"{number}.json" for number in range(len(lines))]
+    for code, _, err in run_all([[*line, "--json", str(file)] for line, file in zip(lines, files, strict=True)]):
+        assert (code, err) == (0, "")
+    return [json.loads(file.read_text())["rows"][-1] for file in files]
+
+
+def test_each_option_changes_the_price(folder: Path, tmp_path: Path) -> None:
+    path = str(folder / "wide.onnx")
+    base = [path, "--batch", "512", "--set", "M=256"]
+    lines = [base, [*base, "--half"], [*base, "--train"], [*base, "--train", "--loss", "l"], [path, "--batch", "512", "--set", "x[1]=256"]]
+    plain, half, train, loss, by_axis = rows_of(lines, tmp_path)
+    assert plain == by_axis
+    assert half["peak_tile_bytes"] < plain["peak_tile_bytes"] < train["peak_tile_bytes"]
+    assert half["host_bytes_in"] == plain["host_bytes_in"] // 2
+    assert train["flops"] > loss["flops"] > 1.9 * plain["flops"]  # the matmul of the weights' gradients, and the update
+
+
+def test_static_inputs_and_loops_get_their_values(folder: Path, tmp_path: Path) -> None:
+    loop = str(folder / "loop.onnx")
+    lines = [
+        [str(folder / "reshaped.onnx"), "--set", "s=3,4", "--batch", "4"],
+        [loop, "--trip-count", "10"],
+        [loop, "--trip-count", "1000"],
+    ]
+    _, few, many = rows_of(lines, tmp_path)
+    assert many["latency_emulated_s"] > 2 * few["latency_emulated_s"]
+    ((code, _, err),) = run_all([[loop]])
+    assert (code, err.count("\n")) == (1, 1)
+    assert "trip_count" in err
+
+
+def test_the_machine_is_that_of_the_environment(folder: Path) -> None:
+    ((code, out, _),) = run_all([[str(folder / "linear.onnx")]], TILESTEP_MACHINE="c600")
+    assert (code, "on one IPU of c600" in out) == (0, True)
+
+
+def test_operators_are_listed(folder: Path) -> None:
+    ((code, out, err),) = run_all([["--ops"]])
+    assert (code, err) == (0, "")
+    rows = {line.split()[1]: line.split() for line in out.splitlines() if line.startswith("  ai.onnx ")}
+    assert rows["Softmax"][2:] == ["1,", "11,", "13"]
+    assert rows["Reshape"][2:] == ["1,", "5,", "13,", "14,", "19,", "21,", "23,", "24,", "25", "shape"]
+    assert rows["ImageDecoder"][2] == "none"
+
+
+WRONG: list[tuple[list[str], str]] = [
+    ([], "name a model, as in `tilestep onnx model.onnx`, or give --ops"),
+    (["nowhere.onnx"], "nowhere.onnx: No such file or directory"),
+    (["."], ".: Is a directory"),
+    (["text.onnx"], "text.onnx: 'text.onnx' is no ONNX model, or is damaged"),
+    (["sneaky.onnx"], "sneaky.onnx: 'sneaky.onnx' is no ONNX model"),
+    (["unknown.onnx"], "unknown.onnx: no implementation of these operators: ; ai.onnx.Nothing of version 17".replace(": ;", ":;")),
+    (["linear.onnx", "--loss", "y"], "--loss names the output to differentiate; it goes with --train"),
+    (["linear.onnx", "--train", "--loss", "z"], "linear.onnx: --loss is 'z', and the model's outputs are y"),
+    (["whole.onnx", "--train"], "whole.onnx: none of the outputs has floating-point numbers"),
+    (["whole.onnx", "--batch", "3"], "--batch: the first dimensions of the model's inputs are fixed: x int64[2]"),
+    (["linear.onnx", "--machine", "abacus"], "--machine: no machine is called 'abacus'"),
+    (["linear.onnx", "--set", "M=3"], "--set 'M': the model has no such dimension; it has N, x[AXIS]"),
+    (["linear.onnx", "--set", "x[1]=3"], "--set 'x[1]': the model has no such dimension without a size: x float32[N, 3]"),
+    (["linear.onnx", "--set", "N"], "--set 'N': write NAME=N, such as seq=128, or NAME[AXIS]=N"),
+    (["linear.onnx", "--set", "N=0"], "--set ...='0': a dimension has a whole number of elements"),
+    (["wide.onnx"], "'M' of input 'x' (float32[N, M]) has no size: give --set M=N"),
+    (["unsized.onnx"], "dimension 1 of input 'x' (float32[N, ?]) has no size: give --set 'x[1]=N'"),
+    (["wide.onnx", "--set", "M=3"], "wide.onnx: node (MatMul-17, which makes m) can't take (float32[1, 3], float32[256, 512])"),
+    (["reshaped.onnx"], "reshaped.onnx: input 's' (int64[2]) is static, so its value must be known: give --set s=N or N,N"),
+    (["reshaped.onnx", "--set", "s=a"], "--set ...='a': give a number, or several with commas"),
+    (["reshaped.onnx", "--set", "s=1,2,3"], "reshaped.onnx: input 's' has shape [3], so dimension 0 is 3 and not 2"),
+    (["linear.onnx", "--json", "nowhere/f.json"], "--json nowhere/f.json: No such file or directory"),
+    (["linear.onnx", "--report", "text.onnx"], "--report text.onnx: File exists"),
+]
+
+
+def test_what_is_wrong_is_said_in_one_line(folder: Path) -> None:
+    def path(word: str) -> str:
+        return str(folder / word) if word.endswith((".onnx", ".json")) or word == "." else word
+
+    results = run_all([[path(word) for word in words] for words, _ in WRONG])
+    for (words, message), (code, _, err) in zip(WRONG, results, strict=True):
+        assert code == 2, (words, err)
+        assert err.count("\n") == 1, (words, err)
+        assert err.startswith("tilestep onnx: "), (words, err)
+        assert message in err.replace(f"{folder}/", "").replace(str(folder), "."), (words, err)
+        assert "\x1b" not in err
+
+
+def test_a_size_that_is_none_is_an_error_of_the_option(folder: Path) -> None:
+    results = run_all([[str(folder / "linear.onnx"), "--batch", text] for text in ("0", "1,x", "", "1.5")])
+    assert [code for code, _, _ in results] == [2, 2, 2, 2]
+    assert all("argument --batch: '" in err for _, _, err in results)
+
+
+def test_onnx_is_named_where_it_is_missing(folder: Path) -> None:
+    code = "import sys; sys.modules['onnx'] = None; from tilestep.cli import main; sys.exit(main(['onnx', sys.argv[1]]))"
+    done = run_python("-c", code, str(folder / "linear.onnx"))
+    assert done.returncode == 2
+    assert done.stderr == "tilestep onnx: tilestep.onnx needs the package onnx: pip install 'tilestep[onnx]'\n"
+
+
+def test_a_model_that_onnx_finds_wrong_is_shown_with_what_it_says(folder: Path, tmp_path: Path) -> None:
+    made: Any = linear()
+    made.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    onnx.save(made, str(tmp_path / "m.onnx"))
+    ((code, out, _),) = run_all([[str(tmp_path / "m.onnx")]])
+    assert code == 0
+    assert "ONNX's checker says: " in out

@@ -1,0 +1,79 @@
+"""Compares one node's outputs, in each of the three ways, with expected ones, or with those of ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from onnx import helper
+
+from tests.unit.onnx.ops.one_node import WAYS, by_onnxruntime, prepared, run_node
+from tilestep.onnx.interpret import Run, run_graph
+
+
+def agrees(
+    expected: Sequence[Any],
+    op_type: str,
+    inputs: Sequence[Any],
+    *,
+    version: int,
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+    ways: Sequence[str] = WAYS,
+    **options: Any,
+) -> None:
+    """Holds if the outputs have the values and shapes of `expected`, and its dtypes unless 64-bit types are off."""
+    for way in ways:
+        outputs = run_node(op_type, inputs, way, version=version, outputs=len(expected), **options)
+        for output, wanted in zip(outputs, map(np.asarray, expected), strict=True):
+            assert output.shape == wanted.shape, way
+            assert way == "jit" or output.dtype == wanted.dtype, way
+            np.testing.assert_allclose(np.asarray(output, np.float64), wanted.astype(np.float64), rtol, atol, err_msg=way)
+
+
+def agrees_with_onnxruntime(
+    op_type: str,
+    inputs: Sequence[Any],
+    *,
+    version: int,
+    outputs: int = 1,
+    rtol: float = 1e-5,
+    ways: Sequence[str] = ("eager", "jit"),
+    **attributes: Any,
+) -> None:
+    """Holds if the outputs are those of ONNX Runtime."""
+    given = [x if x is None else np.asarray(x) for x in inputs]
+    expected = by_onnxruntime(op_type, given, version=version, outputs=outputs, **attributes)
+    agrees(expected, op_type, inputs, version=version, rtol=rtol, ways=ways, **attributes)
+
+
+def values(*shape: int, seed: int = 0, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
+    """Normal random numbers."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def slope_agrees(op_type: str, inputs: Sequence[Any], *, version: int, position: int = 0, rtol: float = 1e-4, **attributes: Any) -> None:
+    """Holds if the gradient of a weighted sum of the first output is its slope, along one direction, in float64."""
+    given = [np.asarray(x, np.float64) if x is not None and np.asarray(x).dtype == np.float32 else x for x in inputs]
+    start = np.asarray(given[position], np.float64)
+    direction = values(*start.shape, seed=1, dtype=np.float64)
+    names = ["" if x is None else f"in{i}" for i, x in enumerate(given)]
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    graph = prepared([node], names, ["y"], {"": version})
+
+    def loss(x: Any) -> Any:
+        arrays = [x if i == position else y for i, y in enumerate(given)]
+        y = run_graph(graph, arrays, Run())[0]
+        return (y * values(*y.shape, seed=2, dtype=np.float64)).sum()
+
+    with jax.enable_x64(True):
+        start = jnp.asarray(start)
+        gradient = jax.jit(jax.grad(loss))(start)
+        of = jax.jit(loss)
+        step = 1e-6
+        slope = (of(start + step * direction) - of(start - step * direction)) / (2 * step)
+    assert np.isfinite(gradient).all()
+    np.testing.assert_allclose((np.asarray(gradient) * direction).sum(), slope, rtol, 1e-6)

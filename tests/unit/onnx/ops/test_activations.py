@@ -1,0 +1,117 @@
+"""Activation functions: each old version, types, and gradients that stay finite where the other branch overflows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees
+from tests.unit.onnx.ops.functions import function_of
+from tests.unit.onnx.ops.one_node import run_node
+from tests.unit.onnx.ops.versions import missing, takes, versions
+from tilestep.onnx.errors import OnnxError
+
+F = np.float32
+X = np.array([-100, -2, -0.5, 0, 0.5, 2, 100], F)
+
+
+def expm1(x: Any) -> Any:
+    return np.expm1(np.minimum(x, 0))
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def softplus(x: Any) -> Any:
+    return np.logaddexp(x, 0)
+
+
+GELU_TANH = np.vectorize(lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+CASES: list[tuple[str, dict[str, Any], Any]] = [
+    ("Relu", {}, lambda x: np.maximum(x, 0)),
+    ("LeakyRelu", {"alpha": 0.2}, lambda x: np.where(x < 0, 0.2 * x, x)),
+    ("Elu", {"alpha": 2.0}, lambda x: np.where(x < 0, 2 * expm1(x), x)),
+    ("Selu", {"alpha": 2.0, "gamma": 3.0}, lambda x: 3 * np.where(x > 0, x, 2 * expm1(x))),
+    ("Celu", {"alpha": 2.0}, lambda x: np.where(x > 0, x, 2 * expm1(x / 2))),
+    ("ThresholdedRelu", {"alpha": 0.6}, lambda x: np.where(x > 0.6, x, 0)),
+    ("HardSigmoid", {"alpha": 0.5, "beta": 0.6}, lambda x: np.clip(0.5 * x + 0.6, 0, 1)),
+    ("HardSwish", {}, lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+    ("Sigmoid", {}, sigmoid),
+    ("Swish", {"alpha": 2.0}, lambda x: x * sigmoid(2 * x)),
+    ("Softplus", {}, softplus),
+    ("Softsign", {}, lambda x: x / (1 + abs(x))),
+    ("Mish", {}, lambda x: x * np.tanh(softplus(x))),
+    ("Gelu", {}, np.vectorize(lambda x: x * 0.5 * (1 + math.erf(x / math.sqrt(2))))),
+    ("Gelu", {"approximate": "tanh"}, GELU_TANH),
+    ("Shrink", {"lambd": 1.0, "bias": 0.5}, lambda x: np.where(x < -1, x + 0.5, np.where(x > 1, x - 0.5, 0))),
+]
+PRELU = [("PRelu", version) for version in versions("PRelu")]
+ROWS = [(name, version, attributes, function) for name, attributes, function in CASES for version in versions(name)]
+
+
+def test_every_version_below_12_has_a_case() -> None:
+    assert not missing("activations", [*((name, version) for name, version, _, _ in ROWS), *PRELU])
+
+
+@pytest.mark.parametrize(("name", "version", "attributes", "function"), ROWS)
+def test_functions(name: str, version: int, attributes: dict[str, Any], function: Any) -> None:
+    old = {"consumed_inputs": [0]} if takes(name, version, "consumed_inputs") else {}
+    with np.errstate(all="ignore"):
+        expected = function(X.astype(np.float64)).astype(F)
+    agrees([expected], name, [X], version=version, ways=("known", "jit"), **attributes, **old)
+
+
+@pytest.mark.parametrize(("name", "attributes"), [(name, attributes) for name, attributes, _ in CASES])
+def test_gradients_are_finite_and_right(name: str, attributes: dict[str, Any]) -> None:
+    version = versions(name)[-1]
+    slope_agrees(name, [X[X != 0].astype(np.float64)], version=version, **attributes)
+    steep = np.array([-1e4, 1e4, 0], F)
+    assert np.isfinite(jax.grad(lambda x: function_of(name, [steep], version=version, **attributes)(x).sum())(jnp.asarray(steep))).all()
+
+
+@pytest.mark.parametrize("name", ["Relu", "Elu", "Selu", "HardSigmoid", "Sigmoid", "Swish", "Gelu", "LeakyRelu", "Shrink", "Softplus"])
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_types_stay(name: str, dtype: Any) -> None:
+    version = versions(name)[-1]
+    for way in ("known", "eager"):
+        assert run_node(name, [np.array([-1, 2], dtype)], way, version=version)[0].dtype == dtype
+
+
+@pytest.mark.parametrize(("name", "version"), PRELU)
+def test_slopes_of_channels(name: str, version: int) -> None:
+    x = np.arange(-12, 12).reshape(2, 3, 4).astype(F)
+    slope = np.array([0.5, 2, 3], F)
+    expected = np.where(x < 0, x * slope[:, None], x)
+    agrees([expected], name, [x, slope if version < 7 else slope[:, None]], version=version)
+    agrees([np.where(x < 0, x * 0.5, x)], name, [x, slope[:1]], version=version, ways=("jit",))
+    with pytest.raises(OnnxError, match="slopes of"):
+        run_node(name, [x, np.ones((2, 2), F) if version < 7 else np.ones((1, 1, 1, 4), F)], version=version)
+
+
+def test_integers() -> None:
+    agrees([np.array([0, 3], np.int32)], "Relu", [np.array([-2, 3], np.int32)], version=14)
+    agrees([np.array([-4, 3], np.int32)], "PRelu", [np.array([-2, 3], np.int32), np.array(2, np.int32)], version=9)
+    agrees([np.array([-1, 0, 0, 0, 1], np.int8)], "Shrink", [np.array([-3, -2, 0, 2, 3], np.int8)], version=9, lambd=2.0, bias=1.5)
+    agrees([np.array([-1, 0, 0, 0, 1], np.int8)], "Shrink", [np.array([-3, -2, 0, 2, 3], np.int8)], version=9, lambd=2.0, bias=2.0)
+    agrees([np.array([0, 0, 8], np.uint8)], "Shrink", [np.array([0, 1, 10], np.uint8)], version=9, lambd=1.5, bias=1.5)
+
+
+def test_what_has_no_meaning_is_refused() -> None:
+    with pytest.raises(OnnxError, match="neither none nor tanh"):
+        run_node("Gelu", [X], version=20, approximate="sine")
+    with pytest.raises(OnnxError, match="divides by alpha"):
+        run_node("Celu", [X], version=12, alpha=0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("Selu", 6), ("HardSigmoid", 6), ("Elu", 6), ("Softsign", 1), ("ThresholdedRelu", 10), ("Shrink", 9)]
+)
+def test_onnx_runtime_agrees(name: str, version: int) -> None:
+    agrees_with_onnxruntime(name, [X], version=max(version, 7))

@@ -1,0 +1,157 @@
+"""Convolutions against ONNX Runtime, and by hand in each version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
+from tilestep.onnx.errors import OnnxError
+
+F = np.float32
+IMAGE = values(2, 4, 7, 6)
+CONV: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 4, 7, 6), (6, 4, 3, 2), {}),
+    ((2, 4, 7, 6), (6, 4, 3, 2), {"strides": [2, 1], "pads": [1, 0, 2, 1]}),
+    ((2, 4, 7, 6), (6, 2, 3, 3), {"group": 2, "dilations": [2, 1], "pads": [1, 1, 1, 1]}),
+    ((2, 4, 7, 6), (4, 1, 3, 3), {"group": 4, "kernel_shape": [3, 3]}),
+    ((2, 4, 7, 6), (6, 4, 3, 2), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    ((2, 4, 7, 6), (6, 4, 3, 2), {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
+    ((2, 4, 7, 6), (6, 4, 3, 2), {"auto_pad": "VALID"}),
+    ((2, 3, 9), (5, 3, 3), {"pads": [2, 0]}),
+    ((1, 2, 4, 5, 3), (3, 2, 2, 2, 2), {"strides": [2, 1, 1]}),
+]
+TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((1, 4, 3, 4), (4, 5, 3, 2), {}),
+    ((1, 4, 3, 4), (4, 5, 3, 2), {"strides": [2, 3], "pads": [1, 0, 2, 1], "output_padding": [1, 2]}),
+    ((1, 4, 3, 4), (4, 2, 3, 3), {"strides": [2, 2], "group": 2, "dilations": [2, 1]}),
+    ((1, 4, 3, 4), (4, 1, 3, 3), {"group": 4}),
+    ((1, 4, 3, 4), (4, 5, 3, 3), {"strides": [2, 2], "output_shape": [6, 8]}),
+    ((1, 4, 3, 4), (4, 5, 3, 3), {"strides": [3, 2], "output_shape": [10, 8], "output_padding": [1, 1]}),
+    ((1, 4, 3, 4), (4, 5, 4, 4), {"strides": [2, 2], "output_shape": [7, 9], "auto_pad": "SAME_UPPER"}),
+    ((1, 4, 3, 4), (4, 5, 3, 3), {"strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+    ((1, 4, 3, 4), (4, 5, 3, 3), {"strides": [2, 2], "auto_pad": "SAME_LOWER"}),
+    ((1, 4, 3, 4), (4, 5, 3, 3), {"strides": [2, 2], "auto_pad": "VALID"}),
+    ((1, 2, 5), (2, 3, 3), {"pads": [3, 3]}),  # more than the kernel reaches
+    ((1, 2, 2, 3, 2), (2, 3, 2, 2, 2), {"strides": [1, 2, 1]}),
+]
+
+
+@pytest.mark.parametrize("case", CONV, ids=str)
+def test_conv_is_onnxruntimes(case: tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]) -> None:
+    x, w, attributes = case
+    agrees_with_onnxruntime("Conv", [values(*x), values(*w, seed=1), values(w[0], seed=2)], version=11, **attributes)
+
+
+@pytest.mark.parametrize("version", [1, 11, 22])
+def test_conv_by_hand(version: int) -> None:
+    x = np.arange(1, 6, dtype=F).reshape(1, 1, 5)
+    w = np.array([[[1, 10]]], F)
+    agrees([np.array([[[21, 43]]], F)], "Conv", [x, w], version=version, strides=[2])
+    agrees([np.array([[[10, 32, 54]]], F)], "Conv", [x, w], version=version, strides=[2], pads=[1, 0])
+
+
+@pytest.mark.parametrize("case", TRANSPOSED, ids=str)
+def test_conv_transpose_is_onnxruntimes(case: tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]) -> None:
+    x, w, attributes = case
+    bias = values(w[1] * attributes.get("group", 1), seed=2)
+    agrees_with_onnxruntime("ConvTranspose", [values(*x), values(*w, seed=1), bias], version=11, **attributes)
+
+
+@pytest.mark.parametrize("version", [1, 11, 22])
+def test_conv_transpose_by_hand(version: int) -> None:
+    x, w = np.array([[[1, 2]]], F), np.array([[[1, 10, 100]]], F)
+    agrees([np.array([[[1, 10, 102, 20, 200]]], F)], "ConvTranspose", [x, w], version=version, strides=[2])
+    agrees([np.array([[[10, 102, 20]]], F)], "ConvTranspose", [x, w], version=version, strides=[2], pads=[1, 1])
+    # Of one element too many, the first one goes unless auto_pad is SAME_UPPER.
+    agrees([np.array([[[10, 102, 20, 200]]], F)], "ConvTranspose", [x, w], version=version, strides=[2], output_shape=[4])
+    upper = {"strides": [2], "output_shape": [4], "auto_pad": "SAME_UPPER"}
+    agrees([np.array([[[1, 10, 102, 20]]], F)], "ConvTranspose", [x, w], version=version, **upper)
+
+
+@pytest.mark.parametrize("op_type", ["Conv", "ConvTranspose"])
+def test_a_convolution_is_one_operation(op_type: str) -> None:
+    node = helper.make_node(op_type, ["x", "w"], ["y"], pads=[1, 1, 1, 1], strides=[2, 2])
+    graph = prepared([node], ["x", "w"], ["y"], {"": 11})
+    jaxpr = str(jax.make_jaxpr(lambda *inputs: run_nodes(graph, inputs))(IMAGE, values(4, 4, 3, 3)))
+    assert jaxpr.count("conv_general_dilated") == 1
+    assert "pad[" not in jaxpr
+    assert "transpose[" not in jaxpr
+
+
+def test_what_doesnt_fit_is_named() -> None:
+    with pytest.raises(OnnxError, match=r"kernel_shape is \[2, 2\], and the weights have \[3, 3\]"):
+        run_node("Conv", [IMAGE, values(4, 4, 3, 3)], version=11, kernel_shape=[2, 2])
+    with pytest.raises(OnnxError, match="feature_group_count"):
+        run_node("Conv", [IMAGE, values(4, 4, 3, 3)], version=11, group=3)
+    with pytest.raises(OnnxError, match="auto_pad is 'FULL'"):
+        run_node("ConvTranspose", [IMAGE, values(4, 4, 3, 3)], version=11, auto_pad="FULL")
+
+
+@pytest.mark.parametrize("length", [1, 5])
+@pytest.mark.parametrize("past", [False, True])
+def test_causal_convolutions_look_back(length: int, past: bool) -> None:
+    x, w, b = values(2, 3, length), values(3, 1, 4, seed=1), values(3, seed=2)
+    before = values(2, 3, 3, seed=3) if past else np.zeros((2, 3, 3), F)
+    whole = np.concatenate([before, x], 2)
+    y = np.stack([(whole[:, :, i : i + 4] * w[:, 0]).sum(-1) for i in range(length)], 2) + b[:, None]
+    agrees(
+        [y / (1 + np.exp(-y)), whole[:, :, -3:]], "CausalConvWithState", [x, w, b, before if past else None], version=27, activation="silu"
+    )
+
+
+@pytest.mark.parametrize(
+    "attributes", [{}, {"strides": [2, 1], "pads": [1, 0, 0, 1], "dilations": [2, 1]}, {"group": 2, "offset_group": 2}], ids=str
+)
+def test_deform_conv_is_the_references(attributes: dict[str, Any]) -> None:
+    groups, offsets = attributes.get("group", 1), attributes.get("offset_group", 1)
+    x, w = values(1, 2, 4, 3), values(2, 2 // groups, 2, 2, seed=1)
+    shape = run_node("Conv", [x, w], version=11, **{name: value for name, value in attributes.items() if name != "offset_group"})[0].shape[
+        2:
+    ]
+    inputs = [x, w, values(1, offsets * 8, *shape, seed=2), values(2, seed=3), values(1, offsets * 4, *shape, seed=4)]
+    names = ["x", "w", "offset", "b", "mask"]
+    graph = helper.make_graph(
+        [helper.make_node("DeformConv", names, ["y"], **attributes)],
+        "g",
+        [helper.make_tensor_value_info(n, 1, None) for n in names],
+        [helper.make_tensor_value_info("y", 1, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
+    expected = ReferenceEvaluator(model).run(None, dict(zip(names, inputs, strict=True)))
+    agrees(expected, "DeformConv", inputs, version=19, rtol=1e-4, atol=1e-4, ways=("jit",), **attributes)
+
+
+def test_a_convolution_without_offsets_is_plain() -> None:
+    x, w = values(1, 2, 4, 5, 3), values(3, 2, 2, 2, 2, seed=1)
+    plain = run_node("Conv", [x, w], version=11)[0]
+    agrees([plain], "DeformConv", [x, w, np.zeros((1, 24, 3, 4, 2), F)], version=19, atol=1e-5, ways=("jit",))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_columns_add_up(dtype: Any) -> None:
+    # Blocks of two at 0, 1 and 2, dilated by two, on a field of three with one of padding on each side.
+    columns = np.array([[[1, 2, 3], [10, 20, 30]]], dtype)
+    shapes = np.array([1, 3]), np.array([1, 2])
+    agrees([np.array([[[[2, 13, 20]]]], dtype)], "Col2Im", [columns, *shapes], version=18, pads=[0, 1, 0, 1], dilations=[1, 2])
+
+
+@pytest.mark.parametrize(
+    ("op_type", "version", "inputs", "attributes"),
+    [
+        ("Conv", 11, [values(1, 2, 5, 4), values(2, 1, 2, 2, seed=1), values(2)], {"group": 2, "strides": [2, 1]}),
+        ("ConvTranspose", 11, [values(1, 2, 3, 4), values(2, 1, 2, 2, seed=1), values(2)], {"group": 2, "strides": [2, 1]}),
+        ("CausalConvWithState", 27, [values(1, 2, 3), values(2, 1, 2, seed=1)], {"activation": "silu"}),
+        ("DeformConv", 19, [values(1, 2, 4, 4), values(2, 2, 2, 2, seed=1), 0.3 * values(1, 8, 3, 3)], {}),
+        ("Col2Im", 18, [values(1, 4, 4), np.array([3, 3]), np.array([2, 2])], {}),
+    ],
+)
+def test_gradients(op_type: str, version: int, inputs: list[Any], attributes: dict[str, Any]) -> None:
+    for position in range(len(inputs) if op_type != "Col2Im" else 1):
+        slope_agrees(op_type, inputs, version=version, position=position, **attributes)

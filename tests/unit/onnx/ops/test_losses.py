@@ -1,0 +1,67 @@
+"""Losses by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.onnx.ops.agree import agrees, slope_agrees, values
+from tests.unit.onnx.ops.one_node import WAYS, run_node
+from tilestep.onnx.errors import OnnxError
+
+F = np.float32
+X = values(3, 4, 2)
+TARGET = np.array([[0, 3], [2, 2], [1, 0]])
+WEIGHT = np.array([1, 2, 3, 4], F)
+
+
+def losses(x: Any, weight: Any, counted: Any) -> tuple[Any, Any]:
+    """Each item's loss and weight."""
+    weights = (np.ones(4, F) if weight is None else weight)[TARGET] * counted
+    return -np.take_along_axis(x, TARGET[:, None], 1)[:, 0] * weights, weights
+
+
+def reduced(each: Any, weights: Any, reduction: str) -> Any:
+    return {"none": each, "sum": each.sum(), "mean": each.sum() / weights.sum()}[reduction].astype(F)
+
+
+@pytest.mark.parametrize("version", [12, 13])
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
+@pytest.mark.parametrize("ignored", [None, 2, -100])
+def test_losses(version: int, reduction: str, weight: Any, ignored: int | None) -> None:
+    target = TARGET if ignored is None else np.where(TARGET == 2, ignored, TARGET)
+    counted = np.ones(TARGET.shape, F) if ignored is None else (TARGET != 2).astype(F)
+    more = {} if ignored is None else {"ignore_index": ignored}
+    inputs = [target] if weight is None else [target, weight]
+    ways = ("eager", "jit") if ignored == -100 else ("jit",)
+    expected = reduced(*losses(X, weight, counted), reduction)
+    agrees([expected], "NegativeLogLikelihoodLoss", [X, *inputs], version=version, reduction=reduction, ways=ways, **more)
+    logarithms = X - np.log(np.exp(X).sum(1, keepdims=True))
+    expected = reduced(*losses(logarithms, weight, counted), reduction)
+    agrees([expected, logarithms], "SoftmaxCrossEntropyLoss", [X, *inputs], version=version, reduction=reduction, ways=ways, **more)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("target", [-1, 4])
+def test_a_target_that_is_no_class_gives_no_number(way: str, target: int) -> None:
+    y = run_node("NegativeLogLikelihoodLoss", [X[:, :, 0], np.array([0, target, 1])], way, version=13, reduction="none")[0]
+    assert np.isnan(y).tolist() == [False, True, False]
+
+
+def test_two_dimensions_and_32_bits() -> None:
+    target = np.array([1, 0, 3], np.int32)
+    agrees([-X[[0, 1, 2], target, 0]], "NegativeLogLikelihoodLoss", [X[:, :, 0], target], version=13, reduction="none")
+
+
+def test_unknown_reductions_are_named() -> None:
+    with pytest.raises(OnnxError, match="reduction is 'max', and may be none, sum or mean"):
+        run_node("NegativeLogLikelihoodLoss", [X, TARGET], version=13, reduction="max")
+
+
+@pytest.mark.parametrize("op_type", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+def test_gradients(op_type: str) -> None:
+    target = np.where(TARGET == 2, -1, TARGET)
+    slope_agrees(op_type, [X, target, WEIGHT], version=13, ignore_index=-1)

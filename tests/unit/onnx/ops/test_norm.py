@@ -1,0 +1,141 @@
+"""Norms within an item: by hand, and against ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from onnx import helper
+
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.one_node import prepared, run_node
+from tilestep.onnx.errors import OnnxError
+from tilestep.onnx.interpret import Run, run_graph
+
+F = np.float32
+X = values(2, 4, 3, 5)
+SCALE, BIAS = values(4, seed=1), values(4, seed=2)
+
+
+def standard(x: Any, axes: Any, epsilon: float = 1e-5) -> Any:
+    return ((x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + F(epsilon))).astype(F)
+
+
+def channels(values: Any) -> Any:
+    return values.reshape(1, -1, 1, 1)
+
+
+@pytest.mark.parametrize("version", [1, 6, 22])
+def test_instance_norm_by_hand(version: int) -> None:
+    expected = standard(X, (2, 3)) * channels(SCALE) + channels(BIAS)
+    old = {"consumed_inputs": [0, 0, 0]} if version == 1 else {}
+    agrees([expected], "InstanceNormalization", [X, SCALE, BIAS], version=version, rtol=1e-4, atol=1e-5, **old)
+
+
+def test_instance_norm_is_onnxruntimes() -> None:
+    agrees_with_onnxruntime("InstanceNormalization", [X, SCALE, BIAS], version=7, epsilon=1e-2, rtol=1e-4)
+
+
+@pytest.mark.parametrize("axis", [-1, 2, -3])
+@pytest.mark.parametrize("bias", [True, False])
+def test_layer_norm_is_onnxruntimes(axis: int, bias: bool) -> None:
+    shape = X.shape[axis:]
+    inputs = [X, values(*shape, seed=1), *([values(*shape, seed=2)] if bias else [])]
+    agrees_with_onnxruntime("LayerNormalization", inputs, version=17, outputs=3, axis=axis, rtol=1e-4)
+
+
+@pytest.mark.parametrize("axis", [-1, 2])
+def test_rms_norm_by_hand(axis: int) -> None:
+    axes = tuple(range(axis % 4, 4))
+    scale = values(*X.shape[axis:], seed=1)
+    expected = X / np.sqrt((X * X).mean(axes, keepdims=True) + F(1e-5)) * scale
+    agrees([expected], "RMSNormalization", [X, scale], version=23, axis=axis)
+
+
+def test_the_first_stage_is_in_32_bits() -> None:
+    x = np.full((1, 1000), 200, np.float16)
+    x[0, ::2] = 100
+    expected = np.where(x == 200, 1, -1).astype(np.float16)
+    one = np.ones(1000, np.float16)
+    agrees([expected], "LayerNormalization", [x, one], version=17, rtol=1e-3)  # in 16 bits the sum would be beyond 65,504
+
+
+@pytest.mark.parametrize("version", [18, 21])
+def test_group_norm_by_hand(version: int) -> None:
+    y = standard(X.reshape(2, 2, -1), 2)
+    scale, bias = (SCALE[:2], BIAS[:2]) if version == 18 else (SCALE, BIAS)
+    wide = np.repeat(scale, 4 // len(scale)), np.repeat(bias, 4 // len(bias))
+    expected = y.reshape(X.shape) * channels(wide[0]) + channels(wide[1])
+    agrees([expected], "GroupNormalization", [X, scale, bias], version=version, num_groups=2, rtol=1e-4, atol=1e-5)
+
+
+def test_groups_divide_the_channels() -> None:
+    with pytest.raises(OnnxError, match="num_groups is 3, and must divide the 4 channels"):
+        run_node("GroupNormalization", [X, SCALE, BIAS], version=21, num_groups=3)
+
+
+@pytest.mark.parametrize("version", [1, 13])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_local_response_norm_by_hand(version: int, size: int) -> None:
+    squares = np.stack([(X[:, max(0, c - (size - 1) // 2) : c + size // 2 + 1] ** 2).sum(1) for c in range(4)], 1)
+    expected = X / (F(0.5) + F(0.1) / size * squares) ** F(0.75)
+    agrees([expected], "LRN", [X], version=version, size=size, alpha=0.1, bias=0.5)
+
+
+def test_local_response_norm_is_onnxruntimes() -> None:
+    agrees_with_onnxruntime("LRN", [X], version=7, size=3, alpha=0.5, beta=0.6, bias=2.0)
+
+
+@pytest.mark.parametrize("version", [1, 22])
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_lp_norm_by_hand(version: int, p: int, axis: int) -> None:
+    x = np.array([[3, -4, 0], [0, 0, 0]], F)
+    norm = (np.abs(x) ** p).sum(axis, keepdims=True) ** (1 / p)
+    agrees([(x / np.where(norm == 0, 1, norm)).astype(F)], "LpNormalization", [x], version=version, p=p, axis=axis)
+
+
+def test_lp_norm_has_two_orders() -> None:
+    with pytest.raises(OnnxError, match="p is 3, and may be 1 or 2"):
+        run_node("LpNormalization", [X], version=1, p=3)
+
+
+@pytest.mark.parametrize("version", [9, 13])
+@pytest.mark.parametrize("axes", [None, [1], [-1, 2]])
+def test_mean_variance_norm_by_hand(version: int, axes: list[int] | None) -> None:
+    over = (0, 2, 3) if axes is None else tuple(axes)
+    expected = (X - X.mean(over, keepdims=True)) / X.std(over, keepdims=True)
+    agrees([expected], "MeanVarianceNormalization", [X], version=version, rtol=1e-4, **({} if axes is None else {"axes": axes}))
+
+
+def test_mean_variance_norm_keeps_its_digits() -> None:
+    x = 1000 + values(1, 1, 100, 100)
+    y = run_node("MeanVarianceNormalization", [x], version=13)[0]
+    assert abs(float(np.asarray(y, np.float64).std()) - 1) < 1e-4  # E(x^2) - E(x)^2 would be wrong by some per cent
+
+
+@pytest.mark.parametrize(
+    ("op_type", "version", "inputs", "attributes"),
+    [
+        ("InstanceNormalization", 6, [X, SCALE, BIAS], {}),
+        ("LayerNormalization", 17, [X, values(5), values(5, seed=1)], {}),
+        ("RMSNormalization", 23, [X, values(5)], {}),
+        ("GroupNormalization", 21, [X, SCALE, BIAS], {"num_groups": 2}),
+        ("LRN", 1, [X], {"size": 3, "alpha": 0.5}),
+        ("LpNormalization", 1, [X], {"p": 2}),
+        ("MeanVarianceNormalization", 9, [X], {}),
+    ],
+)
+def test_gradients(op_type: str, version: int, inputs: list[Any], attributes: dict[str, Any]) -> None:
+    for position in range(len(inputs)):
+        slope_agrees(op_type, inputs, version=version, position=position, **attributes)
+
+
+@pytest.mark.parametrize(("op_type", "attributes"), [("LpNormalization", {"p": 2}), ("MeanVarianceNormalization", {})])
+def test_equal_numbers_have_a_gradient(op_type: str, attributes: dict[str, Any]) -> None:
+    graph = prepared([helper.make_node(op_type, ["x"], ["y"], **attributes)], ["x"], ["y"], {"": 13})
+    gradient = jax.grad(lambda x: run_graph(graph, [x], Run())[0].sum())(jnp.zeros((1, 1, 2, 2)))
+    assert np.isfinite(gradient).all()

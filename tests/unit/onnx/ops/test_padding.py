@@ -1,0 +1,108 @@
+"""Pad: each version, its modes, elements that are taken away, and one operation in a program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.functions import function_of, primitives
+from tests.unit.onnx.ops.one_node import run_node
+from tests.unit.onnx.ops.versions import missing, versions
+from tilestep.onnx.errors import DynamicShapeError, OnnxError
+
+F = np.float32
+X = np.arange(6).reshape(2, 3).astype(F)
+
+
+def ints(*numbers: int) -> np.ndarray[Any, Any]:
+    return np.array(numbers, np.int64)
+
+
+def pads(version: int, numbers: list[int]) -> tuple[list[Any], dict[str, Any]]:
+    """(more inputs, attributes) that say how much is added."""
+    if version < 11:
+        return [], {"paddings" if version == 1 else "pads": numbers}
+    return [ints(*numbers)], {}
+
+
+def test_every_version_below_12_has_a_case() -> None:
+    assert not missing("padding", [("Pad", version) for version in versions("Pad")])
+
+
+@pytest.mark.parametrize("version", versions("Pad"))
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge"])
+def test_modes(version: int, mode: str) -> None:
+    more, attributes = pads(version, [1, 2, 0, 1])
+    expected = np.pad(X, ((1, 0), (2, 1)), mode=mode)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    agrees([expected], "Pad", [X, *more], version=version, mode=mode, ways=("known", "jit"), **attributes)
+
+
+@pytest.mark.parametrize("version", versions("Pad"))
+def test_constants(version: int) -> None:
+    more, attributes = pads(version, [0, 1, 0, 0])
+    expected = np.pad(X, ((0, 0), (1, 0)), constant_values=2.5)
+    if version < 11:
+        agrees([expected], "Pad", [X, *more], version=version, value=2.5, **attributes)
+    else:
+        agrees([expected], "Pad", [X, *more, np.array(2.5, F)], version=version)
+        agrees([expected], "Pad", [X, *more, np.array([2.5], F)], version=version, ways=("jit",))
+
+
+@pytest.mark.parametrize("version", [2, 11, 25])
+def test_negative_numbers_take_away(version: int) -> None:
+    more, attributes = pads(version, [0, -1, 1, 2])
+    for mode in ("constant", "edge"):
+        expected = np.pad(X[:, 1:], ((0, 1), (0, 2)), mode=mode)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        agrees([expected], "Pad", [X, *more], version=version, mode=mode, ways=("known", "jit"), **attributes)
+    with pytest.raises(OnnxError, match="take more from"):
+        run_node("Pad", [X, *pads(version, [0, -2, 0, -2])[0]], version=version, **pads(version, [0, -2, 0, -2])[1])
+
+
+@pytest.mark.parametrize(
+    ("mode", "numbers"), [("reflect", [0, 2, 0, 2]), ("constant", [1, -1, 0, 3]), ("edge", [2, 1, 1, -1]), ("reflect", [1, -1, 0, 1])]
+)
+def test_onnx_runtime_agrees(mode: str, numbers: list[int]) -> None:
+    agrees_with_onnxruntime("Pad", [X, ints(*numbers)], version=11, mode=mode)
+
+
+def test_axes_since_version_18() -> None:
+    agrees([np.pad(X, ((0, 0), (2, 1)))], "Pad", [X, ints(2, 1), None, ints(-1)], version=18)
+    agrees([np.pad(X, ((2, 1), (3, 0)))], "Pad", [X, ints(3, 2, 0, 1), None, np.array([1, 0], np.int32)], version=18)
+    with pytest.raises(OnnxError, match="4 pads for 1 axes"):
+        run_node("Pad", [X, ints(1, 1, 1, 1), None, ints(1)], version=18)
+
+
+def test_wrap_since_version_19() -> None:
+    x = np.array([[1, 1.2], [2.3, 3.4], [4.5, 5.7]], F)
+    agrees([np.pad(x, ((2, 1), (1, 1)), mode="wrap")], "Pad", [x, ints(2, 1, 1, 1)], version=19, mode="wrap")
+    with pytest.raises(OnnxError, match="mode 'symmetric'"):
+        run_node("Pad", [x, ints(2, 1, 1, 1)], version=19, mode="symmetric")
+
+
+def test_types_and_empty_arrays() -> None:
+    for dtype in (np.int8, np.bool_, np.float16, ml_dtypes.bfloat16):
+        for way in ("known", "eager", "jit"):
+            (found,) = run_node("Pad", [np.ones(2, dtype), ints(0, 1)], way, version=13)
+            assert found.dtype == dtype
+            assert np.asarray(found).astype(F).tolist() == [1, 1, 0]
+    assert run_node("Pad", [np.array(["a"], object), ints(1, 0)], "known", version=13)[0].tolist() == ["", "a"]
+    agrees([np.zeros((2, 2), F)], "Pad", [np.zeros((2, 0), F), ints(0, 1, 0, 1)], version=13, ways=("known", "jit"))
+
+
+def test_a_program_has_one_operation() -> None:
+    assert primitives(function_of("Pad", [X, ints(0, -1, 1, 2)], version=13), X) == ["pad"]
+    with pytest.raises(DynamicShapeError, match="needs the pads"):
+        run_node("Pad", [X, ints(0, 0, 0, 0)], "jit", version=13, static=[])
+    huge = jax.eval_shape(lambda: run_node("Pad", [np.ones(1, F), ints(0, 1 << 28)], "known", version=13)[0])
+    assert huge.shape == ((1 << 28) + 1,)
+
+
+def test_gradients() -> None:
+    for mode in ("constant", "reflect", "edge", "wrap"):
+        slope_agrees("Pad", [values(2, 3), ints(1, 2, 0, -1)], version=19, mode=mode)
+    slope_agrees("Pad", [values(2, 3), ints(1, 2, 0, -1), np.array(1.0, F)], version=19, position=2)

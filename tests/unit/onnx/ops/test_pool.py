@@ -1,0 +1,166 @@
+"""Pools against ONNX Runtime, and by hand in each version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from onnx import helper
+
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
+from tilestep.onnx.errors import OnnxError
+from tilestep.onnx.interpret import Run, run_graph
+
+F = np.float32
+X = values(2, 3, 7, 6)
+PLAIN: list[dict[str, Any]] = [
+    {"kernel_shape": [3, 2]},
+    {"kernel_shape": [3, 2], "strides": [2, 3], "pads": [1, 0, 2, 1]},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"},
+    {"kernel_shape": [4, 2], "strides": [2, 2], "auto_pad": "SAME_LOWER"},
+    {"kernel_shape": [3, 2], "auto_pad": "VALID"},
+]
+CEILED: list[dict[str, Any]] = [
+    {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1},
+    {"kernel_shape": [2, 3], "strides": [3, 3], "pads": [0, 1, 1, 0], "ceil_mode": 1},
+]
+DILATED: list[dict[str, Any]] = [{"kernel_shape": [2, 3], "dilations": [3, 2], "strides": [2, 1]}]
+
+
+@pytest.mark.parametrize("attributes", PLAIN + CEILED + DILATED, ids=str)
+def test_max_pool_is_onnxruntimes(attributes: dict[str, Any]) -> None:
+    agrees_with_onnxruntime("MaxPool", [X], version=10, **attributes)
+
+
+@pytest.mark.parametrize("storage_order", [0, 1])
+@pytest.mark.parametrize("attributes", [PLAIN[1], CEILED[0], DILATED[0]], ids=str)
+def test_positions_of_maxima_are_onnxruntimes(attributes: dict[str, Any], storage_order: int) -> None:
+    agrees_with_onnxruntime("MaxPool", [X], version=11, outputs=2, storage_order=storage_order, **attributes)
+
+
+@pytest.mark.parametrize("version", [1, 8, 10, 11, 12])
+def test_max_pool_by_hand(version: int) -> None:
+    x = np.array([[[3, 1, 4, 1, 5]]], F)
+    agrees([np.array([[[3, 4, 5]]], F)], "MaxPool", [x], version=version, kernel_shape=[2], strides=[2], pads=[1, 0])
+    if version >= 8:
+        # The first of equal elements counts, and the second image's positions go on where the first one's end.
+        pair = np.array([[[2, 2, 1]], [[0, 7, 7]]], F)
+        agrees([[[[F(2), F(2)]], [[F(7), F(7)]]], [[[0, 1]], [[4, 4]]]], "MaxPool", [pair], version=version, kernel_shape=[2])
+    if version >= 10:
+        agrees([np.array([[[4, 5]]], F)], "MaxPool", [x], version=version, kernel_shape=[3], strides=[3], ceil_mode=1)
+        agrees([np.array([[[5]]], F)], "MaxPool", [x], version=version, kernel_shape=[3], dilations=[2])
+
+
+def test_positions_may_count_the_first_axis_fastest() -> None:
+    x = np.arange(12, dtype=F).reshape(1, 2, 2, 3)
+    for image, expected in ((x, [5, 11]), (x[..., ::-1], [1, 7])):  # the largest is in row 1, and in column 2 or 0
+        positions = run_node("MaxPool", [image], version=8, outputs=2, kernel_shape=[2, 3], storage_order=1)[1]
+        assert np.asarray(positions).ravel().tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_max_pool_of_integers(dtype: Any) -> None:
+    x = np.array([[[0, 1, 100, 2]]], dtype)
+    agrees([np.array([[[1, 2]]], dtype) + np.array([0, 98], dtype)], "MaxPool", [x], version=12, kernel_shape=[2], strides=[2])
+
+
+@pytest.mark.parametrize("count_include_pad", [0, 1])
+@pytest.mark.parametrize("attributes", PLAIN, ids=str)
+def test_average_pool_is_onnxruntimes(attributes: dict[str, Any], count_include_pad: int) -> None:
+    agrees_with_onnxruntime("AveragePool", [X], version=7, count_include_pad=count_include_pad, **attributes)
+
+
+@pytest.mark.parametrize("count_include_pad", [0, 1])
+@pytest.mark.parametrize("attributes", CEILED + DILATED, ids=str)
+def test_newer_average_pool_is_onnxruntimes(attributes: dict[str, Any], count_include_pad: int) -> None:
+    agrees_with_onnxruntime("AveragePool", [X], version=19, count_include_pad=count_include_pad, **attributes)
+
+
+@pytest.mark.parametrize("version", [1, 7, 10, 11, 19])
+def test_average_pool_by_hand(version: int) -> None:
+    x = np.array([[[2, 4, 6, 8, 10]]], F)
+    options = {"kernel_shape": [2], "strides": [2], "pads": [1, 0]}
+    agrees([np.array([[[2, 5, 9]]], F)], "AveragePool", [x], version=version, **options)
+    if version >= 7:
+        agrees([np.array([[[1, 5, 9]]], F)], "AveragePool", [x], version=version, count_include_pad=1, **options)
+    if version >= 10:  # what ceil_mode adds behind the padding never counts
+        more = {"kernel_shape": [3], "strides": [3], "pads": [0, 0], "ceil_mode": 1, "count_include_pad": 1}
+        agrees([np.array([[[4, 9]]], F)], "AveragePool", [x], version=version, **more)
+
+
+@pytest.mark.parametrize(("version", "p"), [(2, 1), (2, 3), (11, 2)])
+def test_lp_pool_is_onnxruntimes(version: int, p: int) -> None:
+    agrees_with_onnxruntime("LpPool", [X], version=version, p=p, **PLAIN[1])
+
+
+@pytest.mark.parametrize(("version", "p"), [(1, 2.0), (1, 1.5), (2, 2), (2, 1), (11, 3), (18, 2)])
+def test_lp_pools_by_hand(version: int, p: float) -> None:
+    x = np.array([[[3, -4, 0]]], F)
+    norms = [[[(3**p + 4**p) ** (1 / p), 4]]]
+    agrees([np.array(norms, F)], "LpPool", [x], version=version, kernel_shape=[2], p=p)
+    version = min(version, 2)
+    agrees([np.array(norms, F)[..., :1]], "GlobalLpPool", [x], version=version, p=p if version == 1 else int(p))
+
+
+@pytest.mark.parametrize("op_type", ["GlobalMaxPool", "GlobalAveragePool"])
+@pytest.mark.parametrize("shape", [(2, 3, 7, 6), (2, 3, 5), (1, 2, 2, 3, 4)])
+def test_global_pools_are_onnxruntimes(op_type: str, shape: tuple[int, ...]) -> None:
+    agrees_with_onnxruntime(op_type, [values(*shape)], version=7)
+
+
+@pytest.mark.parametrize("version", [1, 22])
+def test_global_pools_by_hand(version: int) -> None:
+    x = np.array([[[[1, 2], [3, 6]]]], np.float16)
+    agrees([np.array([[[[6]]]], np.float16)], "GlobalMaxPool", [x], version=version)
+    agrees([np.array([[[[3]]]], np.float16)], "GlobalAveragePool", [x], version=version)
+
+
+@pytest.mark.parametrize("version", [9, 11, 22])
+def test_maxima_go_back_to_their_places(version: int) -> None:
+    x, positions = np.array([[[5, 7]], [[6, 8]]], F), np.array([[[1, 2]], [[4, 7]]])
+    whole = np.array([[[0, 5, 7, 0]], [[6, 0, 0, 8]]], F)
+    agrees([whole], "MaxUnpool", [x, positions], version=version, kernel_shape=[2], strides=[2])
+    larger = np.pad(whole, ((0, 0), (0, 0), (0, 1)))
+    agrees([larger], "MaxUnpool", [x, positions, np.array([2, 1, 5])], version=version, kernel_shape=[2], strides=[2])
+
+
+def test_places_outside_are_refused_where_they_are_known() -> None:
+    with pytest.raises(OnnxError, match="positions are 0 to 4, and the result has 4 elements"):
+        run_node("MaxUnpool", [np.ones((1, 1, 2), F), np.array([[[0, 4]]])], "known", version=9, kernel_shape=[2], strides=[2])
+
+
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
+def test_a_pool_is_one_operation(op_type: str) -> None:
+    graph = prepared([helper.make_node(op_type, ["x"], ["y"], **PLAIN[1])], ["x"], ["y"], {"": 11})
+    jaxpr = str(jax.make_jaxpr(lambda x: run_nodes(graph, [x]))(X))
+    assert jaxpr.count("reduce_window") == 1
+    assert "pad[" not in jaxpr
+
+
+@pytest.mark.parametrize(
+    ("op_type", "version", "attributes"),
+    [
+        ("MaxPool", 11, PLAIN[1]),
+        ("MaxPool", 11, DILATED[0]),  # JAX itself has no gradient of it
+        ("AveragePool", 11, CEILED[1]),
+        ("LpPool", 11, {**PLAIN[1], "p": 3}),
+        ("GlobalLpPool", 2, {}),
+        ("GlobalMaxPool", 1, {}),
+        ("GlobalAveragePool", 1, {}),
+    ],
+)
+def test_gradients(op_type: str, version: int, attributes: dict[str, Any]) -> None:
+    slope_agrees(op_type, [X], version=version, **attributes)
+
+
+@pytest.mark.parametrize("op_type", ["LpPool", "GlobalLpPool"])
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_a_norm_of_zeros_has_a_gradient(op_type: str, p: int) -> None:
+    attributes = {"kernel_shape": [2], "p": p} if op_type == "LpPool" else {"p": p}
+    graph = prepared([helper.make_node(op_type, ["x"], ["y"], **attributes)], ["x"], ["y"], {"": 11})
+    gradient = jax.grad(lambda x: run_graph(graph, [x], Run())[0].sum())(jnp.zeros((1, 1, 3)))
+    assert np.isfinite(gradient).all()

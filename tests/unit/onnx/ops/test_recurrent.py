@@ -1,0 +1,154 @@
+"""RNN, GRU and LSTM as ONNX Runtime has them, in each version and with each option."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.unit.onnx.ops.one_node import by_onnxruntime, node_graph, run_node
+from tilestep.onnx.errors import OnnxError
+from tilestep.onnx.interpret import Run, run_graph
+
+F = np.float32
+TIME, BATCH, INPUTS, HIDDEN = 5, 4, 2, 3
+GATES, OUTPUTS = {"RNN": 1, "GRU": 3, "LSTM": 4}, {"RNN": 2, "GRU": 2, "LSTM": 3}
+LENGTHS = np.array([5, 3, 1, 2], np.int32)
+
+
+def inputs(name: str, direction: str = "forward", *, full: bool = True) -> list[Any]:
+    rng = np.random.default_rng(0)
+    directions, size = (2 if direction == "bidirectional" else 1), GATES[name] * HIDDEN
+    shapes: list[Any] = [(TIME, BATCH, INPUTS), (directions, size, INPUTS), (directions, size, HIDDEN), (directions, 2 * size)]
+    if full:
+        state = (directions, BATCH, HIDDEN)
+        shapes += [None, state] + ([state, (directions, 3 * HIDDEN)] if name == "LSTM" else [])
+    made = [None if shape is None else rng.uniform(-1, 1, shape).astype(F) for shape in shapes]
+    return [LENGTHS if value is None else value for value in made]
+
+
+def check(name: str, given: list[Any], ways: tuple[str, ...] = ("known",), **options: Any) -> None:
+    options = {"hidden_size": HIDDEN, **options}
+    want = by_onnxruntime(name, given, version=14, outputs=OUTPUTS[name], **options)
+    for way in ways:
+        got = run_node(name, given, way, version=14, outputs=OUTPUTS[name], **options)
+        for one, other in zip(got, want, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", GATES)
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_directions_states_and_lengths(name: str, direction: str) -> None:
+    check(name, inputs(name, direction), ("jit",), direction=direction)
+    if direction == "reverse":
+        check(name, inputs(name, direction, full=False)[:3], direction=direction)
+        check(name, inputs(name, direction), direction=direction, clip=0.3)
+
+
+@pytest.mark.parametrize("options", [{"linear_before_reset": 1}, {"linear_before_reset": 1, "clip": 0.2}])
+def test_a_gru_may_reset_after_the_product(options: dict[str, Any]) -> None:
+    check("GRU", inputs("GRU", "bidirectional"), direction="bidirectional", **options)
+    check("GRU", inputs("GRU", full=False)[:3], **options)
+
+
+@pytest.mark.parametrize("options", [{"input_forget": 1}, {"input_forget": 1, "clip": 0.2}, {"clip": 0.2}])
+def test_an_lstms_gates_may_be_coupled_and_clipped(options: dict[str, Any]) -> None:
+    check("LSTM", inputs("LSTM", "bidirectional"), direction="bidirectional", **options)
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu", "Softsign", "Softplus"],
+)
+def test_activations(function: str) -> None:
+    small = inputs("RNN", full=False)
+    check("RNN", small, activations=[function], activation_alpha=[0.3], activation_beta=[0.4])
+    if function in ("LeakyRelu", "HardSigmoid", "Elu"):
+        check("RNN", small, activations=[function])
+
+
+def test_alphas_are_for_those_that_take_them() -> None:
+    check("LSTM", inputs("LSTM", full=False), activations=["Sigmoid", "LeakyRelu", "Elu"], activation_alpha=[0.3, 0.7])
+    check(
+        "LSTM", inputs("LSTM", full=False), activations=["HardSigmoid", "LeakyRelu", "tanh"], activation_alpha=[0.3], activation_beta=[0.6]
+    )
+
+
+def test_defaults_of_activations() -> None:
+    # ONNX's ThresholdedRelu has alpha 1; ONNX Runtime takes 0 here.
+    one = np.ones((1, 1, 1), F)
+    for x, want in ((0.5, 0), (1.0, 1), (2.0, 2)):
+        got = run_node("RNN", [one * F(x), one, 0 * one], version=14, outputs=2, activations=["ThresholdedRelu"])
+        assert float(got[0].item()) == want
+    for function in ("Affine", "ScaledTanh"):
+        with pytest.raises(OnnxError, match=f"activation '{function}' has no default of alpha and beta"):
+            run_node("RNN", [one, one, one], version=14, outputs=2, activations=[function])
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_old_versions_and_layouts(name: str) -> None:
+    given = inputs(name)
+    want = run_node(name, given, "known", version=14, outputs=OUTPUTS[name])
+    versions = (1, 3, 7) if name == "GRU" else (1, 7)
+    for version in versions:
+        got = run_node(name, given, "known", version=version, outputs=OUTPUTS[name], **({"output_sequence": 1} if version < 7 else {}))
+        for one, other in zip(got, want, strict=True):
+            np.testing.assert_array_equal(one, other)
+    turned = [np.swapaxes(x, 0, 1) if i in (0, 5, 6) else x for i, x in enumerate(given)]
+    batched = run_node(name, turned, "known", version=14, outputs=OUTPUTS[name], layout=1)
+    np.testing.assert_allclose(batched[0], want[0].transpose(2, 0, 1, 3), rtol=1e-6)
+    for one, other in zip(batched[1:], want[1:], strict=True):
+        np.testing.assert_allclose(one, np.swapaxes(other, 0, 1), rtol=1e-6)
+
+
+def test_an_example_without_length_keeps_its_state() -> None:
+    given = inputs("GRU")
+    given[4] = np.array([0, 5, 5, 5], np.int32)
+    all_times, last = run_node("GRU", given, "jit", version=14, outputs=2)
+    np.testing.assert_array_equal(last[0, 0], given[5][0, 0])
+    assert not all_times[:, 0, 0].any()
+
+
+def test_a_direction_is_one_scan_and_one_product_for_all_inputs() -> None:
+    graph = node_graph("LSTM", [0, 0, 0, 0], version=14, outputs=3)
+    text = str(jax.make_jaxpr(lambda *x: run_graph(graph, x, Run()))(*inputs("LSTM", full=False)))
+    assert text.count("scan[") == 1
+    assert text.count("dot_general[") == 2  # of the inputs, and in the scan of the hidden state
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_gradients(name: str) -> None:
+    graph = node_graph(name, [0] * 6, version=14, outputs=2)
+    given = inputs(name)[:6]
+
+    def loss(w: Any, r: Any) -> Any:
+        return (run_graph(graph, [given[0], w, r, *given[3:]], Run())[0] ** 2).sum()
+
+    with jax.enable_x64(True):
+        w, r = (np.asarray(given[i], np.float64) for i in (1, 2))
+        given = [x if i == 4 else np.asarray(x, np.float64) for i, x in enumerate(given)]
+        gradients = jax.jit(jax.grad(loss, (0, 1)))(w, r)
+        for position in range(2):
+            step = np.zeros_like((w, r)[position])
+            step[0, 1, 1] = 1e-6
+            up, down = ((w + step, r), (w - step, r)) if not position else ((w, r + step), (w, r - step))
+            numeric = (loss(*up) - loss(*down)) / 2e-6
+            np.testing.assert_allclose(gradients[position][0, 1, 1], numeric, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"direction": "up"}, "direction 'up'"),
+        ({"hidden_size": 7}, "hidden_size is 7, and R has 3"),
+        ({"clip": 0.0}, "clip is 0.0, and must be above 0"),
+        ({"activations": ["Tanh"]}, "it has 1 activations, and needs 3"),
+        ({"activations": ["Tanh", "Sin", "Tanh"]}, "activation 'Sin'"),
+        ({"direction": "bidirectional"}, r"it needs \[2, 12, 3\] and \[2, 12, 2\]"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OnnxError, match=message):
+        run_node("LSTM", inputs("LSTM", full=False), "known", version=14, outputs=3, **options)

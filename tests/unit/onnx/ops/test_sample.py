@@ -1,0 +1,122 @@
+"""Samples and regions of images, against ONNX Runtime and by hand."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.one_node import run_node
+from tilestep.onnx.errors import DynamicShapeError, OnnxError
+
+F = np.float32
+X = values(2, 3, 5, 4)
+GRID = 1.5 * values(2, 3, 6, 2, seed=1)
+ROIS = np.array([[0.5, 1, 6.5, 7], [2, 2, 3, 9], [-1, 0, 4, 4], [3, 3, 3, 3], [30, 30, 40, 40]], F)
+BATCH = np.array([0, 1, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("mode", "padding_mode", "align_corners"),
+    list(itertools.product(["bilinear", "nearest", "bicubic"], ["zeros", "border", "reflection"], [0, 1])),
+)
+def test_samples_are_onnxruntimes(mode: str, padding_mode: str, align_corners: int) -> None:
+    options = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
+    agrees_with_onnxruntime("GridSample", [X, GRID], version=16, rtol=1e-3, ways=("jit",), **options)
+
+
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+def test_samples_of_a_volume_are_onnxruntimes(padding_mode: str) -> None:
+    x, grid = values(1, 2, 3, 4, 5), 1.5 * values(1, 2, 3, 2, 3, seed=1)
+    agrees_with_onnxruntime("GridSample", [x, grid], version=20, mode="linear", padding_mode=padding_mode, rtol=1e-3, ways=("jit",))
+
+
+@pytest.mark.parametrize("version", [16, 20, 22])
+def test_samples_by_hand(version: int) -> None:
+    x = np.array([[[[1, 2], [3, 4]]]], F)
+    grid = np.array([[[[-0.5, -0.5], [0, 0], [0.5, -0.5], [3, 0]]]], F)  # columns first
+    agrees([np.array([[[[1, 2.5, 2, 0]]]], F)], "GridSample", [x, grid], version=version)
+
+
+def test_samples_of_integers_and_of_no_numbers() -> None:
+    x = np.array([[[[1, 2], [3, 4]]]], np.int32)
+    grid = np.array([[[[0.6, -0.6], [np.nan, 0]]]], F)
+    y = run_node("GridSample", [x, grid], "jit", version=20, mode="nearest")[0]
+    assert np.asarray(y)[0, 0, 0].tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("align_corners", [0, 1])
+@pytest.mark.parametrize("sizes", [(2, 1, 3, 4), (2, 1, 2, 3, 4)])
+def test_grids_by_hand(sizes: tuple[int, ...], align_corners: int) -> None:
+    axes = len(sizes) - 2
+    theta = values(2, axes, axes + 1)
+    steps = [np.linspace(-1, 1, n) * (1 if align_corners else (n - 1) / n) for n in sizes[2:]]
+    points = np.stack([*np.meshgrid(*steps, indexing="ij")[::-1], np.ones(sizes[2:])], -1).astype(F)
+    expected = np.einsum("...p,nap->n...a", points, theta)
+    agrees([expected], "AffineGrid", [theta, np.array(sizes)], version=20, align_corners=align_corners)
+
+
+def test_the_only_point_of_an_axis_is_in_its_middle() -> None:
+    theta = np.array([[[1, 0, 0], [0, 1, 0]]], F)
+    agrees([np.array([[[[-1, 0], [1, 0]]]], F)], "AffineGrid", [theta, np.array([1, 1, 1, 2])], version=20, align_corners=1)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("sampling_ratio", [0, 2])
+@pytest.mark.parametrize(("version", "options"), [(10, {}), (16, {}), (16, {"coordinate_transformation_mode": "output_half_pixel"})])
+def test_regions_are_onnxruntimes(mode: str, sampling_ratio: int, version: int, options: dict[str, Any]) -> None:
+    options = {**options, "mode": mode, "sampling_ratio": sampling_ratio, "spatial_scale": 0.5, "output_height": 2, "output_width": 3}
+    ways = ("jit",) if sampling_ratio else ("eager",)  # else the number of samples depends on the regions
+    agrees_with_onnxruntime("RoiAlign", [X, ROIS, BATCH], version=version, rtol=1e-4, ways=ways, **options)
+
+
+@pytest.mark.parametrize("version", [10, 16, 22])
+def test_regions_by_hand(version: int) -> None:
+    x = np.arange(16, dtype=F).reshape(1, 1, 4, 4)
+    roi = np.array([[0, 0, 2, 2]], F)
+    # One sample in the middle: at (1, 1), or half an element before it.
+    expected = 5 if version == 10 else 2.5
+    agrees([np.array([[[[expected]]]], F)], "RoiAlign", [x, roi, np.array([0])], version=version, sampling_ratio=1, ways=("jit",))
+
+
+def test_there_may_be_no_region() -> None:
+    none = np.zeros((0, 3, 2, 1), F)
+    agrees([none], "RoiAlign", [X, ROIS[:0], BATCH[:0]], version=16, output_height=2, ways=("known",))
+    agrees([none], "MaxRoiPool", [X, np.zeros((0, 5), F)], version=1, pooled_shape=[2, 1], ways=("eager", "jit"))
+
+
+def test_regions_that_are_sampled_by_their_size_must_be_known() -> None:
+    with pytest.raises(DynamicShapeError, match="needs the regions of interest, because sampling_ratio is 0"):
+        run_node("RoiAlign", [X, ROIS, BATCH], "jit", version=16)
+
+
+def test_a_region_that_is_much_too_large_is_refused() -> None:
+    with pytest.raises(OnnxError, match="a region of interest wants 1000000 samples along a part, and may have 20"):
+        run_node("RoiAlign", [X, np.array([[0, 0, 1, 1e6]], F), np.array([0])], version=16)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3)])
+def test_maxima_of_regions_are_onnxruntimes(shape: tuple[int, int]) -> None:
+    rois = np.concatenate([BATCH[:, None], ROIS], 1).astype(F)
+    agrees_with_onnxruntime("MaxRoiPool", [X, rois], version=7, pooled_shape=list(shape), spatial_scale=0.5)
+
+
+@pytest.mark.parametrize("version", [1, 22])
+def test_maxima_of_regions_by_hand(version: int) -> None:
+    x = np.arange(16, dtype=F).reshape(1, 1, 4, 4)
+    rois = np.array([[0, 0.5, 0, 2, 1], [0, 9, 9, 9, 9]], F)  # columns 1 and 2 of rows 0 and 1; nothing
+    agrees([np.array([[[[2], [6]]], [[[0], [0]]]], F)], "MaxRoiPool", [x, rois], version=version, pooled_shape=[2, 1])
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("position", [0, 1])
+def test_gradients_of_samples(mode: str, position: int) -> None:
+    slope_agrees("GridSample", [X, GRID], version=16, position=position, mode=mode, padding_mode="zeros", rtol=1e-3)
+
+
+def test_gradients_of_regions() -> None:
+    slope_agrees("RoiAlign", [X, ROIS, BATCH], version=16, sampling_ratio=2, output_height=2, output_width=2, spatial_scale=0.5)
+    slope_agrees("MaxRoiPool", [X, np.concatenate([BATCH[:, None], ROIS], 1)], version=1, pooled_shape=[2, 2], spatial_scale=0.5)

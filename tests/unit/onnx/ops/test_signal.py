@@ -1,0 +1,118 @@
+"""Fourier transforms, windows and mel weights against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.unit.onnx.ops.one_node import WAYS, by_onnxruntime, node_graph, run_node
+from tilestep.onnx.errors import OnnxError
+from tilestep.onnx.interpret import Run, run_graph
+
+F = np.float32
+RNG = np.random.default_rng(0)
+REAL = RNG.normal(size=(2, 9, 1)).astype(F)
+COMPLEX = RNG.normal(size=(2, 9, 2)).astype(F)
+
+
+def numbers(x: Any) -> Any:
+    x = np.asarray(x, np.float64)
+    return x[..., 0] + 1j * x[..., 1] if x.shape[-1] == 2 else x[..., 0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("version", [17, 20])
+@pytest.mark.parametrize("length", [None, 4, 9, 12])
+def test_transforms(way: str, version: int, length: int | None) -> None:
+    def dft(x: Any, **options: Any) -> Any:
+        tail = [np.array(1)] if version == 20 else []
+        options |= {} if version == 20 else {"axis": 1}
+        size = None if length is None else np.array(length)
+        return numbers(run_node("DFT", [x, size, *tail] if tail or length else [x], way, version=version, **options)[0])
+
+    for x in (REAL, COMPLEX):
+        np.testing.assert_allclose(dft(x), np.fft.fft(numbers(x), length, 1), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(dft(x, inverse=1), np.fft.ifft(numbers(x), length, 1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(dft(REAL, onesided=1), np.fft.rfft(numbers(REAL), length, 1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(dft(COMPLEX, onesided=1, inverse=1), np.fft.irfft(numbers(COMPLEX), length, 1), rtol=1e-4, atol=1e-4)
+
+
+def test_the_default_axis_is_the_first_and_then_the_last_signal_axis() -> None:
+    x = RNG.normal(size=(2, 3, 4, 1)).astype(F)
+    np.testing.assert_allclose(numbers(run_node("DFT", [x], version=17)[0]), np.fft.fft(numbers(x), axis=1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(numbers(run_node("DFT", [x], version=20)[0]), np.fft.fft(numbers(x), axis=2), rtol=1e-4, atol=1e-5)
+    half = run_node("DFT", [x.astype(np.float16)], version=20)[0]
+    assert half.dtype == np.float16
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "message"),
+    [
+        ([REAL, None, np.array(2)], {}, "axis 2, which must be in"),
+        ([REAL, None, np.array(-1)], {}, "axis -1, which must be in"),
+        ([COMPLEX], {"onesided": 1}, "a one-sided transform of a complex input"),
+        ([REAL, np.array(0)], {}, "the length 0"),
+        ([np.zeros((2, 9, 3), F)], {}, "needs a last axis of 1"),
+    ],
+)
+def test_what_can_not_be_transformed_is_refused(inputs: list[Any], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OnnxError, match=message):
+        run_node("DFT", inputs, version=20, **options)
+
+
+def test_a_transform_has_a_gradient() -> None:
+    graph = node_graph("DFT", [0], version=20)
+    energy = jax.grad(lambda x: (run_graph(graph, [x], Run())[0] ** 2).sum())(REAL)
+    np.testing.assert_allclose(energy, 2 * 9 * REAL, rtol=1e-4)  # Parseval
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("window", "length"), [(True, None), (True, 4), (False, 4), (False, None)])
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_short_time_transforms(way: str, window: bool, length: int | None, onesided: int) -> None:
+    size = 4 if window or length else 9
+    weights = RNG.normal(size=size).astype(F) if window else np.ones(size, F)
+    inputs: list[Any] = [REAL, np.array(2), weights if window else None, None if length is None else np.array(length)]
+    while inputs[-1] is None:
+        inputs.pop()
+    (got,) = run_node("STFT", inputs, way, version=17, onesided=onesided)
+    frames = np.stack([REAL[:, at : at + size, 0] * weights for at in range(0, 9 - size + 1, 2)], 1)
+    want = np.fft.rfft(frames) if onesided else np.fft.fft(frames)
+    np.testing.assert_allclose(numbers(got), want, rtol=1e-4, atol=1e-5)
+    assert got.dtype == F
+
+
+def test_frames_must_fit() -> None:
+    with pytest.raises(OnnxError, match="frames of 10 samples, 2 apart, of a signal of 9 samples"):
+        run_node("STFT", [REAL, np.array(2), None, np.array(10)], version=17)
+    with pytest.raises(OnnxError, match="frames of 9 samples, 0 apart"):
+        run_node("STFT", [REAL, np.array(0)], version=17)
+
+
+@pytest.mark.parametrize("periodic", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "coefficients"),
+    [("HannWindow", (0.5, 0.5, 0)), ("HammingWindow", (25 / 46, 21 / 46, 0)), ("BlackmanWindow", (0.42, 0.5, 0.08))],
+)
+def test_windows(name: str, coefficients: tuple[float, ...], periodic: int) -> None:
+    angles = 2 * np.pi * np.arange(6) / (6 if periodic else 5)
+    want = coefficients[0] - coefficients[1] * np.cos(angles) + coefficients[2] * np.cos(2 * angles)
+    (got,) = run_node(name, [np.array(6)], "known", version=17, periodic=periodic)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
+    assert run_node(name, [np.array(6)], "known", version=17, output_datatype=10)[0].dtype == np.float16
+    assert run_node(name, [np.array(1)], "known", version=17, periodic=0)[0].shape == (1,)
+    assert run_node(name, [np.array(0)], "known", version=17)[0].shape == (0,)
+    with pytest.raises(OnnxError, match="the size -1"):
+        run_node(name, [np.array(-1)], "known", version=17)
+
+
+def test_mel_weights_as_onnxruntime() -> None:
+    inputs = [np.array(v) for v in (8, 64, 8000)] + [np.array(v, F) for v in (20, 4000)]
+    (want,) = by_onnxruntime("MelWeightMatrix", inputs, version=17)
+    (got,) = run_node("MelWeightMatrix", inputs, "known", version=17)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    with pytest.raises(OnnxError, match="0 bins of a transform"):
+        run_node("MelWeightMatrix", [np.array(0), *inputs[1:]], "known", version=17)

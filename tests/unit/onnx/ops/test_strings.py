@@ -1,0 +1,96 @@
+"""Text: what is not in onnx's own tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.onnx.ops.one_node import by_onnxruntime, run_node
+from tilestep.onnx.errors import OnnxError
+
+
+def text(*values: Any) -> np.ndarray[Any, Any]:
+    return np.array(values, object)
+
+
+def test_text_may_have_any_of_numpys_types() -> None:
+    for x in (np.array(["a", "b"]), np.array([b"a", b"b"]), text("a", "b")):
+        got = run_node("StringConcat", [x, text("c")], version=20)[0]
+        assert got.tolist() == ["ac", "bc"]
+        assert got.dtype == object
+
+
+def test_concatenation_has_bounds() -> None:
+    assert run_node("StringConcat", [text("a", "b").reshape(2, 1), text("c")], version=20)[0].tolist() == [["ac"], ["bc"]]
+    long = text("x" * 9000)
+    with pytest.raises(OnnxError, match=r"texts of up to 9,001 characters, \[100, 100\] of them, are too many"):
+        run_node("StringConcat", [np.repeat(long, 100).reshape(100, 1), text(*"y" * 100)], version=20)
+
+
+def test_split() -> None:
+    parts, counts = run_node("StringSplit", [text("a,b,,c", "", ",")], version=20, outputs=2, delimiter=",")
+    assert parts.tolist() == [["a", "b", "", "c"], ["", "", "", ""], ["", "", "", ""]]
+    assert counts.tolist() == [4, 1, 2]
+    parts, counts = run_node("StringSplit", [text("  a b  c ", " ")], version=20, outputs=2, maxsplit=1)
+    assert parts.tolist() == [["a", "b  c "], ["", ""]]
+    assert counts.tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "want"),
+    [
+        ({"stopwords": ["MONDAY"]}, ["tuesday", "Straße"]),
+        ({"stopwords": ["MONDAY"], "is_case_sensitive": 1}, ["Monday", "tuesday", "Straße"]),
+        ({"stopwords": ["Monday"], "is_case_sensitive": 1, "case_change_action": "UPPER"}, ["TUESDAY", "STRASSE"]),
+        ({"stopwords": ["monday", "tuesday", "straße"]}, [""]),
+    ],
+)
+def test_normalizer(options: dict[str, Any], want: list[str]) -> None:
+    x = text("Monday", "tuesday", "Straße")
+    assert run_node("StringNormalizer", [x], version=10, **options)[0].tolist() == want
+    assert run_node("StringNormalizer", [x[None]], version=10, **options)[0].tolist() == [want]
+    with pytest.raises(OnnxError, match=r"needs \[C\] or \[1, C\]"):
+        run_node("StringNormalizer", [text("a", "b").reshape(2, 1)], version=10, **options)
+
+
+GRAMS = {
+    "min_gram_length": 1,
+    "max_gram_length": 3,
+    "ngram_counts": [0, 3, 7],
+    "ngram_indexes": [0, 6, 2, 4, 5, 1],
+    "pool_int64s": [2, 3, 5, 5, 4, 7, 8, 2, 3, 5],
+    "weights": [1.0, 2.0, 0.5, 3.0, 4.0, 5.0],
+}
+
+
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+@pytest.mark.parametrize("skip", [0, 1, 5, 1 << 40])
+def test_n_grams_as_onnxruntime(mode: str, skip: int) -> None:
+    x = np.array([[2, 3, 5, 5, 4, 2], [7, 8, 7, 2, 3, 5]], np.int64)
+    options = GRAMS | {"mode": mode, "max_skip_count": skip}
+    want = by_onnxruntime("TfIdfVectorizer", [x], version=9, **options | {"max_skip_count": min(skip, 5)})[0]
+    for way in ("known", "jit") if skip < 6 else ("known",):
+        np.testing.assert_allclose(run_node("TfIdfVectorizer", [x], way, version=9, **options)[0], want)
+        np.testing.assert_allclose(run_node("TfIdfVectorizer", [x[0]], way, version=9, **options)[0], want[0])
+
+
+def test_n_grams_of_text_and_of_nothing() -> None:
+    options = {
+        "mode": "TF",
+        "max_skip_count": 0,
+        "min_gram_length": 2,
+        "max_gram_length": 2,
+        "ngram_counts": [0, 1],
+        "ngram_indexes": [0, 2],
+    }
+    pool = {"pool_strings": ["a", "a", "b"]}
+    assert run_node("TfIdfVectorizer", [text("a", "b", "a", "b")], version=9, **options, **pool)[0].tolist() == [0, 0, 2]
+    numbers = options | {"pool_int64s": [1, 1, 2]}
+    for way in ("known", "jit"):
+        assert run_node("TfIdfVectorizer", [np.zeros((2, 0), np.int32)], way, version=9, **numbers)[0].shape == (2, 3)
+    with pytest.raises(OnnxError, match="results"):
+        run_node("TfIdfVectorizer", [np.zeros(3, np.int32)], version=9, **numbers | {"ngram_indexes": [0, 1 << 50]})
+    with pytest.raises(OnnxError, match="n-grams of length 2 from 1 to 4 in a pool of 4 elements"):
+        run_node("TfIdfVectorizer", [np.zeros(3, np.int32)], version=9, **numbers | {"pool_int64s": [1, 1, 2, 3]})

@@ -1,0 +1,42 @@
+"""Which versions of operators a file of handlers has to have cases for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from onnx import defs
+
+from tilestep.onnx.registry import all_operators
+
+NEWEST_OLD: Final = 11  # ONNX's own node tests hardly cover versions up to this one
+
+
+def old_versions(module: str) -> set[tuple[str, int]]:
+    """(operator, version) of ONNX's own domain up to NEWEST_OLD, for operators whose handlers stand in a module of tilestep.onnx.ops."""
+    names = {
+        name
+        for (domain, name), versions in all_operators().items()
+        if not domain and any(version.handler.__module__ == f"tilestep.onnx.ops.{module}" for version in versions)
+    }
+    return {
+        (schema.name, schema.since_version)
+        for schema in defs.get_all_schemas_with_history()
+        if not schema.domain and schema.name in names and schema.since_version <= NEWEST_OLD and not schema.deprecated
+    }
+
+
+def versions(name: str) -> list[int]:
+    """All old versions of an operator, and the newest one."""
+    found = sorted(schema.since_version for schema in defs.get_all_schemas_with_history() if schema.name == name and not schema.domain)
+    return [version for version in found if version <= NEWEST_OLD or version == found[-1]]
+
+
+def takes(name: str, version: int, attribute: str) -> bool:
+    """Whether a version of an operator has the attribute."""
+    return attribute in defs.get_schema(name, version).attributes
+
+
+def missing(module: str, cases: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Old versions without a case."""
+    return old_versions(module) - set(cases)

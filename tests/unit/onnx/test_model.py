@@ -1,0 +1,317 @@
+"""A model is a plain function of JAX: it can be compiled, differentiated, mapped and divided, and refuses what does not fit."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, PartitionSpec
+
+from tests.unit.onnx.models import linear, model, uniform
+from tilestep.onnx import DynamicShapeError, OnnxError, OnnxModel, import_onnx, register_op
+from tilestep.onnx import model as modelling
+from tilestep.onnx.values import SequenceValue
+
+X = uniform(2, 3)
+
+
+@pytest.fixture(scope="module")
+def found() -> OnnxModel:
+    return import_onnx(linear())
+
+
+def expected(found: OnnxModel, x: Any = X) -> Any:
+    return x @ found.params["w"] + found.params["b"]
+
+
+def test_a_model_says_what_it_is(found: OnnxModel) -> None:
+    assert repr(found) == "<OnnxModel net: x: float32[N, 3] -> y; 2 parameters>"
+    assert (found.name, found.opset, found.static_inputs, found.training, found.draws) == ("net", {"": 17}, (), False, False)
+    assert {name: array.shape for name, array in found.params.items()} == {"w": (3, 4), "b": (4,)}
+    text = found.summary(width=80)
+    for part in (
+        "net: 2 parameters of 16 numbers (64 B); ai.onnx 17",
+        "input    x      float32[N, 3]",
+        "output   y      float32[N, 4]",
+        "MatMul",
+    ):
+        assert part in text
+
+
+def test_all_ways_to_run_it_agree(found: OnnxModel) -> None:
+    wanted = expected(found)
+    (eager,) = found(X)
+    assert isinstance(eager, np.ndarray)
+    np.testing.assert_allclose(eager, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.run({"x": X})["y"], wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.run({"x": X}, compiled=False)["y"], wanted, rtol=1e-5, atol=1e-6)
+    for way in (found.fn, jax.jit(found.fn)):
+        (y,) = way(found.params, jnp.asarray(X))
+        np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+        assert isinstance(y, jax.Array)
+
+
+def test_its_inputs_may_be_donated() -> None:
+    program = jax.jit(import_onnx(model("(float[2,3] x) => (float[2,3] y) { y = Mul(x, w) }", w=np.float32(2))).fn, donate_argnums=1)
+    x = jnp.asarray(X)
+    np.testing.assert_array_equal(program({"w": np.float32(2)}, x)[0], 2 * X)
+    assert x.is_deleted()
+
+
+def test_it_is_differentiable(found: OnnxModel) -> None:
+    gradients = jax.grad(lambda params: found.fn(params, X)[0].sum())(found.params)
+    np.testing.assert_allclose(gradients["w"], np.tile(X.sum(0)[:, None], 4), rtol=1e-6)
+    np.testing.assert_allclose(gradients["b"], np.full(4, 2.0))
+
+
+def test_it_is_mapped_over_inputs_and_over_parameters(found: OnnxModel) -> None:
+    several = {name: np.stack([array, 2 * array]) for name, array in found.params.items()}
+    (y,) = jax.vmap(found.fn, in_axes=(0, None))(several, X)
+    np.testing.assert_allclose(y, np.stack([expected(found), 2 * expected(found)]), rtol=1e-5)
+    (y,) = jax.vmap(found.fn, in_axes=(None, 0))(found.params, np.stack([X, -X]))
+    np.testing.assert_allclose(y[1], expected(found, -X), rtol=1e-5)
+
+
+def test_it_is_divided_by_shard_map(found: OnnxModel) -> None:
+    mesh = Mesh(np.array(jax.devices("cpu")[:1]), ("data",))
+    over = PartitionSpec("data")
+    program = jax.shard_map(found.fn, mesh=mesh, in_specs=(PartitionSpec(), over), out_specs=over)
+    np.testing.assert_allclose(jax.jit(program)(found.params, X)[0], expected(found), rtol=1e-5, atol=1e-6)
+
+
+def test_the_program_has_the_models_name(found: OnnxModel) -> None:
+    assert found.fn.__name__ == "net"
+    assert "module @jit_net" in jax.jit(found.fn).lower(found.params, X).as_text()
+
+
+RESHAPED = "(float[N,3] x, int64[2] s) => (float[a,b] y) { z = Mul(x, w)  y = Reshape(z, s) }"
+
+
+@pytest.mark.parametrize("shape", [(3, 2), [3, 2], np.array([3, 2]), np.array([3, 2], np.int32)])
+def test_static_inputs_are_numbers_that_no_program_traces(shape: Any) -> None:
+    made = import_onnx(model(RESHAPED, w=np.float32(2)))
+    wanted = (2 * X).reshape(3, 2)
+    np.testing.assert_allclose(made(X, shape)[0], wanted)
+    np.testing.assert_allclose(made.run({"x": X, "s": shape})["y"], wanted)
+    np.testing.assert_allclose(jax.jit(lambda params, x: made.fn(params, x, shape))(made.params, X)[0], wanted)
+    np.testing.assert_allclose(jax.vmap(lambda x: made.fn(made.params, x, shape)[0])(X[None])[0], wanted)
+
+
+def test_a_tuple_is_a_static_argument() -> None:
+    made = import_onnx(model(RESHAPED, w=np.float32(2)))
+    program = jax.jit(made.fn, static_argnums=2)
+    assert [program(made.params, X, shape)[0].shape for shape in ((3, 2), (6, 1), (3, 2))] == [(3, 2), (6, 1), (3, 2)]
+    assert program._cache_size() == 2  # pyright: ignore[reportFunctionMemberAccess]
+    with pytest.raises(DynamicShapeError, match="input 's' must be known when the program is made, and is traced"):
+        jax.jit(made.fn)(made.params, X, np.array([3, 2]))
+
+
+def test_static_values_are_no_inputs_any_more() -> None:
+    made = import_onnx(model(RESHAPED, w=np.float32(2)), static={"s": (3, 2)})
+    assert [spec.name for spec in made.inputs] == ["x"]
+    np.testing.assert_allclose(jax.jit(made.fn)(made.params, X)[0], (2 * X).reshape(3, 2))
+    np.testing.assert_array_equal(made.constants["s"], [3, 2])
+
+
+def test_any_input_may_be_made_static() -> None:
+    text = "(float[4] x, bool c) => (float[n] y) { y = If(c) <then_branch = t () => (float[n] u) { u = Identity(x) }, "
+    made = model(text + "else_branch = e () => (float[n] v) { v = Concat <axis = 0> (x, x) }> }")
+    with pytest.raises(DynamicShapeError, match="If"):
+        jax.jit(import_onnx(made).fn)({}, np.ones(4, np.float32), True)
+    static = import_onnx(made, static=["c"])
+    assert static.static_inputs == ("c",)
+    assert jax.jit(static.fn, static_argnums=2)({}, np.ones(4, np.float32), False)[0].shape == (8,)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([], r"0 inputs are given, and the model takes 2: x float32\[N, 3\], z float32\[N, 2\]"),
+        ([X[0], X[:, :2]], r"input 'x' has shape \[3\], of 1 dimensions and not 2: the model declares float32\[N, 3\]"),
+        ([X[:, :2], X[:, :2]], r"input 'x' has shape \[2, 2\], so dimension 1 is 2 and not 3"),
+        ([X, X[:1, :2]], r"input 'z' has shape \[1, 2\], so 'N' is 1, and 2 in input 'x'"),
+        ([X.astype(np.float64), X[:, :2]], r"input 'x' is an array of float64: the model declares float32"),
+        ([X.astype(np.int32), X[:, :2]], r"input 'x' is an array of int32"),
+        ([[[1.0, 2, 3], [4, 5]], X[:, :2]], "input 'x' is no array"),
+        ([None, X[:, :2]], "input 'x' is missing"),
+        (["text", X[:, :2]], "input 'x' is an array of object"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(inputs: list[Any], message: str) -> None:
+    made = import_onnx(model("(float[N,3] x, float[N,2] z) => (float[N,5] y) { y = Concat <axis = 1> (x, z) }"))
+    for way in (lambda: made(*inputs), lambda: made.fn({}, *inputs)):
+        with pytest.raises(OnnxError, match=message):
+            way()
+
+
+def test_names_that_the_model_does_not_have_are_refused(found: OnnxModel) -> None:
+    with pytest.raises(OnnxError, match="the model has no input 'images': it has x"):
+        found.run({"images": X})
+    with pytest.raises(OnnxError, match=r"params lacks 'b': it must have the names of model\.params"):
+        found.fn({"w": found.params["w"]}, X)
+    with pytest.raises(OnnxError, match="params has 'c', which the model does not have"):
+        found.fn({**found.params, "c": X}, X)
+    with pytest.raises(OnnxError, match="params is a list"):
+        found.fn([X], X)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(OnnxError, match="static names 'z', and the model's inputs are x"):
+        import_onnx(linear(), static=["z"])
+    with pytest.raises(TypeError, match=r"static is the text 'x': it must be a list of inputs' names, such as \['x'\]"):
+        import_onnx(linear(), static="x")
+    with pytest.raises(OnnxError, match="bounds names 'q', and the model has no such node or value"):
+        import_onnx(linear(), bounds={"q": 3})
+    with pytest.raises(OnnxError, match=r"bounds\['y'\] is -1: it must be a whole number"):
+        import_onnx(linear(), bounds={"y": -1})
+    with pytest.raises(OnnxError, match="trainable names 'x', which is no initialiser"):
+        import_onnx(linear(), trainable=["x"])
+
+
+def test_numbers_and_lists_of_python_get_the_declared_type(found: OnnxModel) -> None:
+    assert found([[1, 2, 3]])[0].dtype == np.float32
+    made = import_onnx(model("(float16[2] x, int64 k) => (float16[2] y, int64 m) { y = Add(x, x)  m = Add(k, k) }"))
+    y, m = made([1.5, 2], 4)
+    assert (y.dtype, y.tolist(), m.dtype, m.item()) == (np.float16, [3, 4], np.int64, 8)
+
+
+def test_integers_beyond_32_bits_are_exact_or_an_error() -> None:
+    made = import_onnx(model("(int64[2] x) => (int64[2] y) { y = Add(x, one) }", one=np.array(1)))
+    large = np.array([2**40, -5])
+    np.testing.assert_array_equal(made(large)[0], large + 1)
+    np.testing.assert_array_equal(made.run({"x": large})["y"], large + 1)
+    with pytest.raises(OnnxError, match=r"input 'x' has 1099511627776, which int32 cannot hold: without jax.enable_x64"):
+        made.fn({}, large)
+    np.testing.assert_array_equal(made.fn({}, np.array([7, -5]))[0], [8, -4])
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(jax.jit(made.fn)({}, large)[0], large + 1)
+
+
+def test_outputs_have_the_models_dtypes() -> None:
+    made = import_onnx(
+        model(
+            "(float[2,3] x, double[2] d) => (int64[2] s, double[2] e, bfloat16[2,3] b) { s = Shape(x)  e = Exp(d)  b = Cast <to = 16> (x) }"
+        )
+    )
+    d = np.array([1e-3, 1.0])
+    for s, e, b in (made(np.ones((2, 3), np.float32), d), made.run({"x": np.ones((2, 3), np.float32), "d": d}).values()):
+        assert (s.dtype, e.dtype, b.dtype) == (np.int64, np.float64, jnp.bfloat16)
+        np.testing.assert_allclose(e, np.exp(d), rtol=1e-15)
+
+
+def test_shapes_that_depend_on_values_run_node_by_node() -> None:
+    made = import_onnx(model("(float[N] x) => (int64[1,M] y) { n = NonZero(x)  y = Mul(n, two) }", two=np.array(2)))
+    x = np.array([0, 3, 0, 4], np.float32)
+    np.testing.assert_array_equal(made(x)[0], [[2, 6]])
+    np.testing.assert_array_equal(made.run({"x": x})["y"], [[2, 6]])
+    np.testing.assert_array_equal(made.run({"x": x[:2]})["y"], [[2]])
+    with pytest.raises(DynamicShapeError, match=r"(?s)NonZero-17, which makes n.*model\(\.\.\.\).*static=.*bounds="):
+        jax.jit(made.fn)({}, x)
+
+
+def test_an_input_with_an_initialiser_may_be_left_out() -> None:
+    made = model("(float[2] x, float[2] w, int64[1] s) => (float[2] y, float[a] z) { y = Mul(x, w)  z = Reshape(y, s) }")
+    made.graph.initializer.extend(model("() => () {}", w=np.float32([2, 3]), s=np.array([2])).graph.initializer)
+    found = import_onnx(made)
+    assert [spec.name for spec in found.inputs] == ["x"]
+    x = np.ones(2, np.float32)
+    np.testing.assert_array_equal(found.run({"x": x})["y"], [2, 3])
+    changed = found.run({"x": x, "w": np.float32([5, 6])})
+    np.testing.assert_array_equal(changed["z"], [5, 6])
+    with pytest.raises(OnnxError, match=r"input 'w' has shape \[1\]"):
+        found.run({"x": x, "w": x[:1]})
+
+
+def test_trainable_chooses_parameters() -> None:
+    for trainable in (["w"], lambda name: name == "w"):
+        made = import_onnx(linear(), trainable=trainable)
+        assert (set(made.params), set(made.constants)) == ({"w"}, {"b"})
+        np.testing.assert_allclose(made.fn(made.params, X)[0], X @ made.params["w"] + made.constants["b"], rtol=1e-5, atol=1e-6)
+    trained = import_onnx(linear(), trainable=["w"], training=True)
+    assert (set(trained.params), set(trained.state)) == ({"w"}, {"b"})
+    (y,), state = jax.jit(trained.fn)(trained.params, trained.state, X)
+    np.testing.assert_allclose(y, X @ trained.params["w"] + trained.state["b"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(state["b"], trained.state["b"])
+
+
+def test_frozen_weights_are_constants(found: OnnxModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen = found.frozen()
+    assert (frozen.params, set(frozen.constants)) == ({}, {"w", "b"})
+    np.testing.assert_allclose(jax.jit(frozen.fn)({}, X)[0], expected(found), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(frozen(X)[0], expected(found), rtol=1e-5, atol=1e-6)
+    monkeypatch.setattr(modelling, "MOST_FROZEN_BYTES", 63)
+    with pytest.raises(OnnxError, match=r"the weights have 64 B, and at most 63 B can be constants"):
+        found.frozen()
+    with pytest.raises(OnnxError, match="a model for training can't be frozen"):
+        import_onnx(linear(), training=True).frozen()
+
+
+def test_dropout_needs_a_key_in_training_only() -> None:
+    made = model("(float[1000] x) => (float[1000] y) { y = Dropout(x, ratio) }", ratio=np.float32(0.25))
+    x = np.ones(1000, np.float32)
+    np.testing.assert_array_equal(import_onnx(made)(x)[0], x)
+    trained = import_onnx(made, training=True)
+    assert trained.draws
+    with pytest.raises(OnnxError, match="draws random numbers: give a key"):
+        trained.fn(trained.params, trained.state, x)
+    (y,), _ = trained.fn(trained.params, trained.state, x, key=jax.random.key(1))
+    assert set(np.unique(y)) == {np.float32(0), np.float32(4 / 3)}
+    (again,), _ = jax.jit(trained.fn)(trained.params, trained.state, x, key=jax.random.key(1))
+    np.testing.assert_array_equal(y, again)
+    assert (trained(x, key=jax.random.key(2))[0] != y).any()
+
+
+def test_the_state_goes_on_from_step_to_step() -> None:
+    made = model(
+        "(float[N,3] x) => (float[N,3] y) { y = BatchNormalization <momentum = 0.5> (x, s, b, mean, var) }",
+        s=np.ones(3, np.float32), b=np.zeros(3, np.float32), mean=np.zeros(3, np.float32), var=np.ones(3, np.float32),
+    )  # fmt: skip
+    trained, x = import_onnx(made, training=True), 5 + uniform(8, 3)
+    state = trained.state
+    for _ in range(3):
+        (y,), state = jax.jit(trained.fn)(trained.params, state, x)
+    np.testing.assert_allclose(state["mean"], x.mean(0) * (1 - 0.5**3), rtol=1e-5)
+    np.testing.assert_allclose(y.mean(0), 0, atol=1e-5)
+    inference = import_onnx(made)
+    np.testing.assert_allclose(inference(x)[0], x, rtol=1e-4)
+    assert set(inference.params) == {"s", "b", "mean", "var"}
+
+
+def test_sequences_optionals_and_text_go_in_and_out() -> None:
+    made = import_onnx(
+        model("(seq(float[N]) xs) => (seq(float[N]) ys, float[M] y) { ys = Identity(xs)  y = ConcatFromSequence <axis = 0> (xs) }")
+    )
+    xs = [np.ones(2, np.float32), np.zeros(3, np.float32)]
+    for ys, y in (made(xs), made.run({"xs": xs}).values(), jax.jit(made.fn)({}, xs)):
+        assert isinstance(ys, list | SequenceValue)
+        assert ([element.shape for element in ys], y.tolist()) == ([(2,), (3,)], [1, 1, 0, 0, 0])
+    text = import_onnx(model("(string[2] x) => (string[2] y) { y = Identity(x) }"))
+    assert text.static_inputs == ("x",)
+    assert text(["a", "b"])[0].tolist() == ["a", "b"] == text.run({"x": np.array(["a", "b"])})["y"].tolist()
+
+
+def test_ones_own_operator() -> None:
+    @register_op("com.example", "Twice", 1)
+    def twice(call: Any, x: Any, *, shift: float = 0.0) -> Any:
+        return 2 * x + shift
+
+    made = import_onnx(model("(float[2] x) => (float[2] y) { y = com.example.Twice <shift = 0.5> (x) }", imports=', "com.example": 3'))
+    np.testing.assert_array_equal(made(np.float32([1, 2]))[0], [2.5, 4.5])
+
+
+def test_a_node_that_fails_is_named(found: OnnxModel) -> None:
+    made = import_onnx(model("(float[2,N] x, float[2,M] z) => (float[2,N] y) { s = Relu(x)  y = Add(s, z) }"))
+    with pytest.raises(OnnxError, match=r"node \(Add-17, which makes y\) can't take \(float32\[2, 3\], float32\[2, 2\]\)"):
+        made(np.ones((2, 3), np.float32), np.ones((2, 2), np.float32))
+
+
+def test_threads_run_one_model_at_once(found: OnnxModel) -> None:
+    results: list[Any] = []
+    threads = [threading.Thread(target=lambda: results.append(found.run({"x": X})["y"])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert all(np.array_equal(result, results[0]) for result in results)

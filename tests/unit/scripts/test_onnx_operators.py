@@ -1,0 +1,24 @@
+"""The table of ONNX's operators is that of the registry."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.onnx_operators import BEGIN, END, PAGE, rewritten, table
+from tilestep.onnx.coverage import NOT_COVERED, coverage
+
+
+def test_the_page_has_todays_table() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert rewritten(text) == text, "run scripts/onnx_operators.py"
+
+
+def test_every_operator_is_covered_or_has_a_reason() -> None:
+    missing = {(row.domain, row.name) for row in coverage() if row.missing}
+    assert missing == NOT_COVERED.keys()
+
+
+def test_a_page_without_a_place_for_the_table_is_an_error() -> None:
+    with pytest.raises(ValueError, match="lacks the lines <!-- operators"):
+        rewritten("# ONNX\n")
+    assert rewritten(f"a\n{BEGIN}old\n{END}b\n") == f"a\n{BEGIN}\n{table()}\n{END}b\n"
