@@ -28,7 +28,10 @@ highlight_language = "none"  # of code that names no language
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:obj", r".*"),  # code between backquotes links where it can
-    ("py:.*", r"(argparse|collections|contextlib|jax|jaxlib|numpy|np|onnx|optax|os|pathlib|types|typing)\..*"),  # no inventory is downloaded
+    (
+        "py:.*",
+        r"(argparse|collections|contextlib|jax|jaxlib|numpy|np|onnx|optax|os|pathlib|types|typing)\..*",
+    ),  # no inventory is downloaded
     ("py:.*", r"tilestep\..*"),  # types of one room's own
     ("py:class", r"[A-Z]\w*"),  # names of types that only the type checker imports
     ("py:class", r"\w+\[\w+"),  # parts of a type that is written as text
