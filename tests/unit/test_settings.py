@@ -317,5 +317,5 @@ def test_no_other_file_reads_the_environment() -> None:
     source = ROOT / "src" / "tilestep"
     readers = {str(path.relative_to(source)) for path in source.rglob("*.py") if environment_readers(path)}
     assert "settings.py" in readers
-    # The command sets variables for the program that it runs; processes ask for JAX's own address of its coordinator.
-    assert readers <= {"settings.py", "cli/run.py", "train/processes/start.py"}
+    # Commands set variables for the programs and models that they run; processes ask for JAX's own address of its coordinator.
+    assert readers <= {"settings.py", "cli/onnx.py", "cli/run.py", "train/processes/start.py"}

@@ -91,11 +91,10 @@ class _Child:
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._process = subprocess.Popen(
-            (sys.executable, "-P", str(Path(__file__).with_name("child.py"))),
+            (sys.executable, "-P", str(Path(__file__).with_name("child.py")), *sys.path),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         atexit.register(self.end)
 

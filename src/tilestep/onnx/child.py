@@ -81,4 +81,5 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
+    sys.path[:] = filter(None, sys.argv[1:])
     _serve()

@@ -21,6 +21,7 @@ from tilestep.onnx.values import has_room, is_known, jax_dtype, known, module_of
 _INFINITE: Final = tuple(  # types of 8 bits that may limit what is too large
     map(np.dtype, (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz))
 )
+_UNSIGNED_ZERO: Final = (_INFINITE[1], _INFINITE[3])
 _POWERS: Final = np.dtype(ml_dtypes.float8_e8m0fnu)  # it has powers of two only, and no sign
 _UNKNOWN_TO_JAX: Final = tuple(map(np.dtype, (ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn)))
 _TEXT: Final = np.dtype(object)
@@ -54,7 +55,12 @@ def convert(x: Any, dtype: Any, saturate: bool = True, round_mode: str = "up") -
         return _truncated(x, dtype)
     if saturate and dtype in _INFINITE:
         x = _within(x, float(ml_dtypes.finfo(dtype).max))
-    return x.astype(dtype) if is_known(x) else jnp.asarray(x).astype(jax_dtype(dtype))
+    if is_known(x):
+        return x.astype(dtype)
+    narrow = jnp.asarray(x).astype(jax_dtype(dtype))
+    if dtype in _UNSIGNED_ZERO:  # their -0 would be NaN, and XLA:CPU without its fusion emitters makes that of it
+        narrow = jnp.where(jnp.abs(x) <= float(ml_dtypes.finfo(dtype).smallest_subnormal) / 2, jnp.zeros((), dtype), narrow)
+    return narrow
 
 
 def bits_as(x: Any, dtype: Any) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from jax.sharding import Mesh, PartitionSpec
 
 from tests.unit.onnx.models import linear, model, uniform
-from tilestep.onnx import DynamicShapeError, OnnxError, OnnxModel, import_onnx, register_op
+from tilestep.onnx import DynamicShapeError, OnnxError, OnnxModel, import_onnx, register_op, registry
 from tilestep.onnx import model as modelling
 from tilestep.onnx.values import SequenceValue
 
@@ -291,7 +291,9 @@ def test_sequences_optionals_and_text_go_in_and_out() -> None:
     assert text(["a", "b"])[0].tolist() == ["a", "b"] == text.run({"x": np.array(["a", "b"])})["y"].tolist()
 
 
-def test_ones_own_operator() -> None:
+def test_ones_own_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_operators", dict(registry._operators))
+
     @register_op("com.example", "Twice", 1)
     def twice(call: Any, x: Any, *, shift: float = 0.0) -> Any:
         return 2 * x + shift

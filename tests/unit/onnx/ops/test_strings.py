@@ -90,7 +90,7 @@ def test_n_grams_of_text_and_of_nothing() -> None:
     numbers = options | {"pool_int64s": [1, 1, 2]}
     for way in ("known", "jit"):
         assert run_node("TfIdfVectorizer", [np.zeros((2, 0), np.int32)], way, version=9, **numbers)[0].shape == (2, 3)
-    with pytest.raises(OnnxError, match="results"):
+    with pytest.raises(OnnxError, match=r"a result of \[1, "):
         run_node("TfIdfVectorizer", [np.zeros(3, np.int32)], version=9, **numbers | {"ngram_indexes": [0, 1 << 50]})
     with pytest.raises(OnnxError, match="n-grams of length 2 from 1 to 4 in a pool of 4 elements"):
         run_node("TfIdfVectorizer", [np.zeros(3, np.int32)], version=9, **numbers | {"pool_int64s": [1, 1, 2, 3]})
