@@ -140,6 +140,21 @@ class TrainingConditions:
 
 
 COLUMNS = tuple(field.name for field in fields(TrainingConditions))
+_NEEDED = (
+    "id",
+    "model",
+    "ipus_per_replica",
+    "replicas",
+    "stage_split",
+    "micro_batch",
+    "accumulation",
+    "partials",
+    "amp",
+    "optimizer",
+    "opt_state",
+    "io_tiles",
+    "certainty",
+)  # the others may be left out, where no program asks for them
 
 
 def read_conditions(path: Path = TRAINING_CONDITIONS) -> Mapping[str, TrainingConditions]:
@@ -158,7 +173,7 @@ def read_conditions(path: Path = TRAINING_CONDITIONS) -> Mapping[str, TrainingCo
 
 
 def _conditions(path: Path) -> Iterator[tuple[str, TrainingConditions]]:
-    for line in named_lines(path, COLUMNS[:-1], COLUMNS[-1:]):
+    for line in named_lines(path, _NEEDED, [column for column in COLUMNS if column not in _NEEDED]):
         rate = line.texts["steady_rate_items_per_s"]
         if rate and not is_above_0(rate):
             raise ValueError(f"{line.where}: steady_rate_items_per_s is {rate!r}: it must be a number above 0, or nothing")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from benchmarks.accuracy import main
-from benchmarks.measured.training.conditions import COLUMNS
+from benchmarks.measured.bars import TRAINING, group_of
+from benchmarks.measured.rows import read_rows
+from benchmarks.measured.training.conditions import COLUMNS, read_conditions
+from tests.processes import ROOT
 
 HEADER = "id,generation,n_ipus,workload,shape,dtype,metric,value,unit,source"
 ON_TILE = 'MY1,Bow,1,on-tile matmul ConvPartial1x1,"[512,16]x[16,16] per tile",fp16,cycles,{value},cycles,IPU Peak Flops.ipynb'
@@ -151,3 +155,29 @@ def test_if_the_program_of_every_row_fails_that_is_said_and_is_no_success(
     assert "rows whose program failed         1" in shown
     assert f"missed: no row could be {'judged' if value else 'predicted'}" in shown
     assert "nan" not in shown
+
+
+@pytest.fixture
+def documented(tmp_path: Path) -> tuple[Path, Path]:
+    """The two files that the page on accuracy shows."""
+    page = (ROOT / "docs" / "explanation" / "accuracy.md").read_text(encoding="utf-8")
+    for name in ("rows.csv", "conditions.csv"):
+        block = re.search(rf"<!-- {name} -->\n\n```text\n(.*?)```", page, re.DOTALL)
+        assert block is not None
+        (tmp_path / name).write_text(block[1], encoding="utf-8")
+    return tmp_path / "rows.csv", tmp_path / "conditions.csv"
+
+
+def test_the_example_of_the_page_is_a_training_run_with_its_conditions(documented: tuple[Path, Path]) -> None:
+    rows, conditions = documented
+    (row,) = read_rows(rows, read_conditions(conditions))
+    assert row.training is not None
+    assert (row.value, row.not_judged, row.n_ipus) == ("", "", row.training.num_ipus)
+    assert group_of(row) is TRAINING
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_is_predicted(documented: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    rows, conditions = documented
+    assert main(["--rows", str(rows), "--conditions", str(conditions)]) == 0
+    assert re.search(r"^MY01 +[\d,]+ +- sequences/s +[\d.]+ +\d+%  predicted ", capsys.readouterr().out, re.MULTILINE)
