@@ -27,9 +27,14 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     return parser
 
 
+def read(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The flags as they are given. JAX has started no device."""
+    return parser.parse_args([] if "ipykernel" in sys.modules else None)
+
+
 def parse(parser: argparse.ArgumentParser, *, num_devices: int = 1) -> argparse.Namespace:
     """The flags, `--backend` among them, which has been found to have `num_devices` devices. CPU is told to have as many."""
-    flags = parser.parse_args([] if "ipykernel" in sys.modules else None)
+    flags = read(parser)
     if num_devices > 1:
         jax.config.update("jax_num_cpu_devices", num_devices)
     try:

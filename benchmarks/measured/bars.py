@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
+
+from benchmarks.measured.rows import Row, is_training
+
+_FEW: Final = 16  # channels: fewer do not fill the matrix unit
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Families that are judged together.
+    """Rows that are judged together.
 
     Attributes:
         name: in words.
-        families: letters that their rows' ids begin with; empty: all that are in no other group.
         median_at_most: of absolute errors; None: listed without a bar.
         p90_at_most: 90th percentile of absolute errors; None: no bar.
         family_mean_at_most: of signed errors of each family; None: no bar.
@@ -21,7 +25,6 @@ class Group:
     """
 
     name: str
-    families: frozenset[str] = frozenset()
     median_at_most: float | None = None
     p90_at_most: float | None = None
     family_mean_at_most: float | None = None
@@ -32,17 +35,24 @@ class Group:
 MAIN: Final = Group(name="operations and inference", median_at_most=0.06, p90_at_most=0.18, family_mean_at_most=0.12, fits_at_least=1.0)
 TRAINING: Final = Group(
     name="training",
-    families=frozenset({"TR", "ML", "CO"}),
     median_at_most=0.15,
     p90_at_most=0.35,
     fits_at_least=0.8,
     fullest_at_most=1.2,
 )
-CONVOLUTIONS: Final = Group(name="convolutions of few channels", families=frozenset({"CV"}), median_at_most=0.25)
-LISTED: Final = Group(name="stencils on several IPUs, networks through the host", families=frozenset({"HE", "BY"}))
+CONVOLUTIONS: Final = Group(name="convolutions of few channels", median_at_most=0.25)
+LISTED: Final = Group(name="stencils on several IPUs, networks through the host")
 GROUPS: Final = (MAIN, TRAINING, CONVOLUTIONS, LISTED)
 
 
-def group_of(family: str) -> Group:
-    """The group of a family."""
-    return next((group for group in GROUPS if family in group.families), MAIN)
+def group_of(row: Row) -> Group:
+    """The group of a row, by what was run and not by its id."""
+    if row.metric.endswith("tile memory"):
+        return MAIN  # of a compiler's report, also of a program that trains
+    if is_training(row.workload):
+        return TRAINING
+    if (channels := re.search(r" conv.* (\d+) in to (\d+) out channels", row.workload)) and max(map(int, channels.groups())) < _FEW:
+        return CONVOLUTIONS
+    if re.search(r"\bheat\b|Aliev-Panfilov|\bqueue\b", row.workload):
+        return LISTED
+    return MAIN

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import csv
 import functools
-import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -38,7 +37,7 @@ RECOGNISERS: tuple[Recogniser, ...] = (
     training,
 )
 
-Status = Literal["judged", "reported", "left out"]
+Status = Literal["judged", "reported", "predicted", "left out"]  # predicted: nobody has measured it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +57,14 @@ class Outcome:
         if self.measured is None or self.answer.predicted is None:
             return None
         return self.answer.predicted / self.measured
+
+    @property
+    def fullest_tile(self) -> float | None:
+        """How full it is: 1 is full; None where nothing ran."""
+        if self.answer.update is not None:
+            return self.answer.update.fullness
+        run = self.answer.prediction
+        return None if run is None else run.peak_tile_bytes / run.tile_bytes
 
     @property
     def error(self) -> float | None:
@@ -168,9 +175,6 @@ def judge(row: Row) -> Outcome:
     try:
         if not row.n_ipus:
             raise RowError("n_ipus is no whole number of 1 or more")
-        measured = _number(row.value)
-        if measured is not None and not 0 < measured < math.inf:
-            raise RowError(f"value is {row.value!r}: a measured figure is a number above 0")
         answer = next((found for recognise in RECOGNISERS if (found := recognise(row)) is not None), None)
     except RowError as error:
         answer = LeftOut(reason=str(error))
@@ -181,18 +185,30 @@ def judge(row: Row) -> Outcome:
         return Outcome(row=row, status="left out", reason=why_left_out(row))
     if isinstance(answer, LeftOut):
         return Outcome(row=row, status="left out", reason=answer.reason)
+    return _measured(row, answer) if row.value or answer.measured is not None else _predicted(row, answer)
+
+
+def _measured(row: Row, answer: Answer) -> Outcome:
+    """Of a row that somebody has measured."""
     return Outcome(
         row=row,
         status="reported" if row.not_judged else "judged",
         reason=row.not_judged,
-        measured=measured if answer.measured is None else answer.measured,
+        measured=row.measured if answer.measured is None else answer.measured,
         answer=answer,
     )
 
 
+def _predicted(row: Row, answer: Answer) -> Outcome:
+    """Of a row that nobody has measured: whether it ran nobody knows, either."""
+    if answer.predicted is None:
+        return Outcome(row=row, status="left out", reason=row.not_judged or "nothing to predict: its value would say what to compare")
+    return Outcome(row=row, status="predicted", reason=row.not_judged, answer=replace(answer, verdicts=()))
+
+
 def summarise(outcomes: Sequence[Outcome], *, group: Group = MAIN, status: Status = "judged") -> Summary:
     """Errors by family and verdicts of a group's rows of one status."""
-    ours = [outcome for outcome in outcomes if group_of(outcome.row.family) is group]
+    ours = [outcome for outcome in outcomes if group_of(outcome.row) == group]
     chosen = [outcome for outcome in ours if outcome.status == status]
     errors: dict[str, list[float]] = {}
     for outcome in chosen:
@@ -213,10 +229,15 @@ def summaries(outcomes: Sequence[Outcome]) -> tuple[Summary, ...]:
     return tuple(summary for summary in found if summary.errors or summary.verdicts or summary.failures)
 
 
-def shortfalls(found: Sequence[Summary]) -> tuple[str, ...]:
-    """Sentences: how bars are missed, and by which group; empty if all are met."""
+def shortfalls(found: Sequence[Summary], outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Sentences: how bars are missed, and by which group; empty if all are met, and if rows without a measurement have their prediction.
+
+    Args: outcomes: of which `found` has the summaries.
+    """
     missed = tuple(f"{summary.group.name}: {sentence}" for summary in found for sentence in summary.shortfalls)
-    return missed if any(summary.errors or summary.verdicts for summary in found) else ("no row could be judged", *missed)
+    if any(outcome.row.value for outcome in outcomes):
+        return missed if any(summary.errors or summary.verdicts for summary in found) else ("no row could be judged", *missed)
+    return missed if any(outcome.status == "predicted" for outcome in outcomes) else ("no row could be predicted", *missed)
 
 
 def why_left_out(row: Row) -> str:
@@ -241,10 +262,3 @@ def _reasons() -> tuple[tuple[str, str], ...]:
 
 def _fits(verdict: bool) -> str:
     return "fits" if verdict else "does not fit"
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text.replace(",", ""))
-    except ValueError:
-        return None

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from benchmarks.measured.named_lines import named_lines
 from benchmarks.measured.row_error import RowError
-from benchmarks.measured.training.conditions import TrainingConditions
+from benchmarks.measured.training.conditions import TrainingConditions, is_above_0
 
 DATA = Path(__file__).parents[1] / "data"
 MEASUREMENTS = DATA / "ipu_measurements.csv"
 RUN_CONDITIONS = DATA / "run_conditions.csv"
 
 MEASURED_COLUMNS = ("id", "generation", "n_ipus", "workload", "shape", "dtype", "metric", "value", "unit", "source")
+_OPTIONAL = "value"  # who has measured nothing asks for the prediction
 CONDITION_COLUMNS = (
     "implementation",
     "partials",
@@ -31,6 +32,7 @@ CONDITION_COLUMNS = (
     "unknown",
     "conditions_source",
 )
+_VERDICT = re.compile(r"\b(fits|out of memory|oom|does not fit)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,7 @@ class Row:
     shape: str
     dtype: str
     metric: str
-    value: str
+    value: str  # '': nobody has measured it
     unit: str
     source: str
     conditions: Conditions | None  # None: nobody has looked for them
@@ -98,6 +100,11 @@ class Row:
     def family(self) -> str:
         """The letters that its id starts with."""
         return self.id.rstrip("0123456789")
+
+    @property
+    def measured(self) -> float | None:
+        """The value, where it is a number."""
+        return float(self.value.replace(",", "")) if _is_figure(self.value) else None
 
     @property
     def not_judged(self) -> str:
@@ -121,21 +128,36 @@ def read_rows(path: Path, training: Mapping[str, TrainingConditions] | None = No
     """All rows of a file, those of training runs with the conditions that `training` has for them.
 
     A file may leave out the columns of conditions, or leave them empty in a row: they are then what `run_conditions.csv`
-    says of the row's source and workload.
-    Raises: ValueError naming the line and what is wrong with it; OSError if the file cannot be read.
+    says of the row's source and workload. It may leave out values, too.
+    Raises: ValueError naming the file, and the line and what is wrong with it.
     """
     return tuple(_rows(path, training or {}))
 
 
 def _rows(path: Path, training: Mapping[str, TrainingConditions]) -> Iterator[Row]:
-    for line in named_lines(path, MEASURED_COLUMNS, CONDITION_COLUMNS):
-        plain = {column: line[column] for column in MEASURED_COLUMNS}
-        own = {column: line[column] for column in CONDITION_COLUMNS}
+    needed = [column for column in MEASURED_COLUMNS if column != _OPTIONAL]
+    for line in named_lines(path, needed, (_OPTIONAL, *CONDITION_COLUMNS)):
+        plain = {column: line.texts[column] for column in MEASURED_COLUMNS}
+        own = {column: line.texts[column] for column in CONDITION_COLUMNS}
+        _require_value(line.where, plain["value"])
         conditions = Conditions(**own) if any(own.values()) else conditions_of(plain)
         texts = {column: text for column, text in plain.items() if column != "n_ipus"}
         n_ipus = int(plain["n_ipus"]) if plain["n_ipus"].isdecimal() else 0
         trained = training.get(plain["id"]) if is_training(plain["workload"]) else None
         yield Row(**texts, n_ipus=n_ipus, conditions=conditions, training=trained)
+
+
+def _require_value(where: str, value: str) -> None:
+    """Raises: ValueError for a text that no measurement gives."""
+    if value and not (_is_figure(value) or _is_figure(value.lstrip("<>~")) or _VERDICT.search(value)):
+        raise ValueError(
+            f"{where}: value is {value!r}: it must be a number above 0, a bound such as '<40', verdicts such as "
+            "'16 fits, 32 out of memory', or nothing where nobody has measured"
+        )
+
+
+def _is_figure(text: str) -> bool:
+    return is_above_0(text.replace(",", ""))
 
 
 def is_training(workload: str) -> bool:

@@ -53,14 +53,15 @@ def training(row: Row) -> Answer | LeftOut | None:
         else pipelined_update(program, conditions, machine=machine)
     )
     steady = conditions.steady_rate
-    if steady is None and not row.unit.endswith("/s"):
+    unit = row.unit if row.value else row.unit or "items/s"
+    if steady is None and not unit.endswith("/s"):
         raise RowError(f"unit {row.unit!r} is a whole job's, start and evaluation included, and no steady rate is known")
     return Answer(
         predicted=conditions.items_per_update / update.seconds,
         update=update,
         verdicts=(Verdict(what="training", measured=True, predicted=update.fits),),
         measured=steady,
-        unit=row.unit if steady is None else "items/s",
+        unit=unit if steady is None else "items/s",
     )
 
 

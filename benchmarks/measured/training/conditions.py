@@ -140,12 +140,27 @@ class TrainingConditions:
 
 
 COLUMNS = tuple(field.name for field in fields(TrainingConditions))
+_NEEDED = (
+    "id",
+    "model",
+    "ipus_per_replica",
+    "replicas",
+    "stage_split",
+    "micro_batch",
+    "accumulation",
+    "partials",
+    "amp",
+    "optimizer",
+    "opt_state",
+    "io_tiles",
+    "certainty",
+)  # the others may be left out, where no program asks for them
 
 
 def read_conditions(path: Path = TRAINING_CONDITIONS) -> Mapping[str, TrainingConditions]:
     """Conditions by row.
 
-    Raises: ValueError naming the line and what is wrong with it; OSError if the file cannot be read.
+    Raises: ValueError naming the file, and the line and what is wrong with it.
     """
     found = dict(_conditions(path))
     for name, conditions in found.items():
@@ -158,11 +173,11 @@ def read_conditions(path: Path = TRAINING_CONDITIONS) -> Mapping[str, TrainingCo
 
 
 def _conditions(path: Path) -> Iterator[tuple[str, TrainingConditions]]:
-    for texts in named_lines(path, COLUMNS[:-1], COLUMNS[-1:]):
-        rate = texts["steady_rate_items_per_s"]
+    for line in named_lines(path, _NEEDED, [column for column in COLUMNS if column not in _NEEDED]):
+        rate = line.texts["steady_rate_items_per_s"]
         if rate and not is_above_0(rate):
-            raise ValueError(f"{path}: {texts['id']} has the steady_rate_items_per_s {rate!r}: it must be a number above 0, or nothing")
-        yield texts["id"], TrainingConditions(**texts)
+            raise ValueError(f"{line.where}: steady_rate_items_per_s is {rate!r}: it must be a number above 0, or nothing")
+        yield line.texts["id"], TrainingConditions(**line.texts)
 
 
 def is_above_0(text: str) -> bool:

@@ -46,6 +46,16 @@ def plan_options_of(given: GivenOptions | None, name: str = "plan_options") -> C
     return tuple((option, getattr(checked, option.removeprefix(PREFIX))) for option in sorted(full))
 
 
+def require_tiles_left(options: CompilerOptions, device: Any) -> None:
+    """Args: device: an emulated IPU, whose programs have these options. Raises: SettingsError if none of its tiles computes."""
+    num_tiles = getattr(device, "num_tiles", None)  # of another process's device it is not known here, but there it is
+    if num_tiles is not None:
+        try:
+            PlanOptions().changed(dict(options)).require_tiles_left(num_tiles)
+        except SettingsError as error:
+            raise SettingsError(f"plan_options: {error}") from None
+
+
 def plan_options_of_devices(given: GivenOptions | Sequence[GivenOptions | None] | None, devices: int | None) -> Sequence[CompilerOptions]:
     """The options of each device that `device_mapping` counts; one entry if they are the same for all.
 

@@ -229,7 +229,7 @@ def test_conditions_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         read_conditions(path)
     for rate in ("many", "nan", "0", "-1"):
         path.write_text(f"{header}\nA1{',' * (len(COLUMNS) - 1)}{rate}\n", encoding="utf-8")
-        with pytest.raises(ValueError, match=f"A1 has the steady_rate_items_per_s '{rate}'"):
+        with pytest.raises(ValueError, match=f"line 2, row A1: steady_rate_items_per_s is '{rate}'"):
             read_conditions(path)
 
 

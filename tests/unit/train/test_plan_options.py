@@ -95,6 +95,14 @@ def test_a_list_goes_with_indices_only() -> None:
         Pipeline([loss], devices=select_devices(2, platform="ipu"), device_mapping=[(0, 1)], plan_options=[HALF, None])
 
 
+@pytest.mark.parametrize("options", [{"num_io_tiles": 1472}, [None, None, {"num_io_tiles": 2000}]])
+def test_io_tiles_that_leave_none_to_compute_are_refused_with_the_pipeline(options: Any) -> None:
+    message = r"^plan_options: ipu_num_io_tiles is (1,472|2,000): it must be less than the 1,472 tiles of an IPU$"
+    with pytest.raises(SettingsError, match=message):
+        Pipeline([dense, dense, loss], devices=select_devices(3, platform="ipu"), plan_options=options)
+    Pipeline([dense, dense, loss], devices=jax.devices("cpu") * 3, plan_options=options, strict=False)  # which has no tiles
+
+
 def test_each_ipu_has_its_own_options() -> None:
     plain, half = cycles_of_pipeline(), cycles_of_pipeline(plan_options=HALF)
     assert all(half[ipu] < plain[ipu] for ipu in range(3))

@@ -60,6 +60,7 @@ def read_request(code: bytes, options: bytes, machine: MachineSpec, num_devices:
     ours = [(key, value) for key, value in host_options.env_option_overrides if key.startswith(PREFIX)]
     host_options.env_option_overrides = [pair for pair in host_options.env_option_overrides if pair not in ours]
     plan_options = plan_options.changed(dict(ours))
+    plan_options.require_tiles_left(machine.ipu.num_tiles)
     build = host_options.executable_build_options
     replicas, partitions = max(build.num_replicas, 1), max(build.num_partitions, 1)
     if build.device_assignment is None:

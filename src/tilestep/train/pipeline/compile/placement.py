@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from tilestep.train.optimizers.sharded import replica_specs
-from tilestep.train.plan_options import PLATFORM, CompilerOptions, GivenOptions, plan_options_of_devices
+from tilestep.train.plan_options import PLATFORM, CompilerOptions, GivenOptions, plan_options_of_devices, require_tiles_left
 from tilestep.train.planned import planned
 from tilestep.train.processes.remote import RemoteProgram
 from tilestep.train.replicas.replicas import AXIS, SHARD_AXIS, Replicas
@@ -162,6 +162,8 @@ def placements_of(
                 raise ValueError(_several_processes(len(placements), owners, devices, each, replicas))
             options = _plan_options(entry, plans)
             is_planned = placement.devices[0].platform == PLATFORM
+            if is_planned:
+                require_tiles_left(options, placement.devices[0])
             made[key] = replace(placement, is_local=owners == [own], plan_options=options if is_planned else ())
         placements.append(made[key])
     _require_disjoint(placements)

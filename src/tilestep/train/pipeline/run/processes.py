@@ -30,7 +30,20 @@ from tilestep.train.untyped import jax as _jax
 
 _LAST: Final = float("inf")
 _ECHO_ORDER: Final = 1e18
+_TRACEBACK: Final = "Traceback (most recent call last)"
 _ECHO: Final = "Error while transferring"  # as XLA begins what it says of an array that came from a process that had failed
+
+
+def told(error: BaseException) -> str:
+    """What other processes are told of an exception: one line, with the notes that say where it was raised.
+
+    Of a text with a traceback the last line says what happened, of another one the first line.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    said = lines[-1] if _TRACEBACK in str(error) else lines[0]
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()) if "\n" not in note)  # JAX's own has several lines
+    whole = f" (all {len(lines)} lines are in the exception that it has raised)" if len(lines) > 1 else ""
+    return f"{type(error).__name__}: {said}{notes}{whole}"
 
 
 class Flushed(Exception):
@@ -167,10 +180,9 @@ class Processes:
 
     def _tell(self, error: BaseException, order: float = 0.0) -> None:
         """Raises: ProcessFailedError if another process was the first to fail."""
-        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-        text = f"{type(error).__name__}: {error}{notes}"
-        if _ECHO in text:
+        if any(_ECHO in str(part) for part in (error, *getattr(error, "__notes__", ()))):
             order = _ECHO_ORDER
+        text = told(error)
         flush, self._flush = self._flush, None
         if flush is not None:
             rendezvous, transfers = self._links()

@@ -1,0 +1,183 @@
+"""`benchmarks/accuracy.py` with anybody's rows: what is refused before the work, and what is said of rows that nobody has measured."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.accuracy import main
+from benchmarks.measured.bars import TRAINING, group_of
+from benchmarks.measured.rows import read_rows
+from benchmarks.measured.training.conditions import COLUMNS, read_conditions
+from tests.processes import ROOT
+
+HEADER = "id,generation,n_ipus,workload,shape,dtype,metric,value,unit,source"
+ON_TILE = 'MY1,Bow,1,on-tile matmul ConvPartial1x1,"[512,16]x[16,16] per tile",fp16,cycles,{value},cycles,IPU Peak Flops.ipynb'
+TRAINED = "MY04,Bow,2,ViT train,my images,fp16,throughput,{value},images/s,mine"
+CONDITIONS = {
+    "id": "MY04",
+    "model": "ViT-B/16 32, 2 layers",
+    "ipus_per_replica": "2",
+    "replicas": "1",
+    "stage_split": "[1,1]",
+    "micro_batch": "1",
+    "accumulation": "20",
+    "precision": "fp16.16",
+    "partials": "half",
+    "amp": "0.3 each",
+    "recompute": "checkpoint every layer",
+    "optimizer": "Adam",
+    "opt_state": "m,v fp32, on chip",
+    "io_tiles": "0",
+    "batches_per_step": "1",
+    "certainty": "stated",
+}
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return tmp_path / "rows.csv"
+
+
+@pytest.fixture
+def conditions(tmp_path: Path) -> Path:
+    path = tmp_path / "conditions.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="")
+        writer.writeheader()
+        writer.writerow(CONDITIONS)
+    return path
+
+
+def write(path: Path, *lines: str) -> None:
+    path.write_text("\n".join((HEADER, *lines)) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("value", ["abc", "nan", "inf", "0", "-5", "<many", "12 s", "profits"])
+def test_a_value_that_nobody_can_have_measured_is_refused(rows: Path, capsys: pytest.CaptureFixture[str], value: str) -> None:
+    write(rows, ON_TILE.format(value=2377), ON_TILE.format(value=value).replace("MY1", "MY2"))
+    assert main(["--rows", str(rows)]) == 2
+    shown = capsys.readouterr()
+    assert f"--rows {rows}, line 3, row MY2: value is '{value}': it must be a number above 0" in shown.err
+    assert not shown.out
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('MY2,Bow,1,x,"on and on,fp16,cycles,1,s,mine', "the row that begins in line 3 has a quote that is not closed"),
+        ('MY2,Bow,1,"x" y,-,fp16,cycles,1,s,mine', "the row that begins in line 3 has a quote that is not closed, or one inside of a text"),
+        ("MY2,Bow,1,x,3,2,fp16,cycles,1,s,mine", "line 3, row MY2: 'mine' is in no column: a text with commas needs quotes"),
+    ],
+)
+def test_a_row_that_would_swallow_others_is_refused(rows: Path, capsys: pytest.CaptureFixture[str], line: str, says: str) -> None:
+    write(rows, ON_TILE.format(value=2377), line, *(ON_TILE.format(value=1).replace("MY1", f"MY{i}") for i in range(3, 6)))
+    assert main(["--rows", str(rows)]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_empty_columns_at_the_end_and_lines_inside_of_quotes_are_read(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(rows, ON_TILE.format(value='"2,377"') + ",,", '"MY2",Bow,1,x,"two\nlines",fp16,cycles,1,s,mine')
+    assert main(["--rows", str(rows)]) == 0
+    assert "judged rows                       1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--rows", "--conditions"])
+def test_a_file_that_is_not_there_is_named_with_its_option(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    assert main([option, str(tmp_path / "nofile")]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"accuracy: {option} {tmp_path / 'nofile'} cannot be read: No such file or directory; give a CSV file")
+    assert "Errno" not in shown
+
+
+@pytest.mark.parametrize(("name", "near"), [("tr33", "; the nearest is TR33"), ("RT33", "; the nearest is TR33"), ("???", "")])
+def test_an_unknown_name_has_the_nearest_one_beside_it(capsys: pytest.CaptureFixture[str], name: str, near: str) -> None:
+    assert main(["--only", name]) == 2
+    assert capsys.readouterr().err == f"accuracy: --only {name}: no row and no family has this name{near}\n"
+
+
+def test_a_row_without_a_value_is_predicted_and_in_no_median(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(rows, ON_TILE.format(value=""), ON_TILE.format(value=2377).replace("MY1", "MY2"))
+    assert main(["--rows", str(rows), "--json", str(rows.with_suffix(".json"))]) == 0
+    first, second = json.loads(rows.with_suffix(".json").read_text(encoding="utf-8"))["rows"]
+    assert (first["status"], first["measured"], first["ratio"]) == ("predicted", None, None)
+    assert first["predicted"] == second["predicted"]
+    assert "judged rows                       1" in capsys.readouterr().out
+
+
+def test_a_run_that_nobody_has_measured_has_its_rate_the_time_of_an_update_and_its_fullest_tile(
+    rows: Path, conditions: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows.write_text(HEADER.replace(",value", "") + "\n" + TRAINED.replace(",{value},images/s", ",") + "\n", encoding="utf-8")
+    written = rows.with_suffix(".json")
+    assert main(["--rows", str(rows), "--conditions", str(conditions), "--json", str(written)]) == 0
+    (row,) = json.loads(written.read_text(encoding="utf-8"))["rows"]
+    assert row["predicted"] == pytest.approx(20 / row["update_s"])
+    assert (row["group"], row["verdicts"]) == ("training", [])
+    heading, line, *rest = capsys.readouterr().out.splitlines()
+    assert heading.split()[:7] == ["row", "predicted", "measured", "unit", "ratio", "update,", "s"]
+    assert line.split()[:6] == [
+        "MY04",
+        f"{row['predicted']:.4g}",
+        "-",
+        "items/s",
+        f"{row['update_s']:.4g}",
+        f"{row['fullest']['share']:.0%}",
+    ]
+    assert rest == []
+
+
+def test_a_training_row_without_conditions_is_told_where_they_belong(
+    rows: Path, conditions: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(rows, TRAINED.replace("MY04", "MY05").format(value=""), TRAINED.replace("MY04", "MY06").format(value=100))
+    assert main(["--rows", str(rows), "--conditions", str(conditions)]) == 1
+    shown = capsys.readouterr().out
+    assert f"no conditions: MY05 MY06: training rows, and {conditions} (--conditions) has no line with their id" in shown
+    assert "missed: no row could be judged" in shown
+
+
+@pytest.mark.parametrize("value", ["", "100"])
+def test_if_the_program_of_every_row_fails_that_is_said_and_is_no_success(
+    rows: Path, conditions: Path, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    text = conditions.read_text(encoding="utf-8").replace("0.3 each", "0.0 each")  # of which no plan is
+    conditions.write_text(text, encoding="utf-8")
+    write(rows, TRAINED.format(value=value))
+    written = rows.with_suffix(".json")
+    assert main(["--rows", str(rows), "--conditions", str(conditions), "--json", str(written)]) == 1
+    shown = capsys.readouterr().out
+    assert "its program failed" in shown
+    assert "rows whose program failed         1" in shown
+    assert f"missed: no row could be {'judged' if value else 'predicted'}" in shown
+    assert "nan" not in shown
+
+
+@pytest.fixture
+def documented(tmp_path: Path) -> tuple[Path, Path]:
+    """The two files that the page on accuracy shows."""
+    page = (ROOT / "docs" / "explanation" / "accuracy.md").read_text(encoding="utf-8")
+    for name in ("rows.csv", "conditions.csv"):
+        block = re.search(rf"<!-- {name} -->\n\n```text\n(.*?)```", page, re.DOTALL)
+        assert block is not None
+        (tmp_path / name).write_text(block[1], encoding="utf-8")
+    return tmp_path / "rows.csv", tmp_path / "conditions.csv"
+
+
+def test_the_example_of_the_page_is_a_training_run_with_its_conditions(documented: tuple[Path, Path]) -> None:
+    rows, conditions = documented
+    (row,) = read_rows(rows, read_conditions(conditions))
+    assert row.training is not None
+    assert (row.value, row.not_judged, row.n_ipus) == ("", "", row.training.num_ipus)
+    assert group_of(row) is TRAINING
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_is_predicted(documented: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    rows, conditions = documented
+    assert main(["--rows", str(rows), "--conditions", str(conditions)]) == 0
+    assert re.search(r"^MY01 +[\d,]+ +- sequences/s +[\d.]+ +\d+%  predicted ", capsys.readouterr().out, re.MULTILINE)
