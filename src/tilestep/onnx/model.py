@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tilestep.onnx.stages import Stages
 
 MOST_FROZEN_BYTES: Final = 1 << 30  # of weights that become constants of a program
+_NO_NAMES: Final = frozenset({"", "main_graph", "torch_jit", "torch-jit-export"})  # which PyTorch gives to every graph
 _MOST_PROGRAMS: Final = 16  # that `run` keeps for one model, because static inputs differ
 
 Array = np.ndarray[Any, Any]
@@ -128,9 +129,9 @@ class OnnxModel:
 
     @property
     def name(self) -> str:
-        """Of the model's graph, or of its file where the graph has none."""
+        """Of the model's graph; of its file where the graph has none, or one that exporters give to every graph."""
         path = self._loaded.path
-        return self._graph.name or (path.stem if path is not None else "model")
+        return path.stem if self._graph.name in _NO_NAMES and path is not None else self._graph.name or "model"
 
     @property
     def training(self) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnx
 import pytest
 from jax.sharding import Mesh, PartitionSpec
 
@@ -22,6 +24,15 @@ X = uniform(2, 3)
 @pytest.fixture(scope="module")
 def found() -> OnnxModel:
     return import_onnx(linear())
+
+
+def test_a_name_that_every_export_has_gives_way_to_the_name_of_the_file(tmp_path: Path) -> None:
+    made = linear()
+    made.graph.name = "main_graph"
+    onnx.save(made, str(tmp_path / "linear.onnx"))
+    assert import_onnx(tmp_path / "linear.onnx").name == "linear"
+    assert import_onnx(tmp_path / "linear.onnx").fn.__name__ == "linear"
+    assert import_onnx(made).name == "main_graph"
 
 
 def expected(found: OnnxModel, x: Any = X) -> Any:
