@@ -6,8 +6,8 @@ import doctest
 import json
 import re
 import shlex
-import tomllib
 import shutil
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,6 +22,7 @@ WITH_COMMANDS = [path for path in DOCUMENTS if any(block.language == "console" f
 
 # What a page's commands read, and its python blocks where those that make it can't run. Such a page runs in a folder of its own.
 FILES = {
+    "docs/how-to/onnx.md": {"build/digits.onnx": "tests/conformance/from_torch/digits.onnx"},
     "docs/how-to/pytorch.md": {
         "build/digits.onnx": "tests/conformance/from_torch/digits.onnx",
         "build/digits.npz": "tests/conformance/from_torch/digits.npz",

@@ -3,8 +3,8 @@
 
     python -m tests.conformance.from_torch.export [FOLDER]
 
-It needs `pip install '.[torch]'`. `digits` is the network of docs/how-to/pytorch.md, made by that page's own code. A NAME.npz has inputs and
-outputs by name; `target`, `loss` and `grad.PARAMETER` of training; and `state.NAME`, running statistics after one training step.
+It needs `pip install '.[torch]'`. `digits` is the network of docs/how-to/pytorch.md, made by that page's own code. A NAME.npz has inputs
+and outputs by name; `target`, `loss` and `grad.PARAMETER` of training; and `state.NAME`, running statistics after one training step.
 """
 
 from __future__ import annotations

@@ -273,6 +273,21 @@ def test_dropout_needs_a_key_in_training_only() -> None:
     assert (trained(x, key=jax.random.key(2))[0] != y).any()
 
 
+def test_the_ratio_of_a_dropout_is_no_parameter_wherever_the_dropout_is() -> None:
+    made = model(
+        "(float[4] x, bool c) => (float[4] y) { a = Mul(x, w)  d = Dropout(a, r)  e = local.drop(d, s)  "
+        "y = If (c) <then_branch = g () => (float[4] f) { f = Dropout(e, t) }, else_branch = h () => (float[4] f) { f = Identity(e) }> }",
+        imports=', "local": 1',
+        functions='<domain: "local", opset_import: ["": 17]> drop (z, ratio) => (o) { o = Dropout(z, ratio) }',
+        w=uniform(4),
+        **dict.fromkeys("rst", np.float32(0.5)),
+    )
+    for training in (False, True):
+        found = import_onnx(made, training=training)
+        assert (found.params.keys(), found.state) == ({"w"}, {})
+        assert found.constants.keys() >= {"r", "s", "t"}
+
+
 def test_the_state_goes_on_from_step_to_step() -> None:
     made = model(
         "(float[N,3] x) => (float[N,3] y) { y = BatchNormalization <momentum = 0.5> (x, s, b, mean, var) }",
