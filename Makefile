@@ -66,5 +66,5 @@ $(VENV)/.ready-test: $(VENV)/.created pyproject.toml setup.py constraints.txt $(
 	@touch $@ $(VENV)/.ready-demo
 
 $(VENV)/.ready-test-all: $(VENV)/.ready-test
-	$(PIP_INSTALL) '.[dev,programs]'
+	$(PIP_INSTALL) '.[dev,programs,torch]'
 	@touch $@

@@ -1,15 +1,22 @@
 #!/usr/bin/env python3
-"""Rewrites the table of operators in docs/reference/onnx.md as the registry has them now."""
+"""Rewrites two tables in docs/reference/onnx.md: the operators as the registry has them now, and the tests of onnx that differ here."""
 
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from tilestep.onnx.coverage import NOT_COVERED, coverage
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "onnx.md"
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # for the tests' list
+
+from tests.conformance.onnx.suite import DIFFERENT  # noqa: E402
+
+PAGE = ROOT / "docs" / "reference" / "onnx.md"
 BEGIN, END = "<!-- operators: scripts/onnx_operators.py -->\n", "<!-- end of operators -->\n"
+BEGIN_TESTS, END_TESTS = "<!-- differences: scripts/onnx_operators.py -->\n", "<!-- end of differences -->\n"
 
 
 def table() -> str:
@@ -22,12 +29,19 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def table_of_tests() -> str:
+    """The tests that differ, with the reason of each, as Markdown."""
+    return "\n".join(["| Test | Why |", "|---|---|", *(f"| {name} | {why} |" for name, why in sorted(DIFFERENT.items()))]) + "\n"
+
+
 def rewritten(text: str) -> str:
-    """The page with today's table. Raises: ValueError if it has no place for it."""
-    if not re.search(f"{re.escape(BEGIN)}.*{re.escape(END)}", text, re.DOTALL):
-        raise ValueError(f"{PAGE} lacks the lines {BEGIN.strip()} and {END.strip()}")
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
+    """The page with today's tables. Raises: ValueError if it has no place for one."""
+    for begin, end, made in ((BEGIN, END, table()), (BEGIN_TESTS, END_TESTS, table_of_tests())):
+        if not re.search(f"{re.escape(begin)}.*{re.escape(end)}", text, re.DOTALL):
+            raise ValueError(f"{PAGE} lacks the lines {begin.strip()} and {end.strip()}")
+        before, rest = text.split(begin)
+        text = f"{before}{begin}\n{made}\n{end}{rest.split(end)[1]}"
+    return text
 
 
 if __name__ == "__main__":

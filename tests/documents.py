@@ -7,18 +7,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(?:<!-- needs (\w+) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)[^)]*\)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """One fenced block. `shown` is the text block that follows a python block directly, the output that it promises."""
+    """One fenced block. `shown` is the text block that follows a python block directly, the output that it promises.
+
+    `needs` is a package without which a python block can't run, named by a comment above the block: <!-- needs torch -->.
+    """
 
     language: str
     text: str
     line: int  # of the block's first line of text, from 1
     shown: str | None
+    needs: str | None = None
 
 
 def blocks(markdown: str) -> list[Block]:
@@ -27,13 +31,14 @@ def blocks(markdown: str) -> list[Block]:
     found: list[Block] = []
     for index, match in enumerate(matches):
         following = matches[index + 1] if index + 1 < len(matches) else None
-        adjacent = following is not None and following[1] == "text" and not markdown[match.end() : following.start()].strip()
+        adjacent = following is not None and following[2] == "text" and not markdown[match.end() : following.start()].strip()
         found.append(
             Block(
-                language=match[1],
-                text=match[2],
-                line=markdown.count("\n", 0, match.start(2)) + 1,
-                shown=following[2] if following is not None and adjacent else None,
+                language=match[2],
+                text=match[3],
+                line=markdown.count("\n", 0, match.start(3)) + 1,
+                shown=following[3] if following is not None and adjacent else None,
+                needs=match[1],
             )
         )
     return found

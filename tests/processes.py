@@ -30,11 +30,13 @@ def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
     return kept | {"COLUMNS": "140", "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
 
 
-def run_python(*arguments: str, environ: Mapping[str, str] | None = None, text_in: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs `python ARGUMENTS...` from the project's root, in a clean environment to which `environ` is added."""
+def run_python(
+    *arguments: str, environ: Mapping[str, str] | None = None, text_in: str | None = None, folder: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    """Runs `python ARGUMENTS...` in a folder, by default the project's root, in a clean environment to which `environ` is added."""
     return subprocess.run(
         (sys.executable, *arguments),
-        cwd=ROOT,
+        cwd=folder,
         env=clean_environ(os.environ) | dict(environ or {}),
         input=text_in,
         capture_output=True,

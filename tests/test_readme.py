@@ -6,7 +6,9 @@ import doctest
 import json
 import re
 import shlex
+import shutil
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,15 @@ from tests.processes import AS_USERS_COMPILE, ROOT, run_python
 DOCUMENTS = documents(ROOT)
 WITH_PYTHON = [path for path in DOCUMENTS if any(block.language == "python" for block in blocks(path.read_text(encoding="utf-8")))]
 WITH_COMMANDS = [path for path in DOCUMENTS if any(block.language == "console" for block in blocks(path.read_text(encoding="utf-8")))]
+
+# What a page's commands read, and its python blocks where those that make it can't run. Such a page runs in a folder of its own.
+FILES = {
+    "docs/how-to/onnx.md": {"build/digits.onnx": "tests/conformance/from_torch/digits.onnx"},
+    "docs/how-to/pytorch.md": {
+        "build/digits.onnx": "tests/conformance/from_torch/digits.onnx",
+        "build/digits.npz": "tests/conformance/from_torch/digits.npz",
+    },
+}
 
 # The blocks of one document share a namespace, so that one may build on those before it.
 RUN_BLOCKS = """
@@ -40,10 +51,24 @@ def same_output(shown: str, printed: str) -> bool:
     return doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
 
 
-def wrong_outputs(path: Path, python_blocks: list[Block]) -> list[str]:
-    """Runs a document's blocks; 'file:line prints ...' for each that prints something else than shown."""
+def folder_of(path: Path, own: Path) -> Path:
+    """Where a page's code runs: in the project's root, or in `own` if it wants files, which are put there."""
+    files = FILES.get(name_of(path), {})
+    for place, source in files.items():
+        (own / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / source, own / place)
+    return own if files else ROOT
+
+
+def runnable(python_blocks: list[Block]) -> list[Block]:
+    """The blocks whose packages are installed."""
+    return [block for block in python_blocks if block.needs is None or find_spec(block.needs) is not None]
+
+
+def wrong_outputs(path: Path, python_blocks: list[Block], folder: Path = ROOT) -> list[str]:
+    """Runs a document's blocks in a folder; 'file:line prints ...' for each that prints something else than shown."""
     request = json.dumps([str(path), [(block.line, block.text) for block in python_blocks]])
-    done = run_python("-c", RUN_BLOCKS, text_in=request, environ=AS_USERS_COMPILE)
+    done = run_python("-c", RUN_BLOCKS, text_in=request, environ=AS_USERS_COMPILE, folder=folder)
     assert done.returncode == 0, done.stderr
     return [
         f"{path}:{block.line} prints\n{printed}but shows\n{block.shown}"
@@ -53,19 +78,20 @@ def wrong_outputs(path: Path, python_blocks: list[Block]) -> list[str]:
 
 
 @pytest.mark.parametrize("path", WITH_PYTHON, ids=name_of)
-def test_python_blocks_run_and_print_what_is_shown(path: Path) -> None:
+def test_python_blocks_run_and_print_what_is_shown(path: Path, tmp_path: Path) -> None:
     python_blocks = [block for block in blocks(path.read_text(encoding="utf-8")) if block.language == "python"]
-    assert wrong_outputs(path, python_blocks) == []
+    assert wrong_outputs(path, runnable(python_blocks), folder_of(path, tmp_path)) == []
 
 
 @pytest.mark.parametrize("path", WITH_COMMANDS, ids=name_of)
-def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_golden: bool) -> None:
+def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_golden: bool, tmp_path: Path) -> None:
+    folder = folder_of(path, tmp_path)
     for block in blocks(path.read_text(encoding="utf-8")):
         for command, shown in commands(block) if block.language == "console" else []:
             program, *arguments = shlex.split(command)
             if program != "tilestep":
                 continue
-            done = run_python("-m", "tilestep", *arguments, environ=AS_USERS_COMPILE)
+            done = run_python("-m", "tilestep", *arguments, environ=AS_USERS_COMPILE, folder=folder)
             assert done.returncode == 0, f"{command}: {done.stderr}"
             printed = done.stdout + done.stderr
             if shown.strip() and update_golden:
@@ -73,6 +99,13 @@ def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_gol
                 path.write_text(text.replace(shown, refreshed(shown, printed)), encoding="utf-8")
             elif shown.strip() and not same_output(shown, printed):
                 pytest.fail(f"{name_of(path)}: `{command}` prints\n{printed}but shows\n{shown}", pytrace=False)
+
+
+def test_a_block_that_needs_a_package_runs_where_that_is_installed() -> None:
+    document = "<!-- needs json -->\n```python\nprint(1)\n```\n\n<!-- needs no_such_package -->\n```python\nprint(2)\n```\n"
+    there, missing = blocks(document)
+    assert (there.needs, there.line, missing.needs) == ("json", 3, "no_such_package")
+    assert runnable([there, missing]) == [there]
 
 
 def test_the_readme_runs_something() -> None:

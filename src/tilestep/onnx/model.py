@@ -13,7 +13,7 @@ import numpy as np
 
 from tilestep.onnx import ops as _ops  # registers the operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.onnx.arguments import Trainable, chooser, fixed_values, require_bounds, require_names
-from tilestep.onnx.demand import demanded, draws, statistics
+from tilestep.onnx.demand import demanded, draws, ratios, statistics
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.graph import Graph
 from tilestep.onnx.interpret import Run, run_graph
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tilestep.onnx.stages import Stages
 
 MOST_FROZEN_BYTES: Final = 1 << 30  # of weights that become constants of a program
+_NO_NAMES: Final = frozenset({"", "main_graph", "torch_jit", "torch-jit-export"})  # which PyTorch gives to every graph
 _MOST_PROGRAMS: Final = 16  # that `run` keeps for one model, because static inputs differ
 
 Array = np.ndarray[Any, Any]
@@ -47,7 +48,8 @@ def import_onnx(
             the values as well, and these are no inputs any more.
         bounds: node's name or output's name -> most elements, for outputs whose length depends on values.
         trainable: names of the initialisers that are parameters, or a function of the name that says so. None: all that can be, which
-            are the floating-point ones on whose values no shape depends. Others are constants, with `training` state.
+            are the floating-point ones on whose values no shape depends, and that are no dropout's ratio. Others are constants, with
+            `training` state.
 
     Returns:
         The model.
@@ -105,12 +107,13 @@ class OnnxModel:
         self.static_inputs = tuple(spec.name for spec in self.inputs if spec.name in needed or spec.name in static or spec.is_text)
         self.opset = dict(loaded.opset)
         kept = statistics(graph) if training else frozenset[str]()
+        never = needed | ratios(graph)
         self.params: dict[str, Array] = {}
         self.state: dict[str, Array] = {}
         self.constants: dict[str, Any] = dict(fixed)
         is_trainable = chooser(trainable, loaded.initializers)
         for name, array in loaded.initializers.items():
-            if frozen or name in needed or not jnp.issubdtype(array.dtype, jnp.inexact):
+            if frozen or name in never or not jnp.issubdtype(array.dtype, jnp.inexact):
                 self.constants[name] = array
             elif name not in kept and is_trainable(name):
                 self.params[name] = array
@@ -128,9 +131,9 @@ class OnnxModel:
 
     @property
     def name(self) -> str:
-        """Of the model's graph, or of its file where the graph has none."""
+        """Of the model's graph; of its file where the graph has none, or one that exporters give to every graph."""
         path = self._loaded.path
-        return self._graph.name or (path.stem if path is not None else "model")
+        return path.stem if self._graph.name in _NO_NAMES and path is not None else self._graph.name or "model"
 
     @property
     def training(self) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnx
 import pytest
 from jax.sharding import Mesh, PartitionSpec
 
@@ -22,6 +24,15 @@ X = uniform(2, 3)
 @pytest.fixture(scope="module")
 def found() -> OnnxModel:
     return import_onnx(linear())
+
+
+def test_a_name_that_every_export_has_gives_way_to_the_name_of_the_file(tmp_path: Path) -> None:
+    made = linear()
+    made.graph.name = "main_graph"
+    onnx.save(made, str(tmp_path / "linear.onnx"))
+    assert import_onnx(tmp_path / "linear.onnx").name == "linear"
+    assert import_onnx(tmp_path / "linear.onnx").fn.__name__ == "linear"
+    assert import_onnx(made).name == "main_graph"
 
 
 def expected(found: OnnxModel, x: Any = X) -> Any:
@@ -260,6 +271,21 @@ def test_dropout_needs_a_key_in_training_only() -> None:
     (again,), _ = jax.jit(trained.fn)(trained.params, trained.state, x, key=jax.random.key(1))
     np.testing.assert_array_equal(y, again)
     assert (trained(x, key=jax.random.key(2))[0] != y).any()
+
+
+def test_the_ratio_of_a_dropout_is_no_parameter_wherever_the_dropout_is() -> None:
+    made = model(
+        "(float[4] x, bool c) => (float[4] y) { a = Mul(x, w)  d = Dropout(a, r)  e = local.drop(d, s)  "
+        "y = If (c) <then_branch = g () => (float[4] f) { f = Dropout(e, t) }, else_branch = h () => (float[4] f) { f = Identity(e) }> }",
+        imports=', "local": 1',
+        functions='<domain: "local", opset_import: ["": 17]> drop (z, ratio) => (o) { o = Dropout(z, ratio) }',
+        w=uniform(4),
+        **dict.fromkeys("rst", np.float32(0.5)),
+    )
+    for training in (False, True):
+        found = import_onnx(made, training=training)
+        assert (found.params.keys(), found.state) == ({"w"}, {})
+        assert found.constants.keys() >= {"r", "s", "t"}
 
 
 def test_the_state_goes_on_from_step_to_step() -> None:

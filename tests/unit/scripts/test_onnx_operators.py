@@ -1,10 +1,10 @@
-"""The table of ONNX's operators is that of the registry."""
+"""The table of ONNX's operators is that of the registry, and the table of tests that differ that of the suite."""
 
 from __future__ import annotations
 
 import pytest
 
-from scripts.onnx_operators import BEGIN, END, PAGE, rewritten, table
+from scripts.onnx_operators import BEGIN, BEGIN_TESTS, END, END_TESTS, PAGE, rewritten, table, table_of_tests
 from tilestep.onnx.coverage import NOT_COVERED, coverage
 
 
@@ -21,4 +21,7 @@ def test_every_operator_is_covered_or_has_a_reason() -> None:
 def test_a_page_without_a_place_for_the_table_is_an_error() -> None:
     with pytest.raises(ValueError, match="lacks the lines <!-- operators"):
         rewritten("# ONNX\n")
-    assert rewritten(f"a\n{BEGIN}old\n{END}b\n") == f"a\n{BEGIN}\n{table()}\n{END}b\n"
+    with pytest.raises(ValueError, match="lacks the lines <!-- differences"):
+        rewritten(f"{BEGIN}{END}")
+    old = f"a\n{BEGIN}old\n{END}b\n{BEGIN_TESTS}old\n{END_TESTS}c\n"
+    assert rewritten(old) == f"a\n{BEGIN}\n{table()}\n{END}b\n{BEGIN_TESTS}\n{table_of_tests()}\n{END_TESTS}c\n"
