@@ -21,6 +21,7 @@ from tilestep.onnx.external import Folder
 from tilestep.onnx.graph import Graph, Preparation, array_of, versions_of
 from tilestep.onnx.registry import plain_domain
 from tilestep.onnx.sizes import MOST_FILE_BYTES, require_parseable
+from tilestep.onnx.texts import require_texts
 
 MOST_NODES: Final = 200_000  # with those of functions, counted at each call
 MOST_WEIGHT_BYTES: Final = 1 << 38  # of all initialisers; several may be the same part of a file
@@ -155,6 +156,7 @@ def _parsed(data: bytes, what: str) -> onnx.ModelProto:
 
 
 def _require_model(model: onnx.ModelProto) -> None:
+    require_texts(model)
     if not model.HasField("graph") or not model.ir_version:
         raise OnnxError("the model has no graph or no version, so it is no ONNX model, or is damaged")
     if not 1 <= model.ir_version <= onnx.IR_VERSION:
