@@ -42,17 +42,19 @@ def run_nodes(graph: Graph, inputs: Sequence[Any], way: str = "eager", *, static
     """The outputs of a graph.
 
     Args:
-        way: "known": all inputs are known. "eager": they are JAX's arrays. "jit": they are traced, without 64-bit types.
+        way: "known": all inputs are known. "eager": they are JAX's arrays. "jit": they are traced, without 64-bit types. "shapes": so, too,
+            but nothing is compiled, and the outputs are shapes and dtypes.
         static: positions of inputs that are known in every way. Text, sequences and absent inputs are so anyhow.
     """
     run = run or Run()
     fixed = {i for i, x in enumerate(inputs) if way == "known" or i in static or not isinstance(x, np.ndarray) or x.dtype.kind in "OUS"}
-    if way == "jit":
+    if way in ("jit", "shapes"):
 
         def traced(arrays: dict[int, Any]) -> list[Any]:
             return run_graph(graph, [arrays.get(i, x) for i, x in enumerate(inputs)], run)
 
-        return jax.jit(traced)({i: jnp.asarray(x) for i, x in enumerate(inputs) if i not in fixed})
+        arrays = {i: jnp.asarray(x) for i, x in enumerate(inputs) if i not in fixed}
+        return jax.jit(traced)(arrays) if way == "jit" else jax.eval_shape(traced, arrays)
     with jax.enable_x64(True):
         return run_graph(graph, [x if i in fixed else jnp.asarray(x) for i, x in enumerate(inputs)], run)
 

@@ -274,12 +274,14 @@ def test_a_large_outer_sum_is_left_to_the_program() -> None:
     assert shapes.shape == (1 << 14, 1 << 13)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize("name", ["Add", "Sub", "Mul", "Div", "Pow"])
 @pytest.mark.parametrize("position", [0, 1])
 def test_gradients_of_two_arrays(name: str, position: int) -> None:
     slope_agrees(name, [operands("Mul", (2, 3), 0), operands("Mul", (3,), 1)], version=13, position=position)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize("name", sorted(set(UNARY) - {"Ceil", "Floor", "Round", "Sign", "Abs", "Acosh"}))
 def test_gradients_of_one_array(name: str) -> None:
     x = UNARY[name][0]

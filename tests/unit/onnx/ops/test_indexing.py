@@ -263,6 +263,7 @@ def test_integers_of_all_kinds_are_indices(way: str) -> None:
 # ---- gradients
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 def test_gradients() -> None:
     x = values(2, 3, 4)
     slope_agrees("Slice", [x, ints(3, 1), ints(LOWEST, 3), ints(2, 1), ints(-2, 1)], version=13)

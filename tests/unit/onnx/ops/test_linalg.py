@@ -113,6 +113,7 @@ def test_a_product_of_two_known_vectors_may_be_too_large_to_be_known() -> None:
     assert y.shape == (1 << 13, 1 << 13)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize(
     ("op_type", "version", "inputs", "attributes"),
     [("MatMul", 9, [A, B], {}), ("Gemm", 11, [A, B, values(2)], {"alpha": 0.5}), ("Det", 11, [values(3, 3)], {})],

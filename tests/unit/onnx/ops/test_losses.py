@@ -61,6 +61,7 @@ def test_unknown_reductions_are_named() -> None:
         run_node("NegativeLogLikelihoodLoss", [X, TARGET], version=13, reduction="max")
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize("op_type", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
 def test_gradients(op_type: str) -> None:
     target = np.where(TARGET == 2, -1, TARGET)

@@ -292,6 +292,7 @@ def test_huge_known_results_are_left_to_the_program(name: str, inputs: list[Any]
     assert made.shape == (HUGE,)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 def test_gradients() -> None:
     slope_agrees("Expand", [X[:, :1], ints(5, 1)], version=13)
     slope_agrees("Tile", [X, ints(2, 1, 2)], version=13)
