@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnxruntime
+import pytest
 from onnx import helper
 
 import tilestep.onnx.ops  # noqa: F401 - registers all
@@ -18,6 +19,8 @@ from tilestep.onnx.graph import Graph, Preparation, versions_of
 from tilestep.onnx.interpret import Run, run_graph
 
 WAYS: Final = ("known", "eager", "jit")
+QUICK_WAYS: Final = ("known", "jit")  # eager runs compile operation by operation; `agree` has one for each operator
+MOST_WAYS: Final = [pytest.param(way, marks=() if way in QUICK_WAYS else pytest.mark.slow) for way in WAYS]
 
 
 def prepared(nodes: Sequence[onnx.NodeProto], inputs: Sequence[str], outputs: Sequence[str], opsets: Mapping[str, int]) -> Graph:
