@@ -33,7 +33,7 @@ _PIPE_WIDTH: Final = 140  # columns where stdout is no terminal
 _MOST: Final = 10**9  # of a size
 _MOST_TRIPS: Final = 2**31 - 1
 _SCHEMA_VERSION: Final = 1
-_SETTING: Final = re.compile(r"(?P<name>.+?)(?:\[(?P<axis>\d+)\])?=(?P<value>[^=]+)")
+_SETTING: Final = re.compile(r"(?P<name>.+?)(?:\[(?P<axis>[0-9]{1,9})\])?=(?P<value>[^=]+)")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -81,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     if args.model is None and not args.ops:
         raise UsageError("name a model, as in `tilestep onnx model.onnx`, or give --ops")
+    if args.model is not None and args.ops:
+        raise UsageError("--ops lists the operators that are covered, and takes no model")
     if args.loss is not None and not args.train:
         raise UsageError("--loss names the output to differentiate; it goes with --train")
     json_path, report_path = output_paths(args)
@@ -225,7 +227,7 @@ def _inputs(model: OnnxModel, settings: Mapping[tuple[str, int | None], str], ba
 
 
 def _size(text: str) -> int:
-    if not (text.isdecimal() and 1 <= int(text) <= _MOST):
+    if not (text.isdecimal() and len(text) <= len(str(_MOST)) and 1 <= int(text) <= _MOST):
         raise UsageError(f"--set ...={shown(text)}: a dimension has a whole number of elements, 1 to {_MOST:,}")
     return int(text)
 

@@ -71,7 +71,7 @@ def price(model: OnnxModel, inputs: Sequence[Any], *, batch: int | None, loss: s
         loss: for a model for training: the output that is differentiated; None: the mean of all.
         trip_count: of loops whose end depends on data.
 
-    Raises: OnnxError for an output that cannot be differentiated, and as the model's function does.
+    Raises: OnnxError for an output that cannot be differentiated, for a model that does nothing, and as the model's function does.
     """
     step = _training_step(model, loss) if model.training else _inference(model)
     program: Callable[..., Any] = jax.jit(step, donate_argnums=0)
@@ -87,6 +87,8 @@ def price(model: OnnxModel, inputs: Sequence[Any], *, batch: int | None, loss: s
             for _ in range(_RUNS):
                 weights, results = program(weights, *arrays)
             jax.block_until_ready((weights, results))
+    if not several.emulated_s:
+        raise OnnxError("the model computes nothing when it runs, and gives nothing back: there is nothing to price")
     return Price(batch=batch, latency_s=one.emulated_s, run_s=several.emulated_s / _RUNS, report=one.profile)
 
 

@@ -9,12 +9,21 @@ OnnxError (TilestepError, ValueError)   a model that cannot be read, or does not
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tilestep.errors import TilestepError
+
+_MOST_TEXT: Final = 10_000  # characters of a message: a stranger's names may have megabytes
+_END: Final = 1_000  # of them at the end, where the ways out stand
 
 
 class OnnxError(TilestepError, ValueError):
     """A model is damaged, or an input does not fit it. The message names the node or the input, the value and the bound."""
+
+    def __init__(self, message: str) -> None:
+        if len(message) > _MOST_TEXT:
+            message = f"{message[: _MOST_TEXT - _END]} ... {message[-_END:]}"
+        super().__init__(message)
 
 
 class UnsupportedOpError(OnnxError):

@@ -252,6 +252,8 @@ def array_of(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
     """The array of a tensor that stands in the model itself. Raises: OnnxError if it is damaged, or stands elsewhere."""
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         raise OnnxError(f"tensor '{tensor.name}' stands in another file, which only initialisers of the main graph may do")
+    if any(size < 0 for size in tensor.dims):  # NumPy would take -1 for whatever is left
+        raise OnnxError(f"tensor '{tensor.name}' is damaged: its dimensions are {list(tensor.dims)}")
     try:
         return numpy_helper.to_array(tensor)
     except Exception as error:  # whatever a stranger's bytes bring

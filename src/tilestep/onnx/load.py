@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -18,9 +18,10 @@ from tilestep.files import read_file
 from tilestep.onnx.bodies import check_in_child
 from tilestep.onnx.errors import OnnxError, UnsafeModelError
 from tilestep.onnx.external import Folder
-from tilestep.onnx.graph import Graph, Preparation, array_of, versions_of
+from tilestep.onnx.graph import MOST_DEPTH, Graph, Preparation, array_of, versions_of
 from tilestep.onnx.registry import plain_domain
 from tilestep.onnx.sizes import MOST_FILE_BYTES, require_parseable
+from tilestep.onnx.texts import require_texts
 
 MOST_NODES: Final = 200_000  # with those of functions, counted at each call
 MOST_WEIGHT_BYTES: Final = 1 << 38  # of all initialisers; several may be the same part of a file
@@ -30,6 +31,7 @@ _LFS: Final = b"version https://git-lfs"
 _FIRST_IMPORTS: Final = 3  # version of the file format since which a model names its versions of operators
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto
+_Functions = Mapping[tuple[str, str, str], onnx.FunctionProto]
 _M = TypeVar("_M", bound=Message)
 
 
@@ -84,11 +86,34 @@ def prepared(proto: onnx.ModelProto, initializers: Mapping[str, np.ndarray[Any, 
     """A model that is ready to run. Args: proto: without the initialisers of its main graph. Raises: as `load` does."""
     opset = versions_of(proto.opset_import) or {"": 1}
     functions = {(plain_domain(function.domain), function.name, function.overload): function for function in proto.functions}
+    if functions and _expanded(proto.graph.node, functions, {}, 0) > MOST_NODES:  # counted first, which takes no time
+        raise UnsafeModelError("the model has more nodes than are allowed, with those of its functions counted at each call")
     preparation = Preparation(functions=functions, left=MOST_NODES)
     graph = preparation.graph(proto.graph, opset, initializers=initializers)
     preparation.require_all()
     require_sound(graph)
     return Loaded(proto=proto, graph=graph, initializers=initializers, opset=opset, path=path)
+
+
+def _expanded(nodes: Iterable[onnx.NodeProto], functions: _Functions, known: dict[tuple[str, str, str], int], depth: int) -> int:
+    """Nodes with those of functions, counted at each call. What is too deep is left out, because the preparation refuses it.
+
+    Args: known: counts of functions.
+    """
+    total = 0
+    for node in nodes:
+        total += 1
+        key = plain_domain(node.domain), node.op_type, node.overload
+        if key in functions and depth <= MOST_DEPTH:
+            if key not in known:
+                known[key] = 0  # one that calls itself is refused later
+                known[key] = _expanded(functions[key].node, functions, known, depth + 1)
+            total += known[key]
+        if depth <= MOST_DEPTH:
+            total += sum(
+                _expanded(attribute.g.node, functions, known, depth + 1) for attribute in node.attribute if attribute.HasField("g")
+            )
+    return total
 
 
 def checked_by_onnx(loaded: Loaded) -> str:
@@ -155,6 +180,7 @@ def _parsed(data: bytes, what: str) -> onnx.ModelProto:
 
 
 def _require_model(model: onnx.ModelProto) -> None:
+    require_texts(model)
     if not model.HasField("graph") or not model.ir_version:
         raise OnnxError("the model has no graph or no version, so it is no ONNX model, or is damaged")
     if not 1 <= model.ir_version <= onnx.IR_VERSION:

@@ -1,73 +1,56 @@
-"""onnx's own tests of each operator: node by node, and compiled with what the demand analysis makes static."""
+"""onnx's own tests, by onnx's own runner: node by node, and as one program with what the demand analysis makes static."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from onnx.backend.test.loader import load_model_tests
 
-from tests.conformance.onnx.suite import DIFFERENT, Case, folders, node_tests, read_folder, require_same, sampled, value
-from tilestep.onnx import OnnxError
+from tests.conformance.onnx.differences import AS_A_PROGRAM, MODELS_AS_PROGRAMS, NODE_BY_NODE
+from tests.conformance.onnx.profile import is_for_accelerators
+from tests.conformance.onnx.runner import FOLDERS, OneProgramBackend, failures, names_of
 from tilestep.onnx.backend import TilestepBackend
 
-
-class Compiled(TilestepBackend):
-    compiled = True
-
-
-WAYS = [pytest.param(TilestepBackend, id="eager"), pytest.param(Compiled, id="compiled")]
+SAMPLED = 17  # one of so many runs in `make test`
+WAYS = [pytest.param(TilestepBackend, NODE_BY_NODE, id="node-by-node"), pytest.param(OneProgramBackend, AS_A_PROGRAM, id="one-program")]
+ALL, FOR_ACCELERATORS, BY_VALUES = 1884, 1787, 23
 
 
-def run(case: Case, backend: type[TilestepBackend]) -> None:
-    """Raises: AssertionError, OnnxError for a test that does not pass."""
-    model, runs = case
-    ready = backend.prepare(model)
-    for inputs, outputs in runs:
-        found = ready.run([value(given) for given in inputs])
-        assert len(found) == len(outputs)
-        for one, other in zip(found, outputs, strict=True):
-            require_same(one, value(other))
+def sampled(names: list[str]) -> list[str]:
+    return sorted({*names[::SAMPLED], *(AS_A_PROGRAM.keys() & set(names[:: SAMPLED // 3]))})
 
 
-def failures(names: list[str], backend: type[TilestepBackend]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in names:
-        try:
-            run(node_tests()[name], backend)
-        except (AssertionError, OnnxError) as error:
-            found[name] = str(error).strip().split("\n")[0]
-    return found
-
-
-def unexpected(names: list[str], backend: type[TilestepBackend]) -> tuple[dict[str, str], set[str]]:
-    """(tests that fail and should pass, tests that pass and should fail)."""
-    found = failures(names, backend)
-    return {name: why for name, why in found.items() if name not in DIFFERENT}, (DIFFERENT.keys() & set(names)) - found.keys()
-
-
-def test_expected_differences_are_tests_of_onnx() -> None:
-    assert DIFFERENT.keys() - node_tests().keys() == set()
-
-
-@pytest.mark.parametrize("backend", WAYS)
-def test_a_sample_of_the_operators_tests_passes(backend: type[TilestepBackend]) -> None:
-    assert unexpected(sampled(list(node_tests())), backend) == ({}, set())
+@pytest.mark.parametrize(("backend", "differences"), WAYS)
+def test_a_sample_of_the_operators_tests_passes(backend: type[TilestepBackend], differences: dict[str, str]) -> None:
+    names = sampled(names_of(backend))
+    assert failures(backend, names).keys() == differences.keys() & set(names)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("backend", WAYS)
-def test_all_of_the_operators_tests_pass(backend: type[TilestepBackend]) -> None:
-    assert len(node_tests()) > 1800
-    assert unexpected(sorted(node_tests()), backend) == ({}, set())
+@pytest.mark.parametrize(("backend", "differences"), WAYS)
+def test_all_of_the_operators_tests_pass_but_those_with_a_reason(backend: type[TilestepBackend], differences: dict[str, str]) -> None:
+    names = names_of(backend)
+    assert len(names) == ALL
+    assert failures(backend, names).keys() == differences.keys()
 
 
-def sampled_folders() -> list[Any]:
-    return [pytest.param(name, id=name, marks=() if number % 11 == 0 else pytest.mark.slow) for number, name in enumerate(folders())]
+def test_nearly_all_tests_that_accelerators_can_run_are_expected_to_pass() -> None:
+    profile = {test.name for test in load_model_tests(kind="node") if is_for_accelerators(test.model)}  # pyright: ignore[reportArgumentType]
+    assert len(profile) == FOR_ACCELERATORS
+    eager, compiled = profile - NODE_BY_NODE.keys(), profile - AS_A_PROGRAM.keys()
+    assert len(eager) == FOR_ACCELERATORS - 4  # of training's dropout
+    assert len(eager) - len(compiled) == BY_VALUES
 
 
-@pytest.mark.parametrize("backend", WAYS)
-@pytest.mark.parametrize("name", sampled_folders())
-def test_models_in_files_pass(name: str, backend: type[TilestepBackend]) -> None:
-    _, case = read_folder(name)
-    run(case, backend)
+def test_models_in_files_pass_as_a_sample() -> None:
+    names = names_of(TilestepBackend, FOLDERS)
+    assert failures(TilestepBackend, names[::SAMPLED], FOLDERS) == {}
+    assert failures(OneProgramBackend, names[1::SAMPLED], FOLDERS).keys() == MODELS_AS_PROGRAMS.keys() & set(names[1::SAMPLED])
+
+
+@pytest.mark.slow
+def test_all_models_in_files_pass() -> None:
+    names = names_of(TilestepBackend, FOLDERS)
+    assert len(names) == 140
+    assert failures(TilestepBackend, names, FOLDERS) == {}
+    assert failures(OneProgramBackend, names, FOLDERS).keys() == MODELS_AS_PROGRAMS.keys()

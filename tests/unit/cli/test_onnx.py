@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 from tests.processes import run_python
+from tests.unit.onnx import crafted
 from tests.unit.onnx.models import linear, model, uniform
 
 # Many command lines in one process, because each process imports JAX anew.
@@ -57,6 +58,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     models = {"wide": wide, "linear": linear(), "reshaped": reshaped, "loop": loop, "unknown": unknown, "unsized": unsized, "whole": whole}
     for name, made in models.items():
         onnx.save(made, str(found / f"{name}.onnx"))
+    idle: Any = linear()
+    del idle.graph.node[:], idle.graph.output[:], idle.graph.initializer[:]
+    onnx.save(idle, str(found / "idle.onnx"))
     (found / "text.onnx").write_text("no model")
     (found / "sneaky.onnx").write_bytes(b"\x1b[31m")
     return found
@@ -150,6 +154,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["linear.onnx", "--set", "M=3"], "--set 'M': the model has no such dimension; it has N, x[AXIS]"),
     (["linear.onnx", "--set", "x[1]=3"], "--set 'x[1]': the model has no such dimension without a size: x float32[N, 3]"),
     (["linear.onnx", "--set", "N"], "--set 'N': write NAME=N, such as seq=128, or NAME[AXIS]=N"),
+    (["linear.onnx", "--ops"], "--ops lists the operators that are covered, and takes no model"),
+    (["idle.onnx"], "idle.onnx: the model computes nothing when it runs, and gives nothing back: there is nothing to price"),
+    (["linear.onnx", "--set", f"N={'9' * 5000}"], "a dimension has a whole number of elements"),
+    (["linear.onnx", "--set", f"x[{'9' * 5000}]=2"], "the model has no such dimension"),
     (["linear.onnx", "--set", "N=0"], "--set ...='0': a dimension has a whole number of elements"),
     (["wide.onnx"], "'M' of input 'x' (float32[N, M]) has no size: give --set M=N"),
     (["unsized.onnx"], "dimension 1 of input 'x' (float32[N, ?]) has no size: give --set 'x[1]=N'"),
@@ -173,6 +181,19 @@ def test_what_is_wrong_is_said_in_one_line(folder: Path) -> None:
         assert err.startswith("tilestep onnx: "), (words, err)
         assert message in err.replace(f"{folder}/", "").replace(str(folder), "."), (words, err)
         assert "\x1b" not in err
+
+
+ONLY_LARGE = {"random"}  # a result for which there is no room has a price all the same
+
+
+def test_hostile_files_are_refused_in_one_line(tmp_path: Path) -> None:
+    crafted.write(tmp_path)
+    results = run_all([[str(tmp_path / "models" / f"{name}.onnx")] for name in crafted.FILES])
+    assert {name for name, (code, _, _) in zip(crafted.FILES, results, strict=True) if not code} == ONLY_LARGE
+    for code, _, err in (result for result in results if result[0]):
+        assert (code, err.count("\n")) == (2, 1), err
+        assert err.startswith(f"tilestep onnx: {tmp_path}/models/"), err
+        assert len(err) < 2000
 
 
 def test_a_size_that_is_none_is_an_error_of_the_option(folder: Path) -> None:

@@ -66,7 +66,7 @@ def celu(call: Call, x: Any, *, alpha: float) -> Any:
 @op("Selu", since=1)
 def selu(call: Call, x: Any, *, alpha: float, gamma: float, consumed_inputs: Any = None) -> Any:
     """gamma * x, and gamma * alpha * (e^x - 1) below 0."""
-    return gamma * jnp.where(x > 0, x, alpha * _expm1_below_0(x))
+    return gamma * jnp.where(x < 0, alpha * _expm1_below_0(x), x)
 
 
 def _expm1_below_0(x: Any) -> Any:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -106,7 +107,25 @@ def _power(xp: Any, x: Any, y: Any) -> Any:
         return convert(xp.where(y == xp.rint(y), xp.rint(real), real), x.dtype)  # 3 ** 2.0 may be 8.9999
     if xp is jnp and exponent.is_integer() and 1 <= abs(exponent) <= _MOST_MULTIPLIED_POWER:
         return lax.integer_pow(jnp.asarray(x), int(exponent))
-    return xp.power(x, y).astype(x.dtype if xp is np else jax_dtype(x.dtype))
+    if xp is np:
+        return np.power(x, y).astype(x.dtype)
+    real = is_traced(y) and jnp.issubdtype(y.dtype, jnp.inexact)
+    return (_real_power(jnp.asarray(x), y) if real else jnp.power(x, y)).astype(jax_dtype(x.dtype))
+
+
+@jax.custom_jvp
+def _real_power(x: Any, y: Any) -> Any:
+    return jnp.power(x, y)
+
+
+@_real_power.defjvp
+def _real_power_slope(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    """It is 0 along the exponent unless x > 0, because next to a whole exponent the others' powers are not real. JAX has NaN there."""
+    x, y = primals
+    value = jnp.power(x, y)
+    along_x = jax.jvp(lambda x: jnp.power(x, y), (x,), (tangents[0],))[1]
+    positive = jnp.where(x > 0, x, jnp.ones((), x.dtype))
+    return value, along_x + jnp.where(x > 0, jnp.log(positive) * value, 0) * tangents[1]
 
 
 def _integer_power(xp: Any, x: Any, y: Any) -> Any:
@@ -282,7 +301,10 @@ def clip(x: Any, low: Any, high: Any) -> Any:
     if is_known(x) and is_known(low) and is_known(high):
         return np.minimum(np.maximum(x, low.reshape(())), high.reshape(()))
     x = jnp.asarray(x)
-    return lax.clamp(jnp.asarray(lower_bound(low), x.dtype).reshape(()), x, jnp.asarray(upper_bound(high), x.dtype).reshape(()))
+    bounds = [jnp.asarray(bound, x.dtype).reshape(()) for bound in (lower_bound(low), upper_bound(high))]
+    if is_traced(low) or is_traced(high):
+        bounds = [jnp.broadcast_to(bound, x.shape) for bound in bounds]  # JAX has no derivative with respect to scalar bounds
+    return lax.clamp(bounds[0], x, bounds[1])
 
 
 def _limits(dtype: Any) -> tuple[Any, Any]:

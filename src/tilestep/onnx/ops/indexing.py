@@ -6,6 +6,8 @@ because a program cannot raise.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -249,14 +251,49 @@ def _written(x: Any, columns: tuple[Any, ...], updates: Any, reduction: str) -> 
         else:
             _COMBINING_KNOWN[reduction].at(result, columns, updates)
         return result
-    write = getattr(jnp.asarray(fitting(x)).at[columns], _COMBINING[reduction])
+    x, updates = jnp.asarray(fitting(x)), jnp.asarray(fitting(updates))
     mode = "promise_in_bounds" if sure else "drop"
     unique = sure and _differ(columns, x.shape)
-    return write(jnp.asarray(fitting(updates)), mode=mode, unique_indices=unique, wrap_negative_indices=not sure)
+    if reduction == "mul" and not unique and columns:
+        return _multiplied(x, columns, updates)
+    write = getattr(x.at[columns], _COMBINING[reduction])
+    return write(updates, mode=mode, unique_indices=unique, wrap_negative_indices=not sure)
+
+
+@jax.custom_jvp
+def _multiplied(x: Any, columns: tuple[Any, ...], updates: Any) -> Any:
+    """`x` times `updates` at indices of its first axes, some of which may be the same; indices beyond its ends are left out."""
+    return x.at[columns].multiply(updates, mode="drop")
+
+
+@_multiplied.defjvp
+def _multiplied_slope(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    """JAX has no derivative of products at the same index. Here the updates of an index are multiplied first, in order."""
+    x, columns, updates = primals
+    sizes = x.shape[: len(columns)]
+    inside = functools.reduce(jnp.logical_and, [(column >= -size) & (column < size) for column, size in zip(columns, sizes, strict=True)])
+    places = jnp.ravel_multi_index([column % size for column, size in zip(columns, sizes, strict=True)], sizes, mode="wrap")
+    places = jnp.where(inside, places, math.prod(sizes)).ravel()
+    order = jnp.argsort(places)
+    places = places[order]
+    is_last = jnp.append(places[1:] != places[:-1], True)  # of the updates of its index
+    rest = x.shape[len(columns) :]
+
+    def join(left: tuple[Any, Any], right: tuple[Any, Any]) -> tuple[Any, Any]:
+        alike = (left[0] == right[0]).reshape(-1, *(1,) * len(rest))
+        return right[0], jnp.where(alike, left[1] * right[1], right[1])
+
+    def by_index(x: Any, updates: Any) -> Any:
+        products = jax.lax.associative_scan(join, (places, updates.reshape(-1, *rest)[order]))[1]
+        flat = x.reshape(-1, *rest)
+        ends = jnp.where(is_last, places, len(flat) + jnp.arange(places.size, dtype=places.dtype))  # those beyond the end are dropped
+        return flat.at[ends].multiply(products, mode="drop", unique_indices=True).reshape(x.shape)
+
+    return _multiplied(x, columns, updates), jax.jvp(by_index, (x, updates), (tangents[0], tangents[2]))[1]
 
 
 def _differ(columns: tuple[np.ndarray[Any, Any], ...], shape: Sequence[int]) -> bool:
-    """Whether no two of known tuples of indices are the same, so that gradients of products exist."""
+    """Whether no two of known tuples of indices are the same, which makes writing cheaper."""
     flat = np.ravel_multi_index(np.broadcast_arrays(*columns), tuple(shape[: len(columns)])) if columns else np.zeros(0, np.int64)
     return np.unique(flat).size == flat.size
 

@@ -121,8 +121,11 @@ def roi_align_shifted(
         total = jnp.where(taken[..., None], values, 0).sum((2, 4))
         y = total / np.maximum(taken.sum((2, 4)), 1)[..., None]
     else:
-        y = jnp.where(taken[..., None], values, -jnp.inf).max((2, 4))
-        y = jnp.where(taken.any((2, 4))[..., None], y, 0)
+        chosen = jnp.broadcast_to(taken[..., None], values.shape)
+        samples = [flattened(jnp.moveaxis(array, 5, 1).swapaxes(3, 4), 4) for array in (values, chosen)]  # [R, C, output, output, samples]
+        best = jnp.argmax(jnp.where(samples[1], samples[0], -jnp.inf), -1, keepdims=True)
+        best = jnp.take_along_axis(samples[0], best, -1)[..., 0]  # its derivative does not compare numbers that may be rounded apart
+        y = jnp.where(taken.any((2, 4))[..., None], jnp.moveaxis(best, 1, -1), 0)
     return jnp.moveaxis(y, -1, 1).astype(x.dtype)
 
 

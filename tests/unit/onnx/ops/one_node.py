@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnxruntime
+import pytest
 from onnx import helper
 
 import tilestep.onnx.ops  # noqa: F401 - registers all
@@ -18,6 +19,8 @@ from tilestep.onnx.graph import Graph, Preparation, versions_of
 from tilestep.onnx.interpret import Run, run_graph
 
 WAYS: Final = ("known", "eager", "jit")
+QUICK_WAYS: Final = ("known", "jit")  # eager runs compile operation by operation; `agree` has one for each operator
+MOST_WAYS: Final = [pytest.param(way, marks=() if way in QUICK_WAYS else pytest.mark.slow) for way in WAYS]
 
 
 def prepared(nodes: Sequence[onnx.NodeProto], inputs: Sequence[str], outputs: Sequence[str], opsets: Mapping[str, int]) -> Graph:
@@ -42,17 +45,19 @@ def run_nodes(graph: Graph, inputs: Sequence[Any], way: str = "eager", *, static
     """The outputs of a graph.
 
     Args:
-        way: "known": all inputs are known. "eager": they are JAX's arrays. "jit": they are traced, without 64-bit types.
+        way: "known": all inputs are known. "eager": they are JAX's arrays. "jit": they are traced, without 64-bit types. "shapes": so, too,
+            but nothing is compiled, and the outputs are shapes and dtypes.
         static: positions of inputs that are known in every way. Text, sequences and absent inputs are so anyhow.
     """
     run = run or Run()
     fixed = {i for i, x in enumerate(inputs) if way == "known" or i in static or not isinstance(x, np.ndarray) or x.dtype.kind in "OUS"}
-    if way == "jit":
+    if way in ("jit", "shapes"):
 
         def traced(arrays: dict[int, Any]) -> list[Any]:
             return run_graph(graph, [arrays.get(i, x) for i, x in enumerate(inputs)], run)
 
-        return jax.jit(traced)({i: jnp.asarray(x) for i, x in enumerate(inputs) if i not in fixed})
+        arrays = {i: jnp.asarray(x) for i, x in enumerate(inputs) if i not in fixed}
+        return jax.jit(traced)(arrays) if way == "jit" else jax.eval_shape(traced, arrays)
     with jax.enable_x64(True):
         return run_graph(graph, [x if i in fixed else jnp.asarray(x) for i, x in enumerate(inputs)], run)
 

@@ -68,6 +68,7 @@ def test_functions(name: str, version: int, attributes: dict[str, Any], function
     agrees([expected], name, [X], version=version, ways=("known", "jit"), **attributes, **old)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize(("name", "attributes"), [(name, attributes) for name, attributes, _ in CASES])
 def test_gradients_are_finite_and_right(name: str, attributes: dict[str, Any]) -> None:
     version = versions(name)[-1]

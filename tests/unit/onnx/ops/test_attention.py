@@ -133,6 +133,7 @@ def test_attention_is_two_products_and_a_softmax() -> None:
     assert "stablehlo.gather" not in text
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize("position", range(3))
 def test_gradients_of_attention(position: int) -> None:
     slope_agrees("Attention", [Q, K, V, BOOLS], version=23, position=position, is_causal=1)
@@ -213,6 +214,7 @@ def test_a_rule_needs_its_inputs() -> None:
         run_node("LinearAttention", [x, x, x], version=27, q_num_heads=2, kv_num_heads=2)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 def test_gradients_of_the_others() -> None:
     slope_agrees("RotaryEmbedding", [Q, values(2, 3, 4, seed=1), values(2, 3, 4, seed=2)], version=23)
     x = values(1, 3, 4)

@@ -136,11 +136,13 @@ def test_known_statistics_leave_a_product_and_a_sum() -> None:
     assert [str(equation.primitive) for equation in jaxpr.eqns if str(equation.primitive) != "broadcast_in_dim"] == ["mul", "add"]
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize("position", range(5))
 def test_gradients_in_inference(position: int) -> None:
     slope_agrees("BatchNormalization", INPUTS, version=9, position=position)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize("position", range(3))
 def test_gradients_in_training(position: int) -> None:
     slope_agrees("BatchNormalization", INPUTS, version=15, position=position, training_mode=1)

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime
-from tests.unit.onnx.ops.one_node import WAYS, run_node
+from tests.unit.onnx.ops.one_node import MOST_WAYS, run_node
 from tests.unit.onnx.ops.versions import missing
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
@@ -46,7 +46,7 @@ def test_onnx_runtime_agrees(to: int) -> None:
     agrees_with_onnxruntime("Cast", [np.array([1.9, -1.9, 0, 200, 1e-3], F)], version=9, to=to)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", MOST_WAYS)
 def test_cast_to_floats_of_8_bits(way: str) -> None:
     x = np.array([1e9, 0.3], F)
     (limited,) = run_node("Cast", [x], way, version=19, to=TensorProto.FLOAT8E4M3FN)
@@ -57,7 +57,7 @@ def test_cast_to_floats_of_8_bits(way: str) -> None:
     assert np.asarray(power).astype(F).tolist() == [2, 4]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", MOST_WAYS)
 def test_cast_like_and_bits(way: str) -> None:
     (like,) = run_node("CastLike", [np.array([1.9, -3], F), np.zeros(0, ml_dtypes.bfloat16)], way, version=15)
     assert like.dtype == ml_dtypes.bfloat16

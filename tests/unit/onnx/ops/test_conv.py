@@ -142,6 +142,7 @@ def test_columns_add_up(dtype: Any) -> None:
     agrees([np.array([[[[2, 13, 20]]]], dtype)], "Col2Im", [columns, *shapes], version=18, pads=[0, 1, 0, 1], dilations=[1, 2])
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize(
     ("op_type", "version", "inputs", "attributes"),
     [

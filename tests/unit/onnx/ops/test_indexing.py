@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.functions import function_of, primitives
-from tests.unit.onnx.ops.one_node import WAYS, run_node
+from tests.unit.onnx.ops.one_node import MOST_WAYS, run_node
 from tests.unit.onnx.ops.versions import missing, versions
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
@@ -254,7 +254,7 @@ def test_caches_have_an_end() -> None:
         run_node("TensorScatter", [cache, update], version=24, axis=0)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", MOST_WAYS)
 def test_integers_of_all_kinds_are_indices(way: str) -> None:
     for dtype in (np.int32, np.int64):
         assert np.asarray(run_node("Gather", [X[0, 0], np.array([-1, 0], dtype)], way, version=13)[0]).tolist() == [3, 0]
@@ -263,6 +263,7 @@ def test_integers_of_all_kinds_are_indices(way: str) -> None:
 # ---- gradients
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 def test_gradients() -> None:
     x = values(2, 3, 4)
     slope_agrees("Slice", [x, ints(3, 1), ints(LOWEST, 3), ints(2, 1), ints(-2, 1)], version=13)

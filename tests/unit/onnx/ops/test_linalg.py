@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
-from tests.unit.onnx.ops.one_node import WAYS, prepared, run_node, run_nodes
+from tests.unit.onnx.ops.one_node import MOST_WAYS, prepared, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
 
 F = np.float32
@@ -113,6 +113,7 @@ def test_a_product_of_two_known_vectors_may_be_too_large_to_be_known() -> None:
     assert y.shape == (1 << 13, 1 << 13)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize(
     ("op_type", "version", "inputs", "attributes"),
     [("MatMul", 9, [A, B], {}), ("Gemm", 11, [A, B, values(2)], {"alpha": 0.5}), ("Det", 11, [values(3, 3)], {})],
@@ -121,7 +122,7 @@ def test_gradients(op_type: str, version: int, inputs: list[Any], attributes: di
     slope_agrees(op_type, inputs, version=version, **attributes)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", MOST_WAYS)
 def test_matrices_that_dont_fit_are_named(way: str) -> None:
     with pytest.raises(OnnxError, match="the_node"):
         run_node("MatMul", [A, A], way, version=13)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.onnx.ops.agree import agrees, slope_agrees, values
-from tests.unit.onnx.ops.one_node import WAYS, run_node
+from tests.unit.onnx.ops.one_node import MOST_WAYS, run_node
 from tilestep.onnx.errors import OnnxError
 
 F = np.float32
@@ -44,7 +44,7 @@ def test_losses(version: int, reduction: str, weight: Any, ignored: int | None) 
     agrees([expected, logarithms], "SoftmaxCrossEntropyLoss", [X, *inputs], version=version, reduction=reduction, ways=ways, **more)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", MOST_WAYS)
 @pytest.mark.parametrize("target", [-1, 4])
 def test_a_target_that_is_no_class_gives_no_number(way: str, target: int) -> None:
     y = run_node("NegativeLogLikelihoodLoss", [X[:, :, 0], np.array([0, target, 1])], way, version=13, reduction="none")[0]
@@ -61,6 +61,7 @@ def test_unknown_reductions_are_named() -> None:
         run_node("NegativeLogLikelihoodLoss", [X, TARGET], version=13, reduction="max")
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize("op_type", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
 def test_gradients(op_type: str) -> None:
     target = np.where(TARGET == 2, -1, TARGET)

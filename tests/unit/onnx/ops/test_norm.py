@@ -117,6 +117,7 @@ def test_mean_variance_norm_keeps_its_digits() -> None:
     assert abs(float(np.asarray(y, np.float64).std()) - 1) < 1e-4  # E(x^2) - E(x)^2 would be wrong by some per cent
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize(
     ("op_type", "version", "inputs", "attributes"),
     [

@@ -102,6 +102,7 @@ def test_a_program_has_one_operation() -> None:
     assert huge.shape == ((1 << 28) + 1,)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 def test_gradients() -> None:
     for mode in ("constant", "reflect", "edge", "wrap"):
         slope_agrees("Pad", [values(2, 3), ints(1, 2, 0, -1)], version=19, mode=mode)

@@ -141,6 +141,7 @@ def test_a_pool_is_one_operation(op_type: str) -> None:
     assert "pad[" not in jaxpr
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize(
     ("op_type", "version", "attributes"),
     [

@@ -118,6 +118,7 @@ def test_a_direction_is_one_scan_and_one_product_for_all_inputs() -> None:
     assert text.count("dot_general[") == 2  # of the inputs, and in the scan of the hidden state
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize("name", GATES)
 def test_gradients(name: str) -> None:
     graph = node_graph(name, [0] * 6, version=14, outputs=2)

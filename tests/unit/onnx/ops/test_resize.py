@@ -181,6 +181,7 @@ def test_a_large_result_is_made_by_the_program() -> None:
     assert y.shape == (5000, 5000)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_gradients(mode: str) -> None:
     slope_agrees("Resize", [X, None, SMALLER], version=13, mode=mode)

@@ -111,12 +111,14 @@ def test_maxima_of_regions_by_hand(version: int) -> None:
     agrees([np.array([[[[2], [6]]], [[[0], [0]]]], F)], "MaxRoiPool", [x, rois], version=version, pooled_shape=[2, 1])
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("position", [0, 1])
 def test_gradients_of_samples(mode: str, position: int) -> None:
     slope_agrees("GridSample", [X, GRID], version=16, position=position, mode=mode, padding_mode="zeros", rtol=1e-3)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 def test_gradients_of_regions() -> None:
     slope_agrees("RoiAlign", [X, ROIS, BATCH], version=16, sampling_ratio=2, output_height=2, output_width=2, spatial_scale=0.5)
     slope_agrees("MaxRoiPool", [X, np.concatenate([BATCH[:, None], ROIS], 1)], version=1, pooled_shape=[2, 2], spatial_scale=0.5)

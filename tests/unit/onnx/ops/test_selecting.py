@@ -193,6 +193,7 @@ def test_unique_up_to_a_bound() -> None:
     assert bounded("Unique", [rows], 3, outputs=4, axis=0)[0] == [[1, 0], [2, 3], [0, 0]]
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 def test_gradients() -> None:
     slope_agrees("Where", [np.array([True, False, True]), values(3), values(2, 3)], version=9, position=1)
     slope_agrees("Where", [np.array([True, False, True]), values(3), values(2, 3)], version=9, position=2)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.unit.onnx.ops.one_node import WAYS, by_onnxruntime, node_graph, run_node
+from tests.unit.onnx.ops.one_node import MOST_WAYS, by_onnxruntime, node_graph, run_node
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 
@@ -23,7 +23,7 @@ def numbers(x: Any) -> Any:
     return x[..., 0] + 1j * x[..., 1] if x.shape[-1] == 2 else x[..., 0]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", MOST_WAYS)
 @pytest.mark.parametrize("version", [17, 20])
 @pytest.mark.parametrize("length", [None, 4, 9, 12])
 def test_transforms(way: str, version: int, length: int | None) -> None:
@@ -63,13 +63,14 @@ def test_what_can_not_be_transformed_is_refused(inputs: list[Any], options: dict
         run_node("DFT", inputs, version=20, **options)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 def test_a_transform_has_a_gradient() -> None:
     graph = node_graph("DFT", [0], version=20)
     energy = jax.grad(lambda x: (run_graph(graph, [x], Run())[0] ** 2).sum())(REAL)
     np.testing.assert_allclose(energy, 2 * 9 * REAL, rtol=1e-4)  # Parseval
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", MOST_WAYS)
 @pytest.mark.parametrize(("window", "length"), [(True, None), (True, 4), (False, 4), (False, None)])
 @pytest.mark.parametrize("onesided", [0, 1])
 def test_short_time_transforms(way: str, window: bool, length: int | None, onesided: int) -> None:

@@ -58,6 +58,7 @@ def test_results_keep_their_type(dtype: Any) -> None:
     agrees([np.array([[0.5, 0.5]], dtype)], "Softmax", [np.ones((1, 2), dtype)], version=13)
 
 
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 @pytest.mark.parametrize("op_type", NAMES[:2])
 @pytest.mark.parametrize("version", [1, 13])
 def test_gradients(op_type: str, version: int) -> None:

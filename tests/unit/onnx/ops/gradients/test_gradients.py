@@ -1,0 +1,42 @@
+"""Gradients of every operator that has them, against differences in float64; and which operators have none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.onnx.ops.gradients import arrays, elementwise, layers
+from tests.unit.onnx.ops.gradients.constant import NOT_DIFFERENTIABLE
+from tests.unit.onnx.ops.gradients.slopes import Case, require_slopes
+from tilestep.onnx.coverage import coverage
+from tilestep.onnx.registry import all_operators
+
+SMOOTH = [*elementwise.SMOOTH, *arrays.SMOOTH, *layers.SMOOTH]
+KINKS = [*elementwise.KINKS, *arrays.KINKS, *layers.KINKS]
+
+
+def params(cases: list[Case]) -> list[Any]:
+    """The first case of each operator is quick."""
+    first = {(given.domain, given.name): number for number, given in reversed(list(enumerate(cases)))}
+    return [
+        pytest.param(given, id=f"{number}-{given.name}", marks=() if first[given.domain, given.name] == number else pytest.mark.slow)
+        for number, given in enumerate(cases)
+    ]
+
+
+def test_each_operator_has_a_case_or_a_reason() -> None:
+    covered = {(row.domain, row.name) for row in coverage() if row.covered} | all_operators().keys()
+    own = {key for key in covered if not key[0] or key[0].startswith("ai.onnx")}
+    assert {(given.domain, given.name) for given in SMOOTH} == own - NOT_DIFFERENTIABLE.keys()
+    assert own >= NOT_DIFFERENTIABLE.keys()
+
+
+@pytest.mark.parametrize("given", params(SMOOTH))
+def test_derivatives_are_slopes(given: Case) -> None:
+    require_slopes(given)
+
+
+@pytest.mark.parametrize("given", params(KINKS))
+def test_derivatives_are_between_the_slopes_where_there_are_two(given: Case) -> None:
+    require_slopes(given)
