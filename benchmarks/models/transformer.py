@@ -16,7 +16,7 @@ SEGMENTS = 2
 PATCH = 16
 IMAGE = 224
 CLASSES = 1000
-_EPSILON = 1e-5
+EPSILON = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ def _norm(model: Encoder, params: Params, x: jax.Array) -> jax.Array:
     """Layer norm; sums are taken in float32 whatever the dtype."""
     wide = x.astype(jnp.float32) if model.wide else x
     centred = wide - wide.mean(-1, keepdims=True)
-    scale = jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + _EPSILON)
+    scale = jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + EPSILON)
     return (centred * scale * params["scale"] + params["bias"]).astype(x.dtype)
 
 
