@@ -60,8 +60,7 @@ def _attention(to: Writer, model: Encoder, layer: Params, x: str, hidden: str, s
     apart = (*shape[:2], model.heads, size)
     parts = zip(("query", "key", "value"), _thirds(layer["qkv"]), ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)), strict=True)
     queries, keys, values = (
-        heads_first(to, linear(to, x, kernel, bias, f"{name}.attention.self.{part}"), apart, order)
-        for part, (kernel, bias), order in parts
+        heads_first(to, linear(to, x, kernel, bias, f"{name}.attention.self.{part}"), apart, order) for part, (kernel, bias), order in parts
     )
     scores = to.node("Div", to.node("MatMul", queries, keys), to.constant(math.sqrt(size)))
     weights = to.node("Softmax", to.node("Add", scores, hidden), axis=-1)

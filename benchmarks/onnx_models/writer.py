@@ -46,4 +46,6 @@ class Writer:
         made = [helper.make_tensor_value_info(each, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape) for each, kind, shape in inputs]
         results = [helper.make_tensor_value_info(each, TensorProto.FLOAT, None) for each in outputs]
         graph = helper.make_graph(self._nodes, name, made, results, initializer=self._initializers)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self._opset)], ir_version=8, producer_name="tilestep-benchmarks")
+        return helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", self._opset)], ir_version=8, producer_name="tilestep-benchmarks"
+        )
