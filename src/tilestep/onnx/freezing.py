@@ -88,16 +88,17 @@ class _Freezing:
 
     def _folded_conv(self, node: Node, norm: Node) -> Node:
         """The convolution with the factors and the shifts of a norm."""
+        x, weight_name, *more = node.inputs
         scale, shift, mean, variance = (self._float64(name) for name in norm.inputs[1:])
         factor = scale / np.sqrt(variance + norm.attributes["epsilon"])
-        weight = self._float64(node.inputs[1])
-        bias = self._float64(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else np.zeros(len(weight))
-        dtype = self.graph.initializers[node.inputs[1]].dtype
+        weight = self._float64(weight_name)
+        bias = self._float64(more[0]) if any(more) else np.zeros(len(weight))
+        dtype = self.graph.initializers[weight_name].dtype
         output = norm.outputs[0]
         names = f"{output}/weight", f"{output}/bias"
         arrays = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1)), (bias - mean) * factor + shift
         self.made.update({name: array.astype(dtype) for name, array in zip(names, arrays, strict=True)})
-        return replace(node, inputs=(node.inputs[0], *names), outputs=(output,))
+        return replace(node, inputs=(x, *names), outputs=(output,))
 
     def _joined_products(self, group: list[Node]) -> list[Node]:
         """One product of an array and a Split of its result."""
