@@ -114,6 +114,13 @@ def resnet(stages: Any = resnet50.STAGES, image: int = resnet50.IMAGE, *, norms:
     )
 
 
+SMALL: Final[Mapping[str, Callable[[], Case]]] = {  # for tests
+    "resnet": lambda: resnet(((64, 1, 1), (128, 1, 2)), 64, norms=False),
+    "bert": lambda: bert(transformer.Encoder(width=128, layers=1, heads=8, gelu="erf"), 64),
+    "gpt2": lambda: gpt2_block(gpt2.Block(width=256, heads=8), 64),
+}
+
+
 def _drawn(shapes: Any, seed: int = 0) -> Any:
     """Random parameters: norms have scales about 1, matrices keep the size of what they multiply."""
     random = np.random.default_rng(seed)

@@ -22,7 +22,7 @@ class Writer:
 
     def weight(self, array: Any, name: str) -> str:
         """Adds an initialiser. Returns: its name."""
-        self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self._initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
