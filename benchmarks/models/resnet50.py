@@ -6,15 +6,16 @@ everything between the convolutions stays in halves, as in PopRT: each convoluti
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 Params = dict[str, Any]
+Stage = tuple[int, int, int]
 
-STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # (width, blocks, stride of the first)
+STAGES: Sequence[Stage] = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # (width, blocks, stride of the first)
 EXPANSION = 4
 CLASSES = 1000
 IMAGE = 224
@@ -23,13 +24,16 @@ _MEAN = (0.485, 0.456, 0.406)  # of ImageNet, per colour
 _DEVIATION = (0.229, 0.224, 0.225)
 
 
-def shapes(dtype: Any, *, normalised: bool = False, kernels: Any = None, kept: Collection[str] = ()) -> Params:
+def shapes(
+    dtype: Any, *, normalised: bool = False, kernels: Any = None, kept: Collection[str] = (), stages: Sequence[Stage] = STAGES
+) -> Params:
     """Shapes of all parameters.
 
     Args:
         normalised: batch norm has a scale and an offset of its own (training).
         kernels: dtype of the kernels, where it is another one than the biases' `dtype`.
         kept: kernels that are of `dtype` all the same, out of `LAYERS`.
+        stages: of a smaller network.
     Raises: ValueError for a layer that has no name here.
     """
     if unknown := set(kept) - set(LAYERS):
@@ -47,7 +51,7 @@ def shapes(dtype: Any, *, normalised: bool = False, kernels: Any = None, kept: C
 
     blocks: list[Params] = []
     inputs = 64
-    for width, count, _ in STAGES:
+    for width, count, _ in stages:
         for index in range(count):
             outputs = width * EXPANSION
             block = {"reduce": conv(1, inputs, width), "spatial": conv(3, width, width), "expand": conv(1, width, outputs)}
@@ -58,13 +62,13 @@ def shapes(dtype: Any, *, normalised: bool = False, kernels: Any = None, kept: C
     return {"stem": conv(7, 3, 64, "first_conv"), "blocks": blocks, "head": head}
 
 
-def forward(params: Params, images: jax.Array) -> jax.Array:
+def forward(params: Params, images: jax.Array, stages: Sequence[Stage] = STAGES) -> jax.Array:
     """[batch, CLASSES] logits of [batch, IMAGE, IMAGE, 3] images; images of bytes are normalised first."""
     x = _normalised(images, params["head"]["bias"].dtype) if images.dtype == jnp.uint8 else images
     x = jax.nn.relu(_conv(params["stem"], x, 2))
     x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
     blocks = iter(params["blocks"])
-    for _, count, stride in STAGES:
+    for _, count, stride in stages:
         for index in range(count):
             x = _block(next(blocks), x, 1 if index else stride)
     head = params["head"]

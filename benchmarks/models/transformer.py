@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Params = dict[str, Any]
 
@@ -16,7 +17,7 @@ SEGMENTS = 2
 PATCH = 16
 IMAGE = 224
 CLASSES = 1000
-_EPSILON = 1e-5
+EPSILON = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,7 @@ class Encoder:
 
 
 BERT_BASE = Encoder(width=768, layers=12, heads=12)
+BERT_BASE_ERF = Encoder(width=768, layers=12, heads=12, gelu="erf")  # as its authors have it
 BERT_LARGE = Encoder(width=1024, layers=24, heads=16)
 VIT_BASE = Encoder(width=768, layers=12, heads=12)
 
@@ -69,6 +71,18 @@ def bert(
     return logits[..., 0], logits[..., 1]
 
 
+def apart(params: Params) -> Params:
+    """BERT's parameters, as arrays, with products of their own for queries, keys and values, as in Hugging Face's transformers."""
+
+    def layer(own: Params) -> Params:
+        kernels, biases = (np.split(own["qkv"][part], 3, axis=-1) for part in ("kernel", "bias"))
+        parts = zip(("query", "key", "value"), kernels, biases, strict=True)
+        others = {name: value for name, value in own.items() if name != "qkv"}
+        return {**others, **{name: {"kernel": kernel, "bias": bias} for name, kernel, bias in parts}}
+
+    return {**params, "layers": [layer(own) for own in params["layers"]]}
+
+
 def vit_shapes(model: Encoder, dtype: Any) -> Params:
     """Shapes of the vision transformer's parameters."""
     array, width = _arrays(dtype), model.width
@@ -100,7 +114,12 @@ def _attention(model: Encoder, params: Params, x: jax.Array, hidden: jax.Array |
     """Multi-head attention; `hidden` is added to the scores."""
     batch, tokens, width = x.shape
     size = width // model.heads
-    queries, keys, values = _dense(params["qkv"], x).reshape(batch, tokens, 3, model.heads, size).transpose(2, 0, 3, 1, 4)
+    if "qkv" in params:
+        queries, keys, values = _dense(params["qkv"], x).reshape(batch, tokens, 3, model.heads, size).transpose(2, 0, 3, 1, 4)
+    else:
+        queries, keys, values = (
+            _dense(params[part], x).reshape(batch, tokens, model.heads, size).transpose(0, 2, 1, 3) for part in ("query", "key", "value")
+        )
     scores = (queries * size**-0.5) @ keys.transpose(0, 1, 3, 2)
     weights = jax.nn.softmax(scores if hidden is None else scores + hidden)
     return _dense(params["out"], (weights @ values).transpose(0, 2, 1, 3).reshape(batch, tokens, width))
@@ -116,7 +135,7 @@ def _norm(model: Encoder, params: Params, x: jax.Array) -> jax.Array:
     """Layer norm; sums are taken in float32 whatever the dtype."""
     wide = x.astype(jnp.float32) if model.wide else x
     centred = wide - wide.mean(-1, keepdims=True)
-    scale = jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + _EPSILON)
+    scale = jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + EPSILON)
     return (centred * scale * params["scale"] + params["bias"]).astype(x.dtype)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -144,16 +144,8 @@ class Preparation:
             outer.update(read for read in reads(node) if read not in made)
             made.update(node.outputs)
         outer.update(output for output in outputs if output not in made)
-        ended: set[str] = set(outputs) | outer
-        last: list[Node] = []
-        for node in reversed(prepared):
-            names = dict.fromkeys([*reads(node), *node.outputs])
-            over = tuple(read for read in names if read and read not in ended)
-            ended.update(over)
-            last.append(_with_ended(node, over))
-        return Graph(
-            name=name, inputs=inputs, outputs=outputs, nodes=tuple(reversed(last)), initializers=initializers, outer=frozenset(outer)
-        )
+        ordered = with_ends(prepared, {*outputs, *outer})
+        return Graph(name=name, inputs=inputs, outputs=outputs, nodes=ordered, initializers=initializers, outer=frozenset(outer))
 
     def node(self, proto: onnx.NodeProto, opsets: Mapping[str, int], given: Mapping[str, onnx.AttributeProto] | None, depth: int) -> Node:
         """Prepares one node. Args: given: the attributes of the function that the node is in; None outside of functions."""
@@ -331,6 +323,18 @@ def reads(node: Node) -> Iterator[str]:
         yield from graph.outer
 
 
+def with_ends(nodes: Sequence[Node], kept: Collection[str]) -> tuple[Node, ...]:
+    """The nodes with the values that nobody reads after them. Args: kept: values that are read after all nodes."""
+    ended = set(kept)
+    last: list[Node] = []
+    for node in reversed(nodes):
+        names = dict.fromkeys([*reads(node), *node.outputs])
+        over = tuple(read for read in names if read and read not in ended)
+        ended.update(over)
+        last.append(replace(node, ended=over))
+    return tuple(reversed(last))
+
+
 def _between(gradient: Node, before: Sequence[Node]) -> Graph:
     """The graph that a Gradient differentiates: the nodes that lead from its `xs` and `zs` to its `y`. It reads all else around it."""
     inputs = (*gradient.attributes.get("xs", ()), *gradient.attributes.get("zs", ()))
@@ -350,8 +354,3 @@ def _between(gradient: Node, before: Sequence[Node]) -> Graph:
     outer = frozenset(name for name in wanted if name not in made)
     outputs = (gradient.attributes.get("y", ""),)
     return Graph(name=gradient.name, inputs=inputs, outputs=outputs, nodes=tuple(reversed(nodes)), initializers={}, outer=outer)
-
-
-def _with_ended(node: Node, ended: Sequence[str]) -> Node:
-    object.__setattr__(node, "ended", tuple(ended))  # it was made here, and nobody has seen it yet
-    return node

@@ -15,6 +15,7 @@ from tilestep.onnx import ops as _ops  # registers the operators  # noqa: F401  
 from tilestep.onnx.arguments import Trainable, chooser, fixed_values, require_bounds, require_names
 from tilestep.onnx.demand import demanded, draws, ratios, statistics
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
+from tilestep.onnx.freezing import with_known_weights
 from tilestep.onnx.graph import Graph
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.load import Loaded, Source, load
@@ -119,6 +120,9 @@ class OnnxModel:
                 self.params[name] = array
             else:
                 (self.state if training else self.constants)[name] = array
+        if frozen:
+            graph, more = with_known_weights(replace(graph, initializers=self.constants), self.opset)
+            self.constants.update(more)
         self._graph = replace(graph, inputs=(*(spec.name for spec in self.inputs), *self.params, *self.state), initializers=self.constants)
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._on_device: tuple[Any, Any] | None = None
@@ -209,6 +213,8 @@ class OnnxModel:
 
     def frozen(self) -> OnnxModel:
         """The same model whose weights are constants of its programs, which are faster and take longer to compile.
+
+        Batch norms are folded into the convolutions before them, and products of one array by several matrices are one product.
 
         `params` is empty, so that `fn({}, *inputs)` runs it.
 

@@ -178,7 +178,7 @@ def taken(x: Any, places: Any, axis: int) -> Any:
 
 def _run_of(places: np.ndarray[Any, Any]) -> range | None:
     """The range that known indices are, because a slice is cheaper than a gather; None if they are none."""
-    if places.size == 0 or places.ndim > 1:
+    if places.size == 0:
         return None
     first = int(places.flat[0])
     run = range(first, first + places.size)

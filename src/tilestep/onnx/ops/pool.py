@@ -142,11 +142,18 @@ def max_unpool(
 
 
 def _reduced(x: Any, at: Windows, combine: Any, start: Any) -> Any:
-    """All windows of x [N, C, D1, ...] reduced by `combine`, which `start` doesn't change."""
-    start = np.asarray(start, x.dtype)
-    ones = (1, 1)
-    padding = ((0, 0), (0, 0), *at.padding)
-    return jax.lax.reduce_window(x, start, combine, ones + at.kernel, ones + at.strides, padding, window_dilation=ones + at.dilations)
+    """Windows of [N, C, D1, ...] reduced with channels last, as XLA:CPU has them in convolutions: transpositions between the two cancel."""
+    ends = (1,)
+    y = jax.lax.reduce_window(
+        jnp.moveaxis(x, 1, -1),
+        np.asarray(start, x.dtype),
+        combine,
+        ends + at.kernel + ends,
+        ends + at.strides + ends,
+        ((0, 0), *at.padding, (0, 0)),
+        window_dilation=ends + at.dilations + ends,
+    )
+    return jnp.moveaxis(y, -1, 1)
 
 
 def _lowest(dtype: Any) -> Any:

@@ -11,6 +11,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
 
@@ -83,6 +84,14 @@ def test_a_convolution_is_one_operation(op_type: str) -> None:
     assert jaxpr.count("conv_general_dilated") == 1
     assert "pad[" not in jaxpr
     assert "transpose[" not in jaxpr
+
+
+@pytest.mark.parametrize("attributes", [{}, {"strides": [2, 2]}, {"pads": [1, 1, 1, 1]}])
+def test_a_convolution_of_one_element_is_a_product_with_channels_last(attributes: dict[str, Any]) -> None:
+    inputs = [IMAGE, values(5, 4, 1, 1)]
+    found = primitives(function_of("Conv", inputs, version=11, **attributes), IMAGE)
+    assert found == (["conv_general_dilated"] if attributes else ["transpose", "dot_general", "transpose"])
+    agrees_with_onnxruntime("Conv", [*inputs, values(5, seed=2)], version=11, **attributes)
 
 
 def test_what_doesnt_fit_is_named() -> None:

@@ -157,6 +157,7 @@ def test_in_a_program_they_read_nan_and_write_nothing() -> None:
 def test_known_indices_in_a_row_are_slices() -> None:
     assert primitives(function_of("Gather", [X, np.array(0)], version=13, axis=1), X) == ["slice", "reshape"]
     assert primitives(function_of("Gather", [X, ints(1, 2)], version=13, axis=1), X) == ["slice"]
+    assert primitives(function_of("Gather", [X, ints(1, 2)[None]], version=13, axis=1), X) == ["slice", "reshape"]
     assert "select_n" not in primitives(function_of("Gather", [X, ints(2, 0)], version=13, axis=1), X)
 
 

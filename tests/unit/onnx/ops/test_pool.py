@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
@@ -165,3 +166,10 @@ def test_a_norm_of_zeros_has_a_gradient(op_type: str, p: int) -> None:
     graph = prepared([helper.make_node(op_type, ["x"], ["y"], **attributes)], ["x"], ["y"], {"": 11})
     gradient = jax.grad(lambda x: run_graph(graph, [x], Run())[0].sum())(jnp.zeros((1, 1, 3)))
     assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
+def test_windows_are_reduced_with_channels_last(op_type: str) -> None:
+    x = np.zeros((1, 3, 8, 6), np.float32)
+    found = primitives(function_of(op_type, [x], version=11, kernel_shape=[2, 2], strides=[2, 2]), x)
+    assert found[:3] == ["transpose", {"MaxPool": "reduce_window_max", "AveragePool": "reduce_window_sum"}[op_type], "transpose"]
