@@ -6,7 +6,6 @@
 - `erf`, `erfc` and `erf_inv`, which arrive as some eighty f32 operations;
 - conversions of such operands in front of a loop that only reads them: `hoisted.py`;
 - reductions of 16-bit values that first convert the whole operand to f32: the tile reads halves and adds in f32;
-- transpositions of convolutions' operands: `transposed.py`;
 - copies that only XLA:CPU's buffers need: `copies.py`.
 """
 

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.onnx_operators import BEGIN, BEGIN_TESTS, END, END_TESTS, PAGE, rewritten, table, table_of_tests
+from scripts.onnx_operators import (
+    BEGIN,
+    BEGIN_COUNTS,
+    BEGIN_TESTS,
+    END,
+    END_COUNTS,
+    END_TESTS,
+    PAGE,
+    rewritten,
+    table,
+    table_of_counts,
+    table_of_tests,
+)
+from tests.conformance.onnx.differences import TESTS_OF_OPERATORS
 from tilestep.onnx.coverage import NOT_COVERED, coverage
 
 
@@ -21,7 +34,16 @@ def test_every_operator_is_covered_or_has_a_reason() -> None:
 def test_a_page_without_a_place_for_the_table_is_an_error() -> None:
     with pytest.raises(ValueError, match="lacks the lines <!-- operators"):
         rewritten("# ONNX\n")
-    with pytest.raises(ValueError, match="lacks the lines <!-- differences"):
+    with pytest.raises(ValueError, match="lacks the lines <!-- counts"):
         rewritten(f"{BEGIN}{END}")
-    old = f"a\n{BEGIN}old\n{END}b\n{BEGIN_TESTS}old\n{END_TESTS}c\n"
-    assert rewritten(old) == f"a\n{BEGIN}\n{table()}\n{END}b\n{BEGIN_TESTS}\n{table_of_tests()}\n{END_TESTS}c\n"
+    with pytest.raises(ValueError, match="lacks the lines <!-- differences"):
+        rewritten(f"{BEGIN}{END}{BEGIN_COUNTS}{END_COUNTS}")
+    old = f"a\n{BEGIN}old\n{END}b\n{BEGIN_COUNTS}old\n{END_COUNTS}c\n{BEGIN_TESTS}old\n{END_TESTS}d\n"
+    assert rewritten(old) == (
+        f"a\n{BEGIN}\n{table()}\n{END}b\n{BEGIN_COUNTS}\n{table_of_counts()}\n{END_COUNTS}c\n{BEGIN_TESTS}\n{table_of_tests()}\n{END_TESTS}d\n"
+    )
+
+
+def test_counts_and_differences_agree() -> None:
+    always = table_of_tests().count("| always |")
+    assert f"| {TESTS_OF_OPERATORS - always:,} |" in table_of_counts()
