@@ -15,7 +15,7 @@ from rich import box
 from rich.table import Table
 
 from tilestep.cli.run import choose_platform, output_paths
-from tilestep.cli.usage import UsageError, print_table, stdout_errors_told, tell, whole_number
+from tilestep.cli.usage import UsageError, given_path, print_table, stdout_errors_told, tell, whole_number
 from tilestep.errors import SettingsError, SpecError
 from tilestep.files import write_file
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
@@ -45,7 +45,7 @@ def add_parser(subparsers: Any) -> None:
         "throughput, memory, and what limits it. Nothing is computed, and no data are needed. With --ops, lists the operators that are "
         "covered.",
     )
-    parser.add_argument("model", nargs="?", type=Path, metavar="MODEL.onnx", help="the model's file")
+    parser.add_argument("model", nargs="?", type=given_path, metavar="MODEL.onnx", help="the model's file")
     parser.add_argument("--ops", action="store_true", help="list the operators that are covered, with their versions")
     parser.add_argument(
         "--machine", metavar="NAME|FILE.toml", help=f"machine to emulate (`tilestep machines` lists them; default {DEFAULT_MACHINE})"
@@ -64,8 +64,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--train", action="store_true", help="price a training step: gradients, and plain gradient descent")
     parser.add_argument("--loss", metavar="NAME", help="output to differentiate, with --train (default: the mean of all outputs)")
     parser.add_argument("--trip-count", type=whole_number(_MOST_TRIPS), metavar="N", help="trips of each loop whose end depends on data")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE as JSON")
-    parser.add_argument("--report", type=Path, metavar="DIR", help="also write a profile for each row into a folder of DIR")
+    parser.add_argument("--json", type=given_path, metavar="FILE", help="also write the figures to FILE as JSON")
+    parser.add_argument("--report", type=given_path, metavar="DIR", help="also write a profile for each row into a folder of DIR")
     parser.set_defaults(run=run)
 
 

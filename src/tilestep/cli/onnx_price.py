@@ -12,12 +12,15 @@ from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.model import OnnxModel
 from tilestep.profiling import dry_run, profile
 from tilestep.report.advice import findings
+from tilestep.settings import read_settings
 from tilestep.train.untyped import jax
+from tilestep.units import cycles_from_bytes
 
 if TYPE_CHECKING:
     from tilestep.report import Profile
 
 _RUNS: Final = 8  # of which the throughput is the mean
+_HOST_LINK: Final = "host link"
 _RATE: Final = 0.01  # of the gradient descent that a training step ends with
 
 
@@ -50,17 +53,34 @@ class Price:
     @property
     def limit(self) -> str:
         """What takes most of the program's time, and which kind of operation most of that."""
-        cycles = self.program.cycles
-        kinds = {"compute": cycles.compute, "exchange": cycles.exchange, "sync": cycles.sync, "host link": cycles.host}
-        kind = max(kinds, key=lambda name: kinds[name])
-        share = f"{kind} {kinds[kind] / max(1, cycles.total):.0%}"
+        kind, share = self._slowest()
         families = [family for family in self.program.families if family.total]
-        return share if kind == "host link" or not families else f"{share}, most of it {families[0].family}"
+        text = f"{kind} {share:.0%}"
+        return text if kind == _HOST_LINK or not families else f"{text}, most of it {families[0].family}"
 
     @property
     def advice(self) -> list[str]:
         """What to do about it."""
-        return [finding.text for finding in findings(self.report) if finding.kind not in ("idle", "unused")]
+        return [*self._of_host_link(), *(finding.text for finding in findings(self.report) if finding.kind not in ("idle", "unused"))]
+
+    def _of_host_link(self) -> list[str]:
+        kind, share = self._slowest()
+        if kind != _HOST_LINK:
+            return []
+        program, machine = self.program, read_settings().machine
+        sent = cycles_from_bytes(program.host_bytes_in + program.host_bytes_out, machine.host.link_bytes_per_second, machine.ipu.clock_hz)
+        if 2 * sent >= program.cycles.host:
+            way_out = "send fewer bytes (an image's own instead of floats), and give back less (a class instead of all scores)"
+        else:
+            way_out = "each transfer has a latency" + ("" if self.batch is None else ", which the samples of a larger batch share")
+        return [f"Inputs and results are on the host link for {100 * share:.0f} % of the program's time: {way_out}."]
+
+    def _slowest(self) -> tuple[str, float]:
+        """What takes most of the program's time, and its share."""
+        cycles = self.program.cycles
+        kinds = {"compute": cycles.compute, "exchange": cycles.exchange, "sync": cycles.sync, _HOST_LINK: cycles.host}
+        kind = max(kinds, key=lambda name: kinds[name])
+        return kind, kinds[kind] / max(1, cycles.total)
 
 
 def price(model: OnnxModel, inputs: Sequence[Any], *, batch: int | None, loss: str | None, trip_count: int | None) -> Price:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, end_threads, run_program
-from tilestep.cli.usage import INTERRUPTED, Parser, UsageError, discard, tell, whole_number, working_directory
+from tilestep.cli.usage import INTERRUPTED, Parser, UsageError, discard, given_path, tell, whole_number, working_directory
 from tilestep.errors import SettingsError, SpecError
 from tilestep.files import require_writable, writable_directory, write_file
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
@@ -81,9 +81,9 @@ def _option_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--trip-count", type=whole_number(_MAX_TRIPS), metavar="N", help="trips of each loop whose end depends on data; only with --dry-run"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the profile to FILE as JSON")
+    parser.add_argument("--json", type=given_path, metavar="FILE", help="also write the profile to FILE as JSON")
     parser.add_argument(
-        "--report", type=Path, metavar="DIR", help="also write profile.json and summary.txt into DIR, made if it is missing"
+        "--report", type=given_path, metavar="DIR", help="also write profile.json and summary.txt into DIR, made if it is missing"
     )
     return parser
 

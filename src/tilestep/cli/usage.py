@@ -49,6 +49,13 @@ def whole_number(highest: int) -> Callable[[str], int]:
     return parse
 
 
+def given_path(text: str) -> Path:
+    """The parser of an option that names a file or a directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty: name a file or a directory")
+    return Path(text)
+
+
 def working_directory() -> Path:
     """Raises: UsageError if it has been deleted."""
     try:

@@ -25,8 +25,13 @@ def fixed_values(static: Collection[str] | Mapping[str, Any], declared: Mapping[
     return {name: declared[name].checked(value, sizes, known=True) for name, value in static.items()}
 
 
-def chooser(trainable: Trainable | None, initializers: Mapping[str, Any]) -> Callable[[str], bool]:
-    """Whether an initialiser may be a parameter, by its name. Raises: TypeError, OnnxError."""
+def chooser(trainable: Trainable | None, initializers: Collection[str], excluded: Mapping[str, str]) -> Callable[[str], bool]:
+    """Whether an initialiser may be a parameter, by its name.
+
+    Args: excluded: name -> why it can be none.
+
+    Raises: TypeError; OnnxError for a list with a name that is no initialiser or can be no parameter.
+    """
     if trainable is None:
         return lambda _: True
     if callable(trainable):
@@ -34,8 +39,10 @@ def chooser(trainable: Trainable | None, initializers: Mapping[str, Any]) -> Cal
     if isinstance(trainable, str):
         raise TypeError(f"trainable is the text {trainable!r}: it must be a list of names, or a function of a name")
     names = frozenset(trainable)
-    if unknown := names - initializers.keys():
-        raise OnnxError(f"trainable names '{min(unknown)}', which is no initialiser of the model")
+    if unknown := names.difference(initializers):
+        raise OnnxError(f"trainable names {min(unknown, key=str)!r}, which is no initialiser of the model")
+    if wrong := names & excluded.keys():
+        raise OnnxError(f"trainable names '{min(wrong)}', which can be no parameter, because {excluded[min(wrong)]}")
     return names.__contains__
 
 

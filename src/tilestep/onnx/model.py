@@ -108,13 +108,18 @@ class OnnxModel:
         self.static_inputs = tuple(spec.name for spec in self.inputs if spec.name in needed or spec.name in static or spec.is_text)
         self.opset = dict(loaded.opset)
         kept = statistics(graph) if training else frozenset[str]()
-        never = needed | ratios(graph)
+        never = {
+            **{name: f"it is {array.dtype}" for name, array in loaded.initializers.items() if not jnp.issubdtype(array.dtype, jnp.inexact)},
+            **dict.fromkeys(ratios(graph), "it is the ratio of a dropout"),
+            **dict.fromkeys(needed, "a shape or a choice of the program depends on its value"),
+        }
         self.params: dict[str, Array] = {}
         self.state: dict[str, Array] = {}
         self.constants: dict[str, Any] = dict(fixed)
-        is_trainable = chooser(trainable, loaded.initializers)
+        statistic = "it is a statistic of a batch norm, which is state in training"
+        is_trainable = chooser(trainable, loaded.initializers, {**dict.fromkeys(kept, statistic), **never})
         for name, array in loaded.initializers.items():
-            if frozen or name in never or not jnp.issubdtype(array.dtype, jnp.inexact):
+            if frozen or name in never:
                 self.constants[name] = array
             elif name not in kept and is_trainable(name):
                 self.params[name] = array

@@ -111,6 +111,31 @@ def test_each_option_changes_the_price(folder: Path, tmp_path: Path) -> None:
     assert train["flops"] > loss["flops"] > 1.9 * plain["flops"]  # the matmul of the weights' gradients, and the update
 
 
+def test_a_model_that_waits_for_the_host_link_is_told_what_helps(tmp_path: Path) -> None:
+    sums = "y = ReduceSum <keepdims = 0> (f, axes) }"
+    products = "  ".join(f"m{step + 1} = MatMul(m{step}, v)" for step in range(9))
+    texts = {
+        "floats": f"(float[N,3072] x) => (float[N] y) {{ f = Relu(x)  {sums}",
+        "bytes": f"(uint8[N,3072] x) => (float[N] y) {{ f = Cast <to=1>(x)  {sums}",
+        "products": f"(float[N,8] x) => (float[N] y) {{ m0 = MatMul(x, w)  {products}  f = Relu(m9)  {sums}",
+    }
+    for name, text in texts.items():
+        weights = {"w": uniform(8, 512), "v": uniform(512, 512)} if name == "products" else {}
+        onnx.save(model(text, axes=np.array([1]), **weights), str(tmp_path / f"{name}.onnx"))
+    sizes = [("floats", 64), ("bytes", 64), ("products", 1), ("products", 8), ("products", 2048)]
+    floats, few_bytes, one, few, many = rows_of([[str(tmp_path / f"{name}.onnx"), "--batch", str(size)] for name, size in sizes], tmp_path)
+    start = "Inputs and results are on the host link for "
+    assert floats["limited_by"].startswith("host link ")
+    assert floats["findings"][0].startswith(start)
+    assert "send fewer bytes" in floats["findings"][0]
+    assert few_bytes["run_emulated_s"] < floats["run_emulated_s"]  # whoever follows gains
+    assert one["limited_by"].startswith("host link ")
+    assert "has a latency, which the samples of a larger batch share" in one["findings"][0]
+    assert few["throughput_per_s"] > 4 * one["throughput_per_s"]
+    assert not many["limited_by"].startswith("host link")
+    assert not any("host link" in finding for finding in many["findings"])
+
+
 def test_static_inputs_and_loops_get_their_values(folder: Path, tmp_path: Path) -> None:
     loop = str(folder / "loop.onnx")
     lines = [

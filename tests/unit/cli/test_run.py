@@ -267,6 +267,14 @@ def test_mistakes_are_found_before_anything_runs(
     assert message in captured.err
 
 
+@pytest.mark.parametrize("words", [["run", "--json", "", "-c", "0"], ["run", "--report", "", "-c", "0"], ["onnx", ""]], ids=" ".join)
+def test_an_empty_name_is_no_file(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    assert "the name is empty: name a file or a directory" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("option", "value"), [("--ipus", "0"), ("--ipus", "257"), ("--ipus", "two"), ("--tiles", "0"), ("--tiles", "1.5")])
 def test_numbers_out_of_range_name_the_bound(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:

@@ -234,6 +234,35 @@ def test_an_input_with_an_initialiser_may_be_left_out() -> None:
         found.run({"x": x, "w": x[:1]})
 
 
+@pytest.mark.parametrize(
+    ("name", "training", "why"),
+    [
+        ("steps", False, "it is int32"),
+        ("shape", False, "a shape or a choice of the program depends on its value"),
+        ("ratio", False, "it is the ratio of a dropout"),
+        ("mean", True, "it is a statistic of a batch norm, which is state in training"),
+    ],
+)
+def test_a_list_of_parameters_with_one_that_can_be_none_is_refused(name: str, training: bool, why: str) -> None:
+    proto = model(
+        """(float[2,3] x) => (float[3,2] y) {
+            n = BatchNormalization(x, scale, bias, mean, variance)  d = Dropout(n, ratio)
+            c = Cast <to=1>(steps)  a = Add(d, c)  y = Reshape(a, shape) }""",
+        scale=np.ones(3, np.float32),
+        bias=np.zeros(3, np.float32),
+        mean=np.zeros(3, np.float32),
+        variance=np.ones(3, np.float32),
+        ratio=np.float32(0.5),
+        steps=np.int32(3),
+        shape=np.array([3, 2]),
+    )
+    with pytest.raises(OnnxError, match=f"trainable names '{name}', which can be no parameter, because {why}"):
+        import_onnx(proto, trainable=["scale", name], training=training)
+    assert set(import_onnx(proto, trainable=["scale"], training=training).params) == {"scale"}
+    chosen = import_onnx(proto, trainable=lambda _: True, training=training)  # a function is asked of those that can be
+    assert set(chosen.params) == {"scale", "bias"} | (set() if training else {"mean", "variance"})
+
+
 def test_trainable_chooses_parameters() -> None:
     for trainable in (["w"], lambda name: name == "w"):
         made = import_onnx(linear(), trainable=trainable)
