@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from benchmarks.accuracy import main
 from benchmarks.measured.bars import TRAINING, group_of
 from benchmarks.measured.rows import read_rows
 from benchmarks.measured.training.conditions import COLUMNS, read_conditions
-from tests.processes import ROOT
+from tests.processes import ROOT, run_python
 
 HEADER = "id,generation,n_ipus,workload,shape,dtype,metric,value,unit,source"
 ON_TILE = 'MY1,Bow,1,on-tile matmul ConvPartial1x1,"[512,16]x[16,16] per tile",fp16,cycles,{value},cycles,IPU Peak Flops.ipynb'
@@ -109,16 +110,22 @@ def test_a_row_without_a_value_is_predicted_and_in_no_median(rows: Path, capsys:
     assert "judged rows                       1" in capsys.readouterr().out
 
 
-def test_a_run_that_nobody_has_measured_has_its_rate_the_time_of_an_update_and_its_fullest_tile(
-    rows: Path, conditions: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def run_elsewhere(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """A run of the benchmark in a process of its own, whose machine it chooses."""
+    return run_python(str(ROOT / "benchmarks" / "accuracy.py"), *(str(argument) for argument in arguments))
+
+
+def test_a_run_that_nobody_has_measured_has_its_rate_the_time_of_an_update_and_its_fullest_tile(rows: Path, conditions: Path) -> None:
     rows.write_text(HEADER.replace(",value", "") + "\n" + TRAINED.replace(",{value},images/s", ",") + "\n", encoding="utf-8")
     written = rows.with_suffix(".json")
-    assert main(["--rows", str(rows), "--conditions", str(conditions), "--json", str(written)]) == 0
+    done = run_python(
+        str(ROOT / "benchmarks" / "accuracy.py"), "--rows", str(rows), "--conditions", str(conditions), "--json", str(written)
+    )
+    assert done.returncode == 0, done.stderr
     (row,) = json.loads(written.read_text(encoding="utf-8"))["rows"]
     assert row["predicted"] == pytest.approx(20 / row["update_s"])
     assert (row["group"], row["verdicts"]) == ("training", [])
-    heading, line, *rest = capsys.readouterr().out.splitlines()
+    heading, line, *rest = done.stdout.splitlines()
     assert heading.split()[:7] == ["row", "predicted", "measured", "unit", "ratio", "update,", "s"]
     assert line.split()[:6] == [
         "MY04",
@@ -142,15 +149,13 @@ def test_a_training_row_without_conditions_is_told_where_they_belong(
 
 
 @pytest.mark.parametrize("value", ["", "100"])
-def test_if_the_program_of_every_row_fails_that_is_said_and_is_no_success(
-    rows: Path, conditions: Path, capsys: pytest.CaptureFixture[str], value: str
-) -> None:
+def test_if_the_program_of_every_row_fails_that_is_said_and_is_no_success(rows: Path, conditions: Path, value: str) -> None:
     text = conditions.read_text(encoding="utf-8").replace("0.3 each", "0.0 each")  # of which no plan is
     conditions.write_text(text, encoding="utf-8")
     write(rows, TRAINED.format(value=value))
-    written = rows.with_suffix(".json")
-    assert main(["--rows", str(rows), "--conditions", str(conditions), "--json", str(written)]) == 1
-    shown = capsys.readouterr().out
+    done = run_elsewhere("--rows", rows, "--conditions", conditions, "--json", rows.with_suffix(".json"))
+    assert done.returncode == 1, done.stderr
+    shown = done.stdout
     assert "its program failed" in shown
     assert "rows whose program failed         1" in shown
     assert f"missed: no row could be {'judged' if value else 'predicted'}" in shown

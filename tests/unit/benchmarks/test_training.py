@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,29 +65,42 @@ def program(model: Pretraining = SMALL) -> Pipelined:
     )
 
 
-@functools.cache
-def alone() -> Update:
-    """Of one replica."""
-    return pipelined_update(program(), small(), machine="bow-2000")
+LAMB_OFF_CHIP = "m,v fp32, off chip, RTS"
+RUNS = {
+    "alone": small(),
+    "two replicas": small(replicas="2", opt_state=LAMB_OFF_CHIP),
+    "clipped": small(accumulation="10", replicas="2", optimizer="LAMB, max_grad_norm 1", opt_state=LAMB_OFF_CHIP),
+    "two updates of a call": small(batches_per_step="2"),
+}
 
 
-def test_an_update_is_what_all_its_microbatches_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    short = alone()
-    monkeypatch.setattr(pipelined, "MORE", 40)
-    whole = pipelined_update(program(), small(), machine="bow-2000")
+def predicted() -> dict[str, Update]:
+    """Of each run. It chooses the machine of its process."""
+    updates = {name: pipelined_update(program(), conditions, machine="bow-2000") for name, conditions in RUNS.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipelined, "MORE", 40)
+        return updates | {"all microbatches": pipelined_update(program(), RUNS["alone"], machine="bow-2000")}
+
+
+@pytest.fixture(scope="module")
+def updates() -> dict[str, Update]:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(predicted).result()
+
+
+def test_an_update_is_what_all_its_microbatches_take(updates: dict[str, Update]) -> None:
+    short, whole = updates["alone"], updates["all microbatches"]
     assert short.seconds == pytest.approx(whole.seconds, rel=1e-5)  # more losses are put together at the end
     assert short.fits
     assert short.peaks[0].tile_bytes >= short.peaks[-1].tile_bytes
 
 
-def test_replicas_add_their_collectives_and_divide_the_state() -> None:
-    both = pipelined_update(program(), small(replicas="2", opt_state="m,v fp32, off chip, RTS"), machine="bow-2000")
-    assert both.seconds > alone().seconds
+def test_replicas_add_their_collectives_and_divide_the_state(updates: dict[str, Update]) -> None:
+    assert updates["two replicas"].seconds > updates["alone"].seconds
 
 
-def test_an_optimizer_that_clips_by_the_global_norm_may_have_its_state_divided_and_off_chip() -> None:
-    conditions = small(accumulation="10", replicas="2", optimizer="LAMB, max_grad_norm 1", opt_state="m,v fp32, off chip, RTS")
-    assert pipelined_update(program(), conditions, machine="bow-2000").fits
+def test_an_optimizer_that_clips_by_the_global_norm_may_have_its_state_divided_and_off_chip(updates: dict[str, Update]) -> None:
+    assert updates["clipped"].fits
 
 
 @pytest.mark.parametrize(
@@ -136,9 +150,8 @@ def test_updates_of_a_call_from_the_host_are_read(text: str, updates: float) -> 
     assert small(batches_per_step=text).updates_per_call == updates
 
 
-def test_the_host_s_time_is_divided_among_the_updates_of_a_call() -> None:
-    twice = pipelined_update(program(), small(batches_per_step="2"), machine="bow-2000")
-    assert twice.seconds - alone().seconds == pytest.approx(HOST_CALL_SECONDS / 2)
+def test_the_host_s_time_is_divided_among_the_updates_of_a_call(updates: dict[str, Update]) -> None:
+    assert updates["two updates of a call"].seconds - updates["alone"].seconds == pytest.approx(HOST_CALL_SECONDS / 2)
 
 
 @pytest.mark.parametrize(
