@@ -27,17 +27,22 @@ def with_known_weights(graph: Graph, opset: Mapping[str, int]) -> tuple[Graph, d
 
     Args: opset: versions of the domains.
     """
-    freezing = _Freezing(graph=graph, opset=opset)
+    taken = frozenset({*graph.inputs, *graph.initializers, *(output for node in graph.nodes for output in node.outputs)})
+    freezing = _Freezing(graph=graph, opset=opset, taken=taken)
     nodes = freezing.joined(freezing.folded(graph.nodes))
     return replace(graph, nodes=with_ends(nodes, graph.outputs)), freezing.made
 
 
 @dataclass
 class _Freezing:
-    """Attributes: made: arrays by the names that their nodes read."""
+    """Attributes:
+    taken: names of the graph's own values.
+    made: arrays by the names that their nodes read.
+    """
 
     graph: Graph
     opset: Mapping[str, int]
+    taken: frozenset[str]
     made: dict[str, Array] = field(default_factory=dict[str, Array])
 
     def folded(self, nodes: Iterable[Node]) -> list[Node]:
@@ -95,7 +100,7 @@ class _Freezing:
         bias = self._float64(more[0]) if any(more) else np.zeros(len(weight))
         dtype = self.graph.initializers[weight_name].dtype
         output = norm.outputs[0]
-        names = f"{output}/weight", f"{output}/bias"
+        names = self._own(f"{output}/weight"), self._own(f"{output}/bias")
         arrays = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1)), (bias - mean) * factor + shift
         self.made.update({name: array.astype(dtype) for name, array in zip(names, arrays, strict=True)})
         return replace(node, inputs=(x, *names), outputs=(output,))
@@ -104,7 +109,7 @@ class _Freezing:
         """One product of an array and a Split of its result."""
         weights = [self.graph.initializers[node.inputs[1]] for node in group]
         outputs = [node.outputs[0] for node in group]
-        whole, lengths, product = (f"{outputs[0]}/{what}" for what in ("weights", "lengths", "product"))
+        whole, lengths, product = (self._own(f"{outputs[0]}/{what}") for what in ("weights", "lengths", "product"))
         self.made[whole] = np.concatenate(weights, axis=1)
         self.made[lengths] = np.array([weight.shape[1] for weight in weights])
         sizes = {"split": self.made[lengths].tolist()} if group[0].version < 13 else {}  # an input since
@@ -113,6 +118,12 @@ class _Freezing:
         split = Preparation(functions={}, left=1).node(proto, self.opset, None, 0)
         joined = replace(group[0], inputs=(group[0].inputs[0], whole), outputs=(product,))
         return [joined, replace(split, number=group[1].number)]
+
+    def _own(self, name: str) -> str:
+        """A name like this that no value of the model has."""
+        while name in self.taken:
+            name += "'"
+        return name
 
     def _float64(self, name: str) -> Array:
         return self.graph.initializers[name].astype(np.float64)
