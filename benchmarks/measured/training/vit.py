@@ -49,6 +49,8 @@ def vit(row: Row, conditions: TrainingConditions) -> Pipelined | None:
         representation=pretraining,
         bytes_in="uint8" in conditions.data,
     )
+    if not 1 <= model.patch <= model.image:
+        raise RowError(f"model is {conditions.model!r}: a patch of {model.patch} x {model.patch} must fit in {model.image} x {model.image}")
     dtype = jnp.float32 if conditions.precision.startswith("fp32") else jnp.float16
     stages = stages_of(conditions, model.encoder.layers)
     return Pipelined(

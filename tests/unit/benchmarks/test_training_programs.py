@@ -72,6 +72,8 @@ def test_sizes_are_those_of_the_words() -> None:
     ("recogniser", "name", "changed", "message"),
     [
         (vit, "TR13", {"model": "ViT-g/14 224"}, "model is 'ViT-g/14 224': ViT's size must be one of B, Base, L, Large"),
+        (vit, "TR13", {"model": "ViT-B/16 8"}, "a patch of 16 x 16 must fit in 8 x 8"),
+        (vit, "TR13", {"model": "ViT-B/0 8"}, "a patch of 0 x 0 must fit in 8 x 8"),
         (vit, "TR13", {"stage_split": "[6,6]"}, r"stage_split is '\[6,6\]': it must list the 12 layers of 4 IPUs"),
         (vit, "TR13", {"recompute": "no"}, "recompute is 'no': it must say 'checkpoint every layer'"),
         (conformer, "CO01", {"stage_split": "IPU0: 0-5; IPU1: 7-11"}, "it must have encoder blocks 0 to 11 on 4 IPUs"),
