@@ -34,7 +34,7 @@ def initialize() -> None:
     except UnsupportedError as error:
         _register_refusal(error)
         return
-    from tilestep.pjrt.jax_private import compat  # needs names that an older jax lacks
+    from tilestep.pjrt.jax_private import compat, lowering  # need names that an older jax lacks
 
     for module in _ENTRY_POINTS:
         importlib.import_module(f"tilestep.pjrt.{module}")
@@ -45,8 +45,8 @@ def initialize() -> None:
     from tilestep.pjrt.table.status import describe
 
     _native.configure(describe, FORGOTTEN)
-    compat.lower_like_cpu(PLATFORM)
-    compat.choose_like_cpu(PLATFORM)
+    lowering.lower_like_cpu(PLATFORM)
+    lowering.choose_like_cpu(PLATFORM)
     compat.watch_guarded_reads(_native.guard_reads)
     compat.intercept_callbacks(PLATFORM, callbacks.keep)
     compat.cache_like_cpu(PLATFORM)
