@@ -33,6 +33,7 @@ _PIPE_WIDTH: Final = 140  # columns where stdout is no terminal
 _MOST: Final = 10**9  # of a size
 _MOST_TRIPS: Final = 2**31 - 1
 _SCHEMA_VERSION: Final = 1
+_Settings = Mapping[tuple[str, int | None], str]  # (name, axis) or (name, None) -> what --set gives
 _SETTING: Final = re.compile(r"(?P<name>.+?)(?:\[(?P<axis>[0-9]{1,9})\])?=(?P<value>[^=]+)")
 
 
@@ -97,7 +98,7 @@ def _run(args: argparse.Namespace) -> int:
         return 0
     try:
         model, settings = _model(args)
-        rows = [(batch, _inputs(model, settings, batch)) for batch in _batches(model, args.batch)]
+        rows = [(batch, _inputs(model, settings, batch)) for batch in _batches(model, settings, args.batch)]
         _show_model(model, checked_by_onnx(model.loaded))
         prices = _prices(model, rows, args)
     except OnnxError as error:
@@ -139,7 +140,7 @@ def _choose_machine(machine: str | None) -> None:
     choose_platform()
 
 
-def _model(args: argparse.Namespace) -> tuple[OnnxModel, dict[tuple[str, int | None], str]]:
+def _model(args: argparse.Namespace) -> tuple[OnnxModel, _Settings]:
     """The model, and what --set says of dimensions, as text by (name, axis). Values of static inputs are fixed in the model."""
     from tilestep.onnx.arguments import fixed_values
     from tilestep.onnx.half import halved
@@ -183,15 +184,25 @@ def _numbers(text: str) -> Any:
     return numbers if "," in text else numbers[0]
 
 
-def _batches(model: OnnxModel, given: Sequence[int] | None) -> Sequence[int | None]:
-    """The sizes of a batch; None where the model says which size it has."""
-    free = [spec for spec in model.inputs if spec.shape and not isinstance(spec.shape[0], int)]
-    if given is not None and not free:
-        raise UsageError(f"--batch: the first dimensions of the model's inputs are fixed: {_declared(model)}")
-    return [None] if not free else given or [1]
+def _batches(model: OnnxModel, settings: _Settings, given: Sequence[int] | None) -> Sequence[int | None]:
+    """The sizes of a batch; None where the model or --set gives the inputs' first dimensions several sizes."""
+    first = [(spec, spec.shape[0]) for spec in model.inputs if spec.shape and not isinstance(spec.shape[0], int)]
+    texts = [_set_size(settings, spec.name, 0, size) for spec, size in first]
+    if None in texts:
+        return given or [1]
+    if given is not None:
+        fixed = f"the first dimensions of the model's inputs are fixed: {_declared(model)}"
+        raise UsageError(f"--batch: {'--set gives the size of the first dimensions, too: leave one of them away' if first else fixed}")
+    sizes = {_size(text) for text in texts if text is not None}
+    return [sizes.pop() if len(sizes) == 1 else None]
 
 
-def _inputs(model: OnnxModel, settings: Mapping[tuple[str, int | None], str], batch: int | None) -> list[Any]:
+def _set_size(settings: _Settings, name: str, axis: int, size: int | str | None) -> str | None:
+    """What --set says of a dimension. Args: size: what the model says of it."""
+    return settings.get((name, axis), settings.get((size, None)) if isinstance(size, str) else None)
+
+
+def _inputs(model: OnnxModel, settings: _Settings, batch: int | None) -> list[Any]:
     """Shape and dtype of each input. Raises: UsageError for sizes that are missing, or of nothing."""
     from tilestep.onnx.parts import input_shapes
 
@@ -210,7 +221,7 @@ def _inputs(model: OnnxModel, settings: Mapping[tuple[str, int | None], str], ba
     for spec in model.inputs:
         shape = list(spec.shape) if spec.shape is not None else None
         for axis, size in enumerate(shape or []):
-            text = settings.get((spec.name, axis), settings.get((size, None)) if isinstance(size, str) else None)
+            text = _set_size(settings, spec.name, axis, size)
             number = _size(text) if text is not None else batch if axis == 0 and not isinstance(size, int) else None
             if number is not None and isinstance(size, str):
                 sizes[size] = number

@@ -61,7 +61,9 @@ class Price:
     @property
     def advice(self) -> list[str]:
         """What to do about it."""
-        return [*self._of_host_link(), *(finding.text for finding in findings(self.report) if finding.kind not in ("idle", "unused"))]
+        found = [finding for finding in findings(self.report) if finding.kind not in ("idle", "unused")]
+        memory, others = ([finding.text for finding in found if (finding.kind == "memory") is wanted] for wanted in (True, False))
+        return [*memory, *self._of_host_link(), *others]
 
     def _of_host_link(self) -> list[str]:
         kind, share = self._slowest()
@@ -69,10 +71,12 @@ class Price:
             return []
         program, machine = self.program, read_settings().machine
         sent = cycles_from_bytes(program.host_bytes_in + program.host_bytes_out, machine.host.link_bytes_per_second, machine.ipu.clock_hz)
-        if 2 * sent >= program.cycles.host:
-            way_out = "send fewer bytes (an image's own instead of floats), and give back less (a class instead of all scores)"
-        else:
+        if 2 * sent < program.cycles.host:
             way_out = "each transfer has a latency" + ("" if self.batch is None else ", which the samples of a larger batch share")
+        elif program.host_bytes_in >= program.host_bytes_out:
+            way_out = "send fewer bytes, such as those of an image instead of floats"
+        else:
+            way_out = "give back fewer bytes, such as a class instead of all scores"
         return [f"Inputs and results are on the host link for {100 * share:.0f} % of the program's time: {way_out}."]
 
     def _slowest(self) -> tuple[str, float]:
@@ -136,7 +140,8 @@ def _training_step(model: OnnxModel, loss: str | None) -> Callable[..., Any]:
             wanted = outputs if loss is None else (outputs[names.index(loss)],)
             leaves = [leaf for leaf in jax.tree.leaves(wanted) if jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)]
             if not leaves:
-                raise OnnxError("none of the outputs has floating-point numbers, so there are no gradients: name another by --loss")
+                which = "none of the outputs has" if loss is None else f"output '{loss}' does not have"
+                raise OnnxError(f"{which} floating-point numbers, so there are no gradients: name another by --loss")
             return sum(jax.numpy.mean(leaf.astype(np.float32)) for leaf in leaves), new_state
 
         (value, new_state), gradients = jax.value_and_grad(objective, has_aux=True)(params)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -117,23 +118,49 @@ def test_a_model_that_waits_for_the_host_link_is_told_what_helps(tmp_path: Path)
     texts = {
         "floats": f"(float[N,3072] x) => (float[N] y) {{ f = Relu(x)  {sums}",
         "bytes": f"(uint8[N,3072] x) => (float[N] y) {{ f = Cast <to=1>(x)  {sums}",
+        "scores": "(float[N,8] x) => (float[N,4096] y) { y = MatMul(x, u) }",
+        "class": "(float[N,8] x) => (int64[N] y) { s = MatMul(x, u)  y = ArgMax <axis=1, keepdims=0>(s) }",
         "products": f"(float[N,8] x) => (float[N] y) {{ m0 = MatMul(x, w)  {products}  f = Relu(m9)  {sums}",
     }
+    weights = {
+        "products": {"w": uniform(8, 512), "v": uniform(512, 512)},
+        "scores": {"u": uniform(8, 4096)},
+        "class": {"u": uniform(8, 4096)},
+    }
     for name, text in texts.items():
-        weights = {"w": uniform(8, 512), "v": uniform(512, 512)} if name == "products" else {}
-        onnx.save(model(text, axes=np.array([1]), **weights), str(tmp_path / f"{name}.onnx"))
-    sizes = [("floats", 64), ("bytes", 64), ("products", 1), ("products", 8), ("products", 2048)]
-    floats, few_bytes, one, few, many = rows_of([[str(tmp_path / f"{name}.onnx"), "--batch", str(size)] for name, size in sizes], tmp_path)
-    start = "Inputs and results are on the host link for "
-    assert floats["limited_by"].startswith("host link ")
-    assert floats["findings"][0].startswith(start)
-    assert "send fewer bytes" in floats["findings"][0]
+        onnx.save(model(text, axes=np.array([1]), **weights.get(name, {})), str(tmp_path / f"{name}.onnx"))
+    sizes = [("floats", 64), ("bytes", 64), ("scores", 64), ("class", 64), ("products", 1), ("products", 8), ("products", 2048)]
+    rows = rows_of([[str(tmp_path / f"{name}.onnx"), "--batch", str(size)] for name, size in sizes], tmp_path)
+    floats, few_bytes, scores, one_class, one, few, many = rows
+    for row, advice in (
+        (floats, "send fewer bytes, such as those of an image instead of floats"),
+        (scores, "give back fewer bytes, such as a class instead of all scores"),
+        (one, "each transfer has a latency, which the samples of a larger batch share"),
+    ):
+        assert row["limited_by"].startswith("host link ")
+        assert re.fullmatch(rf"Inputs and results are on the host link for \d+ % of the program's time: {advice}\.", row["findings"][0])
     assert few_bytes["run_emulated_s"] < floats["run_emulated_s"]  # whoever follows gains
-    assert one["limited_by"].startswith("host link ")
-    assert "has a latency, which the samples of a larger batch share" in one["findings"][0]
+    assert one_class["run_emulated_s"] < scores["run_emulated_s"]
     assert few["throughput_per_s"] > 4 * one["throughput_per_s"]
     assert not many["limited_by"].startswith("host link")
     assert not any("host link" in finding for finding in many["findings"])
+
+
+def test_what_does_not_fit_comes_before_what_is_slow(tmp_path: Path) -> None:
+    onnx.save(model("(float[N,3072] x) => (float[N,3072] y) { y = Relu(x) }"), str(tmp_path / "relu.onnx"))
+    (row,) = rows_of([[str(tmp_path / "relu.onnx"), "--batch", "100000"]], tmp_path)
+    assert not row["fits"]
+    assert "does not fit" in row["findings"][0]
+    assert "host link" in row["findings"][1]
+
+
+def test_a_batch_may_be_set_by_its_name(folder: Path, tmp_path: Path) -> None:
+    path = str(folder / "linear.onnx")
+    lines = [[path, "--batch", "5"], [path, "--set", "N=5"], [path, "--set", "x[0]=5"]]
+    by_batch, by_name, by_axis = rows_of(lines, tmp_path)
+    assert by_batch == by_name == by_axis
+    assert by_batch["batch"] == 5
+    assert by_batch["throughput_per_s"] == pytest.approx(5 / by_batch["run_emulated_s"])
 
 
 def test_static_inputs_and_loops_get_their_values(folder: Path, tmp_path: Path) -> None:
@@ -174,8 +201,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["linear.onnx", "--loss", "y"], "--loss names the output to differentiate; it goes with --train"),
     (["linear.onnx", "--train", "--loss", "z"], "linear.onnx: --loss is 'z', and the model's outputs are y"),
     (["whole.onnx", "--train"], "whole.onnx: none of the outputs has floating-point numbers"),
+    (["whole.onnx", "--train", "--loss", "y"], "whole.onnx: output 'y' does not have floating-point numbers"),
     (["whole.onnx", "--batch", "3"], "--batch: the first dimensions of the model's inputs are fixed: x int64[2]"),
     (["linear.onnx", "--machine", "abacus"], "--machine: no machine is called 'abacus'"),
+    (["linear.onnx", "--batch", "3", "--set", "N=5"], "--batch: --set gives the size of the first dimensions, too: leave one"),
     (["linear.onnx", "--set", "M=3"], "--set 'M': the model has no such dimension; it has N, x[AXIS]"),
     (["linear.onnx", "--set", "x[1]=3"], "--set 'x[1]': the model has no such dimension without a size: x float32[N, 3]"),
     (["linear.onnx", "--set", "N"], "--set 'N': write NAME=N, such as seq=128, or NAME[AXIS]=N"),

@@ -1,6 +1,5 @@
 """JAX's rules of lowering for a platform whose programs XLA:CPU compiles: they are CPU's, but for a few."""
 
-
 from __future__ import annotations
 
 import dataclasses
