@@ -21,7 +21,7 @@ from tilestep.onnx.graph import Graph, Node
 from tilestep.onnx.values import NeedsValueError, NoRoomError, SequenceValue, folding, is_known
 
 _UNUSUAL: Final = re.compile(r"[^\w./:-]")
-_NO_PROGRAM: Final = ("INVALID_ARGUMENT", "UNIMPLEMENTED", "INTERNAL")  # XLA's words for what it can't compile, such as a type of 6 bits
+NO_PROGRAM: Final = ("INVALID_ARGUMENT", "UNIMPLEMENTED", "INTERNAL")  # XLA's words for what it can't compile, such as a type of 6 bits
 _MOST_NAME: Final = 100  # characters of a node's name
 
 
@@ -137,7 +137,7 @@ def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any
     except jax.errors.ConcretizationTypeError as error:
         raise DynamicShapeError(_not_known(node, "the value of an input")) from error
     except jax.errors.JaxRuntimeError as error:
-        if not str(error).startswith(_NO_PROGRAM):
+        if not str(error).startswith(NO_PROGRAM):
             raise
         raise OnnxError(f"{node.place} can't be compiled: {error}") from error
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError, AssertionError) as error:

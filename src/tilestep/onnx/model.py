@@ -17,7 +17,7 @@ from tilestep.onnx.demand import demanded, draws, ratios, statistics
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.freezing import with_known_weights
 from tilestep.onnx.graph import Graph
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import NO_PROGRAM, Run, run_graph
 from tilestep.onnx.load import Loaded, Source, load
 from tilestep.onnx.specs import Sizes, ValueSpec, narrowed, specs_of
 from tilestep.onnx.values import SequenceValue, node_by_node
@@ -305,7 +305,7 @@ class OnnxModel:
         device = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
         if self._on_device is None or self._on_device[0] != device:
             with jax.ensure_compile_time_eval():  # a program may be traced around this
-                self._on_device = device, [jnp.asarray(array) for array in (*self.params.values(), *self.state.values())]
+                self._on_device = device, [_on_device(name, array) for name, array in (*self.params.items(), *self.state.items())]
         return self._on_device[1]
 
     def _run(self, inputs: Sequence[Any], key: Any) -> tuple[Any, ...]:
@@ -346,6 +346,16 @@ class OnnxModel:
         arrays = {name: np.asarray(declared[name].checked(value, {}, known=False)) for name, value in changed.items()}
         loaded = replace(self._loaded, initializers={**self._loaded.initializers, **arrays})
         return OnnxModel(loaded, training=self._training, static=self._static, bounds=self._bounds, trainable=self._trainable)
+
+
+def _on_device(name: str, array: Array) -> Any:
+    """A weight as an array of JAX. Raises: OnnxError for a type that XLA can't compile, such as one of 6 bits."""
+    try:
+        return jnp.asarray(array)
+    except jax.errors.JaxRuntimeError as error:
+        if not str(error).startswith(NO_PROGRAM):
+            raise
+        raise OnnxError(f"initialiser '{name}' is {array.dtype}, which XLA has no programs for: {error}") from error
 
 
 def _for_eager(value: Any) -> Any:

@@ -275,6 +275,14 @@ def test_trainable_chooses_parameters() -> None:
     np.testing.assert_array_equal(state["b"], trained.state["b"])
 
 
+def test_a_weight_of_a_type_without_programs_is_named() -> None:
+    proto = model("(float[2] x) => (float[2] y) { c = Cast<to = 1>(w)  y = Add(x, c) }", opset=23, w=np.float32([1, 2]))
+    proto.graph.initializer[0].CopyFrom(onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT6E3M2, [2], [1.0, 2.0]))
+    found = import_onnx(proto)
+    with pytest.raises(OnnxError, match="initialiser 'w' is float6_e3m2fn, which XLA has no programs for"):
+        found(np.float32([1, 2]))
+
+
 def test_frozen_weights_are_constants(found: OnnxModel, monkeypatch: pytest.MonkeyPatch) -> None:
     frozen = found.frozen()
     assert (frozen.params, set(frozen.constants)) == ({}, {"w", "b"})

@@ -251,7 +251,11 @@ def constant(
         raise ValueError(f"a constant has one value, and this one has {len(given)}")
     if sparse_value is not None:
         return _dense(sparse_value)
-    return value if value is not None else np.asarray(call.node.attributes[given[0]], _CONSTANT_TYPES[given[0]])
+    if given[0] != "value":
+        return np.asarray(call.node.attributes[given[0]], _CONSTANT_TYPES[given[0]])
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"value is a {type(value).__name__}: it must be a tensor")
+    return value  # pyright: ignore[reportUnknownVariableType]
 
 
 def _dense(sparse: onnx.SparseTensorProto) -> Any:

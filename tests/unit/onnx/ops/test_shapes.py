@@ -227,6 +227,8 @@ def test_sparse_constants(indices: np.ndarray[Any, Any]) -> None:
 def test_a_constant_has_one_value() -> None:
     with pytest.raises(OnnxError, match="has one value, and this one has 2"):
         run_node("Constant", [], "known", version=12, value_int=1, value_float=1.0)
+    with pytest.raises(OnnxError, match="value is a Graph: it must be a tensor"):
+        run_node("Constant", [], "known", version=12, value=onnx.helper.make_graph([], "g", [], []))
 
 
 def test_arrays_of_one_value() -> None:
