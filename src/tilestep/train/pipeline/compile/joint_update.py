@@ -173,7 +173,8 @@ class Joint:
             divided[old[count + index]] = shape
             if follows(count + index) and made[new[count + index]] == self._state_homes[index]:
                 divided[new[count + index]] = shape
-        return Forms(divided=divided, away=frozenset([old[i] for i in away] + [new[i] for i in away if follows(i)]))
+        sent = frozenset([old[i] for i in away] + [new[i] for i in away if follows(i)])
+        return Forms(divided=divided, away=sent, group_size=self._plan.group_size)
 
     def _compiled(self, away: frozenset[int]) -> tuple[tuple[Part, ...], Forms]:
         """(The parts with their programs, the forms of the values). Args: away: as for `_forms`."""
@@ -210,7 +211,10 @@ class Joint:
         """A leaf of the state, divided over the replicas. Args: flat: [n], on each of them."""
         replicas = self._placement(self._state_homes[index]).replicas
         assert replicas is not None  # nothing else is divided
-        return replicas.place(Shard(values=flat, shape=self._divided[index]))
+        return replicas.place(self._shard(index, flat))
+
+    def _shard(self, index: int, values: jax.Array) -> Shard:
+        return Shard(values=values, shape=self._divided[index], group_size=self._plan.group_size)
 
     def _away(self, state: Pytree) -> Pytree:
         """The state, with those of its leaves in the host's memory that the author wants there. Without a word of his they stay."""
@@ -253,7 +257,7 @@ class Joint:
         value: Any = values[atom] if is_variable(atom) else atom.val
         index, shape = place - len(self._owner), forms.shape(atom)
         if index in self._divided:
-            value = self._in_parts(index, value.reshape(-1)) if shape is None else Shard(values=value, shape=self._divided[index])
+            value = self._in_parts(index, value.reshape(-1)) if shape is None else self._shard(index, value)
         elif shape is not None:  # an optimiser has passed a divided leaf on as another one
             value = unsharded(Shard(values=value, shape=shape))
         return in_memory(value, host=place in away)
