@@ -88,7 +88,7 @@ def sharded(
         def function(updates: Pytree, state: Pytree, params: Pytree) -> Pytree:
             return inner.update(updates, state, params, **extra)
 
-        _require_groups(state, group, replica_count())
+        require_groups(state, group, replica_count())
         axis = replica_axis()
         if axis is None:
             changes, new = function(updates, unsharded(state), params)
@@ -145,13 +145,13 @@ def _as_shard(old: Pytree, new: Pytree) -> Pytree:
     return replace(old, values=_jnp.concatenate([flat, np.zeros(rest, flat.dtype)]) if rest else flat)
 
 
-def _require_groups(state: Pytree, group_size: int | None, count: int) -> None:
-    """Raises: ValueError for a size that does not divide the number of replicas, or a state that is divided by another one."""
+def require_groups(state: Pytree, group_size: int | None, count: int) -> None:
+    """Args: count: of replicas. Raises: ValueError for a size that does not divide it, or a state that is divided by another size."""
     groups_of(count, group_size)
     for node in _jax.tree.leaves(state, is_leaf=is_shard):
         if is_shard(node) and (node.group_size or count) != (group_size or count):
             raise ValueError(
-                f"an array {list(node.shape)} of the state has group_size {node.group_size}, but `sharded` has {group_size}: give it the "
-                f"state's, or divide each Shard anew: dataclasses.replace(shard, values=unsharded(shard).reshape(-1), "
-                f"group_size={group_size}), then Replicas.place"
+                f"an array {list(node.shape)} of the optimiser's state has group_size {node.group_size}, but the optimiser has {group_size}: "
+                f"give it the state's, or divide each Shard of the state anew: dataclasses.replace(shard, values=unsharded(shard)"
+                f".reshape(-1), group_size={group_size}), then Replicas.place"
             )

@@ -20,7 +20,7 @@ from jax.extend.core import Jaxpr, JaxprEqn
 from tilestep.train.gradients.accumulation import finished, promoted, zeros_for
 from tilestep.train.jaxprs import computed, flat_jaxpr, is_variable, needed
 from tilestep.train.offload import in_memory, is_on_host, on_device, placed
-from tilestep.train.optimizers.sharded import LEAST_ELEMENTS, unsharded
+from tilestep.train.optimizers.sharded import LEAST_ELEMENTS, require_groups, unsharded
 from tilestep.train.pipeline.compile.joint_homes import homes_of, taints_of, work_of
 from tilestep.train.pipeline.compile.joint_part import NO_FORMS, TOGETHER, Forms, Home, Part, compiled, giving_up, part_for, part_of
 from tilestep.train.pipeline.compile.packing import Packing
@@ -233,6 +233,7 @@ class Joint:
         put: Put = _jax.device_put,
     ) -> tuple[list[list[jax.Array]], Any]:
         """(each stage's new trained leaves, the new state). Donates parameters, state, and accumulators that have a gradient's shape."""
+        self._require_groups(state)
         held = [*(leaf for own in params for leaf in own), *_jax.tree.leaves(state)]
         away = frozenset(index for index, leaf in enumerate(held) if is_on_host(leaf))
         gradients = [
@@ -251,6 +252,11 @@ class Joint:
         rest = iter([self._in_form(index, atom, values, forms, away) for index, atom in enumerate(jaxpr.outvars)])
         new = [[next(rest) for _ in own] for own in self._trained]
         return new, _jax.tree.unflatten(self._state_structure, list(rest))
+
+    def _require_groups(self, state: Pytree) -> None:
+        """Raises: ValueError for a state that is divided within groups of another size."""
+        replicas = self._stages[0].placement.replicas
+        require_groups(state, self._plan.group_size, 1 if replicas is None else replicas.count)
 
     def _in_form(self, place: int, atom: Atom, values: Mapping[Atom, Any], forms: Forms, away: frozenset[int]) -> Any:
         """A new parameter or leaf of the state, divided and in the memory as the old one was. Args: place: among these."""
