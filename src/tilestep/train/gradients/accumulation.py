@@ -105,8 +105,9 @@ def gradient_accumulation(
     require_dtype("dtype", dtype, allow_function=True)
     if shard and choice_for(offload_optimizer_state, "optimizer_state") is False:
         raise ValueError(
-            f"shard_optimizer_state is {shown(shard_optimizer_state)}, and offload_optimizer_state False: parts of a state are kept in the host's memory; leave the "
-            "latter None, or give sharded(optimizer) as the optimiser, which divides a state that stays on the device"
+            f"shard_optimizer_state is {shown(shard_optimizer_state)}, and offload_optimizer_state False: parts of a state are kept in the "
+            "host's memory; leave the latter None, or give sharded(optimizer) as the optimiser, which divides a state that stays on the "
+            "device"
         )
     wrapped = offloaded(sharded(optimizer, group_size=group_size) if shard else optimizer, offload_optimizer_state)
     away = offload_optimizer_state if isinstance(offload_optimizer_state, Mapping) else {}

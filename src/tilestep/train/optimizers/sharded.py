@@ -151,7 +151,7 @@ def require_groups(state: Pytree, group_size: int | None, count: int) -> None:
     for node in _jax.tree.leaves(state, is_leaf=is_shard):
         if is_shard(node) and (node.group_size or count) != (group_size or count):
             raise ValueError(
-                f"an array {list(node.shape)} of the optimiser's state has group_size {node.group_size}, but the optimiser has {group_size}: "
-                f"give it the state's, or divide each Shard of the state anew: dataclasses.replace(shard, values=unsharded(shard)"
-                f".reshape(-1), group_size={group_size}), then Replicas.place"
+                f"an array {list(node.shape)} of the optimiser's state has group_size {node.group_size}, but the optimiser has "
+                f"{group_size}: give it the state's, or divide each Shard of the state anew: dataclasses.replace(shard, "
+                f"values=unsharded(shard).reshape(-1), group_size={group_size}), then Replicas.place"
             )
