@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ import optax
 import pytest
 
 import tilestep
-from tilestep.train import Pipeline, Shard, select_devices, unsharded
+from tilestep.train import Pipeline, Replicas, Shard, select_devices, unsharded
 
 WIDTH, ROWS, COUNT, REPLICAS = 96, 4, 2, 4  # a weight has 9,216 elements: more than the least that is divided
 RNG = np.random.default_rng(0)
@@ -89,11 +90,22 @@ def test_a_larger_part_takes_longer_to_the_host_and_all_has_a_price(name: str) -
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_state_of_another_group_size_is_refused(name: str) -> None:
+def test_a_state_of_another_group_size_is_refused_and_divided_anew(name: str) -> None:
     made = pipeline(name, 2, offload=False)
     state = pipeline(name, shard=True, offload=False).init(PARAMS)
     with pytest.raises(ValueError, match="optimiser's state has group_size None, but the optimiser has 2: give it the state's"):
         made.step(state, DATA)
+    expected, _ = made.step(made.init(PARAMS), DATA)
+    state = pipeline(name, shard=True, offload=False).init(PARAMS)
+
+    def anew(node: Any) -> Any:
+        if not isinstance(node, Shard):
+            return node
+        there: Any = node.values.sharding
+        return Replicas(mesh=there.mesh).place(replace(node, values=unsharded(node).reshape(-1), group_size=2))
+
+    found, _ = made.step(jax.tree.map(anew, state, is_leaf=lambda node: isinstance(node, Shard)), DATA)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
 @pytest.mark.parametrize(
