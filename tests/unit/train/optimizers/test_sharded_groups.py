@@ -126,6 +126,16 @@ def test_sizes_that_cannot_be_are_refused() -> None:
         three.update(PARAMS, state, PARAMS)
 
 
+def test_an_update_outside_of_the_replicas_keeps_the_copies_of_groups_of_one() -> None:
+    optimizer = sharded(optax.adam(0.1), least_elements=2, group_size=1)
+    params = FOUR.place(PARAMS)
+    state = FOUR.place(optimizer.init(PARAMS))
+    expected = optax.adam(0.1).update(params, optax.adam(0.1).init(PARAMS), params)
+    found = optimizer.update(params, state, params)
+    np.testing.assert_array_equal(found[1][0].mu["w"].values.reshape(4, -1), [np.asarray(expected[1][0].mu["w"]).reshape(-1)] * 4)
+    assert_equal(found, expected)
+
+
 def test_an_accumulation_divides_within_groups() -> None:
     params = {"w": np.ones((128, 64), np.float32)}
 
