@@ -55,6 +55,20 @@ def is_sharded(conditions: TrainingConditions) -> bool:
     return "RTS" in conditions.opt_state and "no RTS" not in conditions.opt_state and conditions.number("replicas") > 1
 
 
+def group_size_of(conditions: TrainingConditions) -> int | None:
+    """The replicas of a host, if the state is divided within each; None if it is divided among all replicas.
+
+    Raises: RowError if they are no whole number.
+    """
+    found = re.search(r"\bwithin a host of (\d+) IPUs", conditions.opt_state)
+    if not found:
+        return None
+    ipus, each = int(found[1]), conditions.number("ipus_per_replica")
+    if not ipus or ipus % each:
+        raise RowError(f"opt_state has a host of {ipus} IPUs: with ipus_per_replica {each} that is no whole number of replicas above 0")
+    return ipus // each
+
+
 def accumulators_of(conditions: TrainingConditions) -> jnp.dtype | None:
     """The dtype in which microbatches' gradients are summed; None for that of the variables."""
     found = re.search(r"\baccumulator fp(16|32)", conditions.opt_state)

@@ -13,7 +13,7 @@ import numpy as np
 import tilestep
 from benchmarks.measured.predict import use_machine
 from benchmarks.measured.training.conditions import TrainingConditions
-from benchmarks.measured.training.optimizers import accumulators_of, is_off_chip, is_sharded, optimizer_of
+from benchmarks.measured.training.optimizers import accumulators_of, group_size_of, is_off_chip, is_sharded, optimizer_of
 from benchmarks.measured.training.update import HOST_CALL_SECONDS, Update, peaks_of
 from tilestep.train import Pipeline
 from tilestep.train.schedules import Task, traced
@@ -74,7 +74,7 @@ def _update(program: Pipelined, conditions: TrainingConditions, count: int) -> t
         reduction="mean",
         gradient_accumulation_dtype=accumulators_of(conditions),
         offload_optimizer_state=is_off_chip(conditions),
-        shard_optimizer_state=is_sharded(conditions),
+        shard_optimizer_state=is_sharded(conditions) and (group_size_of(conditions) or True),
         tied=program.tied,
         outfeed_loss=True,
         plan_options=[plan_options(conditions, proportion) for proportion in conditions.proportions()],

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from typing import Any, Final, NamedTuple, cast
@@ -83,6 +84,20 @@ def require_one_of(name: str, value: Any, known: Sequence[str], hint: str = "") 
     """Raises: ValueError for what is not one of the known texts. Args: hint: end of the message."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name} is {shown(value)}: it must be one of {', '.join(map(repr, known))}{hint}")
+
+
+def bool_or_number(name: str, value: Any, number: str) -> tuple[bool, int | None]:
+    """(whether it is asked for, a number if one is given). Args: number: what the number is of. Raises: TypeError, ValueError."""
+    if value is True or value is False or isinstance(value, np.bool_):
+        return bool(value), None
+    must = f"it must be True or False, or the number of {number}, 1 or more"
+    try:
+        found = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {shown(value)}: {must}") from None
+    if found < 1:
+        raise ValueError(f"{name} is {shown(found)}: {must}")
+    return True, found
 
 
 def require_bool(name: str, value: Any) -> None:

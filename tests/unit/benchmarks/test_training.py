@@ -22,7 +22,7 @@ from benchmarks.measured.training import pipelined
 from benchmarks.measured.training.answers import machine_for
 from benchmarks.measured.training.bert import stages_of
 from benchmarks.measured.training.conditions import COLUMNS, TrainingConditions, read_conditions
-from benchmarks.measured.training.optimizers import is_off_chip, is_sharded, optimizer_of
+from benchmarks.measured.training.optimizers import group_size_of, is_off_chip, is_sharded, optimizer_of
 from benchmarks.measured.training.pipelined import Pipelined, Update, pipelined_update
 from benchmarks.measured.training.update import HOST_CALL_SECONDS
 from benchmarks.models import pretraining
@@ -190,6 +190,20 @@ def test_optimizers_have_the_state_that_the_words_say(text: str, state: str, off
     made = optimizer_of(conditions).init({"w": jnp.ones((2, 2), jnp.float16)})
     dtypes = {leaf.dtype.name for leaf in jax.tree.leaves(made) if leaf.ndim}
     assert dtypes == {"LAMB": {"float32"}, "Adam": {"float16", "float32"}}.get(text, {"float16"})
+
+
+@pytest.mark.parametrize(("words", "group_size"), [("RTS", None), ("RTS within a host of 16 IPUs", 4), ("RTS within a host of 8 IPUs", 2)])
+def test_a_state_is_divided_within_the_host_that_the_words_say(words: str, group_size: int | None) -> None:
+    conditions = small(opt_state=f"m,v fp32, on chip, {words}", replicas="16", ipus_per_replica="4")
+    assert is_sharded(conditions)
+    assert group_size_of(conditions) == group_size
+
+
+@pytest.mark.parametrize("ipus", [0, 2, 18])
+def test_a_host_of_no_whole_number_of_replicas_is_refused(ipus: int) -> None:
+    conditions = small(opt_state=f"m,v fp32, RTS within a host of {ipus} IPUs", replicas="16", ipus_per_replica="4")
+    with pytest.raises(RowError, match=f"opt_state has a host of {ipus} IPUs: with ipus_per_replica 4 that is no whole number"):
+        group_size_of(conditions)
 
 
 def test_an_unknown_optimizer_is_refused() -> None:

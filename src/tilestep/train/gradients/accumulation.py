@@ -20,7 +20,7 @@ from tilestep.train.offload import Offload, choice_for, in_memories_of, on_devic
 from tilestep.train.optimizers.initial_state import in_one_program
 from tilestep.train.optimizers.offloaded import offloaded
 from tilestep.train.optimizers.sharded import sharded
-from tilestep.train.other_arguments import belongs_to, require_bool, require_dtype, require_function, require_one_of
+from tilestep.train.other_arguments import belongs_to, bool_or_number, require_bool, require_dtype, require_function, require_one_of
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -64,7 +64,7 @@ def gradient_accumulation(
     dtype: DTypeLike | Choice | None = None,
     reduction: Reduction = "sum",
     offload_optimizer_state: Offload = None,
-    shard_optimizer_state: bool = False,
+    shard_optimizer_state: bool | int = False,
 ) -> optax.GradientTransformationExtraArgs:
     """An optimiser that adds up the gradients of `count` microbatches before `optimizer` sees them.
 
@@ -84,7 +84,8 @@ def gradient_accumulation(
         offload_optimizer_state: the part of the optimiser's state that is in the host's memory between updates, as `offload` of
             `offloaded`. None: all but scalars, on a platform whose devices have a memory of their own (not CPU), with a warning where that
             is not possible. A mapping may have entries for "accumulators", which then move in each step, and "parameters", for `placed`.
-        shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`.
+        shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`. A number: it is divided
+            within groups of so many successive replicas.
 
     Returns:
         The optimiser. Its state is an AccumulationState.
@@ -100,14 +101,15 @@ def gradient_accumulation(
     transformation(optimizer)
     number = whole_number("count", count, least=1, most=_MOST, hint=belongs_to(count, "reduction"))
     _require_reduction(reduction)
-    require_bool("shard_optimizer_state", shard_optimizer_state)
+    shard, group_size = bool_or_number("shard_optimizer_state", shard_optimizer_state, "replicas of a group")
     require_dtype("dtype", dtype, allow_function=True)
-    if shard_optimizer_state and choice_for(offload_optimizer_state, "optimizer_state") is False:
+    if shard and choice_for(offload_optimizer_state, "optimizer_state") is False:
         raise ValueError(
-            "shard_optimizer_state is True, and offload_optimizer_state False: parts of a state are kept in the host's memory; leave the "
-            "latter None, or give sharded(optimizer) as the optimiser, which divides a state that stays on the device"
+            f"shard_optimizer_state is {shown(shard_optimizer_state)}, and offload_optimizer_state False: parts of a state are kept in the "
+            "host's memory; leave the latter None, or give sharded(optimizer) as the optimiser, which divides a state that stays on the "
+            "device"
         )
-    wrapped = offloaded(sharded(optimizer) if shard_optimizer_state else optimizer, offload_optimizer_state)
+    wrapped = offloaded(sharded(optimizer, group_size=group_size) if shard else optimizer, offload_optimizer_state)
     away = offload_optimizer_state if isinstance(offload_optimizer_state, Mapping) else {}
 
     def init(params: Pytree) -> AccumulationState:

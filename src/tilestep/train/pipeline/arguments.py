@@ -16,6 +16,7 @@ from tilestep.train.gradients.accumulation import AccumulationState
 from tilestep.train.numbers import whole_number
 from tilestep.train.offload import Offload, choice_for
 from tilestep.train.other_arguments import belongs_to, items_of, refuse_misplaced, require_bools, require_kind, require_tree
+from tilestep.train.replicas.groups import groups_of
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.schedules.standard import MOST_FORWARDS, SCHEDULES, offloading
 from tilestep.train.untyped import Pytree
@@ -249,14 +250,24 @@ def typed_key(key: Any) -> Any:
         raise TypeError(f"key is {shown(key)}: it must be a random key, such as jax.random.key(0)") from error
 
 
-def require_optimizer(optimizer: Any, offload: Offload, *, shard: bool, replicas: int) -> None:
+def require_optimizer(optimizer: Any, offload: Offload) -> None:
     """Raises: TypeError, ValueError."""
     has_both = all(callable(getattr(optimizer, name, None)) for name in ("init", "update"))  # which a dict and a set have not
     if isinstance(optimizer, type) or not (has_both or callable(optimizer)):
         raise TypeError(f"optimizer is a {type(optimizer).__name__}: it must be a transformation of optax, or a function that returns one")
     choice_for(offload, "optimizer_state")
+
+
+def require_division(given: bool | int, shard: bool, group_size: int | None, replicas: int) -> None:
+    """Args: given: as the author has. Raises: ValueError if replicas cannot divide the optimiser's state so."""
     if shard and replicas == 1:
-        raise ValueError("shard_optimizer_state is True, but the pipeline has one replica: there is nobody to divide the state with")
+        raise ValueError(
+            f"shard_optimizer_state is {shown(given)}, but the pipeline has one replica: there is nobody to divide the state with"
+        )
+    try:
+        groups_of(replicas, group_size)
+    except ValueError as error:
+        raise ValueError(f"shard_optimizer_state is {shown(given)}: {error}") from None
 
 
 def require_replicas(infeed: InfeedQueue, replicas: int) -> None:

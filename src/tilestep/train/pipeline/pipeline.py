@@ -23,6 +23,7 @@ from tilestep.train.numbers import whole_number
 from tilestep.train.offload import Offload
 from tilestep.train.other_arguments import (
     belongs_to,
+    bool_or_number,
     devices_of,
     items_of,
     refuse_misplaced,
@@ -39,6 +40,7 @@ from tilestep.train.pipeline.arguments import (
     mask_of,
     nested,
     offloaded_of,
+    require_division,
     require_feeds,
     require_microbatches,
     require_one_loss,
@@ -114,7 +116,8 @@ class Pipeline:
             for "accumulators" and "parameters", too.
         offload_activations: whether values that a stage keeps for backward wait in the host's memory: False, True, or the numbers of such
             stages, from 0 on.
-        shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`.
+        shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`. A number: it is divided
+            within groups of so many successive replicas.
         tied: parameters that stay equal: a list of lists of paths (stage, key, ...), or ((stage, member), key, ...) among concurrent
             stages. Their gradients are summed, the first is updated, and the others are copies of it; on the same devices they are the
             same array.
@@ -152,7 +155,7 @@ class Pipeline:
         gradient_accumulation_dtype: DTypeLike | Choice | None = None,
         offload_optimizer_state: Offload = None,
         offload_activations: bool | Sequence[int] = False,
-        shard_optimizer_state: bool = False,
+        shard_optimizer_state: bool | int = False,
         tied: Sequence[Sequence[Any]] = (),
         outfeed_loss: bool = False,
         outfeed_mask: Sequence[bool] | None = None,
@@ -174,8 +177,8 @@ class Pipeline:
         require_one_of("program", program, PROGRAMS)
         require_one_of("reduction", reduction, _REDUCTIONS)
         require_recompute(recompute)
+        shard, group_size = bool_or_number("shard_optimizer_state", shard_optimizer_state, "replicas of a group")
         require_bools(
-            shard_optimizer_state=shard_optimizer_state,
             outfeed_loss=outfeed_loss,
             accumulate_outfeed=accumulate_outfeed,
             check_nans=check_nans,
@@ -202,7 +205,8 @@ class Pipeline:
         ties = ties_of(tied, self._levels)
         plan = None
         if optimizer is not None:
-            require_optimizer(optimizer, offload_optimizer_state, shard=shard_optimizer_state, replicas=self._replicas)
+            require_optimizer(optimizer, offload_optimizer_state)
+            require_division(shard_optimizer_state, shard, group_size, self._replicas)
             # Where each microbatch has an update of its own, its gradient is all there is to reduce.
             same = self._schedule.weights == "same"
             if ties:
@@ -213,7 +217,8 @@ class Pipeline:
                 reduction=reduction,
                 accumulator_dtype=gradient_accumulation_dtype,
                 offload=offload_optimizer_state,
-                shard=shard_optimizer_state,
+                shard=shard,
+                group_size=group_size,
                 keeps_old=self._schedule.weights == "stashed",
                 repeats=not same,
             )

@@ -20,6 +20,7 @@ from tilestep.messages import shown
 from tilestep.train.numbers import whole_number
 from tilestep.train.offload import transformation
 from tilestep.train.other_arguments import require_one_of
+from tilestep.train.replicas.groups import Groups, groups_of
 from tilestep.train.replicas.replicas import current_axis
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -304,18 +305,6 @@ def replica_axis() -> str | None:
     return axis
 
 
-def _group(group_size: int | None) -> tuple[str | None, list[list[int]] | None, int]:
+def _group(group_size: int | None) -> tuple[str | None, Groups, int]:
     """(axis, groups for JAX, replicas of a group)."""
-    axis, count = replica_axis(), replica_count()
-    if group_size is None:
-        return axis, None, count
-    size = whole_number("group_size", group_size, least=1)
-    if count % size:
-        divisors = [number for number in range(1, count + 1) if count % number == 0]
-        raise ValueError(
-            f"{count} replicas / group_size {shown(size)} = {count / size:.4g} groups, no whole number: group_size must be one of "
-            f"{', '.join(map(str, divisors))}"
-        )
-    if size == count:
-        return axis, None, count
-    return axis, [list(range(first, first + size)) for first in range(0, count, size)], size
+    return replica_axis(), *groups_of(replica_count(), group_size)

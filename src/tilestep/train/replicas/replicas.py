@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -19,7 +20,8 @@ from tilestep.train.numbers import whole_number
 from tilestep.train.offload import is_on_host
 from tilestep.train.other_arguments import belongs_to, devices_of
 from tilestep.train.replicas.devices import Device, more_devices, select_devices
-from tilestep.train.replicas.shards import Shard, is_shard, part_elements, readable
+from tilestep.train.replicas.groups import groups_of
+from tilestep.train.replicas.shards import Shard, all_parts, is_shard, part_elements, readable
 from tilestep.train.replicas.share import Share
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -150,11 +152,12 @@ class Replicas:
                 NamedSharding of this mesh may divide an array.
 
         Returns:
-            The pytree on all replicas, equal on each, with each Shard divided over them. Leaves that are there already stay, the others are
-            copied. A copy may share memory with the original.
+            The pytree on all replicas, equal on each, with each Shard divided over them, or over each group of them. Leaves that are there
+            already stay, the others are copied. A copy may share memory with the original.
 
         Raises:
-            ValueError: when another array is divided over the replicas, or over devices of another mesh.
+            ValueError: when another array is divided over the replicas, or over devices of another mesh; and when a Shard's group size does
+                not divide the number of replicas.
         """
         nodes, structure = _jax.tree.flatten(carry, is_leaf=is_shard)
         others = [index for index, node in enumerate(nodes) if not (isinstance(node, jax.Array) and node.sharding == self.replicated)]
@@ -165,7 +168,7 @@ class Replicas:
         places = [self._place_of(nodes[index]) for index in elsewhere]
         for index, copy in zip(elsewhere, self._copied(arrays, places), strict=True):
             node = nodes[index]
-            nodes[index] = Shard(values=copy, shape=node.shape) if is_shard(node) else copy
+            nodes[index] = dataclasses.replace(node, values=copy) if is_shard(node) else copy
         return _jax.tree.unflatten(structure, nodes)
 
     @overload
@@ -198,10 +201,13 @@ class Replicas:
         if not is_shard(node):
             return node
         if isinstance(node.values, jax.Array) and any(device.platform in dry_platforms for device in node.values.devices()):
-            parts = part_elements(node.size, self.count) * self.count
-            return np.broadcast_to(np.zeros((), node.values.dtype), parts)  # a dry run has no values: these take no memory
-        flat = np.asarray(readable(node.values))[: node.size]
-        return np.pad(flat, (0, part_elements(node.size, self.count) * self.count - node.size))
+            return np.broadcast_to(np.zeros((), node.values.dtype), self._elements(node))  # a dry run has no values: these take no memory
+        return all_parts(np.asarray(readable(node.values))[: node.size], self.count, node.group_size)
+
+    def _elements(self, shard: Shard) -> int:
+        """Elements of all replicas' parts. Raises: ValueError if its groups do not make up the replicas."""
+        _, members = groups_of(self.count, shard.group_size)
+        return part_elements(shard.size, members) * self.count
 
     def _copied(self, arrays: list[Any], places: list[NamedSharding]) -> list[Any]:
         """The arrays on the replicas; with several processes each fills its own devices."""
@@ -212,9 +218,8 @@ class Replicas:
     def _is_here(self, carry: Pytree, index: int, leaf: Any) -> bool:
         """Whether leaf number `index` is on the replicas. Raises: ValueError if it is divided, over them or elsewhere, and no Shard."""
         if is_shard(leaf):
-            parts = part_elements(leaf.size, self.count) * self.count
             values = leaf.values
-            return isinstance(values, jax.Array) and values.size == parts and values.sharding == self._place_of(leaf)
+            return isinstance(values, jax.Array) and values.size == self._elements(leaf) and values.sharding == self._place_of(leaf)
         if not isinstance(leaf, jax.Array):
             return False
         sharding: Any = leaf.sharding

@@ -178,6 +178,8 @@ def test_further_arguments_of_an_optimiser_are_those_of_the_last_microbatch() ->
         ({"count": 0}, ValueError, "count is 0: it must be 1 or more"),
         ({"dtype": "floaty"}, TypeError, "dtype is 'floaty': it must be None, a dtype such as 'float32', a function"),
         ({"shard_optimizer_state": "yes"}, TypeError, "shard_optimizer_state is 'yes': it must be True or False"),
+        ({"shard_optimizer_state": 2.0}, TypeError, "shard_optimizer_state is 2.0: it must be True or False, or the number of replicas"),
+        ({"shard_optimizer_state": 0}, ValueError, "shard_optimizer_state is 0: it must be True or False, or the number of replicas"),
         ({"offload_optimizer_state": {"parameters": 3}}, TypeError, "offload is 3 for parameters: it must be None, True, False or a"),
         ({"count": 2.0}, TypeError, "count is 2.0: it must be a whole number"),
         ({"reduction": "max"}, ValueError, "reduction is 'max': it must be one of 'sum', 'mean', 'running_mean'"),

@@ -13,7 +13,8 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from tilestep.train import Replicas, cross_replica, offloaded, replica_specs, sharded, unsharded
-from tilestep.train.replicas.shards import Shard, on_parts, part_elements
+from tilestep.train.replicas.groups import Division, part_elements
+from tilestep.train.replicas.shards import Shard, on_parts
 
 FOUR = Replicas(devices=jax.devices("ipu")[:4])
 RNG = np.random.default_rng(0)
@@ -150,7 +151,7 @@ def test_operations_that_are_not_elementwise_see_whole_arrays() -> None:
         return jnp.sort(a * b, 1) + 1, jax.lax.cond(b[0, 0] > 5, lambda x: x, lambda x: -x, a), jnp.cumsum(a, 0) * a, loop, a.sum() * b
 
     def inside(values: Any, b: Any) -> Any:
-        results, _ = on_parts(function, (Shard(values=values, shape=(2, 5)), b), FOUR.axis)
+        results, _ = on_parts(function, (Shard(values=values, shape=(2, 5)), b), Division.over(FOUR.axis))
         return [result.whole() for result in results]
 
     parts = np.concatenate([whole.reshape(-1), np.zeros(2, np.float32)])

@@ -397,6 +397,7 @@ def test_what_is_hidden_and_what_is_summed() -> None:
         ({"outfeed_mask": [1]}, TypeError, r"outfeed_mask\[0\] is 1: it must be True or False"),
         ({"accumulate_outfeed_dtype": "float32"}, ValueError, "accumulate_outfeed is False"),
         ({"shard_optimizer_state": True}, ValueError, "the pipeline has one replica"),
+        ({"shard_optimizer_state": 1}, ValueError, "shard_optimizer_state is 1, but the pipeline has one replica"),
         ({"offload_activations": [7]}, ValueError, "there is no stage 7 to offload"),
         ({"offload_optimizer_state": {"weights": True}}, ValueError, "offload has an entry for 'weights'"),
         ({"tied": [(0, "w")]}, TypeError, "tied has 0: it must be a path"),

@@ -20,6 +20,7 @@ from tilestep.train.jaxprs import computed, is_variable, needed, read_by
 from tilestep.train.offload import on_device
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.planned import planned
+from tilestep.train.replicas.groups import Division
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.replicas.shards import Shard, on_parts
 from tilestep.train.untyped import Atom
@@ -59,10 +60,12 @@ class Forms:
     Attributes:
         divided: divided over the replicas of the stage that they belong to -> the shape of the whole.
         away: in the host's memory.
+        group_size: as of a Shard.
     """
 
     divided: Mapping[Atom, tuple[int, ...]]
     away: frozenset[Atom]
+    group_size: int | None = None
 
     def shape(self, atom: Atom) -> tuple[int, ...] | None:
         """The shape of the whole, if a value is divided."""
@@ -156,12 +159,12 @@ def _computed_there(part: Part, axis: str | None, forms: Forms) -> Callable[[lis
         shape = forms.shape(atom)
         if shape is None:
             return value
-        return value[: atom.aval.size].reshape(shape) if is_together else Shard(values=value, shape=shape)
+        return value[: atom.aval.size].reshape(shape) if is_together else Shard(values=value, shape=shape, group_size=forms.group_size)
 
     def compute(values: list[Any]) -> list[Any]:
         nodes = [taken(atom, value) for atom, value in zip(part.takes, on_device(values), strict=True)]
         if axis is not None and not is_together:
-            results, _ = on_parts(part.compute, (nodes,), axis)
+            results, _ = on_parts(part.compute, (nodes,), Division.over(axis, forms.group_size))
             made = [own.whole() if forms.shape(atom) is None else own.part() for atom, own in zip(part.makes, results, strict=True)]
         else:
             made = part.compute(nodes)

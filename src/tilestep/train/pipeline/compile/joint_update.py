@@ -20,7 +20,7 @@ from jax.extend.core import Jaxpr, JaxprEqn
 from tilestep.train.gradients.accumulation import finished, promoted, zeros_for
 from tilestep.train.jaxprs import computed, flat_jaxpr, is_variable, needed
 from tilestep.train.offload import in_memory, is_on_host, on_device, placed
-from tilestep.train.optimizers.sharded import LEAST_ELEMENTS, unsharded
+from tilestep.train.optimizers.sharded import LEAST_ELEMENTS, require_groups, unsharded
 from tilestep.train.pipeline.compile.joint_homes import homes_of, taints_of, work_of
 from tilestep.train.pipeline.compile.joint_part import NO_FORMS, TOGETHER, Forms, Home, Part, compiled, giving_up, part_for, part_of
 from tilestep.train.pipeline.compile.packing import Packing
@@ -173,7 +173,8 @@ class Joint:
             divided[old[count + index]] = shape
             if follows(count + index) and made[new[count + index]] == self._state_homes[index]:
                 divided[new[count + index]] = shape
-        return Forms(divided=divided, away=frozenset([old[i] for i in away] + [new[i] for i in away if follows(i)]))
+        sent = frozenset([old[i] for i in away] + [new[i] for i in away if follows(i)])
+        return Forms(divided=divided, away=sent, group_size=self._plan.group_size)
 
     def _compiled(self, away: frozenset[int]) -> tuple[tuple[Part, ...], Forms]:
         """(The parts with their programs, the forms of the values). Args: away: as for `_forms`."""
@@ -210,7 +211,10 @@ class Joint:
         """A leaf of the state, divided over the replicas. Args: flat: [n], on each of them."""
         replicas = self._placement(self._state_homes[index]).replicas
         assert replicas is not None  # nothing else is divided
-        return replicas.place(Shard(values=flat, shape=self._divided[index]))
+        return replicas.place(self._shard(index, flat))
+
+    def _shard(self, index: int, values: jax.Array) -> Shard:
+        return Shard(values=values, shape=self._divided[index], group_size=self._plan.group_size)
 
     def _away(self, state: Pytree) -> Pytree:
         """The state, with those of its leaves in the host's memory that the author wants there. Without a word of his they stay."""
@@ -229,6 +233,7 @@ class Joint:
         put: Put = _jax.device_put,
     ) -> tuple[list[list[jax.Array]], Any]:
         """(each stage's new trained leaves, the new state). Donates parameters, state, and accumulators that have a gradient's shape."""
+        self._require_groups(state)
         held = [*(leaf for own in params for leaf in own), *_jax.tree.leaves(state)]
         away = frozenset(index for index, leaf in enumerate(held) if is_on_host(leaf))
         gradients = [
@@ -248,12 +253,17 @@ class Joint:
         new = [[next(rest) for _ in own] for own in self._trained]
         return new, _jax.tree.unflatten(self._state_structure, list(rest))
 
+    def _require_groups(self, state: Pytree) -> None:
+        """Raises: ValueError for a state that is divided within groups of another size."""
+        replicas = self._stages[0].placement.replicas
+        require_groups(state, self._plan.group_size, 1 if replicas is None else replicas.count)
+
     def _in_form(self, place: int, atom: Atom, values: Mapping[Atom, Any], forms: Forms, away: frozenset[int]) -> Any:
         """A new parameter or leaf of the state, divided and in the memory as the old one was. Args: place: among these."""
         value: Any = values[atom] if is_variable(atom) else atom.val
         index, shape = place - len(self._owner), forms.shape(atom)
         if index in self._divided:
-            value = self._in_parts(index, value.reshape(-1)) if shape is None else Shard(values=value, shape=self._divided[index])
+            value = self._in_parts(index, value.reshape(-1)) if shape is None else self._shard(index, value)
         elif shape is not None:  # an optimiser has passed a divided leaf on as another one
             value = unsharded(Shard(values=value, shape=shape))
         return in_memory(value, host=place in away)

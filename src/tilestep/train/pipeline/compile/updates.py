@@ -37,6 +37,7 @@ class OptimizerPlan:
         accumulator_dtype: of their sums.
         offload: which state is in the host's memory.
         shard: whether each replica keeps a part of the optimiser's state.
+        group_size: successive replicas of a group that divides it; None: all replicas.
         keeps_old: whether an update must not donate the parameters, because microbatches under way still read them.
         repeats: whether a run has several updates.
     """
@@ -47,6 +48,7 @@ class OptimizerPlan:
     accumulator_dtype: Any | Choice
     offload: Offload
     shard: bool
+    group_size: int | None
     keeps_old: bool
     repeats: bool
 
@@ -185,7 +187,7 @@ class _Maker:
         placement, plan = self._stage.placement, self._plan
         if placement.replicas is not None:
             transformation = cross_replica(transformation)
-            transformation = sharded(transformation) if plan.shard else transformation
+            transformation = sharded(transformation, group_size=plan.group_size) if plan.shard else transformation
         return offloaded(transformation, plan.offload, platform=placement.devices[0].platform)
 
     def _init(self, trained: Sequence[jax.Array], extras: Sequence[jax.Array]) -> Any:
@@ -195,7 +197,7 @@ class _Maker:
         def init(trained: Sequence[jax.Array], extras: Sequence[jax.Array]) -> Any:
             transformation = self._transformation(extras)
             if placement.replicas is not None and plan.shard:
-                transformation = sharded(transformation)
+                transformation = sharded(transformation, group_size=plan.group_size)
             return transformation.init(self._promoted(on_device(list(trained))))
 
         if placement.replicas is not None and placement.is_local:
