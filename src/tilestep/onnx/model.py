@@ -305,7 +305,10 @@ class OnnxModel:
         device = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
         if self._on_device is None or self._on_device[0] != device:
             with jax.ensure_compile_time_eval():  # a program may be traced around this
-                self._on_device = device, [_on_device(name, array) for name, array in (*self.params.items(), *self.state.items())]
+                self._on_device = (
+                    device,
+                    [_on_device(f"initialiser '{name}'", array) for name, array in (*self.params.items(), *self.state.items())],
+                )
         return self._on_device[1]
 
     def _run(self, inputs: Sequence[Any], key: Any) -> tuple[Any, ...]:
@@ -348,14 +351,14 @@ class OnnxModel:
         return OnnxModel(loaded, training=self._training, static=self._static, bounds=self._bounds, trainable=self._trainable)
 
 
-def _on_device(name: str, array: Array) -> Any:
-    """A weight as an array of JAX. Raises: OnnxError for a type that XLA can't compile, such as one of 6 bits."""
+def _on_device(what: str, array: Any) -> Any:
+    """An array of JAX. Raises: OnnxError for a type that XLA can't compile, such as one of 6 bits."""
     try:
         return jnp.asarray(array)
     except jax.errors.JaxRuntimeError as error:
         if not str(error).startswith(NO_PROGRAM):
             raise
-        raise OnnxError(f"initialiser '{name}' is {array.dtype}, which XLA has no programs for: {error}") from error
+        raise OnnxError(f"{what} is {array.dtype}, which XLA has no programs for: {error}") from error
 
 
 def _for_eager(value: Any) -> Any:
@@ -364,7 +367,7 @@ def _for_eager(value: Any) -> Any:
         return SequenceValue(map(_for_eager, value))
     if not hasattr(value, "dtype"):
         return value
-    return jnp.asarray(value) if jnp.issubdtype(value.dtype, jnp.inexact) else np.asarray(value)
+    return _on_device("an input", value) if jnp.issubdtype(value.dtype, jnp.inexact) else np.asarray(value)
 
 
 def _given_out(value: Any, spec: ValueSpec) -> Any:

@@ -281,6 +281,11 @@ def test_a_weight_of_a_type_without_programs_is_named() -> None:
     found = import_onnx(proto)
     with pytest.raises(OnnxError, match="initialiser 'w' is float6_e3m2fn, which XLA has no programs for"):
         found(np.float32([1, 2]))
+    proto.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT6E3M2
+    del proto.graph.initializer[:], proto.graph.node[:]
+    proto.graph.node.append(onnx.helper.make_node("Cast", ["x"], ["y"], to=onnx.TensorProto.FLOAT))
+    with pytest.raises(OnnxError, match="an input is float6_e3m2fn, which XLA has no programs for"):
+        import_onnx(proto)(found.params["w"])
 
 
 def test_frozen_weights_are_constants(found: OnnxModel, monkeypatch: pytest.MonkeyPatch) -> None:
