@@ -182,7 +182,8 @@ def test_the_example_of_the_page_is_a_training_run_with_its_conditions(documente
 
 
 @pytest.mark.slow
-def test_the_example_of_the_page_is_predicted(documented: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_page_is_predicted(documented: tuple[Path, Path]) -> None:
     rows, conditions = documented
-    assert main(["--rows", str(rows), "--conditions", str(conditions)]) == 0
-    assert re.search(r"^MY01 +[\d,]+ +- sequences/s +[\d.]+ +\d+%  predicted ", capsys.readouterr().out, re.MULTILINE)
+    done = run_elsewhere("--rows", rows, "--conditions", conditions)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^MY01 +[\d,]+ +- sequences/s +[\d.]+ +\d+%  predicted ", done.stdout, re.MULTILINE)
