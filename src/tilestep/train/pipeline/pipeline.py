@@ -110,14 +110,12 @@ class Pipeline:
             this size.
         recompute: which values backward computes again instead of keeping them: None, "full", a `jax.checkpoint` policy, or names of
             checkpoints.
-        gradient_accumulation_dtype: the dtype of accumulators: None (that of the variable), a dtype, or a function (path, variable) ->
-            dtype.
+        gradient_accumulation_dtype: of accumulators: None (that of the variable), a dtype, or a function (path, variable) -> dtype.
         offload_optimizer_state: which state is in the host's memory while it is not used, as for `offloaded`. A mapping may have entries
             for "accumulators" and "parameters", too.
         offload_activations: whether values that a stage keeps for backward wait in the host's memory: False, True, or the numbers of such
             stages, from 0 on.
-        shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`. A number: it is divided
-            within groups of so many successive replicas.
+        shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`; or its `group_size`.
         tied: parameters that stay equal: a list of lists of paths (stage, key, ...), or ((stage, member), key, ...) among concurrent
             stages. Their gradients are summed, the first is updated, and the others are copies of it; on the same devices they are the
             same array.
