@@ -57,7 +57,9 @@ def require_names(what: str, given: Mapping[str, Any], own: Mapping[str, Any]) -
 
 
 def require_bounds(bounds: Mapping[str, int] | None, graph: Graph) -> dict[str, int]:
-    """The bounds by name. Raises: OnnxError for a bound that is no size, or of a node that the model does not have."""
+    """The bounds by name. Raises: TypeError; OnnxError for a bound that is no size, or of a node that the model does not have."""
+    if bounds is not None and not isinstance(bounds, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+        raise TypeError(f"bounds is a {type(bounds).__name__}: it must be a mapping of names to numbers of elements")
     names = set(_names_of(graph)) if bounds else set[str]()
     for name, bound in (bounds or {}).items():
         if isinstance(bound, bool) or not isinstance(bound, int) or bound < 0:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -47,9 +47,12 @@ def export_onnx(
             is more than 1 GiB of them.
 
     Raises:
+        TypeError: for a model that is none, or a parameter that is no array.
         OnnxError: for names that are missing or unknown, and for other shapes or dtypes.
         OSError: if the files cannot be written.
     """
+    if not isinstance(model, OnnxModel):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+        raise TypeError(f"model is a {type(model).__name__}: it must be a model of import_onnx")
     require_names("params", params, model.params)
     if model.state and state is None:
         raise OnnxError("the model is for training: give the state as well, export_onnx(..., state=...)")
@@ -57,6 +60,8 @@ def export_onnx(
     given = {**params, **(state or {})}
     own = {**model.params, **model.state}
     for name, array in given.items():
+        if not hasattr(array, "dtype"):
+            raise TypeError(f"parameter '{name}' is a {type(array).__name__}: it must be an array of NumPy or JAX")
         if tuple(np.shape(array)) != own[name].shape or np.dtype(array.dtype) != own[name].dtype:
             raise OnnxError(
                 f"parameter '{name}' is {np.dtype(array.dtype)}{list(np.shape(array))}, and the model has "

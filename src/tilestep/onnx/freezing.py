@@ -54,7 +54,7 @@ class _Freezing:
             home = homes.get(node.inputs[0]) if node.inputs else None
             if home is None or not self._is_plain_norm(node) or readers[node.inputs[0]] > 1 or not self._is_known_conv(nodes[home]):
                 continue
-            nodes[home] = self._folded_conv(nodes[home], node)
+            nodes[home] = self._folded_conv(nodes[home], node) or nodes[home]
         gone = {name for node in nodes if self._is_conv(node) for name in node.outputs}
         return [node for node in nodes if self._is_conv(node) or gone.isdisjoint(node.outputs)]
 
@@ -91,18 +91,23 @@ class _Freezing:
             return False
         return bool(node.attributes.get("spatial", 1)) and all(self._known(name) is not None for name in node.inputs[1:])
 
-    def _folded_conv(self, node: Node, norm: Node) -> Node:
-        """The convolution with the factors and the shifts of a norm."""
+    def _folded_conv(self, node: Node, norm: Node) -> Node | None:
+        """The convolution with the factors and the shifts of a norm; None if its type cannot hold them."""
         x, weight_name, *more = node.inputs
         scale, shift, mean, variance = (self._float64(name) for name in norm.inputs[1:])
-        factor = scale / np.sqrt(variance + norm.attributes["epsilon"])
+        with np.errstate(all="ignore"):  # what is not finite is not taken
+            factor = scale / np.sqrt(variance + norm.attributes["epsilon"])
         weight = self._float64(weight_name)
         bias = self._float64(more[0]) if any(more) else np.zeros(len(weight))
         dtype = self.graph.initializers[weight_name].dtype
         output = norm.outputs[0]
         names = self._own(f"{output}/weight"), self._own(f"{output}/bias")
-        arrays = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1)), (bias - mean) * factor + shift
-        self.made.update({name: array.astype(dtype) for name, array in zip(names, arrays, strict=True)})
+        with np.errstate(all="ignore"):
+            exact = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1)), (bias - mean) * factor + shift
+            arrays = [array.astype(dtype) for array in exact]
+        if not all(np.isfinite(array).all() for array in arrays):
+            return None
+        self.made.update(zip(names, arrays, strict=True))
         return replace(node, inputs=(x, *names), outputs=(output,))
 
     def _joined_products(self, group: list[Node]) -> list[Node]:

@@ -61,6 +61,8 @@ def import_onnx(
         OnnxError: for a damaged model, or a name that it does not have; UnsupportedOpError for operators without an implementation, all
             at once; UnsafeModelError for a model beyond bounds, or one that reads other files.
     """
+    if not isinstance(training, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+        raise TypeError(f"training is {training!r}: it must be True or False")
     loaded = load(source)
     return OnnxModel(loaded, training=training, static=static, bounds=require_bounds(bounds, loaded.graph), trainable=trainable)
 

@@ -14,7 +14,7 @@ import onnx
 from onnx import helper
 
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
-from tilestep.onnx.values import SequenceValue
+from tilestep.onnx.values import SequenceValue, jax_dtype
 
 Kind = Literal["tensor", "sequence", "optional", "map"]
 Sizes = MutableMapping[str, tuple[int, str]]  # of named dimensions: the size, and which input has it
@@ -146,7 +146,7 @@ def narrowed(what: str, value: Any) -> Any:
                 f"{what} has {beyond}, which {half} cannot hold: without jax.enable_x64 JAX has no {value.dtype}. Call the model "
                 "itself, model(...), or model.run({...}), or enable 64-bit types"
             )
-    return jnp.asarray(value)
+    return jnp.asarray(value, jax_dtype(value.dtype))  # the dtype by name: JAX remembers an array's from when 64-bit types were on
 
 
 def specs_of(values: Iterable[onnx.ValueInfoProto]) -> tuple[ValueSpec, ...]:

@@ -91,6 +91,15 @@ def test_parameters_that_do_not_fit_are_refused(change: dict[str, Any], message:
     assert os.listdir(tmp_path) == []
 
 
+def test_what_is_no_array_or_no_model_is_refused(tmp_path: Path) -> None:
+    found = import_onnx(linear())
+    with pytest.raises(TypeError, match="parameter 'w' is a list: it must be an array"):
+        export_onnx(found, {name: array.tolist() for name, array in found.params.items()}, tmp_path / "model.onnx")
+    with pytest.raises(TypeError, match="model is a ModelProto: it must be a model of import_onnx"):
+        export_onnx(linear(), found.params, tmp_path / "model.onnx")  # pyright: ignore[reportArgumentType]
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_model_is_written_over_the_file_that_its_weights_are_views_of(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     made = model("(float[N,3] x) => (float[N,400] y) { y = MatMul(x, w) }", w=uniform(3, 400))

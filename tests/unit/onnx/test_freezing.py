@@ -57,6 +57,18 @@ def test_other_norms_stay(body: str) -> None:
     assert agree(proto, X) == [node.op_type for node in proto.graph.node]
 
 
+def test_a_norm_whose_factors_the_type_cannot_hold_stays() -> None:
+    def of(number: float) -> Any:
+        return np.full(4, number, np.float16)
+
+    statistics = {"s": of(30), "o": of(0), "m": of(0), "v": of(0)}
+    body = "c = Conv(x, w) y = BatchNormalization<epsilon = 0.00001>(c, s, o, m, v)"
+    proto = model(f"(float16[1,3,2,2] x) => (float16[N,C,H,W] y) {{ {body} }}", w=np.full((4, 3, 1, 1), 30, np.float16), **statistics)
+    frozen = import_onnx(proto).frozen()
+    assert operators(frozen) == ["Conv", "BatchNormalization"]
+    assert np.isfinite(frozen(np.full((1, 3, 2, 2), 1e-3, np.float16))[0]).all()
+
+
 def test_a_norm_of_the_batch_stays() -> None:
     frozen = import_onnx(network("c = Conv(x, w) y, a, b = BatchNormalization<training_mode = 1>(c, s, o, m, v)")).frozen()
     assert operators(frozen) == ["Conv", "BatchNormalization"]

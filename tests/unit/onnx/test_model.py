@@ -178,6 +178,17 @@ def test_names_that_the_model_does_not_have_are_refused(found: OnnxModel) -> Non
         import_onnx(linear(), bounds={"y": -1})
     with pytest.raises(OnnxError, match="trainable names 'x', which is no initialiser"):
         import_onnx(linear(), trainable=["x"])
+    with pytest.raises(TypeError, match="bounds is a list: it must be a mapping"):
+        import_onnx(linear(), bounds=["y"])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="training is 'yes': it must be True or False"):
+        import_onnx(linear(), training="yes")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_run_with_64_bits_leaves_programs_their_32() -> None:
+    found = import_onnx(model("(float[2] x) => (int64[2] w, float[2] y) { y = Relu(x) }", w=np.array([1, -2])))
+    x = np.float32([1, 2])
+    assert found.run({"x": x})["w"].dtype == np.int64
+    assert (found.fn({}, x)[0].dtype, jax.jit(found.fn)({}, x)[0].dtype) == (np.int32, np.int32)
 
 
 def test_numbers_and_lists_of_python_get_the_declared_type(found: OnnxModel) -> None:
