@@ -10,7 +10,7 @@ import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,14 +21,23 @@ from tilestep.pjrt.running.entries import Accumulated, Copy, Entry, Moment, Plan
 from tilestep.pjrt.running.uninterrupted import uninterrupted
 from tilestep.pjrt.running.unseen_waits import wait_unseen
 from tilestep.plan.steps import Counts
+from tilestep.record.history import HistoryBegin, begin_history
 from tilestep.settings import Settings
 from tilestep.sim import Mark, System
 from tilestep.sim.calls import Moment as SimMoment
+from tilestep.sim.trace import Task
 
 _REPLAY_EVERY = 4096  # entries; bounds the journal's memory, not its time
 _MOST_COPIES = 2**16  # that are ordered together, unless a profile asks; JAX copies fewer arrays in one call
 
 FORGOTTEN: list[int] = []  # values whose buffer is gone, of any client; C appends to it
+
+
+class Begin(NamedTuple):
+    """The begin of a recording."""
+
+    mark: Mark
+    history: HistoryBegin | None  # None: nothing was recorded then
 
 
 class EventSource(Protocol):
@@ -51,7 +60,8 @@ class Journal:
         """Args: record: whether a profile is under way, so that the timeline is kept from the start."""
         self.keeps_timeline = settings.report_directory is not None  # until the process ends
         self.system = System(settings.machine, record=record or self.keeps_timeline)
-        self.origin = self.system.mark()
+        keeps = record or self.keeps_timeline
+        self.origin = Begin(self.system.mark(), begin_history(self.system) if keeps else None)
         self._entries: deque[RawEntry] = deque()
         self._append: Callable[[RawEntry], None] = self._entries.append
         self.devices: Sequence[EventSource] = ()
@@ -92,7 +102,9 @@ class Journal:
 
         Args: planned, values, first, counters, undonated: the fields of `Run`. done: what the dispatch has done; gets "noted".
         """
-        _native.once(done, "noted", self._append, (Run, planned, values, first, counters, undonated, hints.current_group()))
+        _native.once(
+            done, "noted", self._append, (Run, planned, values, first, counters, undonated, hints.current_group(), hints.current_task())
+        )
         self._replay_now_and_then()
 
     def moment(self) -> list[SimMoment]:
@@ -145,6 +157,12 @@ class Journal:
             self._replay_at = len(self._entries) + _REPLAY_EVERY
 
     # ------------------------------------------------------------------------------------------- into emulated time
+
+    def begin(self) -> Begin:
+        """This moment as the begin of a recording; calls are kept from now on. Waits as `mark`."""
+        self.replay(wait=True)
+        with self._lock:
+            return Begin(self.system.mark(), begin_history(self.system))
 
     def mark(self) -> Mark:
         """This moment, after everything that happened before it. Waits for programs that count as they run."""
@@ -257,6 +275,7 @@ class Journal:
             results=[range(run.first + k * num_outputs, run.first + (k + 1) * num_outputs) for k in range(len(ipus))],
             counts=[_counts(planned.counted, run.counters, k) for k in range(len(ipus))],
             group=run.group,
+            task=None if run.task is None else Task(*run.task),
         )
         for copy in copies:
             self.system.forget(copy)

@@ -36,7 +36,7 @@ def recording() -> Iterator[Callable[[], Profile]]:
     """
     global _num_recordings
     journal_before = _current
-    start = None if journal_before is None else journal_before.mark()
+    start = None if journal_before is None else journal_before.begin()
     _num_recordings += 1
     if journal_before is not None:
         journal_before.system.record = True
@@ -48,7 +48,7 @@ def recording() -> Iterator[Callable[[], Profile]]:
             return profile_between(idle, idle.mark(), idle.mark())
         end = journal.mark()
         begin = start if start is not None and journal is journal_before else journal.origin
-        return profile_between(journal.system, begin, end, of_jax=is_jax_program)
+        return profile_between(journal.system, begin.mark, end, of_jax=is_jax_program)
 
     try:
         yield measure
@@ -57,3 +57,4 @@ def recording() -> Iterator[Callable[[], Profile]]:
         if not _num_recordings and _current is not None and not _current.keeps_timeline:
             _current.system.record = False
             _current.system.clear_trace()
+            _current.system.keep_calls(False)
