@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from tilestep.hints import EffectiveBatch
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan.steps import Program
+from tilestep.sim.calls import Moment as SimMoment
 
 RawEntry = tuple[Any, ...]
 
@@ -33,7 +34,7 @@ class Put(NamedTuple):
     ipu: int
     size_bytes: int
     on_host: bool
-    begin: list[int] | None = None  # cell of the `Moment` at which the transfer began; None: it begins now
+    begin: list[SimMoment] | None = None  # cell of the `Moment` at which the transfer began; None: it begins now
 
 
 class Copy(NamedTuple):
@@ -74,9 +75,9 @@ class Run(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """The host program wants this moment's cycle."""
+    """The host program wants this moment."""
 
-    cell: list[int]  # gets the cycle
+    cell: list[SimMoment]  # gets it
 
 
 class Accumulated(NamedTuple):

@@ -23,6 +23,7 @@ from tilestep.pjrt.running.unseen_waits import wait_unseen
 from tilestep.plan.steps import Counts
 from tilestep.settings import Settings
 from tilestep.sim import Mark, System
+from tilestep.sim.calls import Moment as SimMoment
 
 _REPLAY_EVERY = 4096  # entries; bounds the journal's memory, not its time
 _MOST_COPIES = 2**16  # that are ordered together, unless a profile asks; JAX copies fewer arrays in one call
@@ -95,9 +96,9 @@ class Journal:
         _native.once(done, "noted", self._append, (Run, planned, values, first, counters, undonated, hints.current_group()))
         self._replay_now_and_then()
 
-    def moment(self) -> list[int]:
-        """A cell that will hold the host's clock as it is now, once the entries up to here are replayed."""
-        cell: list[int] = []
+    def moment(self) -> list[SimMoment]:
+        """A cell that will hold this moment, once the entries up to here are replayed."""
+        cell: list[SimMoment] = []
         self._add((Moment, cell))
         return cell
 
@@ -235,7 +236,7 @@ class Journal:
             case Run():
                 self._play_run(entry)
             case Moment():
-                entry.cell.append(self.system.host_cycle)
+                entry.cell.append(self.system.moment())
             case Accumulated():
                 self.system.accumulated(entry.batch, entry.steps)
 
