@@ -35,9 +35,32 @@ def load_program(text: str | bytes) -> steps.Program:
     except (ValueError, RecursionError) as error:
         raise StoredError(f"a stored plan is no JSON: {error}") from None
     try:
-        return _checked(record, steps.Program, "program")
+        program: steps.Program = _checked(record, steps.Program, "program")
+        _check_frames(program.body, len(program.frames))
     except RecursionError:  # without its thousand frames
         raise StoredError("a stored plan has records nested too deep: loops within loops as no program of JAX has them") from None
+    for index, frame in enumerate(program.frames):
+        if not 0 <= frame.parent <= index:
+            raise StoredError(f"a stored plan has {frame.parent} as program.frames[{index}].parent: it must be from 0 to {index}")
+    return program
+
+
+def _check_frames(node: steps.Node, count: int) -> None:
+    """Raises: StoredError if a node names a frame that is not there."""
+    match node:
+        case steps.Series(nodes=nodes):
+            for child in nodes:
+                _check_frames(child, count)
+            return
+        case steps.Loop(body=body):
+            _check_frames(body, count)
+        case steps.Branch(arms=arms):
+            for arm in arms:
+                _check_frames(arm, count)
+        case _:
+            pass
+    if not 0 <= node.frame <= count:
+        raise StoredError(f"a stored plan has {node.frame} as frame of {shown(node.name)}: it must be from 0 to {count}")
 
 
 def _plain(value: Any) -> Any:
