@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tilestep.hints import EffectiveBatch
+from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan.steps import Program
 from tilestep.sim.calls import Moment as SimMoment
 
@@ -23,6 +24,7 @@ class PlannedRun(NamedTuple):
     ipus: tuple[int, ...]
     num_outputs: int
     counted: tuple[tuple[int, int], ...]  # (site, arm) of each counter
+    source: ProgramSource
 
 
 class Put(NamedTuple):

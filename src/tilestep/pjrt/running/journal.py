@@ -58,7 +58,8 @@ class Journal:
 
     def __init__(self, settings: Settings, *, record: bool = False) -> None:
         """Args: record: whether a profile is under way, so that the timeline is kept from the start."""
-        self.keeps_timeline = settings.report_directory is not None  # until the process ends
+        self.settings = settings
+        self.keeps_timeline = settings.engine.execution_profile  # until the process ends
         self.system = System(settings.machine, record=record or self.keeps_timeline)
         keeps = record or self.keeps_timeline
         self.origin = Begin(self.system.mark(), begin_history(self.system) if keeps else None)

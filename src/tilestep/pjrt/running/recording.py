@@ -44,11 +44,12 @@ def recording() -> Iterator[Callable[[], Profile]]:
     def measure() -> Profile:
         journal = _current
         if journal is None:
-            idle = System(read_settings().machine, record=False)
-            return profile_between(idle, idle.mark(), idle.mark())
+            settings = read_settings()
+            idle = System(settings.machine, record=False)
+            return profile_between(idle, idle.mark(), idle.mark(), notes=settings.engine.notes)
         end = journal.mark()
         begin = start if start is not None and journal is journal_before else journal.origin
-        return profile_between(journal.system, begin.mark, end, of_jax=is_jax_program)
+        return profile_between(journal.system, begin.mark, end, of_jax=is_jax_program, notes=journal.settings.engine.notes)
 
     try:
         yield measure
