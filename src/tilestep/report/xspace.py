@@ -161,11 +161,13 @@ def _planes(lanes: Sequence[tuple[int, Lane]], machine: MachineSpec) -> dict[str
     return planes
 
 
-def _order(lane: Lane) -> tuple[int, int, int, str, int]:
-    """The host first, then IPUs with what is theirs, then IPU-Machines."""
-    group = 0 if lane.kind == "host" else 2 if lane.kind in _MACHINE_LINES else 1
-    of_ipu = ("ipu", "io", "link").index(lane.kind) if group == 1 else 0
-    return group, lane.number, of_ipu, lane.kind, lane.target
+def _order(lane: Lane) -> tuple[int, int, int, int]:
+    """The host first, then each IPU with what is its own, then each IPU-Machine."""
+    if lane.kind == "host":
+        return 0, 0, 0, 0
+    if lane.kind in _MACHINE_LINES:
+        return 2, lane.number, list(_MACHINE_LINES).index(lane.kind), 0
+    return 1, lane.number, ("ipu", "io", "link").index(lane.kind), lane.target
 
 
 def _place(lane: Lane, machine: MachineSpec, *, by_ipu: bool) -> tuple[str, str]:
