@@ -28,7 +28,7 @@ from jax._src.lib.mlir import ir
 from jaxlib import _xla  # pyright: ignore[reportAttributeAccessIssue]  # a C extension without stubs
 from jaxlib.mlir.dialects import stablehlo
 
-from tilestep.pjrt.jax_private.proto import bytes_field
+from tilestep.protobuf import bytes_field
 from tilestep.pjrt.jax_private.versions import parse
 
 HostClient = Any

@@ -12,13 +12,33 @@ from tilestep.report import Profile, profile_between
 from tilestep.settings import read_settings
 from tilestep.sim import System
 
-_num_recordings = 0  # profiles that are under way; the timeline is kept only for them
+_holders: set[object] = set()  # profiles and sessions of profilers that are under way; the timeline is kept only for them
 _current: Journal | None = None  # the platform's, once it has started
 
 
 def is_recording() -> bool:
-    """Whether a profile is under way."""
-    return _num_recordings > 0
+    """Whether a profile, or a profiler's session, is under way."""
+    return bool(_holders)
+
+
+def current_journal() -> Journal | None:
+    """The journal that profiles are taken from; None where JAX has not started the platform."""
+    return _current
+
+
+def keep_timeline(holder: object) -> None:
+    """Keeps the timeline from now on, also that of a platform that starts later, until `holder` lets go of it."""
+    _holders.add(holder)
+    if _current is not None:
+        _current.system.record = True
+
+
+def let_go_of_timeline(holder: object) -> None:
+    """Forgets the timeline if nothing else needs it. May be called more than once."""
+    _holders.discard(holder)
+    if not _holders and _current is not None and not _current.keeps_timeline:
+        _current.system.record = False
+        _current.system.clear_trace()
 
 
 def use(journal: Journal) -> None:
@@ -34,12 +54,10 @@ def recording() -> Iterator[Callable[[], Profile]]:
 
     The platform need not have started: then the profile begins when it starts, and is empty if it never does.
     """
-    global _num_recordings
     journal_before = _current
     start = None if journal_before is None else journal_before.mark()
-    _num_recordings += 1
-    if journal_before is not None:
-        journal_before.system.record = True
+    holder = object()
+    keep_timeline(holder)
 
     def measure() -> Profile:
         journal = _current
@@ -53,7 +71,4 @@ def recording() -> Iterator[Callable[[], Profile]]:
     try:
         yield measure
     finally:
-        _num_recordings -= 1
-        if not _num_recordings and _current is not None and not _current.keeps_timeline:
-            _current.system.record = False
-            _current.system.clear_trace()
+        let_go_of_timeline(holder)

@@ -1,4 +1,4 @@
-"""The part of protocol buffers that XLA's messages need: reads fields, and encodes them."""
+"""The part of protocol buffers that messages of XLA and of profilers need: reads fields, and encodes them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """
     position, end = 0, len(message)
     while position < end:
-        key, position = _varint(message, position)
+        key, position = _read(message, position)
         number, wire_type = key >> 3, key & 7
         if wire_type == 0:
-            value, position = _varint(message, position)
+            value, position = _read(message, position)
             yield number, value
             continue
         if wire_type == 2:
-            size, position = _varint(message, position)
+            size, position = _read(message, position)
         elif wire_type == 1:
             size = 8
         elif wire_type == 5:
@@ -39,22 +39,32 @@ def ints(value: int | bytes) -> list[int]:
     out: list[int] = []
     position = 0
     while position < len(value):
-        number, position = _varint(value, position)
+        number, position = _read(value, position)
         out.append(number)
     return out
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
     """An encoded field that holds bytes, a string or a message."""
-    return _encode(number << 3 | 2) + _encode(len(value)) + value
+    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def int_field(number: int, value: int) -> bytes:
     """An encoded field that holds a non-negative integer."""
-    return _encode(number << 3) + _encode(value)
+    return varint(number << 3) + varint(value)
 
 
-def _varint(message: bytes, position: int) -> tuple[int, int]:
+def varint(value: int) -> bytes:
+    """A non-negative integer as the format writes all of them: seven bits a byte, the lowest first."""
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _read(message: bytes, position: int) -> tuple[int, int]:
     result = shift = 0
     while True:
         if position >= len(message):
@@ -65,12 +75,3 @@ def _varint(message: bytes, position: int) -> tuple[int, int]:
         shift += 7
         if byte < 128:
             return result, position
-
-
-def _encode(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
