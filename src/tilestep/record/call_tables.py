@@ -15,7 +15,7 @@ from tilestep.plan.serialized import program_of
 from tilestep.plan.steps import Program
 from tilestep.record.container import Builder, Tables
 from tilestep.record.history import History
-from tilestep.record.machine import machine_of
+from tilestep.record.machine import machine_from_document
 from tilestep.record.tables import json_text
 from tilestep.record.texts import from_json
 from tilestep.sim import snapshot as snapshots
@@ -83,7 +83,7 @@ def history_of(tables: Tables) -> History:
         complete=names.complete,
     )
     return History(
-        machine=machine_of(json_text(tables, "machine")),
+        machine=machine_from_document(json_text(tables, "machine")),
         programs=programs_of(tables),
         snapshot=_loaded(tables, "snapshot", Snapshot, _SNAPSHOT_CLASSES),
         calls=calls,

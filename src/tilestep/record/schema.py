@@ -213,7 +213,7 @@ TEXTS: Final[Mapping[str, str]] = MappingProxyType(
         "trees": "JSON list: the tree of each program, in the order of table programs, as plan/serialized.py writes it; null: not kept",
         "snapshot": "JSON list: the simulated machine when the recording began, as sim/snapshot.py declares it",
         "call_names": "JSON list: what numbers of calls stand for, as record/call_tables.py declares it",
-        "machine": "JSON object: name, description, and every field of the machine with its source",
+        "machine": "JSON object: name, description, and every field of the machine, by its path",
         "profile": "JSON object: the figures of the profile, as profile.json has them, without the timeline",
         "hlo": "JSON list: the HLO of each program as it was planned; null: not kept",
         "sources": "JSON object: path -> lines of the user's source files that frames name; absent with --no-source",
