@@ -13,7 +13,7 @@ SRC = Path(__file__).resolve().parent.parent / "src" / "tilestep"
 
 LAYERS = ("machine", "program", "cost", "plan", "sim", "record", "report", "pjrt")  # an import may point up this list, never down
 # any layer may import these
-SHARED = ("errors", "units", "hints", "messages", "files", "options", "poplar_keys", "engine_options", "settings")
+SHARED = ("errors", "units", "hints", "messages", "files", "protobuf", "options", "poplar_keys", "engine_options", "settings", "typed_json")
 RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
 FRONTENDS = ("onnx",)  # on top of JAX, for any platform; only the doors import them
 DOORS = ("__init__", "__main__", "cli", "profiling")  # these may import anything
@@ -103,7 +103,7 @@ def allowed_units(unit: str, layers: tuple[str, ...]) -> tuple[str, ...] | None:
         return None
     if unit == "settings":
         return SETTINGS_IMPORTS
-    if unit == "options":
+    if unit in ("options", "typed_json"):
         return ("errors", "messages")
     if unit == "engine_options":
         return ("errors", "messages", "poplar_keys")

@@ -15,7 +15,7 @@ from tilestep.messages import plain
 from tilestep.plan.liveness import Liveness
 from tilestep.plan.steps import Program
 from tilestep.record.container import Builder, Tables, read_recording, write_recording
-from tilestep.record.machine import machine_fields
+from tilestep.record.machine import machine_document
 from tilestep.record.program import ProgramTables
 from tilestep.record.schema import SUFFIX
 from tilestep.report.memory import memory_text, variables_text
@@ -137,7 +137,7 @@ def write_program(
         programs = ProgramTables(builder, lines=parts.lines)
         programs.add(program, detail, key=key, fingerprint=fingerprint, hlo=hlo if parts.hlo else None)
         programs.finish()
-        builder.put_json("machine", machine_fields(machine))
+        builder.put_json("machine", machine_document(machine))
         write_recording(folder / PROGRAM_FILE, builder.tables())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final, Literal, NamedTuple, final
@@ -243,16 +242,20 @@ class Recorder:
         """Events of IPUs from one position up to another: the first `MAX_EVENTS` that were kept."""
         self._store()
         found: list[int] = self._first[max(start - self._begin, 0) * _COLUMNS : max(end - self._begin, 0) * _COLUMNS].tolist()
-        names = self.names
+        lanes, kinds, starts, ends, runs, keys, _ = (found[column::_COLUMNS] for column in range(_COLUMNS))
         return tuple(
-            Event(ipu=self.lanes[lane].number, start_cycle=a, end_cycle=b, kind=KINDS[kind], program=names[key], key=key, run=run)
-            for lane, kind, a, b, run, key, _ in zip(*(found[column::_COLUMNS] for column in range(_COLUMNS)), strict=True)
+            Event(
+                ipu=self.lanes[lane].number,
+                start_cycle=start_cycle,
+                end_cycle=end_cycle,
+                kind=KINDS[kind],
+                program=self.names[key],
+                key=key,
+                run=run,
+            )
+            for lane, kind, start_cycle, end_cycle, run, key in zip(lanes, kinds, starts, ends, runs, keys, strict=True)
             if kind < DISPATCH
         )
-
-    def runs_between(self, start: int, end: int) -> Sequence[RunRow]:
-        """The kept dispatches with numbers from `start` up to `end`."""
-        return [row for row in self.runs if start <= row.number < end]
 
     def clear(self) -> None:
         """Drops all events, runs and trips."""

@@ -68,6 +68,7 @@ class Run(NamedTuple):
     counters: list[list[Any]]  # arrays of the program's counters, by counter and IPU
     undonated: tuple[int, ...]  # arguments that the program may not take over
     group: tuple[str, int] | None
+    task: tuple[int, str, int] | None  # of a pipeline: stage, kind, microbatch
 
     def has_counted(self) -> bool:
         """Whether all counters have their value."""
