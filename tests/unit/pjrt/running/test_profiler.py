@@ -12,14 +12,15 @@ from tests.unit.sim.toy import Host, program, superstep
 from tilestep import hints
 from tilestep.pjrt.running import journal as journal_module
 from tilestep.pjrt.running import recording
-from tilestep.pjrt.running.journal import Journal
+from tilestep.pjrt.running.journal import Begin, Journal
 from tilestep.pjrt.running.profiler import ProfilerSession
-from tilestep.protobuf import int_field
+from tilestep.protobuf import bytes_field, int_field
 from tilestep.settings import read_settings
 
 WANTED = int_field(1, 1) + int_field(2, 2) + int_field(3, 1) + int_field(4, 1)  # as JAX serialises its defaults
 STEP = program(superstep(50))
-UNWANTED = int_field(1, 1) + int_field(2, 2)
+WITHOUT_DEVICES = int_field(1, 1) + int_field(2, 2)
+OF_WALL_TIME = WANTED + bytes_field(14, hints.WALL_TIME_SESSION.encode())
 
 
 @pytest.fixture(autouse=True)
@@ -28,13 +29,14 @@ def no_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hints, "listen", lambda _: None)
     monkeypatch.setattr(journal_module, "FORGOTTEN", [])
     monkeypatch.setattr(recording, "_current", None)
+    monkeypatch.setattr(recording, "_holders", set())
 
 
 def started() -> tuple[Journal, Host]:
     """A platform that has started, and the host program that uses it."""
     host = Host(record=recording.is_recording())
     journal = Journal(read_settings({}))
-    journal.system, journal.origin = host.system, host.start
+    journal.system, journal.origin = host.system, Begin(host.start, None)
     recording.use(journal)
     return journal, host
 
@@ -50,7 +52,7 @@ def runs(session: ProfilerSession) -> list[int]:
     session.end()
     planes = ProfileData.from_serialized_xspace(session.data()).planes
     events = [event for plane in planes if "IPU 0" in plane.name for line in plane.lines for event in line.events]
-    return [int(dict(event.stats)["run"]) for event in events if event.name == "compute (p)"]
+    return [int(dict(event.stats)["run"]) for event in events if event.name == "compute (f)"]
 
 
 def test_a_session_has_what_happens_within() -> None:
@@ -121,14 +123,15 @@ def test_the_begin_of_emulated_time_is_on_the_wall_clock() -> None:
     host.run(STEP)
     session.end()
     [event] = next(iter(next(iter(ProfileData.from_serialized_xspace(session.data()).planes)).lines)).events
-    assert event.name == "dispatch (p)"
+    assert event.name == "dispatch (f)"
     assert before <= event.start_ns + 1e4
     assert event.start_ns - 1e4 <= after
 
 
-def test_a_session_that_wants_no_devices_gets_none() -> None:
+@pytest.mark.parametrize("options", [WITHOUT_DEVICES, OF_WALL_TIME])
+def test_a_session_that_wants_no_emulated_time_gets_none(options: bytes) -> None:
     _, host = started()
-    session = begun(UNWANTED)
+    session = begun(options)
     assert not recording.is_recording()
     host.run(STEP)
     session.end()
