@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from tilestep import hints
-from tilestep.pjrt.running.jax_programs import is_jax_program
-from tilestep.pjrt.running.journal import Journal
-from tilestep.report import Profile, profile_between
+from tilestep.pjrt.running.journal import Begin, Journal
+from tilestep.pjrt.running.measurement import Measurement, measured, measurement_of
 from tilestep.settings import read_settings
 from tilestep.sim import System
 
@@ -37,8 +36,7 @@ def let_go_of_timeline(holder: object) -> None:
     """Forgets the timeline if nothing else needs it. May be called more than once."""
     _holders.discard(holder)
     if not _holders and _current is not None and not _current.keeps_timeline:
-        _current.system.record = False
-        _current.system.clear_trace()
+        _current.stop_recording()
 
 
 def use(journal: Journal) -> None:
@@ -49,24 +47,23 @@ def use(journal: Journal) -> None:
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[Callable[[], Profile]]:
-    """Keeps the timeline inside the block; yields a function that gives the profile from the block's begin to now.
+def recording() -> Iterator[Callable[[], Measurement]]:
+    """Keeps the timeline inside the block; yields a function that measures what happened from the block's begin to now.
 
     The platform need not have started: then the profile begins when it starts, and is empty if it never does.
     """
     journal_before = _current
-    start = None if journal_before is None else journal_before.mark()
+    start = None if journal_before is None else journal_before.begin()
     holder = object()
     keep_timeline(holder)
 
-    def measure() -> Profile:
+    def measure() -> Measurement:
         journal = _current
         if journal is None:
-            idle = System(read_settings().machine, record=False)
-            return profile_between(idle, idle.mark(), idle.mark())
-        end = journal.mark()
-        begin = start if start is not None and journal is journal_before else journal.origin
-        return profile_between(journal.system, begin, end, of_jax=is_jax_program)
+            settings = read_settings()
+            idle = System(settings.machine, record=False)
+            return measurement_of(idle, Begin(idle.mark(), None), idle.mark(), settings.engine, {})
+        return measured(journal, start if start is not None and journal is journal_before else journal.origin)
 
     try:
         yield measure
