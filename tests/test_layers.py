@@ -12,7 +12,7 @@ import pytest
 SRC = Path(__file__).resolve().parent.parent / "src" / "tilestep"
 
 LAYERS = ("machine", "program", "cost", "plan", "sim", "record", "report", "pjrt")  # an import may point up this list, never down
-SHARED = ("errors", "units", "hints", "messages", "files", "options", "settings")  # any layer may import these
+SHARED = ("errors", "units", "hints", "messages", "files", "options", "settings", "cuts")  # any layer may import these
 RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
 FRONTENDS = ("onnx",)  # on top of JAX, for any platform; only the doors import them
 DOORS = ("__init__", "__main__", "cli", "profiling")  # these may import anything
