@@ -13,6 +13,7 @@ from tilestep import hints as hints
 from tilestep.errors import HloError as HloError
 from tilestep.errors import LoopInterrupt as LoopInterrupt
 from tilestep.errors import QueueError as QueueError
+from tilestep.errors import RecordingError as RecordingError
 from tilestep.errors import SettingsError as SettingsError
 from tilestep.errors import SpecError as SpecError
 from tilestep.errors import StoredError as StoredError

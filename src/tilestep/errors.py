@@ -5,6 +5,7 @@ TilestepError
 ├── SpecError (ValueError)         a machine description that cannot be
 ├── HloError (ValueError)          a program text that the reader does not understand
 ├── StoredError (ValueError)       a serialised program that cannot be used here
+├── RecordingError (ValueError)    a recording that is damaged, too large, or of a newer form
 ├── DatasetError (ValueError)      a dataset that ends early, or whose elements differ in form
 ├── QueueError (RuntimeError)      a feed of a training loop that is closed, in use, full or empty
 ├── NotFiniteError (FloatingPointError)  a pipeline's microbatch that has made a NaN or an infinity
@@ -51,6 +52,10 @@ class HloError(TilestepError, ValueError):
 
 class StoredError(TilestepError, ValueError):
     """A serialised program is damaged, or was made for another machine or by another version. The message says which."""
+
+
+class RecordingError(TilestepError, ValueError):
+    """A recording cannot be read or written. The message names the file, the part of it, what was found, and the bound."""
 
 
 class DatasetError(TilestepError, ValueError):

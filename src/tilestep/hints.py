@@ -55,6 +55,31 @@ class program_group:
 current_group: Callable[[], tuple[str, int] | None] = _group.get
 
 
+_task: ContextVar[tuple[int, str, int] | None] = ContextVar("tilestep_pipeline_task", default=None)
+
+
+def pipeline_task(stage: int, kind: str, microbatch: int) -> None:
+    """Says that this thread's dispatches belong to a task of a pipeline from now on, until another task or `no_pipeline_task`.
+
+    A recording of an emulator has it. Nothing else depends on it.
+
+    Args:
+        stage: of the pipeline, from 0.
+        kind: of the task, such as "forward".
+        microbatch: from 0; -1 if the task is of no single one.
+    """
+    _task.set((stage, kind, microbatch))
+
+
+def no_pipeline_task() -> None:
+    """Says that this thread's dispatches belong to no task from now on."""
+    _task.set(None)
+
+
+# The task of this thread as (stage, kind, microbatch), or None. Runs no bytecode, as `current_group`.
+current_task: Callable[[], tuple[int, str, int] | None] = _task.get
+
+
 @dataclass(frozen=True, kw_only=True)
 class EffectiveBatch:
     """The batch of one update of a loop's parameters.

@@ -46,8 +46,10 @@ def _client(num_devices: int) -> Any:
     return xla_client.make_cpu_client(num_devices=num_devices)
 
 
-def clean_hlo(lowered: Any, *, num_devices: int = 1) -> str:
-    """Text of a lowered JAX function (`jax.jit(f).lower(...)`), without source locations, which differ between machines.
+def clean_hlo(lowered: Any, *, num_devices: int = 1, with_lines: bool = False) -> str:
+    """Text of a lowered JAX function (`jax.jit(f).lower(...)`).
+
+    Args: with_lines: with source locations, which differ between machines.
 
     Loops and branches get the numbers by which their runs are counted, in the order of the module.
     """
@@ -68,6 +70,8 @@ def clean_hlo(lowered: Any, *, num_devices: int = 1) -> str:
     finally:
         _wanted = False
     text = xla_client.hlo.HloModule.from_serialized_hlo_module_proto(_taken[0]).to_string()
+    if with_lines:
+        return text
     return _FRAME.sub("", _LOCATIONS.sub("\n", text)).strip() + "\n"
 
 

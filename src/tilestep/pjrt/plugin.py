@@ -91,7 +91,7 @@ def _finish() -> None:
 
 
 def _write_report() -> None:
-    """Writes the profile of the whole process if POPLAR_ENGINE_OPTIONS sets autoReport.all.
+    """Writes the profile of the whole process if POPLAR_ENGINE_OPTIONS asks for it.
 
     The program has ended as it did: a report that cannot be written is told on stderr, and the exit status stays.
     """
@@ -103,12 +103,15 @@ def _write_report() -> None:
     from tilestep.report.files import write_report
 
     client = started_client()
-    if client is None or not client.in_use or client.settings.report_directory is None:
+    if client is None or not client.in_use:
+        return
+    engine = client.settings.engine
+    if engine.directory is None or not engine.execution_profile:
         return
     end = client.journal.mark()
-    profile = profile_between(client.journal.system, client.journal.origin, end, of_jax=is_jax_program)
+    profile = profile_between(client.journal.system, client.journal.origin.mark, end, of_jax=is_jax_program, notes=engine.notes)
     try:
-        write_report(profile, writable_directory(client.settings.report_directory))
+        write_report(profile, writable_directory(engine.directory))
     except OSError as error:
         told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {plain(error.filename)} cannot be written: {error.strerror}"
         if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it

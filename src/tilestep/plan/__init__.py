@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from tilestep.plan.cache import PlanCache as PlanCache
+from tilestep.plan.frames import user_frame as user_frame
+from tilestep.plan.liveness import Life as Life
+from tilestep.plan.liveness import Liveness as Liveness
 from tilestep.plan.liveness import check_fits as check_fits
 from tilestep.plan.lower import lower as lower
+from tilestep.plan.lower import lower_in_detail as lower_in_detail
 from tilestep.plan.steps import Argument as Argument
 from tilestep.plan.steps import Branch as Branch
 from tilestep.plan.steps import Collective as Collective
 from tilestep.plan.steps import Counts as Counts
+from tilestep.plan.steps import Frame as Frame
 from tilestep.plan.steps import HostCall as HostCall
 from tilestep.plan.steps import Loop as Loop
 from tilestep.plan.steps import Program as Program

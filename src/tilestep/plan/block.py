@@ -10,11 +10,11 @@ from tilestep.cost.rates import WITH_SCALAR
 from tilestep.machine.spec import IpuSpec
 from tilestep.plan.fuse import VIEWS, Units
 from tilestep.plan.host_gather import HostGathers
-from tilestep.plan.liveness import Moment
 from tilestep.plan.mapping import Leaf, Value
 from tilestep.plan.price import pass_dtype
 from tilestep.plan.stencil import halo, starts
 from tilestep.plan.steps import Node
+from tilestep.plan.timeline import Moment
 from tilestep.program.hlo import Computation, Instruction
 from tilestep.program.work import ArrayShape
 

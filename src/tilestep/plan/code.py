@@ -154,7 +154,7 @@ def code_bytes(nodes: Sequence[Node], *, streams: int) -> dict[str, int]:
     for node in _all(nodes):
         match node:
             case Superstep():
-                alike = replace(node, name="", scope="")
+                alike = replace(node, name="", scope="", frame=0)
                 if alike in seen:
                     control += CALL_BYTES
                     continue

@@ -5,113 +5,146 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import TileMemoryError
 from tilestep.machine.spec import MachineSpec, TileSpec
-from tilestep.plan.steps import Program, TileMemory
-from tilestep.plan.tile_layout import TileLayout, aligned, block_layout, even_layout
+from tilestep.plan.steps import Branch, Loop, Node, Program, Series, TileMemory
+from tilestep.plan.tile_layout import TileLayout
+from tilestep.plan.timeline import Buffers, Category, Extent, Occupancy
 
 LARGEST = 8  # parts that an error names
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
-    """One step as memory sees it. Buffers are the numbers that `Buffers` gives out."""
+class Life:
+    """One value in the tiles, from birth to last use. Values that share memory are one.
 
-    step: str
-    reads: tuple[int, ...] = ()
-    writes: tuple[int, ...] = ()
-    temporary_tile_bytes: int = 0
-    in_place: bool = False  # a result may take over the memory of an operand that is read for the last time
-    inner: tuple[tuple[Moment, ...], ...] = ()  # the body of a loop, the arms of a branch; they run between reads and writes
+    Attributes:
+        name: the user's operation that made it, or the argument's name.
+        category: how long it stays, and why.
+        size_bytes: of the whole array.
+        first: tick at which it takes memory for the first time.
+        last: tick at which it takes memory for the last time.
+        tile_bytes: on each tile that holds it.
+        tiles: how many tiles hold it.
+        start_tile: the first of them; they go round behind the last tile.
+        frame: number of the line that made it in `Program.frames`; 0: an argument, or unknown.
+    """
 
-
-class Buffers:
-    """Gives each array a number, and knows its layout and which arrays share memory."""
-
-    def __init__(self, num_tiles: int) -> None:
-        self.num_tiles = num_tiles
-        self.names: list[str] = []
-        self.sizes: list[int] = []
-        self.layouts: list[TileLayout] = []
-        self._same: list[int] = []
-        self._next_tile = 0  # at which the next array begins that does not cover all tiles
-
-    def new(self, name: str, size_bytes: int, block_bytes: int = 0) -> int:
-        """A buffer of its own.
-
-        Args: block_bytes: on the fullest tile, if a plan laid the array out in blocks; 0: it has an even layout.
-        """
-        layout = block_layout(size_bytes, block_bytes, self.num_tiles) if block_bytes else even_layout(size_bytes, self.num_tiles)
-        if layout.tiles < self.num_tiles:
-            layout = replace(layout, start=self._next_tile)
-            self._next_tile = (self._next_tile + layout.tiles) % self.num_tiles
-        self.names.append(name)
-        self.sizes.append(size_bytes)
-        self.layouts.append(layout)
-        self._same.append(len(self._same))
-        return len(self._same) - 1
-
-    def find(self, buffer: int) -> int:
-        """The buffer whose memory `buffer` uses."""
-        while self._same[buffer] != buffer:
-            self._same[buffer] = self._same[self._same[buffer]]
-            buffer = self._same[buffer]
-        return buffer
-
-    def share(self, buffer: int, owner: int) -> None:
-        """From now on `buffer` lives in the memory of `owner`."""
-        buffer, owner = self.find(buffer), self.find(owner)
-        if buffer != owner:
-            self._same[buffer] = owner
-
-    def __len__(self) -> int:
-        return len(self._same)
+    name: str
+    category: Category
+    size_bytes: int
+    first: int
+    last: int
+    tile_bytes: int
+    tiles: int
+    start_tile: int
+    frame: int
 
 
-def tile_memory(
-    moments: Sequence[Moment],
-    buffers: Buffers,
-    *,
-    code: Mapping[str, int],
-    fixed: Mapping[str, int],
-    resident: Sequence[int],
-    arguments: Sequence[int],
-    constants: Sequence[int],
-    results: Sequence[int],
-    on_host: Sequence[int],
-) -> TileMemory:
-    """Memory of the fullest tile, at the step at which it is fullest.
+@dataclass(frozen=True, kw_only=True)
+class Liveness:
+    """All that the model knows of a program's memory. Ticks are its begin, each step, and its end; the body of a loop counts once.
+
+    Attributes:
+        num_tiles: tiles that hold values.
+        steps: name of the step, by tick. A loop and a branch have one tick in front of their steps and one behind them.
+        leaves: position of the step among the leaves of the program's tree, in the tree's order, by tick; -1 if it is no leaf.
+        temporary_tile_bytes: of the step itself, on each tile, by tick.
+        lives: of all values that take memory of a tile.
+        code: (kind, bytes) on each tile, loaded with the program.
+        fixed: (kind, bytes) on each tile that no program can use otherwise.
+    """
+
+    num_tiles: int
+    steps: tuple[str, ...]
+    leaves: tuple[int, ...]
+    temporary_tile_bytes: tuple[int, ...]
+    lives: tuple[Life, ...]
+    code: tuple[tuple[str, int], ...]
+    fixed: tuple[tuple[str, int], ...]
+
+
+def liveness(occupancy: Occupancy, body: Series, frame_number: Callable[[int], int]) -> Liveness:
+    """The memory of a program in detail.
 
     Args:
-        moments: the steps in order.
-        code: bytes per tile that are loaded with the program, by kind.
-        fixed: bytes per tile that no program can use otherwise, by kind.
-        resident: buffers of donated arguments; they stay between runs.
-        arguments: buffers of the other arguments; they live from the start to their last use.
-        constants: buffers that live all the time; they are loaded with the program.
-        results: buffers of the results; they live to the end.
-        on_host: buffers in the host's memory, which need no tile.
+        occupancy: what takes memory, and when.
+        body: the program's tree, of which `occupancy` has the moments.
+        frame_number: from a frame's number in the module to that in the program.
     """
-    timeline = _Timeline(buffers)
-    start = timeline.tick("program start", 0)
-    for buffer in (*arguments, *constants, *resident):
-        timeline.touch(buffer, start)
-    timeline.run(moments)
-    end = timeline.tick("program end", 0)
-    for buffer in (*results, *constants, *resident):
-        timeline.touch(buffer, end)
-    absent = {buffers.find(buffer) for buffer in on_host}
-    stays = {buffers.find(buffer) for buffer in resident} - absent
-    loaded = {buffers.find(buffer) for buffer in constants} - absent - stays
-    lives = timeline.lives(absent)
-    peak, tile, live_bytes = _fullest(lives, timeline.temporary, buffers)
+    leaves = (-1, *_leaves(body.nodes, itertools.count()), -1)
+    assert len(leaves) == len(occupancy.steps)  # a step's node and moment are appended together
+    return Liveness(
+        num_tiles=occupancy.buffers.num_tiles,
+        steps=occupancy.steps,
+        leaves=leaves,
+        temporary_tile_bytes=occupancy.temporary,
+        lives=tuple(_lives(occupancy, frame_number)),
+        code=tuple(occupancy.code.items()),
+        fixed=tuple(occupancy.fixed.items()),
+    )
+
+
+def _leaves(nodes: Sequence[Node], numbers: Iterator[int]) -> Iterator[int]:
+    """The leaf of each tick of some nodes, or -1."""
+    for node in nodes:
+        match node:
+            case Series(nodes=inner):
+                yield from _leaves(inner, numbers)
+            case Loop(body=body):
+                yield -1
+                yield from _leaves(body.nodes, numbers)
+                yield -1
+            case Branch(arms=arms):
+                yield -1
+                for arm in arms:
+                    yield from _leaves(arm.nodes, numbers)
+                if arms:
+                    yield -1
+            case _:
+                yield next(numbers)
+
+
+def _lives(occupancy: Occupancy, frame_number: Callable[[int], int]) -> Iterator[Life]:
+    buffers = occupancy.buffers
+    categories: dict[int, Category] = {}
+    groups: tuple[tuple[Category, Iterable[int]], ...] = (
+        ("result", occupancy.results),
+        ("argument", occupancy.arguments),
+        ("constant", occupancy.constants),
+        ("resident", occupancy.resident),
+    )
+    for category, members in groups:  # the last that names a buffer says what it is
+        categories.update(dict.fromkeys(map(buffers.find, members), category))
+    for extent in occupancy.extents:
+        layout = buffers.layouts[extent.buffer]
+        if layout.tiles:
+            yield Life(
+                name=buffers.names[extent.buffer],
+                category=categories.get(extent.buffer, "temporary"),
+                size_bytes=buffers.sizes[extent.buffer],
+                first=extent.first,
+                last=extent.last,
+                tile_bytes=layout.tile_bytes,
+                tiles=layout.tiles,
+                start_tile=layout.start,
+                frame=frame_number(buffers.frames[extent.buffer]),
+            )
+
+
+def tile_memory(occupancy: Occupancy) -> TileMemory:
+    """Memory of the fullest tile, at the step at which it is fullest."""
+    buffers, code, fixed = occupancy.buffers, occupancy.code, occupancy.fixed
+    stays, loaded, lives = occupancy.resident, occupancy.constants, occupancy.extents
+    peak, tile, live_bytes = _fullest(lives, occupancy.temporary, buffers)
     here = {life.buffer: _on_tile(buffers.layouts[life.buffer], tile, buffers.num_tiles) for life in lives if life.covers(peak)}
     layouts = [buffers.layouts[buffer] for buffer in here if buffer not in loaded]
     resident_bytes = sum(size for buffer, size in here.items() if buffer in stays)
@@ -120,19 +153,19 @@ def tile_memory(
     for buffer, size in here.items():
         if size and buffer not in loaded:
             alive[buffers.names[buffer]] += size
-    if timeline.temporary[peak]:
-        alive[f"temporaries of {timeline.steps[peak]}"] = timeline.temporary[peak]
+    if occupancy.temporary[peak]:
+        alive[f"temporaries of {occupancy.steps[peak]}"] = occupancy.temporary[peak]
     kinds = {**code, **({"constants": constant_bytes} if constant_bytes else {}), **fixed}
     code_bytes, fixed_bytes = sum(code.values()) + constant_bytes, sum(fixed.values())
     return TileMemory(
         peak_bytes=code_bytes + fixed_bytes + live_bytes - constant_bytes,
-        peak_step=timeline.steps[peak],
+        peak_step=occupancy.steps[peak],
         tile=tile,
         code_bytes=code_bytes,
         fixed_bytes=fixed_bytes,
         resident_bytes=resident_bytes,
         transient_bytes=live_bytes - constant_bytes - resident_bytes,
-        values_bytes=sum(layout.tile_bytes * layout.tiles for layout in layouts) + timeline.temporary[peak] * buffers.num_tiles,
+        values_bytes=sum(layout.tile_bytes * layout.tiles for layout in layouts) + occupancy.temporary[peak] * buffers.num_tiles,
         always=_by_size(kinds),
         alive=_by_size(alive),
     )
@@ -168,18 +201,6 @@ def check_fits(program: Program, machine: MachineSpec) -> None:
     )
 
 
-@dataclass(frozen=True)
-class _Life:
-    """The first and the last time at which a buffer takes memory."""
-
-    buffer: int
-    first: int
-    last: int
-
-    def covers(self, time: int) -> bool:
-        return self.first <= time <= self.last
-
-
 def _by_size(parts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(((what, size) for what, size in parts.items() if size), key=lambda part: (-part[1], part[0])))
 
@@ -188,7 +209,7 @@ def _on_tile(layout: TileLayout, tile: int, num_tiles: int) -> int:
     return layout.tile_bytes if (tile - layout.start) % num_tiles < layout.tiles else 0
 
 
-def _fullest(lives: Sequence[_Life], temporary: Sequence[int], buffers: Buffers) -> tuple[int, int, int]:
+def _fullest(lives: Sequence[Extent], temporary: Sequence[int], buffers: Buffers) -> tuple[int, int, int]:
     """(time, tile, bytes) of the most that one tile holds at once; of several equal ones the first."""
     everywhere = [0] * (len(temporary) + 1)  # change of the bytes on every tile
     events: list[list[tuple[TileLayout, int]]] = [[] for _ in range(len(temporary) + 1)]  # changes of the bytes on some tiles
@@ -220,70 +241,3 @@ def _add(held: NDArray[np.int64], layout: TileLayout, size_bytes: int) -> None:
     held[layout.start : end] += size_bytes
     if end > len(held):
         held[: end - len(held)] += size_bytes
-
-
-class _Timeline:
-    """Steps in the order in which they run: each body of a loop, and each arm of a branch, once."""
-
-    def __init__(self, buffers: Buffers) -> None:
-        self.buffers = buffers
-        self.first: dict[int, int] = {}
-        self.last: dict[int, int] = {}
-        self.steps: list[str] = []
-        self.temporary: list[int] = []
-        self._in_place: list[tuple[int, Moment]] = []
-
-    def tick(self, step: str, temporary_tile_bytes: int) -> int:
-        self.steps.append(step)
-        self.temporary.append(aligned(temporary_tile_bytes))
-        return len(self.steps) - 1
-
-    def touch(self, buffer: int, time: int) -> None:
-        buffer = self.buffers.find(buffer)
-        self.first.setdefault(buffer, time)
-        self.last[buffer] = time
-
-    def run(self, moments: Sequence[Moment]) -> None:
-        for moment in moments:
-            time = self.tick(moment.step, moment.temporary_tile_bytes)
-            for buffer in moment.reads:
-                self.touch(buffer, time)
-            if moment.inner:
-                for block in moment.inner:
-                    self.run(block)
-                time = self.tick(moment.step, 0)
-                for buffer in moment.reads:
-                    self.touch(buffer, time)
-            for buffer in moment.writes:
-                self.touch(buffer, time)
-            if moment.in_place:
-                self._in_place.append((time, moment))
-
-    def lives(self, absent: set[int]) -> list[_Life]:
-        """The lives of all buffers that need a tile. A buffer that takes over memory counts once the operand there is gone."""
-        taken_over = dict(self._taken_over(absent))
-        found = [_Life(buffer, taken_over.get(buffer, first), self.last[buffer]) for buffer, first in self.first.items()]
-        return [life for life in found if life.buffer not in absent and life.first <= life.last]
-
-    def _taken_over(self, absent: set[int]) -> Iterator[tuple[int, int]]:
-        """(buffer, time) of results that take over the memory of an operand, which the step reads for the last time."""
-        layouts = self.buffers.layouts
-        for time, moment in self._in_place:
-            reads = {self.buffers.find(buffer) for buffer in moment.reads} - absent
-            writes = {self.buffers.find(buffer) for buffer in moment.writes} - absent
-            dying = sorted((layouts[b] for b in reads - writes if self.last[b] == time), key=_room, reverse=True)
-            born = sorted((b for b in writes - reads if self.first[b] == time), key=lambda b: (_room(layouts[b]), b), reverse=True)
-            for buffer in born:
-                room = next((layout for layout in dying if _fits(layouts[buffer], layout)), None)
-                if room is not None:
-                    dying.remove(room)
-                    yield buffer, time + 1
-
-
-def _room(layout: TileLayout) -> tuple[int, int, int]:
-    return layout.tile_bytes, layout.tiles, layout.start
-
-
-def _fits(layout: TileLayout, room: TileLayout) -> bool:
-    """Whether an array fits into the memory of another."""
-    return layout.tile_bytes <= room.tile_bytes and layout.tiles <= room.tiles

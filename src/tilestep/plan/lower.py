@@ -10,10 +10,12 @@ from tilestep.machine.spec import IpuSpec, MachineSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.block import Block
 from tilestep.plan.code import code_bytes, fixed_bytes
-from tilestep.plan.liveness import tile_memory
+from tilestep.plan.frames import Frames
+from tilestep.plan.liveness import Liveness, liveness, tile_memory
 from tilestep.plan.lowering import Lowering
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value
 from tilestep.plan.steps import Argument, Branch, Loop, Node, Program, Result, Series, Superstep
+from tilestep.plan.timeline import Occupancy, occupancy
 from tilestep.program.cleanup import clean
 from tilestep.program.hlo import HloModule
 
@@ -39,6 +41,19 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
         HloError: if the module is not well formed.
         SettingsError: if the I/O tiles leave no tile to compute on.
     """
+    return _lowered(module, machine, name, num_ipus, options)[0]
+
+
+def lower_in_detail(
+    module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, options: PlanOptions = DEFAULTS
+) -> tuple[Program, Liveness]:
+    """The same as `lower`, and what each value takes of the tiles' memory, and when."""
+    program, held, frames = _lowered(module, machine, name, num_ipus, options)
+    return program, liveness(held, program.body, frames.number)
+
+
+def _lowered(module: HloModule, machine: MachineSpec, name: str, num_ipus: int, options: PlanOptions) -> tuple[Program, Occupancy, Frames]:
+    """The program, what takes memory in it, and the frames that both use."""
     module = clean(module)
     ipu = compute_tiles(machine.ipu, options)
     lowering = Lowering(module=module, ipu=ipu, num_ipus=num_ipus, options=options)
@@ -64,7 +79,7 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
     body = Series(nodes=tuple(block.nodes))
     streams = sum(not argument.on_host for argument in arguments)  # resident arguments come once
     streams += sum(result.argument is None and not result.on_host for result in results)
-    memory = tile_memory(
+    held = occupancy(
         block.moments,
         lowering.buffers,
         code=code_bytes(block.nodes, streams=streams),
@@ -75,19 +90,25 @@ def lower(module: HloModule, machine: MachineSpec, *, name: str, num_ipus: int, 
         results=[leaf.buffer for leaf in block.root],
         on_host=sorted(lowering.pinned.host),
     )
-    return Program(
+    frames = lowering.frames
+    for extent in held.extents:
+        if lowering.buffers.layouts[extent.buffer].tiles:
+            frames.number(lowering.buffers.frames[extent.buffer])
+    program = Program(
         name=name,
         num_ipus=num_ipus,
         body=body,
         arguments=arguments,
         results=results,
-        memory=memory,
+        memory=tile_memory(held),
         num_io_tiles=options.num_io_tiles,
         fallback_ops=tuple(sorted(lowering.fallbacks)),
         assumptions=tuple(sorted(lowering.assumptions)),
         flops=_flops(body),
         parked_bytes=_parked_bytes(lowering, [value[0].buffer for value in values], [leaf.buffer for leaf in block.root]),
+        frames=tuple(frames.kept),
     )
+    return program, held, frames
 
 
 def compute_tiles(ipu: IpuSpec, options: PlanOptions) -> IpuSpec:

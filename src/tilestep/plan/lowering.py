@@ -23,14 +23,15 @@ from tilestep.plan.block import Block, Scope, scope_of
 from tilestep.plan.code import code_of, code_of_pass
 from tilestep.plan.collectives import groups_of, kind_of, pairs_of
 from tilestep.plan.counters import without_counters
+from tilestep.plan.frames import Frames
 from tilestep.plan.fuse import VIEWS, Unit, fuse, with_less_kept
 from tilestep.plan.host_gather import host_gathers
-from tilestep.plan.liveness import Buffers, Moment
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value, home_of, keeping_layout, place_pass
 from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
 from tilestep.plan.regrouped import regrouped
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop
+from tilestep.plan.timeline import Buffers, Moment
 from tilestep.program.hlo import Computation, HloModule, Instruction, users_of
 from tilestep.program.work import DTYPE_BITS, Work
 
@@ -52,7 +53,8 @@ class Lowering:
         self.options = options
         self.num_ipus = num_ipus
         self.buffers = Buffers(ipu.num_tiles)
-        self.pinned = Pinned(self.buffers)
+        self.frames = Frames(module.frames)
+        self.pinned = Pinned(self.buffers, self.frames)
         self.layouts: dict[int, str] = {}  # of resident buffers, as chosen by the first product that reads them
         self.constants: list[int] = []
         self.assumptions: set[str] = set()
@@ -113,7 +115,7 @@ class Lowering:
                 leaf = Leaf(target, ANYWHERE)
             maker, size_bytes = makers[index % len(makers)], self.buffers.sizes[leaf.buffer]
             if leaf.buffer in self.pinned.host and leaf.buffer != target:
-                arrived = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
+                arrived = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes, frame=maker.frame), ANYWHERE)
                 self.pinned.access(maker, (), (arrived,), from_memory=size_bytes, scope=block)
                 leaf = arrived
             if target is not None and leaf.buffer != target:
@@ -136,7 +138,8 @@ class Lowering:
             start, end = scope.computation.by_name[instruction.operands[0]].shape.span(int(instruction.attributes["index"]))
             return operands[0][start:end]
         if opcode == "constant":
-            value = tuple(Leaf(self.buffers.new("constants", leaf.size_bytes), ANYWHERE) for leaf in instruction.leaves)
+            sizes = [leaf.size_bytes for leaf in instruction.leaves]
+            value = tuple(Leaf(self.buffers.new("constants", size, frame=instruction.frame), ANYWHERE) for size in sizes)
             self.constants += [leaf.buffer for leaf in value]
             return value
         if opcode == "while":
@@ -161,9 +164,9 @@ class Lowering:
 
         Args: home: of each leaf; tile_elements: elements on the fullest tile, 0 if the result has an even layout.
         """
-        label = scope_of(instruction) or instruction.name
+        label, new = scope_of(instruction) or instruction.name, self.buffers.new
         return tuple(
-            Leaf(self.buffers.new(label, leaf.size_bytes, tile_elements * DTYPE_BITS[leaf.dtype] // 8), home(index))
+            Leaf(new(label, leaf.size_bytes, tile_elements * DTYPE_BITS[leaf.dtype] // 8, frame=instruction.frame), home(index))
             for index, leaf in enumerate(instruction.leaves)
         )
 
@@ -189,7 +192,8 @@ class Lowering:
         if step.fallback:
             self.fallbacks.add(work.opcode)
         self.assumptions.update(step.assumptions)
-        node = superstep(instruction.name, scope_of(instruction), step, code_of(work, step, self.ipu))
+        code = code_of(work, step, self.ipu)
+        node = superstep(instruction.name, scope_of(instruction), step, code, frame=self.frames.number(instruction.frame))
         if instruction.opcode in cost.PLANNED:
             scope.products[instruction.name] = step.result_tile_elements
         if instruction.opcode in _UPDATES:
@@ -258,7 +262,8 @@ class Lowering:
         self.assumptions.update(step.assumptions)
         written = tuple(leaf for member in outputs for leaf in scope.values[member.name])
         named_by = operations[dearest(named)]
-        node = superstep(named_by.name, scope_of(named_by), step, code_of_pass(named, step))
+        code = code_of_pass(named, step)
+        node = superstep(named_by.name, scope_of(named_by), step, code, frame=self.frames.number(named_by.frame))
         self.pinned.emit(
             node, [tuple(leaf for leaf, _ in reads)], written, scope, temporary_tile_bytes=step.temporary_tile_bytes, in_place=True
         )
@@ -295,8 +300,16 @@ class Lowering:
         if trips is None:
             test = self.block(self.module.computations[instruction.called("condition")[0]], [parameter])
             nodes, moments = nodes + test.nodes, moments + test.moments
-        loop = Loop(name=instruction.name, scope=scope_of(instruction), body=steps.Series(nodes=tuple(nodes)), trips=trips, site=site)
-        scope.nodes.append(loop)
+        scope.nodes.append(
+            Loop(
+                name=instruction.name,
+                scope=scope_of(instruction),
+                body=steps.Series(nodes=tuple(nodes)),
+                trips=trips,
+                site=site,
+                frame=self.frames.number(instruction.frame),
+            )
+        )
         buffers = tuple(leaf.buffer for leaf in carried)
         scope.moments.append(Moment(step=instruction.name, reads=buffers, writes=buffers, inner=(tuple(moments),)))
         return parameter
@@ -353,6 +366,7 @@ class Lowering:
                 scope=scope_of(instruction),
                 arms=tuple(steps.Series(nodes=tuple(block.nodes)) for block in lowered),
                 site=site,
+                frame=self.frames.number(instruction.frame),
             )
         )
         scope.moments.append(
@@ -404,6 +418,7 @@ class Lowering:
                 groups=groups,
                 pairs=pairs_of(instruction, self.num_ipus) if kind == "collective-permute" else (),
                 compute_cycles=cycles,
+                frame=self.frames.number(instruction.frame),
             )
             self.pinned.emit(node, operands, value, scope, in_place=kind == "all-reduce")
         return value
@@ -418,6 +433,7 @@ class Lowering:
             bytes_to_host=sum(shape.size_bytes for shape in shapes),
             bytes_from_host=0 if instruction.opcode in ("outfeed", "send") else sum(leaf.size_bytes for leaf in instruction.leaves),
             is_feed=instruction.attributes.get("custom_call_target", "") in _FEEDS,
+            frame=self.frames.number(instruction.frame),
         )
         self.pinned.emit(node, [tuple(leaf for operand in operands for leaf in operand)], value, scope)
         return value

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from tilestep.plan import steps
 from tilestep.plan.block import Block, Scope, scope_of
+from tilestep.plan.frames import Frames
 from tilestep.plan.fuse import VIEWS, Unit
-from tilestep.plan.liveness import Buffers, Moment
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value
 from tilestep.plan.steps import HostCall, Node
+from tilestep.plan.timeline import Buffers, Moment
 from tilestep.program.hlo import Instruction
 from tilestep.program.work import ArrayShape
 
@@ -25,8 +26,9 @@ class Pinned:
         merged: those of them that are parts of another buffer.
     """
 
-    def __init__(self, buffers: Buffers) -> None:
+    def __init__(self, buffers: Buffers, frames: Frames) -> None:
         self.buffers = buffers
+        self.frames = frames
         self.host: set[int] = set()
         self.merged: set[int] = set()
         self._mergeable: set[int] = set()  # buffers that the program has just written, and that may still become a part of another
@@ -47,7 +49,7 @@ class Pinned:
             return (pinned,)
         if leaf.buffer not in self.host:
             return value
-        arriving = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
+        arriving = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes, frame=instruction.frame), ANYWHERE)
         self._awaited[arriving.buffer] = (instruction, leaf)
         return (arriving,)
 
@@ -67,7 +69,7 @@ class Pinned:
 
     def new(self, instruction: Instruction, size_bytes: int) -> int:
         """A new buffer in pinned_host."""
-        buffer = self.buffers.new(scope_of(instruction) or instruction.name, size_bytes)
+        buffer = self.buffers.new(scope_of(instruction) or instruction.name, size_bytes, frame=instruction.frame)
         self.host.add(buffer)
         return buffer
 
@@ -102,7 +104,7 @@ class Pinned:
                     moved.append(leaf)
                     continue
                 size_bytes = instruction.leaves[0].size_bytes if instruction.opcode in PARTIAL_READS else shape.size_bytes
-                arrived = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes), ANYWHERE)
+                arrived = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes, frame=instruction.frame), ANYWHERE)
                 self.access(instruction, (), (arrived,), from_memory=size_bytes, scope=scope)
                 moved.append(arrived)
             result.append(tuple(moved))
@@ -113,7 +115,12 @@ class Pinned:
     ) -> None:
         """Adds a step in which the program itself reads or writes bytes in pinned_host. No host program answers."""
         node = HostCall(
-            name=instruction.name, scope=scope_of(instruction), bytes_to_host=to_memory, bytes_from_host=from_memory, in_memory=True
+            name=instruction.name,
+            scope=scope_of(instruction),
+            bytes_to_host=to_memory,
+            bytes_from_host=from_memory,
+            in_memory=True,
+            frame=self.frames.number(instruction.frame),
         )
         self.emit(node, [reads], writes, scope)
 

@@ -64,7 +64,7 @@ def price(work: Work, ipu: IpuSpec, options: PlanOptions) -> StepCost:
     return cost.estimate(work, ipu, options.available_memory_proportion)
 
 
-def superstep(name: str, scope: str, step: StepCost, code: StepCode) -> Superstep:
+def superstep(name: str, scope: str, step: StepCost, code: StepCode, *, frame: int = 0) -> Superstep:
     """A node of the program's tree."""
     return Superstep(
         name=name,
@@ -81,6 +81,7 @@ def superstep(name: str, scope: str, step: StepCost, code: StepCode) -> Superste
         codelet_bytes=code.codelet_bytes,
         exchange_code_bytes=code.exchange_bytes,
         vertex_state_bytes=code.state_bytes,
+        frame=frame,
     )
 
 

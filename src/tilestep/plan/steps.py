@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tilestep.program.frames import Frame as Frame
+
 CollectiveKind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast"]
 
 
@@ -31,6 +33,7 @@ class Superstep:
         codelet_bytes: size of that code.
         exchange_code_bytes: instructions of its exchanges, on the busiest tile.
         vertex_state_bytes: of its vertices, on the busiest tile.
+        frame: number of its line in `Program.frames`, from 1; 0: unknown.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Superstep:
     codelet_bytes: int = 0
     exchange_code_bytes: int = 0
     vertex_state_bytes: int = 0
+    frame: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,7 @@ class Collective:
         groups: device positions within the program that communicate with each other.
         pairs: (source, target) positions of a collective-permute; () for other kinds.
         compute_cycles: of the arithmetic, on the busiest tile.
+        frame: number of its line in `Program.frames`, from 1; 0: unknown.
     """
 
     name: str
@@ -70,6 +75,7 @@ class Collective:
     groups: tuple[tuple[int, ...], ...]
     pairs: tuple[tuple[int, int], ...] = ()
     compute_cycles: int = 0
+    frame: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +89,7 @@ class HostCall:
         bytes_from_host: to one IPU.
         in_memory: whether the bytes go to and from pinned_host, so that no host program answers.
         is_feed: whether it is an infeed or outfeed, for which the host is ready at any time.
+        frame: number of its line in `Program.frames`, from 1; 0: unknown.
     """
 
     name: str
@@ -91,6 +98,7 @@ class HostCall:
     bytes_from_host: int
     in_memory: bool = False
     is_feed: bool = False
+    frame: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +111,7 @@ class Loop:
         body: the steps of one trip.
         trips: number of trips; None: it depends on data.
         site: number under which trips are counted at run time. None, with `trips` None: not counted, and one trip is assumed.
+        frame: number of its line in `Program.frames`, from 1; 0: unknown.
     """
 
     name: str
@@ -110,6 +119,7 @@ class Loop:
     body: Series
     trips: int | None
     site: int | None = None
+    frame: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +131,14 @@ class Branch:
         scope: the user's operation; '' if unknown.
         arms: the steps of each arm.
         site: number under which arms are counted at run time: arm k as (site, k). None: not counted, and the dearest arm is assumed.
+        frame: number of its line in `Program.frames`, from 1; 0: unknown.
     """
 
     name: str
     scope: str
     arms: tuple[Series, ...]
     site: int | None
+    frame: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,6 +259,7 @@ class Program:
         flops: floating-point operations of one run on one IPU, with one trip of every data-dependent loop.
         dry: whether it was compiled in a dry run, in which running out of memory is no error.
         parked_bytes: in pinned_host for one IPU, of values that are neither arguments nor results.
+        frames: lines of the source that its steps and values come from, and their callers; frame number n is `frames[n - 1]`.
     """
 
     name: str
@@ -261,6 +274,7 @@ class Program:
     flops: int = 0
     dry: bool = False
     parked_bytes: int = 0
+    frames: tuple[Frame, ...] = ()
 
     @property
     def sites(self) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Reads XLA's text form of a module (`HloModule.to_string()`) into frozen data.
 
 The reader keeps what a cost model needs: computations, shapes with layouts, operands, attributes as they are printed,
-and the metadata that leads back to the user's operation. Source locations are skipped.
+and the metadata that leads back to the user's operation and its line (`frames.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from tilestep.errors import HloError
+from tilestep.program.frames import Frame, parse_frames
 from tilestep.program.shapes import EMPTY_TUPLE, Shape, parse_shape
 from tilestep.program.text import closing, split_top_level, unescape
 from tilestep.program.work import ArrayShape
@@ -22,8 +23,10 @@ _INSTRUCTION = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (.*?) ?([a-z][\w\-]*)\((.*
 _PLAIN_OPERANDS = re.compile(r"((?:%[\w.\-]+(?:, )?)*)\)")
 _OPERAND = re.compile(r"%([\w.\-]+)")
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) .*\{$")
-_PLAIN_METADATA = re.compile(r', metadata=\{(?:op_type="[^"\\]*" )?(?:op_name="([^"\\]*)")? ?(?:stack_frame_id=\d+)?\}')
+_PLAIN_METADATA = re.compile(r', metadata=\{(?:op_type="[^"\\]*" )?(?:op_name="([^"\\]*)")? ?(?:stack_frame_id=(\d{1,9}))?\}')
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
+_FRAME = re.compile(r"\bstack_frame_id=(\d{1,9})\b")
 _KEY = re.compile(r", ([\w.\-]+)=")
 _PLAIN_VALUE = re.compile(r'[^{}"]*?(?=, (?!device_ids=)[\w.\-]+=|$)')  # a mesh's device_ids belong to the value before
 _BRACKET = re.compile(r'["{]')
@@ -52,6 +55,7 @@ class Instruction:
         literal: value of a constant, number of a parameter, or other text where operands stand.
         line: in the text, from 1; 0 if the instruction was made by hand.
         after: names of instructions of the same computation that a barrier wants to run before this one.
+        frame: number of its line in the module's `frames`; 0 if unknown.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Instruction:
     literal: str = ""
     line: int = 0
     after: tuple[str, ...] = ()
+    frame: int = 0
 
     @property
     def leaves(self) -> tuple[ArrayShape, ...]:
@@ -137,6 +142,7 @@ class HloModule:
         result_spaces: memory space of each result, likewise.
         num_partitions: as printed; 1 if the text names none.
         num_replicas: as printed; 1 if the text names none.
+        frames: lines of the user's program, by the numbers that instructions have.
     """
 
     name: str
@@ -148,6 +154,7 @@ class HloModule:
     result_spaces: tuple[int, ...] = ()
     num_partitions: int = 1
     num_replicas: int = 1
+    frames: Mapping[int, Frame] = field(default_factory=dict[int, Frame])
 
 
 def users_of(instructions: Iterable[Instruction]) -> dict[str, list[Instruction]]:
@@ -171,6 +178,7 @@ def parse_hlo(text: str) -> HloModule:
     lines = text.split("\n")
     if not lines[0].startswith("HloModule "):
         raise HloError(f"line 1: the text of a module starts with 'HloModule', found {lines[0][:80]!r}")
+    frames, behind = parse_frames(text, len(lines[0]))
     computations: dict[str, Computation] = {}
     entry = ""
     shapes: dict[str, Shape] = {}
@@ -178,7 +186,7 @@ def parse_hlo(text: str) -> HloModule:
     current = ""
     body: list[Instruction] = []
     root: Instruction | None = None
-    number = 0
+    number = text.count("\n", 0, behind - 1)
     while number + 1 < len(lines):
         number += 1
         line = lines[number]
@@ -211,7 +219,7 @@ def parse_hlo(text: str) -> HloModule:
         raise HloError(f"line {len(lines)}: computation {current!r} has no closing '}}'")
     if not entry:
         raise HloError(f"line {len(lines)}: the module has no ENTRY computation")
-    return _module(lines[0], computations, computations[entry], shapes)
+    return _module(lines[0], computations, computations[entry], shapes, frames)
 
 
 def _instruction(
@@ -230,7 +238,7 @@ def _instruction(
         if shape is None:
             shape = shapes[shape_text] = parse_shape(_COMMENT.sub("", shape_text)) if shape_text else EMPTY_TUPLE
         operands, literal, rest = _operands(opcode, rest)
-        op_name, rest = _split_metadata(rest)
+        op_name, frame, rest = _split_metadata(rest)
         known = attributes.get(rest)
         if known is None:
             printed = _attributes(rest)
@@ -249,6 +257,7 @@ def _instruction(
         op_name=op_name,
         literal=literal,
         line=number,
+        frame=frame,
     )
     return instruction, is_root is not None
 
@@ -267,18 +276,20 @@ def _operands(opcode: str, text: str) -> tuple[tuple[str, ...], str, str]:
     return names, "" if names else inside, text[end + 1 :]
 
 
-def _split_metadata(text: str) -> tuple[str, str]:
-    """The operation's name from the metadata, and the text without the metadata."""
+def _split_metadata(text: str) -> tuple[str, int, str]:
+    """The operation's name and the number of its frame from the metadata, and the text without the metadata."""
     start = text.find(", metadata={")
     if start < 0:
-        return "", text
+        return "", 0, text
     plain = _PLAIN_METADATA.match(text, start)
     if plain:
-        return plain.group(1) or "", text[:start] + text[plain.end() :]
+        name, frame = plain.groups()
+        return name or "", int(frame or 0), text[:start] + text[plain.end() :]
     brace = start + len(", metadata={")
     end = closing(text, brace, "{")
     found = _OP_NAME.search(text, brace, end)
-    return unescape(found.group(1)) if found else "", text[:start] + text[end + 1 :]
+    frame = _FRAME.search(_STRING.sub("", text[brace:end]))
+    return unescape(found.group(1)) if found else "", int(frame.group(1)) if frame else 0, text[:start] + text[end + 1 :]
 
 
 def _attributes(text: str) -> dict[str, str]:
@@ -309,7 +320,9 @@ def _calls(attributes: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for key, value in attributes.items() if key in _CALLING for name in _OPERAND.findall(value))
 
 
-def _module(head: str, computations: dict[str, Computation], entry: Computation, shapes: dict[str, Shape]) -> HloModule:
+def _module(
+    head: str, computations: dict[str, Computation], entry: Computation, shapes: dict[str, Shape], frames: Mapping[int, Frame]
+) -> HloModule:
     """The module from its first line and its computations."""
     name, _, rest = head.removeprefix("HloModule ").partition(",")
     attributes = _attributes("," + rest) if rest else {}
@@ -335,6 +348,7 @@ def _module(head: str, computations: dict[str, Computation], entry: Computation,
         result_spaces=result_spaces,
         num_partitions=int(attributes.get("num_partitions", "1")),
         num_replicas=int(attributes.get("replica_count", "1")),
+        frames=frames,
     )
 
 

@@ -79,7 +79,7 @@ def _flatten(computation: Computation, inner: Mapping[str, Computation]) -> Comp
             end = finished.get(instruction.name)
             if end is None:
                 raise HloError(f"line {instruction.line}: {opcode} {instruction.name!r} has no {base}-done")
-            result.append(replace(instruction, opcode=base, shape=end.shape))
+            result.append(replace(instruction, opcode=base, shape=end.shape, frame=instruction.frame or end.frame))
         else:
             result.append(instruction)
     by_name = {instruction.name: instruction for instruction in result}
@@ -118,5 +118,6 @@ def _body(caller: Instruction, body: Computation) -> tuple[Instruction, ...] | s
         names[instruction.name] = name
         operands = tuple(names[operand] for operand in instruction.operands)
         after = (*(names.get(other, other) for other in instruction.after), *caller.after)
-        result.append(replace(instruction, name=name, operands=operands, after=after, op_name=instruction.op_name or caller.op_name))
+        op_name, frame = instruction.op_name or caller.op_name, instruction.frame or caller.frame
+        result.append(replace(instruction, name=name, operands=operands, after=after, op_name=op_name, frame=frame))
     return tuple(result)

@@ -46,6 +46,7 @@ def profile_between(
     of_jax: Callable[[str], bool] = lambda _: False,
     history: History | None = None,
     sources: Mapping[int, Source] | None = None,
+    notes: Sequence[str] = (),
 ) -> Profile:
     """What happened in `system` between two marks.
 
@@ -56,6 +57,7 @@ def profile_between(
         of_jax: whether a program of this name is an operation outside of jit, or a function that JAX has jitted itself.
         history: from `start` to `end`, so that the gains of findings can be worked out; None: it was not kept.
         sources: what programs were planned from, by key.
+        notes: sentences about the settings, for the profile's assumptions.
 
     Raises:
         ValueError: if `end` was not made after `start`.
@@ -105,7 +107,7 @@ def profile_between(
         dispatches=dispatches,
         dispatch_cycles=dispatches * cycles_from_seconds(spec.host.dispatch_seconds, spec.ipu.clock_hz),
         timeline=trace.events,
-        assumptions=_assumptions(spec, ran, trace.dropped),
+        assumptions=(*_assumptions(spec, ran, trace.dropped), *notes),
         history=history,
         sources={} if sources is None else sources,
     )

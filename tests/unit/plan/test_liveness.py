@@ -10,8 +10,9 @@ import pytest
 
 from tilestep.errors import TileMemoryError
 from tilestep.machine import load_machine
-from tilestep.plan.liveness import Buffers, Moment, check_fits, tile_memory
+from tilestep.plan.liveness import check_fits, tile_memory
 from tilestep.plan.steps import Program, Series, TileMemory
+from tilestep.plan.timeline import Buffers, Moment, occupancy
 
 CODE, FIXED = 1000, 50
 TILES = 4
@@ -38,15 +39,17 @@ class Tiles:
         on_host: str = "",
     ) -> TileMemory:
         found = tile_memory(
-            moments,
-            self.buffers,
-            code={"vertex code": CODE - 200, "exchange code": 200},
-            fixed={"stacks": FIXED},
-            resident=self(*resident.split()),
-            arguments=self(*arguments.split()),
-            constants=self(*constants.split()),
-            results=self(*results.split()),
-            on_host=self(*on_host.split()),
+            occupancy(
+                moments,
+                self.buffers,
+                code={"vertex code": CODE - 200, "exchange code": 200},
+                fixed={"stacks": FIXED},
+                resident=self(*resident.split()),
+                arguments=self(*arguments.split()),
+                constants=self(*constants.split()),
+                results=self(*results.split()),
+                on_host=self(*on_host.split()),
+            )
         )
         assert found.peak_bytes == found.code_bytes + found.fixed_bytes + found.resident_bytes + found.transient_bytes
         assert found.peak_bytes == sum(size for _, size in found.by_kind) == sum(size for _, size in found.largest)
@@ -92,9 +95,9 @@ def test_the_fullest_tile_decides_not_the_mean() -> None:
 def test_an_array_in_blocks_counts_what_its_fullest_tile_has() -> None:
     buffers = Buffers(TILES)
     product = buffers.new("product", 800, block_bytes=400)
-    found = tile_memory(
-        [Moment(step="dot", writes=(product,))], buffers, code={}, fixed={}, resident=(), arguments=(), constants=(), results=(), on_host=()
-    )
+    moments = [Moment(step="dot", writes=(product,))]
+    held = occupancy(moments, buffers, code={}, fixed={}, resident=(), arguments=(), constants=(), results=(), on_host=())
+    found = tile_memory(held)
     assert (found.peak_bytes, found.tile, found.values_bytes) == (400, 0, 800)
 
 

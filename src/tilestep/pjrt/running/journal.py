@@ -10,7 +10,7 @@ import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,16 +18,27 @@ from tilestep import hints
 from tilestep.pjrt import _native
 from tilestep.pjrt.platform import PLATFORM
 from tilestep.pjrt.running.entries import Accumulated, Copy, Entry, Moment, PlannedRun, Put, RawEntry, Read, Run, Wait, named, raw
+from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.pjrt.running.uninterrupted import uninterrupted
 from tilestep.pjrt.running.unseen_waits import wait_unseen
 from tilestep.plan.steps import Counts
+from tilestep.record.history import HistoryBegin, begin_history
 from tilestep.settings import Settings
 from tilestep.sim import Mark, System
+from tilestep.sim.calls import Moment as SimMoment
+from tilestep.sim.trace import Task
 
 _REPLAY_EVERY = 4096  # entries; bounds the journal's memory, not its time
 _MOST_COPIES = 2**16  # that are ordered together, unless a profile asks; JAX copies fewer arrays in one call
 
 FORGOTTEN: list[int] = []  # values whose buffer is gone, of any client; C appends to it
+
+
+class Begin(NamedTuple):
+    """The begin of a recording."""
+
+    mark: Mark
+    history: HistoryBegin | None  # None: nothing was recorded then
 
 
 class EventSource(Protocol):
@@ -48,9 +59,11 @@ class Journal:
 
     def __init__(self, settings: Settings, *, record: bool = False) -> None:
         """Args: record: whether a profile is under way, so that the timeline is kept from the start."""
-        self.keeps_timeline = settings.report_directory is not None  # until the process ends
+        self.settings = settings
+        self.keeps_timeline = settings.engine.execution_profile  # until the process ends
         self.system = System(settings.machine, record=record or self.keeps_timeline)
-        self.origin = self.system.mark()
+        keeps = record or self.keeps_timeline
+        self.origin = Begin(self.system.mark(), begin_history(self.system) if keeps else None)
         self._entries: deque[RawEntry] = deque()
         self._append: Callable[[RawEntry], None] = self._entries.append
         self.devices: Sequence[EventSource] = ()
@@ -62,6 +75,7 @@ class Journal:
         self.note_run = (self._entries.append, Run)
         self._replay_at = _REPLAY_EVERY
         self._next_copy = -1  # numbers of copies that no buffer stands for
+        self.sources: dict[int, ProgramSource] = {}  # of the programs that ran, by key
         self._ranks: dict[int, int] = {}  # by value that a copy has made: its rank among the values when copies are ordered
 
     # ------------------------------------------------------------------------------------------------ what happens
@@ -91,12 +105,14 @@ class Journal:
 
         Args: planned, values, first, counters, undonated: the fields of `Run`. done: what the dispatch has done; gets "noted".
         """
-        _native.once(done, "noted", self._append, (Run, planned, values, first, counters, undonated, hints.current_group()))
+        _native.once(
+            done, "noted", self._append, (Run, planned, values, first, counters, undonated, hints.current_group(), hints.current_task())
+        )
         self._replay_now_and_then()
 
-    def moment(self) -> list[int]:
-        """A cell that will hold the host's clock as it is now, once the entries up to here are replayed."""
-        cell: list[int] = []
+    def moment(self) -> list[SimMoment]:
+        """A cell that will hold this moment, once the entries up to here are replayed."""
+        cell: list[SimMoment] = []
         self._add((Moment, cell))
         return cell
 
@@ -144,6 +160,12 @@ class Journal:
             self._replay_at = len(self._entries) + _REPLAY_EVERY
 
     # ------------------------------------------------------------------------------------------- into emulated time
+
+    def begin(self) -> Begin:
+        """This moment as the begin of a recording; calls are kept from now on. Waits as `mark`."""
+        self.replay(wait=True)
+        with self._lock:
+            return Begin(self.system.mark(), begin_history(self.system))
 
     def mark(self) -> Mark:
         """This moment, after everything that happened before it. Waits for programs that count as they run."""
@@ -234,7 +256,7 @@ class Journal:
             case Run():
                 self._play_run(entry)
             case Moment():
-                entry.cell.append(self.system.host_cycle)
+                entry.cell.append(self.system.moment())
             case Accumulated():
                 self.system.accumulated(entry.batch, entry.steps)
 
@@ -242,6 +264,7 @@ class Journal:
         planned, ipus = run.planned, run.planned.ipus
         num_arguments, num_outputs = len(run.arguments) // len(ipus), planned.num_outputs
         arguments = [list(run.arguments[k * num_arguments : (k + 1) * num_arguments]) for k in range(len(ipus))]
+        self.sources[planned.key] = planned.source
         copies: list[int] = []
         for row, ipu in zip(arguments, ipus, strict=True):
             for index in run.undonated:
@@ -256,6 +279,7 @@ class Journal:
             results=[range(run.first + k * num_outputs, run.first + (k + 1) * num_outputs) for k in range(len(ipus))],
             counts=[_counts(planned.counted, run.counters, k) for k in range(len(ipus))],
             group=run.group,
+            task=None if run.task is None else Task(*run.task),
         )
         for copy in copies:
             self.system.forget(copy)

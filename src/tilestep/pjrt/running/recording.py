@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from tilestep import hints
+from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.journal import Journal
+from tilestep.record.history import history_since
+from tilestep.record.sources import Source
 from tilestep.report import Profile, profile_between
 from tilestep.settings import read_settings
 from tilestep.sim import System
@@ -36,7 +40,7 @@ def recording() -> Iterator[Callable[[], Profile]]:
     """
     global _num_recordings
     journal_before = _current
-    start = None if journal_before is None else journal_before.mark()
+    start = None if journal_before is None else journal_before.begin()
     _num_recordings += 1
     if journal_before is not None:
         journal_before.system.record = True
@@ -44,11 +48,20 @@ def recording() -> Iterator[Callable[[], Profile]]:
     def measure() -> Profile:
         journal = _current
         if journal is None:
-            idle = System(read_settings().machine, record=False)
-            return profile_between(idle, idle.mark(), idle.mark())
+            settings = read_settings()
+            idle = System(settings.machine, record=False)
+            return profile_between(idle, idle.mark(), idle.mark(), notes=settings.engine.notes)
         end = journal.mark()
         begin = start if start is not None and journal is journal_before else journal.origin
-        return profile_between(journal.system, begin, end, of_jax=is_jax_program)
+        return profile_between(
+            journal.system,
+            begin.mark,
+            end,
+            of_jax=is_jax_program,
+            history=None if begin.history is None else history_since(journal.system, begin.history),
+            sources={key: Source(text=partial(compat.hlo_text, of.hlo), options=of.options) for key, of in journal.sources.items()},
+            notes=journal.settings.engine.notes,
+        )
 
     try:
         yield measure
@@ -57,3 +70,4 @@ def recording() -> Iterator[Callable[[], Profile]]:
         if not _num_recordings and _current is not None and not _current.keeps_timeline:
             _current.system.record = False
             _current.system.clear_trace()
+            _current.system.keep_calls(False)

@@ -1,0 +1,78 @@
+"""The lines of a program's source: those that its steps and values come from, and the one among their callers that the user wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tilestep.program.frames import Frame
+
+# JAX and this package where they are installed and where their sources are checked out; Python's modules without a file.
+_NEVER = re.compile(
+    r"(?:^|/)(?:(?:site|dist)-packages/(?:jax|jaxlib|tilestep)/|jax/(?:_src|experimental|interpreters)/"
+    r"|src/tilestep/(?:(?:cli|legacy|onnx|pjrt|train)/|(?:hints|profiling|__init__)\.py$))|^<frozen |^$"
+)
+_INSTALLED = re.compile(r"(?:^|/)(?:site|dist)-packages/|/lib/python\d[\d.]*/")  # and Python's own modules
+
+
+class Frames:
+    """Numbers the frames that a program uses, in the order of their first use, callers before what they call.
+
+    Attributes:
+        kept: those frames; frame number n is `kept[n - 1]`.
+    """
+
+    def __init__(self, table: Mapping[int, Frame]) -> None:
+        self.kept: list[Frame] = []
+        self._table = table
+        self._numbers: dict[int, int] = {0: 0}
+
+    def number(self, frame: int) -> int:
+        """The number of a frame in `kept`; 0 if the module's table has no such frame."""
+        number = self._numbers.get(frame)
+        return self._add(frame) if number is None else number
+
+    def _add(self, frame: int) -> int:
+        """Keeps a frame and its callers. A frame that is its own caller ends there."""
+        chain: dict[int, Frame] = {}
+        while frame not in self._numbers and frame not in chain and (found := self._table.get(frame)) is not None:
+            chain[frame] = found
+            frame = found.parent
+        number = self._numbers.get(frame, 0)
+        for each, found in reversed(chain.items()):
+            self.kept.append(replace(found, parent=number))
+            number = self._numbers[each] = len(self.kept)
+        return number
+
+
+def user_frame(frames: Sequence[Frame], frame: int) -> int:
+    """The number of the line that the user wrote: the innermost one outside of installed packages.
+
+    If all lines are in installed packages, the innermost one outside of JAX and of this package.
+
+    Args:
+        frames: of a program; frame number n is `frames[n - 1]`.
+        frame: number of the line that made a step or a value; 0 if unknown.
+
+    Returns:
+        A number; 0 if there is no such line.
+    """
+    beside = 0
+    for number in stack(frames, frame):
+        file = frames[number - 1].file
+        if _NEVER.search(file):
+            continue
+        if not _INSTALLED.search(file):
+            return number
+        beside = beside or number
+    return beside
+
+
+def stack(frames: Sequence[Frame], frame: int) -> list[int]:
+    """Numbers of a frame and of its callers, innermost first. It ends at a number that is no frame's, or for the second time."""
+    found: dict[int, None] = {}
+    while 0 < frame <= len(frames) and frame not in found:
+        found[frame] = None
+        frame = frames[frame - 1].parent
+    return list(found)
