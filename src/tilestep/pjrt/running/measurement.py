@@ -46,7 +46,7 @@ class Measurement:
             be planned for another machine. lines: whether lines of the user's source are kept.
         """
         engine, history = self.engine, self.span.history if journal else None
-        stated = {key: value for key, value in engine.stated}
+        stated = dict(engine.stated)
         builder = Builder(kind="run", notes=notes_of(history, jax=jax.__version__, engine_options=stated))
         self.add_to(builder, journal=journal, hlo=hlo, lines=lines)
         return builder.tables()
