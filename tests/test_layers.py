@@ -11,12 +11,13 @@ import pytest
 
 SRC = Path(__file__).resolve().parent.parent / "src" / "tilestep"
 
-LAYERS = ("machine", "program", "cost", "plan", "sim", "record", "report", "pjrt")  # an import may point up this list, never down
-SHARED = ("errors", "units", "hints", "messages", "files", "options", "settings")  # any layer may import these
+LAYERS = ("machine", "program", "cost", "plan", "sim", "record", "tracing", "report", "pjrt")  # an import may point up this list, never down
+# any layer may import these
+SHARED = ("errors", "units", "hints", "messages", "files", "protobuf", "options", "poplar_keys", "engine_options", "settings", "typed_json")
 RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
 FRONTENDS = ("onnx",)  # on top of JAX, for any platform; only the doors import them
 DOORS = ("__init__", "__main__", "cli", "profiling")  # these may import anything
-SETTINGS_IMPORTS = ("errors", "messages", "options", "machine")
+SETTINGS_IMPORTS = ("errors", "messages", "options", "engine_options", "machine")
 UNITS = (*LAYERS, *SHARED, *RUNTIME, *FRONTENDS, *DOORS)
 PICKLERS = ("pickle", "_pickle", "pickletools", "cloudpickle", "dill", "marshal", "shelve", "joblib", "jsonpickle")
 PICKLE_NOTHING = (
@@ -25,7 +26,7 @@ PICKLE_NOTHING = (
     "concurrent.futures.ThreadPoolExecutor",
     "concurrent.futures.as_completed",
 )
-USES_JAX = ("pjrt", "settings", *RUNTIME, *FRONTENDS, *DOORS)
+USES_JAX = ("pjrt", "settings", "tracing", *RUNTIME, *FRONTENDS, *DOORS)
 
 PJRT_ROOMS = ("jax_private", "running", "table", "programs")  # an import may point up this list, never down
 PJRT_SHARED = ("_native", "platform")  # any room may import these; `plugin` may import anything, and no file imports it
@@ -102,8 +103,10 @@ def allowed_units(unit: str, layers: tuple[str, ...]) -> tuple[str, ...] | None:
         return None
     if unit == "settings":
         return SETTINGS_IMPORTS
-    if unit == "options":
+    if unit in ("options", "typed_json"):
         return ("errors", "messages")
+    if unit == "engine_options":
+        return ("errors", "messages", "poplar_keys")
     if unit in SHARED:
         return ()
     if unit in RUNTIME:

@@ -17,6 +17,7 @@ PUBLIC_NAMES = [
     "tilestep.LoopInterrupt",
     "tilestep.Profile",
     "tilestep.QueueError",
+    "tilestep.RecordingError",
     "tilestep.SettingsError",
     "tilestep.SpecError",
     "tilestep.StoredError",

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol, final
 
 INFEED_TARGET: Final = "tilestep_infeed"  # custom call that takes an element from its device's queue
 OUTFEED_TARGET: Final = "tilestep_outfeed"  # custom call that sends an element to its device's queue
+WALL_TIME_SESSION: Final = "tilestep-trace"  # id of a session of JAX's profiler that needs no emulated time
 UNKNOWN_ZERO_TARGET: Final = "tilestep_unknown_zero"  # custom call that gives zeros which no compiler can fold
 
 _serial = itertools.count(1)
@@ -53,6 +54,31 @@ class program_group:
 # The innermost group's name and the serial number of this entry into it, or None outside of any group. Runs no bytecode, so a Ctrl-C
 # cannot come between a run and its entry in the journal.
 current_group: Callable[[], tuple[str, int] | None] = _group.get
+
+
+_task: ContextVar[tuple[int, str, int] | None] = ContextVar("tilestep_pipeline_task", default=None)
+
+
+def pipeline_task(stage: int, kind: str, microbatch: int) -> None:
+    """Says that this thread's dispatches belong to a task of a pipeline from now on, until another task or `no_pipeline_task`.
+
+    A recording of an emulator has it. Nothing else depends on it.
+
+    Args:
+        stage: of the pipeline, from 0.
+        kind: of the task, such as "forward".
+        microbatch: from 0; -1 if the task is of no single one.
+    """
+    _task.set((stage, kind, microbatch))
+
+
+def no_pipeline_task() -> None:
+    """Says that this thread's dispatches belong to no task from now on."""
+    _task.set(None)
+
+
+# The task of this thread as (stage, kind, microbatch), or None. Runs no bytecode, as `current_group`.
+current_task: Callable[[], tuple[int, str, int] | None] = _task.get
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,28 +12,28 @@
 | JAX_IPU_AVAILABLE_MEMORY_PROPORTION | 0 to 1, of a tile's memory (*)                             | 0.6               |
 | JAX_IPU_NUM_IO_TILES                | tiles that only transfer (*)                               | 0                 |
 | JAX_IPU_WEIGHT_LOAD_BITS            | 64 or 128, a cycle (*)                                     | 64                |
-| POPLAR_ENGINE_OPTIONS               | JSON object of engine options (docs/reference/machines.md) | {}                |
+| POPLAR_ENGINE_OPTIONS               | JSON object of engine options (engine_options.py)          | {}                |
 | TILESTEP_TINY_STEPS                 | whether to compile CPU loops of tiny steps in one piece    | true              |
+| PVTI_OPTIONS                        | JSON object: how to trace the process (tracing/options.py) | not traced        |
 
 (*) Only a variable. compiler_options of one program may change it: there its name is in small letters, without JAX_. options.py explains
 these four. train/loop/tiny_steps.py explains the last variable.
 
 `jax.config.update` checks its value at once, and its value goes before the environment. The platform reads a variable when it starts, so a
 bad one never disturbs a program that does not use `ipu`. A loop reads TILESTEP_TINY_STEPS when it is first called with arrays of new
-shapes. An empty variable counts as unset.
+shapes. PVTI_OPTIONS is read when tilestep is imported, by the program or by JAX. An empty variable counts as unset.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from tilestep.engine_options import VARIABLE, EngineOptions, read_engine_options
 from tilestep.errors import SettingsError, SpecError
 from tilestep.messages import nearest, plain, shown
 
@@ -47,9 +47,8 @@ _TRUE = ("yes", "true", "t", "1", "on")
 _FALSE = ("no", "false", "f", "0", "off")
 _MACHINE = "TILESTEP_MACHINE"
 _SYNC_PATTERN = "TILESTEP_SYNC_PATTERN"
-_ENGINE = "POPLAR_ENGINE_OPTIONS"
-_DIRECTORY = f"{_ENGINE}: autoReport.directory"
 _TINY_STEPS = "TILESTEP_TINY_STEPS"
+_TRACE = "PVTI_OPTIONS"
 _PLAN_VARIABLES = ("JAX_IPU_PARTIALS_TYPE", "JAX_IPU_AVAILABLE_MEMORY_PROPORTION", "JAX_IPU_NUM_IO_TILES", "JAX_IPU_WEIGHT_LOAD_BITS")
 MAX_IPUS = 256
 MAX_TILES = 100_000
@@ -64,14 +63,14 @@ class Settings:
         hardware_ids: the IPU of the machine behind each device, in the order of devices.
         allow_out_of_memory: whether a program that does not fit is reported instead of refused.
         plan_options: of programs without options of their own.
-        report_directory: where to write a profile when the process ends, absolute; None: nowhere.
+        engine: the options of POPLAR_ENGINE_OPTIONS.
     """
 
     machine: MachineSpec
     hardware_ids: tuple[int, ...]
     allow_out_of_memory: bool
     plan_options: PlanOptions
-    report_directory: Path | None
+    engine: EngineOptions
 
 
 def _bad(name: str, value: object, allowed: str) -> SettingsError:
@@ -189,20 +188,20 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         )
     num_tiles = MODEL_NUM_TILES.read(environ)
     machine, hardware_ids = _machine(environ, num_tiles)
-    allow_out_of_memory, report_directory = _engine_options(environ.get(_ENGINE, ""))
+    engine = read_engine_options(environ.get(VARIABLE, ""))
     return Settings(
         machine=machine,
         hardware_ids=hardware_ids,
-        allow_out_of_memory=allow_out_of_memory or num_tiles is not None,
+        allow_out_of_memory=engine.allow_out_of_memory or num_tiles is not None,
         plan_options=_plan_options(environ, machine),
-        report_directory=report_directory,
+        engine=engine,
     )
 
 
 def stated_settings(environ: Mapping[str, str] | None = None) -> tuple[object, ...]:
     """Everything that `read_settings` would parse. As long as this stays equal, no setting has changed. Opens no file."""
     environ = os.environ if environ is None else environ
-    variables = (_MACHINE, _SYNC_PATTERN, _ENGINE, *_PLAN_VARIABLES)
+    variables = (_MACHINE, _SYNC_PATTERN, VARIABLE, *_PLAN_VARIABLES)
     return (*(option.stated(environ) for option in JAX_OPTIONS), *(environ.get(variable, "") for variable in variables))
 
 
@@ -214,6 +213,15 @@ def tiny_steps_wanted(environ: Mapping[str, str] | None = None) -> bool:
     """
     text = (os.environ if environ is None else environ).get(_TINY_STEPS, "")
     return _bool(_TINY_STEPS, text) if text.strip() else True
+
+
+def trace_options(environ: Mapping[str, str] | None = None) -> str | None:
+    """The text that says how to trace the process; None: it is not traced.
+
+    Args: environ: environment variables, the process's own if None.
+    """
+    text = (os.environ if environ is None else environ).get(_TRACE, "")
+    return text if text.strip() else None
 
 
 def warn_of_unknown_variables(environ: Mapping[str, str] | None = None) -> None:
@@ -259,58 +267,3 @@ def _plan_options(environ: Mapping[str, str], machine: MachineSpec) -> PlanOptio
             except SettingsError as error:
                 raise SettingsError(f"{variable}: {error}") from None
     return options
-
-
-def _engine_options(text: str) -> tuple[bool, Path | None]:
-    """(whether to allow out of memory, directory of the report), from POPLAR_ENGINE_OPTIONS."""
-    options = _engine_object(text)
-    known = ("autoReport.all", "autoReport.directory", "debug.allowOutOfMemory")
-    for key in options:
-        if key not in known:
-            near = nearest(key, known)
-            hint = f"; the nearest is {near}" if near else ""
-            raise SettingsError(f"{_ENGINE} has {shown(key)}: it may have {', '.join(known)}{hint}")
-
-    def flag(key: str) -> bool:
-        value = options.get(key, False)
-        if value in ("true", "false") or isinstance(value, bool):
-            return value in ("true", True)
-        raise _bad(f"{_ENGINE}: {key}", value, '"true" or "false"')
-
-    directory = _directory(options.get("autoReport.directory", "."))
-    # A directory asks for a report in it, unless the reports are turned off.
-    wanted = flag("autoReport.all") if "autoReport.all" in options else "autoReport.directory" in options
-    return flag("debug.allowOutOfMemory"), _absolute(directory) if wanted else None
-
-
-def _directory(value: object) -> Path:
-    allowed = "the path of a directory"
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise _bad(_DIRECTORY, value, allowed)
-    try:
-        os.fsencode(value)
-    except UnicodeEncodeError as error:
-        raise _bad(_DIRECTORY, value, allowed) from error
-    return Path(value)
-
-
-def _absolute(directory: Path) -> Path:
-    """The path from the root, because the program may change its working directory."""
-    try:
-        return directory.absolute()
-    except OSError as error:
-        raise _bad(_DIRECTORY, str(directory), f"an absolute path: the working directory is gone ({error.strerror})") from error
-
-
-def _engine_object(text: str) -> dict[str, object]:
-    if not text.strip():
-        return {}
-    try:
-        found: object = json.loads(text)
-    except RecursionError:  # without its thousand frames
-        raise _bad(_ENGINE, text, 'a JSON object such as {"autoReport.all": "true"} (this is nested too deep)') from None
-    except ValueError as error:  # JSONDecodeError is one
-        raise _bad(_ENGINE, text, f'a JSON object such as {{"autoReport.all": "true"}} ({plain(error)})') from error
-    if not isinstance(found, dict):
-        raise _bad(_ENGINE, text, 'a JSON object such as {"autoReport.all": "true"}')
-    return found  # pyright: ignore[reportUnknownVariableType]  # JSON's objects have string keys

@@ -45,7 +45,7 @@ def test_nothing_set_is_four_bow_ipus() -> None:
     assert found.machine == load_machine("bow-2000")
     assert found.hardware_ids == (0, 1, 2, 3)
     assert not found.allow_out_of_memory
-    assert found.report_directory is None
+    assert found.engine.directory is None
 
 
 def test_jax_shows_the_defaults() -> None:
@@ -227,21 +227,21 @@ def test_what_is_stated_changes_with_every_setting() -> None:
 
 @pytest.mark.parametrize("value", ["true", True])
 def test_engine_options_turn_reports_and_out_of_memory_on(value: object) -> None:
-    assert read_settings(engine(autoReport_all=value)).report_directory == Path.cwd()
+    assert read_settings(engine(autoReport_all=value)).engine.directory == Path.cwd()
     assert read_settings(engine(debug_allowOutOfMemory=value)).allow_out_of_memory
     assert not read_settings(engine(autoReport_all=value)).allow_out_of_memory
 
 
 @pytest.mark.parametrize("value", ["false", False])
 def test_engine_options_turn_reports_and_out_of_memory_off(value: object) -> None:
-    assert read_settings(engine(autoReport_all=value, autoReport_directory="out")).report_directory is None
+    assert read_settings(engine(autoReport_all=value, autoReport_directory="out")).engine.directory is None
     assert not read_settings(engine(debug_allowOutOfMemory=value)).allow_out_of_memory
     assert read_settings(engine(debug_allowOutOfMemory=value) | {"JAX_IPU_MODEL_NUM_TILES": "4"}).allow_out_of_memory
 
 
 def test_the_directory_of_the_report() -> None:
-    assert read_settings(engine(autoReport_all="true", autoReport_directory="out/a")).report_directory == Path.cwd() / "out/a"
-    assert read_settings(engine(autoReport_directory="out")).report_directory == Path.cwd() / "out"
+    assert read_settings(engine(autoReport_all="true", autoReport_directory="out/a")).engine.directory == Path.cwd() / "out/a"
+    assert read_settings(engine(autoReport_directory="out")).engine.directory == Path.cwd() / "out"
 
 
 @pytest.mark.parametrize(

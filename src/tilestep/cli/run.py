@@ -210,7 +210,7 @@ def _environ(args: argparse.Namespace) -> dict[str, str]:
     if args.sync_pattern is not None:
         environ["TILESTEP_SYNC_PATTERN"] = args.sync_pattern
     try:
-        require_report_directory(read_settings({**os.environ, **environ}).report_directory)
+        require_report_directory(read_settings({**os.environ, **environ}).engine.directory)
     except SettingsError as error:
         raise UsageError(str(error)) from error
     return environ

@@ -40,6 +40,7 @@ def initialize() -> None:
         importlib.import_module(f"tilestep.pjrt.{module}")
     from tilestep.pjrt.programs import callbacks
     from tilestep.pjrt.running.journal import FORGOTTEN
+    from tilestep.pjrt.running.profiler import ProfilerSession
     from tilestep.pjrt.table.buffer import on_host
     from tilestep.pjrt.table.client import the_client
     from tilestep.pjrt.table.status import describe
@@ -53,6 +54,9 @@ def initialize() -> None:
     compat.compile_ahead_alone(PLATFORM)
     compat.share_like_cpu(PLATFORM, on_host)
     compat.analyse_like_cpu(PLATFORM, lambda: the_client().host)
+    if compat.can_profile():
+        _native.serve_profiler(ProfilerSession)
+        compat.register_profiler(_native.capsule())
     compat.register_platform(PLATFORM, _native.capsule(), _PRIORITY)
 
     process = os.getpid()
@@ -91,7 +95,7 @@ def _finish() -> None:
 
 
 def _write_report() -> None:
-    """Writes the profile of the whole process if POPLAR_ENGINE_OPTIONS sets autoReport.all.
+    """Writes the profile of the whole process if POPLAR_ENGINE_OPTIONS asks for it.
 
     The program has ended as it did: a report that cannot be written is told on stderr, and the exit status stays.
     """
@@ -103,12 +107,15 @@ def _write_report() -> None:
     from tilestep.report.files import write_report
 
     client = started_client()
-    if client is None or not client.in_use or client.settings.report_directory is None:
+    if client is None or not client.in_use:
+        return
+    engine = client.settings.engine
+    if engine.directory is None or not engine.execution_profile:
         return
     end = client.journal.mark()
-    profile = profile_between(client.journal.system, client.journal.origin, end, of_jax=is_jax_program)
+    profile = profile_between(client.journal.system, client.journal.origin.mark, end, of_jax=is_jax_program, notes=engine.notes)
     try:
-        write_report(profile, writable_directory(client.settings.report_directory))
+        write_report(profile, writable_directory(engine.directory))
     except OSError as error:
         told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {plain(error.filename)} cannot be written: {error.strerror}"
         if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it

@@ -20,7 +20,7 @@ def streaming_memory_bytes(program: Program, machine: MachineSpec, ipus: Sequenc
         machine: the machine that runs it.
         ipus: index of each IPU that runs it.
     """
-    return sum(size for _, size in _parts(program)) * _most(machine, ipus)[1]
+    return sum(size for _, size in streaming_parts(program)) * _most(machine, ipus)[1]
 
 
 def check_streaming_memory(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> None:
@@ -40,13 +40,13 @@ def check_streaming_memory(program: Program, machine: MachineSpec, ipus: Sequenc
     needed = streaming_memory_bytes(program, machine, ipus)
     if 0 < available < needed:
         index, sharers = _most(machine, ipus)
-        largest = sorted(((name, size * sharers) for name, size in _parts(program)), key=lambda part: (-part[1], part[0]))
+        largest = sorted(((name, size * sharers) for name, size in streaming_parts(program)), key=lambda part: (-part[1], part[0]))
         raise StreamingMemoryError(
             ipu_machine=index, num_ipus=sharers, needed_bytes=needed, available_bytes=available, largest=largest[:LARGEST]
         )
 
 
-def _parts(program: Program) -> list[tuple[str, int]]:
+def streaming_parts(program: Program) -> list[tuple[str, int]]:
     """(name, bytes on one IPU) of the values in pinned_host. A result that takes over an argument's memory counts as the argument."""
     arguments = [(argument.name, argument.size_bytes) for argument in program.arguments if argument.on_host]
     results = [(f"result {r.index}", r.size_bytes) for r in program.results if r.on_host and r.argument is None]

@@ -36,7 +36,9 @@ NUM_LARGEST_STEPS = 100  # that a profile keeps
 NUM_ALIVE = 100  # values at the peak of a program's memory that a profile names
 
 
-def profile_between(system: System, start: Mark, end: Mark, *, of_jax: Callable[[str], bool] = lambda _: False) -> Profile:
+def profile_between(
+    system: System, start: Mark, end: Mark, *, of_jax: Callable[[str], bool] = lambda _: False, notes: Sequence[str] = ()
+) -> Profile:
     """What happened in `system` between two marks.
 
     Args:
@@ -44,6 +46,7 @@ def profile_between(system: System, start: Mark, end: Mark, *, of_jax: Callable[
         start: the mark at which the profile begins. Values that were resident before count as resident.
         end: a later mark.
         of_jax: whether a program of this name is an operation outside of jit, or a function that JAX has jitted itself.
+        notes: sentences about the settings, for the profile's assumptions.
 
     Raises:
         ValueError: if `end` was not made after `start`.
@@ -93,7 +96,7 @@ def profile_between(system: System, start: Mark, end: Mark, *, of_jax: Callable[
         dispatches=dispatches,
         dispatch_cycles=dispatches * cycles_from_seconds(spec.host.dispatch_seconds, spec.ipu.clock_hz),
         timeline=trace.events,
-        assumptions=_assumptions(spec, ran, trace.dropped),
+        assumptions=(*_assumptions(spec, ran, trace.dropped), *notes),
     )
 
 

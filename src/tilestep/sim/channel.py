@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, final
 
 MAX_BUSY_SPANS: Final = 4096  # beyond that the oldest gap is closed, so that memory stays bounded
@@ -20,9 +22,10 @@ class Channel:
 
     __slots__ = ("_ends", "_starts")
 
-    def __init__(self) -> None:
+    def __init__(self, spans: Sequence[tuple[int, int]] = ()) -> None:
         self._starts: list[int] = []  # ascending, disjoint, never touching
         self._ends: list[int] = []
+        self.restore(spans)
 
     def book(self, ready: int, duration: int) -> int:
         """Book `duration` cycles of the channel from cycle `ready` on.
@@ -75,6 +78,16 @@ class Channel:
         """Forgets bookings that ended by `cycle`. Exact only if no later booking is ready before `cycle`."""
         done = bisect_left(self._ends, cycle)
         del self._starts[:done], self._ends[:done]
+
+    def restore(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Takes the bookings of another channel, as its `busy_spans` gives them, in place of its own.
+
+        Raises: ValueError if they are no such spans.
+        """
+        flat = [cycle for span in spans for cycle in span]
+        if any(later <= earlier for earlier, later in pairwise(flat)):
+            raise ValueError("the busy spans of a channel must be ascending and never touch")
+        self._starts, self._ends = flat[::2], flat[1::2]
 
     def busy_spans(self) -> tuple[tuple[int, int], ...]:
         """(start, end) of each span that is taken, ascending."""

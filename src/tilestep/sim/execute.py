@@ -13,14 +13,13 @@ from typing import Final, final
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Counts
-from tilestep.sim.channel import Channel
 from tilestep.sim.collective import pass_cost
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.prepared import Prepared
 from tilestep.sim.residency import IpuState, Value
-from tilestep.sim.resources import Load, Resources, delay
+from tilestep.sim.resources import Load, Resources
 from tilestep.sim.run import Part, Run, Share, Step
-from tilestep.sim.trace import KINDS, Recorder
+from tilestep.sim.trace import KINDS, NO_EVENT, TRANSFER, Lane, LaneKind, Recorder
 from tilestep.units import ceil_div, cycles_from_bytes, cycles_from_seconds
 
 (_LOAD, _SAVE, _STREAM_IN, _COMPUTE, _EXCHANGE, _SYNC, _COLLECTIVE, _HOST_CALL, _STREAM_OUT, _READ, _IO_IN, _IO_OUT) = range(len(KINDS))
@@ -37,6 +36,8 @@ class Execution:
         self.horizon = 0  # the latest end so far
         self._machine = machine
         self._recorder = recorder
+        resources = self.resources
+        self._channels = {"to-ipus": resources.to_ipus, "to-host": resources.to_host, "memory": resources.memories}
         self._latency = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)
         self._load_cycles = cycles_from_seconds(machine.host.load_seconds, machine.ipu.clock_hz)
         self._link_cycles: dict[int, int] = {}  # bytes -> cycles over a host link
@@ -102,11 +103,14 @@ class Execution:
 
     def finish(self, part: Part) -> None:
         """Says that the results of a part are in their memories."""
-        end = max(part.end, part.state.free)
+        state = part.state
+        end, event = (part.end, part.event) if part.end > state.free else (state.free, self._event_of(state))
         for value in part.staying:
             value.ready = end
+            value.event = event
         for value in part.leaving:
             value.ready = end
+            value.event = event
             if value.host_ready >= 0:
                 value.host_ready = end
             elif value.memory_ready >= 0:  # else a later run has taken its memory over already
@@ -115,8 +119,9 @@ class Execution:
 
     def download(self, value: Value, part: Part, ledger: ProgramLedger, sync: int, start: int) -> int:
         """Copies a value that is in SRAM only to the host, between two runs of its IPU."""
-        end = self._transfer(self.resources.to_host, part.state, start, value.size_bytes, _READ, ledger, 2 * sync)
+        end = self._transfer("to-host", part.state, start, value.size_bytes, _READ, ledger, 2 * sync)
         value.host_ready = part.state.free = end
+        value.event = part.state.event
         self.horizon = max(self.horizon, end)
         return end
 
@@ -134,7 +139,8 @@ class Execution:
             known = self._passes[ways] = (cost.sync_cycles, cost.exchange_cycles, self.resources.loads(cost.traffic))
         sync, exchange, loads = known
         synced = start + sync
-        end = synced + exchange + delay(loads, synced)
+        key = next(iter(members.values())).key
+        end = synced + exchange + self._delay(loads, synced, key, -1)
         for state, ledger in members.items():
             self._spend(state, start, synced, _SYNC, ledger)
             self._spend(state, synced, end, _COLLECTIVE, ledger)
@@ -144,14 +150,16 @@ class Execution:
 
     def from_memory(self, value: Value, machine_index: int, start: int) -> None:
         """Copies a value from streaming memory to the host; no IPU takes part."""
-        channel = self.resources.to_host[machine_index]
-        value.host_ready = channel.book(max(start, value.memory_ready), self._from_bytes(value.size_bytes)) + self._latency
+        channel, begin = self.resources.to_host[machine_index], max(start, value.memory_ready)
+        value.host_ready = channel.book(begin, self._from_bytes(value.size_bytes)) + self._latency
+        self._note_move("to-host", machine_index, begin, value.host_ready, value)
         self.horizon = max(self.horizon, value.host_ready)
 
     def to_memory(self, value: Value, machine_index: int, start: int) -> None:
         """Copies a value from the host to streaming memory; no IPU takes part."""
         channel = self.resources.to_ipus[machine_index]
         value.ready = value.memory_ready = channel.book(start, self._from_bytes(value.size_bytes)) + self._latency
+        self._note_move("to-ipus", machine_index, start, value.ready, value)
         self.horizon = max(self.horizon, value.ready)
 
     def _on_one_ipu(self, run: Run, part: Part) -> None:
@@ -182,14 +190,16 @@ class Execution:
         state, ledger = part.state, run.prepared.ledger
         clock = max(start, state.io_end) if part.reloads else start
         if part.saved:
-            clock = self._transfer(self.resources.to_host, state, clock, sum(value.size_bytes for value in part.saved), _SAVE, ledger)
+            size_bytes = sum(value.size_bytes for value in part.saved)
+            clock = self._transfer("to-host", state, clock, size_bytes, _SAVE, ledger, run=run, part=part)
             for value in part.saved:
                 value.host_ready = clock
+                value.event = state.event
         if part.reloads or part.code_bytes:
             begin = clock
             clock += self._load_cycles if part.reloads else 0
-            clock = self.resources.to_ipus[state.machine].book(clock, self._from_bytes(part.code_bytes))
-            self._spend(state, begin, clock, _LOAD, ledger)
+            clock = self._book("to-ipus", state.machine, clock, self._from_bytes(part.code_bytes), ledger.key, run.number)
+            self._spend(state, begin, clock, _LOAD, ledger, run, part)
         if part.reloads:
             state.inputs_from = clock
         state.free = clock
@@ -200,9 +210,8 @@ class Execution:
         end = start
         for part in share.parts:
             if part.bytes_in:
-                arrived = self._transfer(
-                    self.resources.to_ipus, part.state, start, part.bytes_in, _STREAM_IN, run.prepared.ledger, 2 * share.sync
-                )
+                ledger = run.prepared.ledger
+                arrived = self._transfer("to-ipus", part.state, start, part.bytes_in, _STREAM_IN, ledger, 2 * share.sync, run, part)
                 end = max(end, arrived)
         return _release(share.parts, end)
 
@@ -229,7 +238,7 @@ class Execution:
                 if spent:
                     row[kind] += spent
                     if recorder.enabled:
-                        recorder.add(state.index, clock, clock + spent, KINDS[kind], prepared.name)
+                        self._note(state, clock, clock + spent, kind, prepared.ledger.key, run, part)
                     clock += spent
             state.free = clock
             if not prepared.num_io_tiles:
@@ -239,9 +248,10 @@ class Execution:
 
     def _exchange(self, run: Run, start: int) -> int:
         """All exchanges between IPUs. Other traffic on the same links and gateways makes them end later."""
-        end = start + max(part.body.collective for part in run.parts) + delay(run.loads, start)
+        ledger = run.prepared.ledger
+        end = start + max(part.body.collective for part in run.parts) + self._delay(run.loads, start, ledger.key, run.number)
         for part in run.parts:
-            self._spend(part.state, start, end, _COLLECTIVE, run.prepared.ledger)
+            self._spend(part.state, start, end, _COLLECTIVE, ledger, run, part)
         return _release(run.parts, end)
 
     def _call_host(self, run: Run, share: Share, start: int) -> int:
@@ -249,7 +259,7 @@ class Execution:
 
         What is infed waits in the machine's streaming memory, if it has one: the host link brings it there while the program computes.
         """
-        end = start
+        end, ledger = start, run.prepared.ledger
         for part in share.parts:
             calls, index = part.calls, part.state.machine
             clock, waits, accesses = start, calls.waits, calls.accesses
@@ -259,13 +269,13 @@ class Execution:
                 accesses -= calls.feed_accesses
                 calls = calls._replace(to_host=calls.to_host - calls.outfed, from_host=calls.from_host - calls.infed)
             elif calls.staged:
-                arrived = self.resources.to_ipus[index].book(start - part.body.supersteps, calls.infed)
+                arrived = self._book("to-ipus", index, start - part.body.supersteps, calls.infed, ledger.key, run.number)
                 calls = calls._replace(from_host=calls.from_host - calls.infed, memory=calls.memory + calls.staged)
-            clock = self.resources.to_host[index].book(clock, calls.to_host)
-            clock = self.resources.to_ipus[index].book(clock, calls.from_host)
-            clock = self.resources.memories[index].book(clock, calls.memory) + waits + 2 * share.sync * accesses
+            clock = self._book("to-host", index, clock, calls.to_host, ledger.key, run.number)
+            clock = self._book("to-ipus", index, clock, calls.from_host, ledger.key, run.number)
+            clock = self._book("memory", index, clock, calls.memory, ledger.key, run.number) + waits + 2 * share.sync * accesses
             clock = max(clock, arrived)
-            self._spend(part.state, start, clock, _HOST_CALL, run.prepared.ledger)
+            self._spend(part.state, start, clock, _HOST_CALL, ledger, run, part)
             end = max(end, clock)
         return _release(share.parts, end)
 
@@ -274,8 +284,8 @@ class Execution:
         prepared, end = run.prepared, start
         for part in share.parts:
             if part.streams_out:
-                sent = self._leave(part, start) + 2 * share.sync
-                self._spend(part.state, start, sent, _STREAM_OUT, prepared.ledger)
+                ledger = prepared.ledger
+                sent = self._transfer("to-host", part.state, start, part.bytes_to_host, _STREAM_OUT, ledger, 2 * share.sync, run, part)
                 end = max(end, sent)
         return _release(share.parts, end)
 
@@ -293,12 +303,10 @@ class Execution:
         compute, exchange, sync, _, _ = part.body
         begin = start - (calls.infed + calls.outfed - calls.exposed(compute + exchange + sync))
         end = start
-        for cycles, links, kind in (
-            (calls.infed, self.resources.to_ipus, _IO_IN),
-            (calls.outfed, self.resources.to_host, _IO_OUT),
-        ):
+        feeds: tuple[tuple[int, LaneKind, int], ...] = ((calls.infed, "to-ipus", _IO_IN), (calls.outfed, "to-host", _IO_OUT))
+        for cycles, link, kind in feeds:
             if cycles:
-                end = max(end, self._beside(state, links[state.machine], begin, cycles, kind, ledger))
+                end = max(end, self._beside(state, link, begin, cycles, kind, ledger, run))
         hidden = max(0, calls.outfeed_waits - self._latency) if calls.outfeed_waits else 0
         return end, calls.waits - hidden
 
@@ -309,29 +317,36 @@ class Execution:
         if not part.bytes_in:
             return max(start, part.ready)
         cycles = self._from_bytes(part.bytes_in)
-        arrived = self._beside(state, self.resources.to_ipus[state.machine], earliest, cycles, _IO_IN, ledger)
+        arrived = self._beside(state, "to-ipus", earliest, cycles, _IO_IN, ledger, run)
         begin = max(start, arrived) + self._latency
-        self._spend(state, max(start, earliest), begin, _STREAM_IN, ledger)
+        self._spend(state, max(start, earliest), begin, _STREAM_IN, ledger, run, part)
         return begin
 
     def _send(self, run: Run, part: Part, start: int) -> int:
         """Sends results from the I/O tiles, once these have sent the results of the run before."""
         state, ledger = part.state, run.prepared.ledger
         begin = max(start, state.io_end)
-        self._spend(state, start, begin, _STREAM_OUT, ledger)
+        self._spend(state, start, begin, _STREAM_OUT, ledger, run, part)
         state.free = begin
         cycles = self._from_bytes(part.bytes_to_host)
-        sent = self._beside(state, self.resources.to_host[state.machine], begin, cycles, _IO_OUT, ledger)
+        sent = self._beside(state, "to-host", begin, cycles, _IO_OUT, ledger, run)
         part.end = state.io_end = sent + self._latency
+        part.event = self._recorder.ended_at(part.end)
         return begin
 
-    def _beside(self, state: IpuState, link: Channel, start: int, cycles: int, kind: int, ledger: ProgramLedger) -> int:
+    def _beside(self, state: IpuState, link: LaneKind, start: int, cycles: int, kind: int, ledger: ProgramLedger, run: Run) -> int:
         """A transfer of the I/O tiles alone, which do one transfer after the other."""
-        if self._recorder.enabled:
+        recorder = self._recorder
+        if recorder.enabled:
             for begin, end in state.io.pieces(start, cycles):
-                self._recorder.add(state.index, begin, end, KINDS[kind], ledger.program.name)
+                cause = self._cause(state, begin, run, None)
+                recorder.add(recorder.io_lane(state.index), begin, end, kind, ledger.key, run.number, cause, decides=False)
         ledger.on(state.index)[kind] += cycles
-        return max(state.io.book(start, cycles), link.book(start, cycles))
+        arrived = max(state.io.book(start, cycles), self._channels[link][state.machine].book(start, cycles))
+        if recorder.enabled:
+            cause, lane, out = self._cause(state, start, run, None), recorder.lane(Lane(link, state.machine)), kind == _IO_OUT
+            recorder.add(lane, start, arrived + self._latency, TRANSFER, ledger.key, run.number, cause, decides=out)
+        return arrived
 
     def _passed(self, prepared: Prepared, size_bytes: int) -> int:
         """Cycles in which bytes pass between the I/O tiles and the others: each I/O tile exchanges its share of them."""
@@ -340,22 +355,86 @@ class Execution:
     # Transfers
 
     def _transfer(
-        self, links: Sequence[Channel], state: IpuState, start: int, size_bytes: int, kind: int, ledger: ProgramLedger, sync: int = 0
+        self,
+        link: LaneKind,
+        state: IpuState,
+        start: int,
+        size_bytes: int,
+        kind: int,
+        ledger: ProgramLedger,
+        sync: int = 0,
+        run: Run | None = None,
+        part: Part | None = None,
     ) -> int:
         """Moves bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last byte has arrived."""
-        end = links[state.machine].book(start, self._from_bytes(size_bytes)) + self._latency + sync
-        self._spend(state, start, end, kind, ledger)
+        number = NO_EVENT if run is None else run.number
+        end = self._book(link, state.machine, start, self._from_bytes(size_bytes), ledger.key, number) + self._latency + sync
+        self._spend(state, start, end, kind, ledger, run, part)
         return end
 
-    def _leave(self, part: Part, start: int) -> int:
-        """Results to the host."""
-        return self.resources.to_host[part.state.machine].book(start, self._from_bytes(part.bytes_to_host)) + self._latency
+    def _book(self, link: LaneKind, machine_index: int, start: int, cycles: int, key: int, run: int) -> int:
+        """Books a host link or streaming memory; returns the cycle at which the transfer has had its cycles."""
+        end = self._channels[link][machine_index].book(start, cycles)
+        if self._recorder.enabled and cycles > 0:
+            recorder = self._recorder
+            lane, cause = recorder.lane(Lane(link, machine_index)), recorder.ended_at(start)
+            recorder.add(lane, start, end, TRANSFER, key, run, cause, decides=False)
+        return end
 
-    def _spend(self, state: IpuState, start: int, end: int, kind: int, ledger: ProgramLedger) -> None:
+    def _delay(self, loads: Sequence[Load], start: int, key: int, run: int) -> int:
+        """Books links and gateways from cycle `start` on; how much later than undisturbed the last of them is through."""
+        late, recorder = 0, self._recorder
+        for channel, cycles, (kind, source, target) in loads:
+            end = channel.book(start, cycles)
+            late = max(late, end - start - cycles)
+            if recorder.enabled:
+                lane, cause = recorder.lane(Lane(kind, source, target)), recorder.ended_at(start)
+                recorder.add(lane, start, end, TRANSFER, key, run, cause, decides=False)
+        return late
+
+    # What is kept of it
+
+    def _spend(
+        self,
+        state: IpuState,
+        start: int,
+        end: int,
+        kind: int,
+        ledger: ProgramLedger,
+        run: Run | None = None,
+        part: Part | None = None,
+    ) -> None:
         if end > start:
             ledger.on(state.index)[kind] += end - start
             if self._recorder.enabled:
-                self._recorder.add(state.index, start, end, KINDS[kind], ledger.program.name)
+                self._note(state, start, end, kind, ledger.key, run, part)
+
+    def _note(self, state: IpuState, start: int, end: int, kind: int, key: int, run: Run | None, part: Part | None) -> None:
+        cause = self._cause(state, start, run, part)
+        state.event = self._recorder.add(state.index, start, end, kind, key, NO_EVENT if run is None else run.number, cause)
+        state.event_end = end
+
+    def _note_move(self, link: LaneKind, machine_index: int, start: int, end: int, value: Value) -> None:
+        """Keeps a transfer between host and streaming memory."""
+        recorder = self._recorder
+        if recorder.enabled:
+            key = 0 if value.made_by is None else value.made_by.key
+            lane = recorder.lane(Lane(link, machine_index))
+            value.event = recorder.add(lane, start, end, TRANSFER, key, NO_EVENT, recorder.ended_at(start))
+
+    def _cause(self, state: IpuState, start: int, run: Run | None, part: Part | None) -> int:
+        """The event whose end decided that the IPU begins something at `start`: its own, if that ended then."""
+        if state.event_end == start and state.event >= 0:
+            return state.event
+        if part is not None and part.ready == start and part.cause >= 0:
+            return part.cause
+        if run is not None and run.host == start and run.host_event >= 0:
+            return run.host_event
+        return self._recorder.ended_at(start)
+
+    def _event_of(self, state: IpuState) -> int:
+        """The event whose end has freed the IPU: its own, or that of another which it waited for."""
+        return state.event if state.event_end == state.free else self._recorder.ended_at(state.free)
 
     def _from_bytes(self, size_bytes: int) -> int:
         return self._link_cycles.get(size_bytes) or self._from_new_bytes(size_bytes)

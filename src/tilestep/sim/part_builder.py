@@ -21,6 +21,8 @@ class PartBuilder:
 
     Attributes:
         in_memory: whether pinned_host is streaming memory; else it is the host's.
+        known_groups: the program groups so far, by (name, IPU).
+        epochs: loads of programs so far.
     """
 
     def __init__(self, machine: MachineSpec, values: MutableMapping[int, Value], lockstep: Lockstep) -> None:
@@ -28,12 +30,12 @@ class PartBuilder:
         self._ipu = machine.ipu
         self._values = values
         self._lockstep = lockstep
-        self._groups: dict[tuple[str, int], Group] = {}
-        self._epochs = 0
+        self.known_groups: dict[tuple[str, int], Group] = {}
+        self.epochs = 0
 
     def groups(self) -> Mapping[tuple[str, int], Group]:
         """A copy of the program groups so far, by (name, IPU)."""
-        return {key: Group(members=dict(group.members), use=group.use) for key, group in self._groups.items()}
+        return {key: Group(members=dict(group.members), use=group.use) for key, group in self.known_groups.items()}
 
     def bring_in(self, part: Part, prepared: Prepared, identity: int | str, values: Sequence[Value], dispatch: int) -> int:
         """Notes what one IPU has to load, save and stream in for a run.
@@ -50,8 +52,8 @@ class PartBuilder:
         restored = 0
         part.code_bytes, part.reloads = self._code_to_load(part, prepared, identity)
         if part.reloads:
-            self._epochs += 1
-            state.epoch = self._epochs
+            self.epochs += 1
+            state.epoch = self.epochs
         epoch, inputs = state.epoch, interface.inputs
         for index, value in enumerate(values):
             if value.epoch == epoch:  # it is in the SRAM of the loaded program
@@ -67,8 +69,8 @@ class PartBuilder:
             elif value.host_ready < 0 and value.memory_ready < 0:
                 part.saved.append(value)
                 value.host_ready = 0  # the cycle is known when the value has been saved
-            elif value.off_chip_ready > part.ready:
-                part.ready = value.off_chip_ready
+            else:
+                part.await_until(value)
             if on_host:
                 continue
             part.bytes_in += size_bytes
@@ -107,7 +109,7 @@ class PartBuilder:
             if reloaded:
                 state.group, state.use = None, TileUse().with_member(program)
             return (program.memory.code_bytes * num_tiles if reloaded else 0), reloaded
-        group = state.group = self._groups.setdefault((identity, state.index), Group())
+        group = state.group = self.known_groups.setdefault((identity, state.index), Group())
         is_new = group.add(prepared.ledger.key, program)
         state.use = group.use
         if reloaded:

@@ -24,6 +24,7 @@ from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.residency import IpuState, Partition, Value
 from tilestep.sim.run import Part, Run, Share, Step
 from tilestep.sim.sync import sync_cycles
+from tilestep.sim.trace import NO_EVENT
 
 
 @final
@@ -149,7 +150,8 @@ class Play:
         for entry in work:
             if isinstance(entry, Run):
                 (part,) = entry.parts
-                part.ready = max((part.ready, *(value.off_chip_ready for value in part.awaits)))
+                for value in part.awaits:
+                    part.await_until(value)
                 self._execution.at_once(entry)
                 made = (*part.saved, *part.leaving)
             else:
@@ -171,7 +173,7 @@ class Play:
                         item.missing += 1
                         self._waiting.setdefault(value, []).append((item, part))
                     else:
-                        part.ready = max(part.ready, value.off_chip_ready)
+                        part.await_until(value)
                 part.awaits = []
                 if not part.beside:
                     item.ready = max(item.ready, part.ready)
@@ -302,9 +304,10 @@ class Play:
         value.pending = False
         for target, host in self._copies.pop(value, ()):
             target.ready = target.host_ready = max(value.off_chip_ready, host)
+            target.event = value.event if target.ready == value.off_chip_ready else NO_EVENT
             self._give(target)
         for item, part in self._waiting.pop(value, ()):
-            part.ready = max(part.ready, value.off_chip_ready)
+            part.await_until(value)
             if not part.beside:
                 item.ready = max(item.ready, part.ready)
             self._less_missing(item)

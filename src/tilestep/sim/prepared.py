@@ -136,6 +136,14 @@ class PreparedPrograms:
         """The sums of each program by key, in order of first dispatch."""
         return {key: ledger.totals() for key, ledger in self._ledgers.items()}
 
+    def ledgers(self) -> Mapping[int, ProgramLedger]:
+        """The running sums of each program by key, in order of first dispatch."""
+        return self._ledgers
+
+    def partitions(self) -> dict[tuple[int, tuple[int, ...]], Partition]:
+        """The partition of each program on certain IPUs, outside of groups."""
+        return {known: prepared.partition for known, prepared in self._prepared.items()}
+
     def _prepare(self, program: Program, key: int, ipus: tuple[int, ...]) -> Prepared:
         ledger = self._ledgers.get(key)
         if ledger is not None and ledger.program != program:

@@ -18,14 +18,15 @@ class Value:
     """One device array on one IPU. Mutable, because the system moves it."""
 
     __slots__ = (
-        "_noted",
         "epoch",
+        "event",
         "host_ready",
         "ipu",
         "layout",
         "made_by",
         "made_in",
         "memory_ready",
+        "noted",
         "pending",
         "ready",
         "size_bytes",
@@ -48,8 +49,9 @@ class Value:
         self.streamed_to: ProgramLedger | None = None  # the latest program that it streamed in to
         self.streamed_in = 0  # number of the load of that program
         self.streamed_at = 0  # number of the dispatch
-        self._noted = 0  # a needless transfer: 1 + argument for an own result, -1 - argument for the same value; 0: none
+        self.noted = 0  # a needless transfer: 1 + argument for an own result, -1 - argument for the same value; 0: none
         self.written = False  # to pinned_host, by the program whose result it is
+        self.event = -1  # the event that has made it available off the chip, as far as events are kept
         self.pending = False  # it will be available outside of SRAM, from a cycle that is not known yet
 
     @property
@@ -66,31 +68,31 @@ class Value:
         if self.streamed_at == dispatch:
             self._withdraw()
             return
-        if self._noted > 0:
+        if self.noted > 0:
             self._withdraw()
         self.streamed_at = dispatch
         if self.streamed_to is ledger and self.streamed_in == epoch:
             ledger.repeated[index] += 1
-            self._noted = -1 - index
+            self.noted = -1 - index
             return
         self.streamed_to, self.streamed_in = ledger, epoch
         if self.made_in == epoch and self.made_by is ledger:
             ledger.refed[index] += 1
-            self._noted = 1 + index
+            self.noted = 1 + index
         else:
-            self._noted = 0
+            self.noted = 0
 
     def use(self) -> None:
         """Notes that the host program uses it, so it could not have been donated to an earlier run."""
-        if self._noted > 0:
+        if self.noted > 0:
             self._withdraw()
 
     def _withdraw(self) -> None:
         ledger = self.streamed_to
-        if self._noted and ledger is not None:
-            counts = ledger.refed if self._noted > 0 else ledger.repeated
-            counts[abs(self._noted) - 1] -= 1
-            self._noted = 0
+        if self.noted and ledger is not None:
+            counts = ledger.refed if self.noted > 0 else ledger.repeated
+            counts[abs(self.noted) - 1] -= 1
+            self.noted = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,13 +157,30 @@ class Group:
 class IpuState:
     """Clocks and contents of one IPU."""
 
-    __slots__ = ("epoch", "free", "group", "host_set", "index", "inputs_from", "io", "io_end", "loaded", "machine", "partition", "use")
+    __slots__ = (
+        "epoch",
+        "event",
+        "event_end",
+        "free",
+        "group",
+        "host_set",
+        "index",
+        "inputs_from",
+        "io",
+        "io_end",
+        "loaded",
+        "machine",
+        "partition",
+        "use",
+    )
 
     def __init__(self, *, index: int, machine: int, host_set: int) -> None:
         self.index = index
         self.machine = machine  # the IPU-Machine whose host link it shares
         self.host_set = host_set  # IPUs of one program with equal numbers wait for each other at an access to the host
         self.free = 0  # cycle from which it can take the next step
+        self.event = -1  # its latest, as far as events are kept
+        self.event_end = 0  # the cycle behind it
         self.loaded: int | str | None = None  # key of the program, or name of the group, that is loaded
         self.epoch = 0  # number of the load that put it there; 0 before the first
         self.group: Group | None = None  # whose members are loaded; None: a single program is

@@ -27,8 +27,8 @@ def link_of(source: int, target: int) -> Resource:
     return Resource("link", source, target)
 
 
-Load = tuple[Channel, int]
-"""A channel, and cycles of its use."""
+Load = tuple[Channel, int, Resource]
+"""A channel, cycles of its use, and what it is of."""
 
 
 @final
@@ -40,23 +40,17 @@ class Resources:
         self.to_ipus = tuple(Channel() for _ in machines)  # the host link of each IPU-Machine, towards its IPUs
         self.to_host = tuple(Channel() for _ in machines)  # the same link, the other way
         self.memories = tuple(Channel() for _ in machines)  # the streaming memory of each IPU-Machine, both ways together
-        self._between_ipus: dict[Resource, Channel] = {}
+        self.between_ipus: dict[Resource, Channel] = {}
 
     def loads(self, traffic: Mapping[Resource, int]) -> tuple[Load, ...]:
         """Traffic in cycles of each gateway and link, as loads of channels; those that are new are made."""
-        return tuple((self._between_ipus.setdefault(resource, Channel()), cycles) for resource, cycles in traffic.items() if cycles)
+        return tuple(
+            (self.between_ipus.setdefault(resource, Channel()), cycles, resource) for resource, cycles in traffic.items() if cycles
+        )
 
     def all(self) -> Iterable[Channel]:
         """Every channel in use."""
         yield from self.to_ipus
         yield from self.to_host
         yield from self.memories
-        yield from self._between_ipus.values()
-
-
-def delay(loads: Iterable[Load], start: int) -> int:
-    """Book `loads` from cycle `start` on; how much later than undisturbed the last of them is through."""
-    late = 0
-    for channel, cycles in loads:
-        late = max(late, channel.book(start, cycles) - start - cycles)
-    return late
+        yield from self.between_ipus.values()

@@ -31,8 +31,10 @@ class Part:
         "bytes_in",
         "bytes_to_host",
         "calls",
+        "cause",
         "code_bytes",
         "end",
+        "event",
         "leaving",
         "ready",
         "reloads",
@@ -52,11 +54,19 @@ class Part:
         self.saved: list[Value] = []  # values of an evicted program that go to the host first
         self.bytes_in = 0  # of arguments that stream in
         self.ready = 0  # cycle from which all arguments are available, as far as their cycles are known
+        self.cause = -1  # the event that made the last of them available, as far as events are kept
         self.awaits: list[Value] = []  # arguments whose cycle is not known
         self.bytes_to_host = 0  # of results that stream out
         self.staying: list[Value] = []  # results that stay in SRAM
         self.leaving: list[Value] = []  # results that are at the host or in streaming memory when the part ends
         self.end = 0  # cycle at which its results are available; 0: when its IPU is free again
+        self.event = -1  # that ended then, as far as events are kept
+
+    def await_until(self, value: Value) -> None:
+        """Says that the part needs a value, whose cycle is known."""
+        if value.off_chip_ready > self.ready:
+            self.ready = value.off_chip_ready
+            self.cause = value.event
 
     @property
     def streams_out(self) -> bool:
@@ -68,10 +78,12 @@ class Part:
 class Run:
     """One dispatch of a program."""
 
-    __slots__ = ("bytes_in", "bytes_restored", "bytes_saved", "host", "loads", "parts", "prepared", "reloads")
+    __slots__ = ("bytes_in", "bytes_restored", "bytes_saved", "host", "host_event", "loads", "number", "parts", "prepared", "reloads")
 
-    def __init__(self, prepared: Prepared, host: int, loads: tuple[Load, ...]) -> None:
+    def __init__(self, prepared: Prepared, host: int, loads: tuple[Load, ...], number: int, host_event: int) -> None:
         self.prepared = prepared
+        self.number = number  # of the dispatch, from 0
+        self.host_event = host_event  # of the dispatch, as far as events are kept
         self.bytes_in = 0  # of all its parts
         self.bytes_restored = 0  # the share of `bytes_in` that returns to SRAM, from which it was evicted
         self.bytes_saved = 0

@@ -15,15 +15,31 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
 from tilestep.plan.steps import Counts, Program
 from tilestep.sim.body import NO_CALLS
+from tilestep.sim.calls import CallLog, Moment
 from tilestep.sim.execute import Execution
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.lockstep import Lockstep
 from tilestep.sim.part_builder import PartBuilder
-from tilestep.sim.prepared import PreparedPrograms, donated_value, existing_value, unknown_value
+from tilestep.sim.prepared import Prepared, PreparedPrograms, donated_value, existing_value, unknown_value
 from tilestep.sim.residency import Group, IpuState, Partition, TileUse, Value
 from tilestep.sim.run import Part, Run
+from tilestep.sim.snapshot import (
+    Snapshot,
+    channel_states,
+    group_state,
+    ipu_snapshot,
+    ledger_state,
+    partition_states,
+    require_programs,
+    restore_channels,
+    restore_ipu,
+    restore_ledger,
+    restored_group,
+    restored_value,
+    value_state,
+)
 from tilestep.sim.sync import host_set, sync_cycles
-from tilestep.sim.trace import Recorder, Trace
+from tilestep.sim.trace import DISPATCH, NO_EVENT, WAIT, Lane, Recorder, Rows, RunRow, Task, Trace, Trip
 from tilestep.units import cycles_from_seconds
 
 _TIDY_EVERY: Final = 256  # dispatches, at least, between two removals of channel spans that have passed
@@ -38,6 +54,7 @@ class Mark:
         cycle: at which all work dispatched so far has finished.
         host_cycle: the host's clock.
         position: in the trace.
+        dispatches: so far.
         dropped_events: events that the trace has not kept.
         programs: the sums of each program by key, in order of first dispatch.
         groups: the members of each program group, by (group, IPU).
@@ -48,6 +65,7 @@ class Mark:
     cycle: int
     host_cycle: int
     position: int
+    dispatches: int
     dropped_events: int
     programs: Mapping[int, ProgramTotals]
     groups: Mapping[tuple[str, int], Group]
@@ -72,7 +90,9 @@ class System:
         self._ipus = tuple(
             IpuState(index=i, machine=machine_of(machine, i), host_set=host_set(machine, i)) for i in range(machine.num_ipus)
         )
-        self._recorder = Recorder(enabled=record)
+        self._recorder = Recorder(enabled=record, num_ipus=machine.num_ipus)
+        self._log: CallLog | None = None
+        self._moments = 0
         self._execution = Execution(machine, self._recorder)
         self._lockstep = Lockstep(machine, self._execution)
         self._partitions: dict[str, Partition] = {}  # by group
@@ -84,6 +104,71 @@ class System:
         self._dispatches = 0
         self._tidy_at = _TIDY_EVERY
         self._dispatch_cycles = cycles_from_seconds(machine.host.dispatch_seconds, machine.ipu.clock_hz)
+
+    @classmethod
+    def restored(cls, snapshot: Snapshot, machine: MachineSpec, programs: Mapping[int, Program], *, record: bool = False) -> System:
+        """A system that goes on from a snapshot.
+
+        Args:
+            snapshot: of a system with as many IPUs.
+            machine: the machine to emulate from now on.
+            programs: by key, all that the snapshot needs.
+            record: as for a new system.
+
+        Raises:
+            ValueError: if the snapshot is not of such a system, or needs a program that is missing.
+        """
+        require_programs(snapshot, programs)
+        system = cls(machine, record=record)
+        if snapshot.ipus and len(snapshot.ipus) != machine.num_ipus:
+            raise ValueError(f"the snapshot is of {len(snapshot.ipus)} IPUs, but machine '{machine.name}' has {machine.num_ipus}")
+        try:
+            system._restore(snapshot, programs)
+        except (KeyError, IndexError) as error:
+            raise ValueError(f"a snapshot names {error}, which it does not have") from None
+        return system
+
+    def snapshot(self) -> Snapshot:
+        """The state of the system now. Takes no emulated time, but plays what a program group has begun."""
+        self._lockstep.flush()
+        return Snapshot(
+            host_cycle=self._host,
+            horizon=self._execution.horizon,
+            dispatches=self._dispatches,
+            epochs=self._builder.epochs,
+            moments=self._moments,
+            ipus=tuple(map(ipu_snapshot, self._ipus)),
+            partitions=partition_states(self._partitions, self._programs.partitions()),
+            groups=tuple(group_state(name, ipu, group) for (name, ipu), group in self._builder.known_groups.items()),
+            ledgers=tuple(map(ledger_state, self._programs.ledgers().values())),
+            values=tuple(value_state(number, value) for number, value in self._values.items()),
+            channels=channel_states(self._execution.resources),
+        )
+
+    def _restore(self, snapshot: Snapshot, programs: Mapping[int, Program]) -> None:
+        self._host, self._execution.horizon = snapshot.host_cycle, snapshot.horizon
+        self._dispatches, self._builder.epochs, self._moments = snapshot.dispatches, snapshot.epochs, snapshot.moments
+        self._tidy_at = snapshot.dispatches + _TIDY_EVERY
+        for group in snapshot.groups:
+            self._builder.known_groups[group.name, group.ipu] = restored_group(group)
+        for state, of_ipu in zip(self._ipus, snapshot.ipus, strict=False):
+            restore_ipu(state, of_ipu, self._builder.known_groups)
+        restore_channels(self._execution.resources, snapshot.channels)
+        for of_program in snapshot.ledgers:
+            program = programs[of_program.key]
+            restore_ledger(self._programs.get(program, of_program.key, tuple(range(program.num_ipus))).ledger, of_program)
+        for part in snapshot.partitions:
+            if part.key:
+                partition = self._programs.get(programs[part.key], part.key, part.ipus).partition
+            else:
+                partition = self._partitions[part.group] = Partition()
+            partition.paid_entry = part.paid_entry
+            for ipu in part.members:
+                self._ipu(ipu).join(partition)
+        ledgers = self._programs.ledgers()
+        for value in snapshot.values:
+            self._ipu(value.ipu)
+            self._values[value.number] = restored_value(value, ledgers)
 
     # What the host sees
 
@@ -121,6 +206,35 @@ class System:
             dropped=end.dropped_events - start.dropped_events,
         )
 
+    def rows_between(self, start: Mark, end: Mark) -> Rows:
+        """The events of all lanes between two marks, as columns."""
+        return self._recorder.rows(start.position, end.position)
+
+    def runs_between(self, start: Mark, end: Mark) -> tuple[Sequence[RunRow], Sequence[Trip]]:
+        """The kept dispatches between two marks, and the counts of their data-dependent parts."""
+        recorder = self._recorder
+        numbers = range(start.dispatches, end.dispatches)
+        return [row for row in recorder.runs if row.number in numbers], [trip for trip in recorder.trips if trip.run in numbers]
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """All lanes that have had an event; columns of events number them."""
+        return tuple(self._recorder.lanes)
+
+    @property
+    def programs(self) -> Mapping[int, Program]:
+        """All programs that were dispatched, by key."""
+        return {key: ledger.program for key, ledger in self._programs.ledgers().items()}
+
+    @property
+    def log(self) -> CallLog | None:
+        """The log that keeps all calls, or None."""
+        return self._log
+
+    def keep_calls(self, keep: bool) -> None:
+        """Says whether calls are kept from now on, in a new log."""
+        self._log = CallLog(moments=self._moments) if keep else None
+
     def clear_trace(self) -> None:
         """Forgets all events. Sums, clocks and marks stay."""
         self._lockstep.flush()
@@ -143,6 +257,7 @@ class System:
             cycle=self.end_cycle,
             host_cycle=self._host,
             position=self._recorder.position,
+            dispatches=self._dispatches,
             dropped_events=self._recorder.dropped,
             programs=self._programs.totals(),
             groups=self._builder.groups(),
@@ -159,8 +274,18 @@ class System:
             steps: microbatches that each replica has done.
         """
         self._accumulated[batch] = self._accumulated.get(batch, 0) + steps
+        if self._log is not None:
+            self._log.accumulated(batch, steps)
 
-    def put(self, value: int, *, ipu: int, size_bytes: int, on_host: bool, since: int | None = None) -> None:
+    def moment(self) -> Moment:
+        """This moment of the host's program, for `put`. Takes no time."""
+        moment = Moment(self._moments, self._host)
+        self._moments += 1
+        if self._log is not None:
+            self._log.moment(moment.number)
+        return moment
+
+    def put(self, value: int, *, ipu: int, size_bytes: int, on_host: bool, since: Moment | None = None) -> None:
         """Makes a host array a value. It stays in the host's memory until a program streams it in.
 
         Args:
@@ -168,21 +293,25 @@ class System:
             ipu: the IPU that will use it.
             size_bytes: of the array.
             on_host: whether it stays off the chip (pinned_host). Then it goes to streaming memory at once, if the machine has that.
-            since: the cycle from which the host has had it; None: now.
+            since: the moment from which the host has had it; None: now.
 
         Raises:
-            ValueError: for a value that exists, an IPU that does not, a negative size, or a cycle in the future.
+            ValueError: for a value that exists, an IPU that does not, a negative size, or a moment in the future.
         """
         self._require_new(value)
         if size_bytes < 0:
             raise ValueError(f"value {value} has {size_bytes} bytes: it must be 0 or more")
-        begin = self._host if since is None else since
+        begin = self._host if since is None else since.cycle
         if not 0 <= begin <= self._host:
             raise ValueError(f"value {value} cannot come at cycle {begin:,}: the host's clock is at {self._host:,}")
         state = self._ipu(ipu)
         self._values[value] = new = Value(state.index, size_bytes, ready=begin, epoch=0, host_ready=begin, made_by=None)
+        if self._recorder.enabled:
+            new.event = self._recorder.ended_at(begin)
         if on_host and self._builder.in_memory:
             self._execution.to_memory(new, state.machine, begin)
+        if self._log is not None:
+            self._log.put(value, ipu, size_bytes, on_host, since)
 
     def copy(self, source: int, target: int, *, ipu: int, on_host: bool, group: tuple[str, int] | None = None) -> None:
         """Makes `target` a copy of `source` for another IPU or memory, by way of the host's memory.
@@ -208,6 +337,8 @@ class System:
         self._require_not_donated(source, value)
         value.use()
         made = Value(state.index, value.size_bytes, ready=0, epoch=0, host_ready=0, made_by=value.made_by)
+        if self._log is not None:
+            self._log.copy(source, target, ipu, on_host, group)
         if group is not None and origin.partition is not None and origin.partition is self._partitions.get(group[0]):
             self._lockstep.open(origin.partition, group[1])
         if not to_memory and self._lockstep.knows(value, origin):
@@ -219,6 +350,8 @@ class System:
         self._download(source, value)
         self._values[target] = made
         made.ready = made.host_ready = max(value.host_ready, self._host)
+        if self._recorder.enabled:
+            made.event = value.event if made.ready == value.host_ready else self._recorder.host_event
         if to_memory:
             self._execution.to_memory(made, state.machine, made.host_ready)
 
@@ -231,7 +364,9 @@ class System:
         found = self._value(value)
         found.use()
         self._lockstep.flush()
-        self._host = max(self._host, found.ready)
+        if self._log is not None:
+            self._log.wait(value)
+        self._wait_until(found.ready, found)
 
     def read(self, value: int) -> None:
         """Makes the host wait for `value` and read it. A value in SRAM or streaming memory only is downloaded, once.
@@ -243,7 +378,9 @@ class System:
         found.use()
         self._lockstep.flush()
         self._download(value, found)
-        self._host = max(self._host, found.host_ready)
+        if self._log is not None:
+            self._log.read(value)
+        self._wait_until(found.host_ready, found)
 
     def knows(self, value: int) -> bool:
         """Whether `value` was made and not yet forgotten."""
@@ -257,6 +394,8 @@ class System:
         """
         if self._values.pop(value, None) is None:
             raise ValueError(unknown_value(value))
+        if self._log is not None:
+            self._log.forget(value)
 
     def dispatch(
         self,
@@ -268,6 +407,7 @@ class System:
         results: Sequence[Sequence[int]],
         counts: Sequence[Counts],
         group: tuple[str, int] | None = None,
+        task: Task | None = None,
     ) -> None:
         """Makes the host start `program` on `ipus` and go on.
 
@@ -280,6 +420,7 @@ class System:
             counts: per position, how often the data-dependent parts were taken; may be empty if there are none.
             group: name and entry of the program group around the call, or None. A value that one member makes and another takes in the
                 same entry stays on the chip, on the same IPU or by `copy` on another.
+            task: of a pipeline, that the run belongs to; for recordings.
 
         Raises:
             ValueError: for an unknown, donated or misplaced value, a wrong number of arguments, results or IPUs, or a missing count.
@@ -290,6 +431,9 @@ class System:
         calls = prepared.calls(counts) if prepared.calls_host else None
         loads = self._execution.loads(prepared, counts) if prepared.body.collective else ()
 
+        if self._log is not None:
+            self._log.dispatch(key, ipus, arguments, results, counts, group, task)
+        host = self._host
         if group is None:
             identity: int | str = key
             partition = prepared.partition
@@ -303,7 +447,10 @@ class System:
                 self._host += self._dispatch_cycles
                 partition.paid_entry = entry
             self._lockstep.open(partition, entry)
-        run = Run(prepared, self._host, loads)
+        recorder = self._recorder
+        if recorder.enabled:
+            self._note_dispatch(prepared, host, group, task, counts)
+        run = Run(prepared, self._host, loads, self._dispatches, recorder.host_event)
         for position, (state, values) in enumerate(zip(prepared.states, taken, strict=True)):
             if state.partition is not partition:
                 state.join(partition)
@@ -326,6 +473,31 @@ class System:
         self._dispatches += 1
         if self._dispatches >= self._tidy_at and self._lockstep.partition is None:
             self._tidy()
+
+    def _note_dispatch(
+        self, prepared: Prepared, begin: int, group: tuple[str, int] | None, task: Task | None, counts: Sequence[Counts]
+    ) -> None:
+        """Keeps a dispatch, for which the host has needed the cycles from `begin`."""
+        recorder, key, number = self._recorder, prepared.ledger.key, self._dispatches
+        recorder.names[key] = prepared.name
+        if self._host > begin:
+            recorder.add_of_host(begin, self._host, DISPATCH, key, number, recorder.host_event)
+        name, entry = group or ("", 0)
+        recorder.runs.append(RunRow(number, key, self._host, name, entry, task))
+        if prepared.body.counted:
+            for position, counted in enumerate(counts):
+                recorder.trips.extend(Trip(number, position, site, arm, times) for (site, arm), times in counted.times.items())
+
+    def _wait_until(self, cycle: int, value: Value) -> None:
+        """Makes the host wait until `cycle`, when a value is there."""
+        if cycle <= self._host:
+            return
+        begin, self._host = self._host, cycle
+        recorder = self._recorder
+        if recorder.enabled:
+            cause = value.event if value.event >= 0 else recorder.ended_at(cycle)
+            key = 0 if value.made_by is None else value.made_by.key
+            recorder.add_of_host(begin, cycle, WAIT, key, NO_EVENT, cause)
 
     def _download(self, name: int, value: Value) -> None:
         """Copies a value to the host, unless the host has it."""

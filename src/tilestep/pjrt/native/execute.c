@@ -246,21 +246,21 @@ static int note_in_flight(Executable* self, PyObject* results) {
 }
 
 /* The short way, without bytecode: the work of LoadedExecutable.run for a program that neither counts nor calls back.
- * direct: (execute, handlers, the journal's append, type of entry, the planned run, current_group) */
+ * direct: (execute, handlers, the journal's append, type of entry, the planned run, current_group, current_task) */
 static PyObject* run_direct(Executable* self, PyObject* columns, PyObject* values, PyObject* first) {
   static PyObject *name, *none;
   if (!name && (!(name = PyUnicode_InternFromString("consume_with_handlers")) || !(none = PyTuple_New(0)))) return NULL;
-  PyObject* parts[6];
-  for (int i = 0; i < 6; i++)
+  PyObject* parts[7];
+  for (int i = 0; i < 7; i++)
     if (!(parts[i] = PyTuple_GetItem(self->direct, i))) return NULL;
-  PyObject *arrays = NULL, *entry = NULL, *group = NULL, *noted = NULL, *pair = NULL;
+  PyObject *arrays = NULL, *entry = NULL, *group = NULL, *task = NULL, *noted = NULL, *pair = NULL;
   PyObject* results = PyObject_CallFunctionObjArgs(parts[0], columns, NULL);
   if (results && is_in_flight(self) && note_in_flight(self, results) < 0) Py_CLEAR(results);
   if (results && (arrays = PyObject_CallMethodObjArgs(results, name, parts[1], NULL)) && (group = PyObject_CallFunctionObjArgs(parts[5], NULL)) &&
-      (entry = PyTuple_Pack(7, parts[3], parts[4], values, first, none, none, group)) &&
+      (task = PyObject_CallFunctionObjArgs(parts[6], NULL)) && (entry = PyTuple_Pack(8, parts[3], parts[4], values, first, none, none, group, task)) &&
       (noted = PyObject_CallFunctionObjArgs(parts[2], entry, NULL)))
     pair = PyTuple_Pack(2, arrays, Py_None);
-  Py_XDECREF(results), Py_XDECREF(arrays), Py_XDECREF(entry), Py_XDECREF(group), Py_XDECREF(noted);
+  Py_XDECREF(results), Py_XDECREF(arrays), Py_XDECREF(entry), Py_XDECREF(group), Py_XDECREF(task), Py_XDECREF(noted);
   return pair;
 }
 /* One run of 64 goes the long way, because Python replays the journal now and then. */

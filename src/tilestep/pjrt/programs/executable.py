@@ -21,6 +21,7 @@ from tilestep.pjrt.programs.request import read_request
 from tilestep.pjrt.programs.serialized import Serialized, machine_id
 from tilestep.pjrt.running.dry import DryRuns, any_dry, current_mode
 from tilestep.pjrt.running.entries import PlannedRun
+from tilestep.pjrt.running.program_source import ProgramSource, fingerprint
 from tilestep.pjrt.table.client import Client
 from tilestep.plan.liveness import check_fits
 from tilestep.plan.steps import Program
@@ -221,4 +222,26 @@ class LoadedExecutable(_native.ExecutableBase):
         )
 
     def _planned_run(self, counters: tuple[tuple[int, int], ...]) -> PlannedRun:
-        return PlannedRun(self.plan.program, self.key, self.request.ipus, self.num_outputs, counters)
+        return PlannedRun(self.plan.program, self.key, self.request.ipus, self.num_outputs, counters, self.source)
+
+    @functools.cached_property
+    def source(self) -> ProgramSource:
+        """What the program was planned from."""
+        return self._source(self.plan.name, self.plan.hlo)
+
+    def _source(self, name: str, hlo: bytes) -> ProgramSource:
+        request, machine = self.request, self.client.machine
+        return ProgramSource(
+            name=name,
+            fingerprint=fingerprint(
+                request.code,
+                num_replicas=request.num_replicas,
+                num_partitions=request.num_partitions,
+                options=request.plan_options,
+                machine=machine,
+            ),
+            hlo=hlo,
+            num_ipus=len(request.ipus),
+            options=request.plan_options,
+            machine=machine,
+        )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilestep.hints import current_group
+from tilestep.hints import current_group, current_task
 from tilestep.pjrt import _native
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.programs.counters import NO_SITE, Key
@@ -61,7 +61,7 @@ class HostRuns:
         self._handlers = self._make_handlers(outputs, len(program.counted))
         self.direct: tuple[Any, ...] | None = None
         if self._handlers is not None and planned.num_outputs and not (program.counted or calls_host or has_feeds):
-            self.direct = (self._execute, self._handlers, *journal.note_run, planned, current_group)
+            self.direct = (self._execute, self._handlers, *journal.note_run, planned, current_group, current_task)
 
     @functools.cached_property
     def _shardings(self) -> dict[str, Any]:

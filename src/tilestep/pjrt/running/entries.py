@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tilestep.hints import EffectiveBatch
+from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan.steps import Program
+from tilestep.sim.calls import Moment as SimMoment
 
 RawEntry = tuple[Any, ...]
 
@@ -22,6 +24,7 @@ class PlannedRun(NamedTuple):
     ipus: tuple[int, ...]
     num_outputs: int
     counted: tuple[tuple[int, int], ...]  # (site, arm) of each counter
+    source: ProgramSource
 
 
 class Put(NamedTuple):
@@ -31,7 +34,7 @@ class Put(NamedTuple):
     ipu: int
     size_bytes: int
     on_host: bool
-    begin: list[int] | None = None  # cell of the `Moment` at which the transfer began; None: it begins now
+    begin: list[SimMoment] | None = None  # cell of the `Moment` at which the transfer began; None: it begins now
 
 
 class Copy(NamedTuple):
@@ -65,6 +68,7 @@ class Run(NamedTuple):
     counters: list[list[Any]]  # arrays of the program's counters, by counter and IPU
     undonated: tuple[int, ...]  # arguments that the program may not take over
     group: tuple[str, int] | None
+    task: tuple[int, str, int] | None  # of a pipeline: stage, kind, microbatch
 
     def has_counted(self) -> bool:
         """Whether all counters have their value."""
@@ -72,9 +76,9 @@ class Run(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """The host program wants this moment's cycle."""
+    """The host program wants this moment."""
 
-    cell: list[int]  # gets the cycle
+    cell: list[SimMoment]  # gets it
 
 
 class Accumulated(NamedTuple):

@@ -10,7 +10,7 @@ import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,16 +18,27 @@ from tilestep import hints
 from tilestep.pjrt import _native
 from tilestep.pjrt.platform import PLATFORM
 from tilestep.pjrt.running.entries import Accumulated, Copy, Entry, Moment, PlannedRun, Put, RawEntry, Read, Run, Wait, named, raw
+from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.pjrt.running.uninterrupted import uninterrupted
 from tilestep.pjrt.running.unseen_waits import wait_unseen
 from tilestep.plan.steps import Counts
+from tilestep.record.history import HistoryBegin, begin_history
 from tilestep.settings import Settings
 from tilestep.sim import Mark, System
+from tilestep.sim.calls import Moment as SimMoment
+from tilestep.sim.trace import Task
 
 _REPLAY_EVERY = 4096  # entries; bounds the journal's memory, not its time
 _MOST_COPIES = 2**16  # that are ordered together, unless a profile asks; JAX copies fewer arrays in one call
 
 FORGOTTEN: list[int] = []  # values whose buffer is gone, of any client; C appends to it
+
+
+class Begin(NamedTuple):
+    """The begin of a recording."""
+
+    mark: Mark
+    history: HistoryBegin | None  # None: nothing was recorded then
 
 
 class EventSource(Protocol):
@@ -48,12 +59,15 @@ class Journal:
 
     def __init__(self, settings: Settings, *, record: bool = False) -> None:
         """Args: record: whether a profile is under way, so that the timeline is kept from the start."""
-        self.keeps_timeline = settings.report_directory is not None  # until the process ends
+        self.settings = settings
+        self.keeps_timeline = settings.engine.execution_profile  # until the process ends
         self.system = System(settings.machine, record=record or self.keeps_timeline)
-        self.origin = self.system.mark()
+        keeps = record or self.keeps_timeline
+        self.origin = Begin(self.system.mark(), begin_history(self.system) if keeps else None)
         self._entries: deque[RawEntry] = deque()
         self._append: Callable[[RawEntry], None] = self._entries.append
         self.devices: Sequence[EventSource] = ()
+        self.sources: dict[int, ProgramSource] = {}  # of the programs that ran while a recording was under way, by key
         self._lock = threading.RLock()
         self._is_replaying = False
         self.note_wait = (Wait, self._append)
@@ -91,12 +105,14 @@ class Journal:
 
         Args: planned, values, first, counters, undonated: the fields of `Run`. done: what the dispatch has done; gets "noted".
         """
-        _native.once(done, "noted", self._append, (Run, planned, values, first, counters, undonated, hints.current_group()))
+        _native.once(
+            done, "noted", self._append, (Run, planned, values, first, counters, undonated, hints.current_group(), hints.current_task())
+        )
         self._replay_now_and_then()
 
-    def moment(self) -> list[int]:
-        """A cell that will hold the host's clock as it is now, once the entries up to here are replayed."""
-        cell: list[int] = []
+    def moment(self) -> list[SimMoment]:
+        """A cell that will hold this moment, once the entries up to here are replayed."""
+        cell: list[SimMoment] = []
         self._add((Moment, cell))
         return cell
 
@@ -144,6 +160,19 @@ class Journal:
             self._replay_at = len(self._entries) + _REPLAY_EVERY
 
     # ------------------------------------------------------------------------------------------- into emulated time
+
+    def begin(self) -> Begin:
+        """This moment as the begin of a recording; calls are kept from now on. Waits as `mark`."""
+        self.replay(wait=True)
+        with self._lock:
+            return Begin(self.system.mark(), begin_history(self.system))
+
+    def stop_recording(self) -> None:
+        """Forgets the timeline, the calls, and the sources of the programs that ran."""
+        self.system.record = False
+        self.system.clear_trace()
+        self.system.keep_calls(False)
+        self.sources.clear()
 
     def mark(self) -> Mark:
         """This moment, after everything that happened before it. Waits for programs that count as they run."""
@@ -234,12 +263,14 @@ class Journal:
             case Run():
                 self._play_run(entry)
             case Moment():
-                entry.cell.append(self.system.host_cycle)
+                entry.cell.append(self.system.moment())
             case Accumulated():
                 self.system.accumulated(entry.batch, entry.steps)
 
     def _play_run(self, run: Run) -> None:
         planned, ipus = run.planned, run.planned.ipus
+        if self.system.log is not None:
+            self.sources[planned.key] = planned.source
         num_arguments, num_outputs = len(run.arguments) // len(ipus), planned.num_outputs
         arguments = [list(run.arguments[k * num_arguments : (k + 1) * num_arguments]) for k in range(len(ipus))]
         copies: list[int] = []
@@ -256,6 +287,7 @@ class Journal:
             results=[range(run.first + k * num_outputs, run.first + (k + 1) * num_outputs) for k in range(len(ipus))],
             counts=[_counts(planned.counted, run.counters, k) for k in range(len(ipus))],
             group=run.group,
+            task=None if run.task is None else Task(*run.task),
         )
         for copy in copies:
             self.system.forget(copy)

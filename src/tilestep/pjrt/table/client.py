@@ -54,7 +54,7 @@ class Client:
     def host(self) -> compat.HostClient:
         """XLA:CPU with one device for each IPU. It is made at first use, so a program without an IPU does not pay for it."""
         self.require_same_settings()
-        require_report_directory(self.settings.report_directory)
+        require_report_directory(self.settings.engine.directory)
         warn_of_unknown_variables()
         warn_if_untested(jax.__version__)
         WAIT_POOL.start()

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, final
 
 import jax
 
+from tilestep.hints import no_pipeline_task, pipeline_task
 from tilestep.train.pipeline.run.inbox import Inbox
 from tilestep.train.pipeline.run.request import RunRequest
 from tilestep.train.pipeline.run.run_arrays import RunArrays
@@ -17,6 +18,7 @@ from tilestep.train.untyped import jax as _jax
 
 _HOST: Final = _jax.memory.Space.Host
 _DEVICE: Final = _jax.memory.Space.Device
+_MEANINGS: Final = {kind: kind.meaning for kind in Kind}
 _OF_JAX: Final = "JAX has removed its internal frames"  # a note that says nothing of the stage
 
 
@@ -97,6 +99,7 @@ class TaskRunner:
         try:
             for phase, early in zip(order.phases, order.early, strict=True):
                 for task in phase:
+                    pipeline_task(task.stage, _MEANINGS[task.kind], -1 if task.microbatch is None else task.microbatch)
                     act[task.kind](task.stage, task.microbatch)
                     if sees:
                         self._see(task)
@@ -106,6 +109,8 @@ class TaskRunner:
             if task is not None and not says_more:
                 error.add_note(watch.note(task))
             raise
+        finally:
+            no_pipeline_task()
         if not self._is_training:
             watch.look()
         return RunResult(self._arrays.state(self._compiled), self._outputs, self._arrays.ready)

@@ -1,0 +1,83 @@
+"""Plays a history again: on the same machine with equal times, or with another machine or other programs.
+
+A replay imports no JAX and computes no values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tilestep.machine.spec import MachineSpec
+from tilestep.plan.steps import Counts, Program
+from tilestep.record.history import History
+from tilestep.sim import calls as made
+from tilestep.sim.calls import Call, Moment
+from tilestep.sim.system import System
+
+
+def replay(
+    history: History,
+    *,
+    machine: MachineSpec | None = None,
+    programs: Mapping[int, Program] | None = None,
+    calls: Iterable[Call] | None = None,
+    record: bool = False,
+) -> System:
+    """The system after all calls of a history.
+
+    Args:
+        history: to play.
+        machine: to emulate in place of the history's; it needs as many IPUs.
+        programs: by key, in place of the history's.
+        calls: to make in place of the history's.
+        record: whether the system keeps events.
+
+    Returns:
+        A system at the end of the history. Its `end_cycle` equals the original's if nothing was replaced.
+
+    Raises:
+        ValueError: if a call cannot be made, for example because a program that was replaced has donated a value that is used later.
+    """
+    known = history.programs if programs is None else {**history.programs, **programs}
+    system = System.restored(history.snapshot, machine or history.machine, known, record=record)
+    play(system, history.calls if calls is None else calls, known)
+    return system
+
+
+def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program]) -> None:
+    """Makes calls on a system.
+
+    Raises: ValueError if one cannot be made.
+    """
+    moments: dict[int, Moment] = {}
+    for call in calls:
+        match call:
+            case made.Put(value, ipu, size_bytes, on_host, since):
+                moment = moments[since] if isinstance(since, int) else since
+                system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host, since=moment)
+            case made.Copy(source, target, ipu, on_host, group):
+                system.copy(source, target, ipu=ipu, on_host=on_host, group=group)
+            case made.Wait(value):
+                system.wait(value)
+            case made.Read(value):
+                system.read(value)
+            case made.Forget(value):
+                system.forget(value)
+            case made.Dispatch():
+                program = programs.get(call.key)
+                if program is None:
+                    raise ValueError(f"a call dispatches program {call.key}, which is not there")
+                system.dispatch(
+                    program,
+                    key=call.key,
+                    ipus=call.ipus,
+                    arguments=call.arguments,
+                    results=call.results,
+                    counts=[Counts(times={(site, arm): times for site, arm, times in counted}) for counted in call.counts],
+                    group=call.group,
+                    task=call.task,
+                )
+            case made.Accumulated(batch, steps):
+                system.accumulated(batch, steps)
+            case made.MomentCall(number):
+                moments[number] = system.moment()

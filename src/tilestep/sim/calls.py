@@ -1,0 +1,333 @@
+"""The calls on a simulated system, kept so that they can be made again: on the same machine with equal times, or on another.
+
+A call is its kind and some whole numbers. Values are counted backwards from the value that was made last, because a program that goes
+round uses values of the same age at each turn, so that the numbers repeat.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Literal, NamedTuple, TypeVar, final
+
+from tilestep.hints import EffectiveBatch
+from tilestep.plan.steps import Counts
+from tilestep.sim.trace import Task
+
+CallKind = Literal["put", "copy", "wait", "read", "forget", "dispatch", "accumulated", "moment"]
+CALL_KINDS: Final[tuple[CallKind, ...]] = ("put", "copy", "wait", "read", "forget", "dispatch", "accumulated", "moment")
+MAX_NUMBERS: Final = 8_000_000  # that a log keeps: a million calls, 64 MB
+NONE: Final = -1
+_EARLIER: Final = -2  # less the cycle of a moment before the first call
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Moment(NamedTuple):
+    """A moment of the host's program, at which an upload may have begun."""
+
+    number: int
+    cycle: int
+
+
+class Put(NamedTuple):
+    """`System.put`."""
+
+    value: int
+    ipu: int
+    size_bytes: int
+    on_host: bool
+    since: int | Moment | None  # number of the moment; the moment itself if it was before the first call
+
+
+class Copy(NamedTuple):
+    """`System.copy`."""
+
+    source: int
+    target: int
+    ipu: int
+    on_host: bool
+    group: tuple[str, int] | None
+
+
+class Wait(NamedTuple):
+    """`System.wait`."""
+
+    value: int
+
+
+class Read(NamedTuple):
+    """`System.read`."""
+
+    value: int
+
+
+class Forget(NamedTuple):
+    """`System.forget`."""
+
+    value: int
+
+
+class Dispatch(NamedTuple):
+    """`System.dispatch`. Arguments, results and counts are by device position."""
+
+    key: int
+    ipus: tuple[int, ...]
+    arguments: tuple[tuple[int, ...], ...]
+    results: tuple[tuple[int, ...], ...]
+    counts: tuple[tuple[tuple[int, int, int], ...], ...]  # (site, arm, times)
+    group: tuple[str, int] | None
+    task: Task | None
+
+
+class Accumulated(NamedTuple):
+    """`System.accumulated`."""
+
+    batch: EffectiveBatch
+    steps: int
+
+
+class MomentCall(NamedTuple):
+    """`System.moment`."""
+
+    number: int
+
+
+class LogPosition(NamedTuple):
+    """A place in a log between two calls."""
+
+    call: int
+    number: int
+    latest: int  # the value that had been made last
+
+
+BEGIN: Final = LogPosition(0, 0, 0)
+
+Call = Put | Copy | Wait | Read | Forget | Dispatch | Accumulated | MomentCall
+
+
+@final
+class Interned(Generic[T]):
+    """Things by the numbers that stand for them."""
+
+    def __init__(self, items: Sequence[T] = ()) -> None:
+        self.items: list[T] = list(items)
+        self._numbers: dict[T, int] = {item: number for number, item in enumerate(self.items)}
+
+    def number(self, item: T) -> int:
+        """The number of a thing; a new one if it has none."""
+        number = self._numbers.get(item)
+        if number is None:
+            number = self._numbers[item] = len(self.items)
+            self.items.append(item)
+        return number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calls:
+    """The calls of a recording, in order.
+
+    Attributes:
+        kinds: index into CALL_KINDS of each.
+        numbers: of all calls, one after the other.
+        latest: the value that had been made last before the first call.
+        groups: names of program groups, by their numbers.
+        ipus: the IPUs of dispatches, by their numbers.
+        batches: batches of updates, by their numbers.
+        tasks: kinds of a pipeline's tasks, by their numbers.
+        complete: whether no call is missing at the end.
+    """
+
+    kinds: array[int]
+    numbers: array[int]
+    latest: int = 0
+    groups: tuple[str, ...] = ()
+    ipus: tuple[tuple[int, ...], ...] = ()
+    batches: tuple[EffectiveBatch, ...] = ()
+    tasks: tuple[str, ...] = ()
+    complete: bool = True
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def __iter__(self) -> Iterator[Call]:
+        """The calls with names for their numbers.
+
+        Raises: IndexError, ValueError if the numbers are none of a log's.
+        """
+        return _Reader(self).calls()
+
+
+@final
+class CallLog:
+    """Keeps the calls on a running system, up to a bound."""
+
+    def __init__(self, *, moments: int = 0) -> None:
+        """Args: moments: of the system before the first call."""
+        self._latest = 0
+        self._first_moment = moments
+        self._kinds = array("B")
+        self._numbers = array("q")
+        self._groups: Interned[str] = Interned()
+        self._ipus: Interned[tuple[int, ...]] = Interned()
+        self._batches: Interned[EffectiveBatch] = Interned()
+        self._tasks: Interned[str] = Interned()
+        self._complete = True
+
+    def position(self) -> LogPosition:
+        """Where the next call will be."""
+        return LogPosition(len(self._kinds), len(self._numbers), self._latest)
+
+    def calls(self, start: LogPosition = BEGIN) -> Calls:
+        """A frozen copy of the calls since a position."""
+        return Calls(
+            kinds=self._kinds[start.call :],
+            numbers=self._numbers[start.number :],
+            latest=start.latest,
+            groups=tuple(self._groups.items),
+            ipus=tuple(self._ipus.items),
+            batches=tuple(self._batches.items),
+            tasks=tuple(self._tasks.items),
+            complete=self._complete,
+        )
+
+    def put(self, value: int, ipu: int, size_bytes: int, on_host: bool, since: Moment | None) -> None:
+        begin = NONE if since is None else since.number if since.number >= self._first_moment else _EARLIER - since.cycle
+        self._add(0, (value - self._latest, ipu, size_bytes, on_host, begin))
+        self._latest = value
+
+    def copy(self, source: int, target: int, ipu: int, on_host: bool, group: tuple[str, int] | None) -> None:
+        latest = self._latest
+        self._add(1, (source - latest, target - latest, ipu, on_host, *self._group(group)))
+        if target > latest:
+            self._latest = target
+
+    def wait(self, value: int) -> None:
+        self._add(2, (value - self._latest,))
+
+    def read(self, value: int) -> None:
+        self._add(3, (value - self._latest,))
+
+    def forget(self, value: int) -> None:
+        self._add(4, (value - self._latest,))
+
+    def dispatch(
+        self,
+        key: int,
+        ipus: tuple[int, ...],
+        arguments: Sequence[Sequence[int]],
+        results: Sequence[Sequence[int]],
+        counts: Sequence[Counts],
+        group: tuple[str, int] | None,
+        task: Task | None,
+    ) -> None:
+        latest = self._latest
+        numbers = [key, self._ipus.number(ipus), *self._group(group)]
+        numbers += (NONE, NONE, NONE) if task is None else (task.stage, self._tasks.number(task.kind), task.microbatch)
+        for rows in (arguments, results):
+            numbers.append(len(rows[0]) if rows else 0)
+            for row in rows:
+                numbers += [value - latest for value in row]
+                if rows is results and row:
+                    self._latest = max(self._latest, row[-1])
+        numbers.append(len(counts))
+        for counted in counts:
+            numbers.append(len(counted.times))
+            for (site, arm), times in counted.times.items():
+                numbers += (site, arm, times)
+        self._add(5, numbers)
+
+    def accumulated(self, batch: EffectiveBatch, steps: int) -> None:
+        self._add(6, (self._batches.number(batch), steps))
+
+    def moment(self, number: int) -> None:
+        self._add(7, (number,))
+
+    def _group(self, group: tuple[str, int] | None) -> tuple[int, int]:
+        return (NONE, 0) if group is None else (self._groups.number(group[0]), group[1])
+
+    def _add(self, kind: int, numbers: Sequence[int]) -> None:
+        if not self._complete or len(self._numbers) + len(numbers) > MAX_NUMBERS:
+            self._complete = False
+            return
+        self._kinds.append(kind)
+        self._numbers.extend(numbers)
+
+
+@final
+class _Reader:
+    """Gives a log's numbers their names."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._numbers = calls.numbers
+        self._position = 0
+        self._latest = calls.latest
+
+    def calls(self) -> Iterator[Call]:
+        for kind in self._calls.kinds:
+            yield self._call(kind)
+
+    def _call(self, kind: int) -> Call:
+        latest = self._latest
+        match kind:
+            case 0:
+                value, ipu, size_bytes, on_host, since = self._take(5)
+                self._latest = latest + value
+                begin = None if since == NONE else since if since >= 0 else Moment(NONE, _EARLIER - since)
+                return Put(self._latest, ipu, size_bytes, bool(on_host), begin)
+            case 1:
+                source, target, ipu, on_host, group, entry = self._take(6)
+                self._latest = max(latest, latest + target)
+                return Copy(latest + source, latest + target, ipu, bool(on_host), self._group(group, entry))
+            case 2:
+                return Wait(latest + self._take(1)[0])
+            case 3:
+                return Read(latest + self._take(1)[0])
+            case 4:
+                return Forget(latest + self._take(1)[0])
+            case 5:
+                return self._dispatch()
+            case 6:
+                batch, steps = self._take(2)
+                return Accumulated(self._calls.batches[batch], steps)
+            case 7:
+                return MomentCall(self._take(1)[0])
+            case _:
+                raise ValueError(f"a call has kind {kind}: the kinds are 0 to {len(CALL_KINDS) - 1}")
+
+    def _dispatch(self) -> Dispatch:
+        latest = self._latest
+        key, ipus, group, entry, stage, task, microbatch = self._take(7)
+        devices = self._calls.ipus[ipus]
+        arguments, results = (self._rows(len(devices)) for _ in range(2))
+        for row in results:
+            if row:
+                self._latest = max(self._latest, latest + row[-1])
+        counts: list[tuple[tuple[int, int, int], ...]] = []
+        for _ in range(self._take(1)[0]):
+            flat = self._take(3 * self._take(1)[0])
+            counts.append(tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True)))
+        return Dispatch(
+            key=key,
+            ipus=devices,
+            arguments=tuple(tuple(latest + value for value in row) for row in arguments),
+            results=tuple(tuple(latest + value for value in row) for row in results),
+            counts=tuple(counts),
+            group=self._group(group, entry),
+            task=None if task == NONE else Task(stage, self._calls.tasks[task], microbatch),
+        )
+
+    def _rows(self, count: int) -> list[array[int]]:
+        width = self._take(1)[0]
+        return [self._take(width) for _ in range(count)]
+
+    def _group(self, group: int, entry: int) -> tuple[str, int] | None:
+        return None if group == NONE else (self._calls.groups[group], entry)
+
+    def _take(self, count: int) -> array[int]:
+        start, self._position = self._position, self._position + count
+        if not 0 <= count <= len(self._numbers) - start:
+            raise ValueError(f"a call needs {count:,} numbers, but {max(len(self._numbers) - start, 0):,} are left")
+        return self._numbers[start : self._position]
