@@ -40,6 +40,7 @@ def initialize() -> None:
         importlib.import_module(f"tilestep.pjrt.{module}")
     from tilestep.pjrt.programs import callbacks
     from tilestep.pjrt.running.journal import FORGOTTEN
+    from tilestep.pjrt.running.profiler import ProfilerSession
     from tilestep.pjrt.table.buffer import on_host
     from tilestep.pjrt.table.client import the_client
     from tilestep.pjrt.table.status import describe
@@ -53,6 +54,9 @@ def initialize() -> None:
     compat.compile_ahead_alone(PLATFORM)
     compat.share_like_cpu(PLATFORM, on_host)
     compat.analyse_like_cpu(PLATFORM, lambda: the_client().host)
+    if compat.can_profile():
+        _native.serve_profiler(ProfilerSession)
+        compat.register_profiler(_native.capsule())
     compat.register_platform(PLATFORM, _native.capsule(), _PRIORITY)
 
     process = os.getpid()
