@@ -115,9 +115,7 @@ def capture(
         builder.extend(
             "trips",
             run=[numbers[trip.run] for trip in trips if trip.run in numbers],
-            **{
-                name: [getattr(trip, name) for trip in trips if trip.run in numbers] for name in ("position", "site", "arm", "times")
-            },
+            **{name: [getattr(trip, name) for trip in trips if trip.run in numbers] for name in ("position", "site", "arm", "times")},
         )
     events = in_detail(span.system.rows_between(span.begin, span.end), runs, runs_in_detail)
     add_events(builder, events, programs=rows, runs=numbers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 
@@ -17,6 +18,7 @@ from tilestep.program import parse_hlo
 from tilestep.record.capture import Compiled, Span, capture, notes_of
 from tilestep.record.container import Builder, Tables
 from tilestep.record.history import history_since
+from tilestep.record.sources import Source
 from tilestep.report import Profile, profile_between
 from tilestep.sim import Mark, System
 
@@ -76,9 +78,7 @@ class Measurement:
 
 def _in_detail(compiled: Compiled, source: ProgramSource, *, hlo: bool) -> Compiled:
     text = compat.hlo_text(source.hlo)
-    _, detail = lower_in_detail(
-        parse_hlo(text), source.machine, name=source.name, num_ipus=source.num_ipus, options=source.options
-    )
+    _, detail = lower_in_detail(parse_hlo(text), source.machine, name=source.name, num_ipus=source.num_ipus, options=source.options)
     return Compiled(
         program=compiled.program,
         detail=detail,
@@ -94,13 +94,20 @@ def measured(journal: Journal, begin: Begin) -> Measurement:
     return measurement_of(journal.system, begin, journal.mark(), journal.settings.engine, dict(journal.sources))
 
 
-def measurement_of(
-    system: System, begin: Begin, end: Mark, engine: EngineOptions, sources: Mapping[int, ProgramSource]
-) -> Measurement:
+def measurement_of(system: System, begin: Begin, end: Mark, engine: EngineOptions, sources: Mapping[int, ProgramSource]) -> Measurement:
     """The measurement between two moments of a system."""
     history = None if begin.history is None else history_since(system, begin.history)
+    profile = profile_between(
+        system,
+        begin.mark,
+        end,
+        of_jax=is_jax_program,
+        history=history,
+        sources={key: Source(text=partial(compat.hlo_text, source.hlo), options=source.options) for key, source in sources.items()},
+        notes=engine.notes,
+    )
     return Measurement(
-        profile=profile_between(system, begin.mark, end, of_jax=is_jax_program, notes=engine.notes),
+        profile=profile,
         span=Span(system=system, begin=begin.mark, end=end, history=history),
         sources=sources,
         engine=engine,
