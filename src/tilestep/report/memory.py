@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.machine.spec import MachineSpec
@@ -15,6 +14,7 @@ from tilestep.plan.frames import user_frame
 from tilestep.plan.liveness import Life, Liveness, fits
 from tilestep.plan.steps import Program
 from tilestep.plan.streaming import streaming_parts
+from tilestep.record.memory import memory_of, over_time
 from tilestep.report.quantities import bytes_text, count_text, share_text
 
 MOST_VALUES: Final = 40  # of a report of memory
@@ -32,7 +32,8 @@ def memory_text(program: Program, detail: Liveness, machine: MachineSpec, *, lin
         machine: that it was planned for.
         lines: whether to name lines of the user's source.
     """
-    held = bytes_over_time(detail, program.memory.tile)
+    always, others = over_time(memory_of(detail), program.memory.tile)
+    held = always + others
     peak = int(held.argmax())
     parts = [
         *_head(program, machine),
@@ -57,17 +58,6 @@ def variables_text(program: Program, detail: Liveness, *, lines: bool = True) ->
     ticks = [f"  {tick:>6}  {_named(step)}" for tick, step in enumerate(detail.steps)]
     head = f"values of {program.name!r}; `first` and `last` are the steps, listed below, at which a value takes memory first and last"
     return "\n".join([plain(head), "", *_columns(rows, left=(4, 5, 6, 7)), "", "Steps", *ticks]) + "\n"
-
-
-def bytes_over_time(detail: Liveness, tile: int) -> NDArray[np.int64]:
-    """Bytes that one tile holds at each tick: values, temporaries, code, and what no program can use otherwise."""
-    change = np.zeros(len(detail.steps) + 1, np.int64)
-    for life in detail.lives:
-        if (tile - life.start_tile) % detail.num_tiles < life.tiles:
-            change[life.first] += life.tile_bytes
-            change[life.last + 1] -= life.tile_bytes
-    always = sum(size for _, size in (*detail.code, *detail.fixed))
-    return np.cumsum(change)[:-1] + np.array(detail.temporary_tile_bytes, np.int64) + always
 
 
 def _head(program: Program, machine: MachineSpec) -> Iterator[str]:

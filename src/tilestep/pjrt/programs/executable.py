@@ -79,6 +79,7 @@ class LoadedExecutable(_native.ExecutableBase):
             self.plan = self._plan_and_compile()
         else:
             self.plan = self._restore(serialized)
+        client.journal.compiled(self.key, self.source)
         client.program_reports.compiled(self.source, self.key)
         self.outputs = outputs_of(self.plan.hlo, self.plan.program, self.host_executable_if_any)
         self._set_c_fields()

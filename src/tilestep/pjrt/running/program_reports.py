@@ -35,7 +35,9 @@ class ProgramReports:
         engine = self._engine
         if engine.directory is None or not engine.of_programs:
             return
-        parts = ProgramParts(memory=engine.graph_profile, hlo=engine.serialized_graph, variables=engine.lowered_vars, lines=engine.debug_info)
+        parts = ProgramParts(
+            memory=engine.graph_profile, hlo=engine.serialized_graph, variables=engine.lowered_vars, lines=engine.debug_info
+        )
         try:
             self._write(_Planned(source), engine.directory, key, parts)
         except (OSError, RecordingError) as error:

@@ -37,9 +37,13 @@ class ProgramSource:
         """The HLO as text."""
         return compat.hlo_text(self.hlo)
 
-    def detail(self) -> tuple[Program, Liveness]:
-        """The program as it was planned, and what each value takes of the tiles' memory, and when. Plans it again."""
-        return lower_in_detail(parse_hlo(self.text), self.machine, name=self.name, num_ipus=self.num_ipus, options=self.options)
+    def detail(self, text: str | None = None) -> tuple[Program, Liveness]:
+        """The program as it was planned, and what each value takes of the tiles' memory, and when. Plans it again.
+
+        Args: text: the HLO, if it is at hand.
+        """
+        text = self.text if text is None else text
+        return lower_in_detail(parse_hlo(text), self.machine, name=self.name, num_ipus=self.num_ipus, options=self.options)
 
 
 def fingerprint(code: bytes, *, num_replicas: int, num_partitions: int, options: PlanOptions, machine: MachineSpec) -> str:
