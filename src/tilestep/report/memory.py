@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.machine.spec import MachineSpec
@@ -56,14 +57,16 @@ def variables_text(program: Program, detail: Liveness, *, lines: bool = True) ->
         cells = (str(life.first), str(life.last), f"{life.size_bytes:,}", f"{life.tile_bytes:,}", _tiles(life, detail.num_tiles))
         rows.append((*cells, life.category, _named(life.name), *((_line(program, life.frame),) if lines else ())))
     ticks = [f"  {tick:>6}  {_named(step)}" for tick, step in enumerate(detail.steps)]
-    head = f"values of {program.name!r}; `first` and `last` are the steps, listed below, at which a value takes memory first and last"
-    return "\n".join([plain(head), "", *_columns(rows, left=(4, 5, 6, 7)), "", "Steps", *ticks]) + "\n"
+    head = (
+        f"values of '{_named(program.name)}'; `first` and `last` are the steps, listed below, at which a value takes memory first and last"
+    )
+    return "\n".join([head, "", *_columns(rows, left=(4, 5, 6, 7)), "", "Steps", *ticks]) + "\n"
 
 
 def _head(program: Program, machine: MachineSpec) -> Iterator[str]:
     memory, tile = program.memory, machine.ipu.tile
     ipus = count_text(program.num_ipus, "IPU")
-    yield f"memory of {_named(program.name)!r} on {ipus} of {machine.name}, {machine.ipu.num_tiles:,} tiles of {tile.sram_bytes:,} B each"
+    yield f"memory of '{_named(program.name)}' on {ipus} of {machine.name}, {machine.ipu.num_tiles:,} tiles of {tile.sram_bytes:,} B each"
     where = f"tile {memory.tile:,}, in superstep '{_named(memory.peak_step)}'"
     free = tile.sram_bytes - memory.peak_bytes
     room = f"{free:,} B are free" if free >= 0 else f"{-free:,} B too many"
@@ -99,13 +102,22 @@ def _values(program: Program, detail: Liveness, peak: int, *, lines: bool) -> It
 
 def _around(detail: Liveness, held: NDArray[np.int64], peak: int, sram_bytes: int) -> Iterator[str]:
     first, last = max(peak - STEPS_AROUND, 0), min(peak + STEPS_AROUND, len(held) - 1)
-    yield f"Steps around the peak, {peak:,} of {len(held):,}; a full tile has {_BAR} characters"
+    scale = max(sram_bytes, int(held[peak]))
+    yield f"Steps around the peak, {peak:,} of {len(held):,}; | is where a tile is full"
     rows: list[tuple[str, ...]] = []
     for tick in range(first, last + 1):
         size = int(held[tick])
-        bar = ("#" * min(round(_BAR * size / sram_bytes), _BAR)).ljust(_BAR) + ("+" if size > sram_bytes else "|")
-        rows.append((f"{tick}", f"{size:,} B", bar, ("> " if tick == peak else "  ") + _named(detail.steps[tick])))
+        rows.append(
+            (f"{tick}", f"{size:,} B", _bar(size, sram_bytes, scale), ("> " if tick == peak else "  ") + _named(detail.steps[tick]))
+        )
     yield from _columns(rows, left=(2, 3))
+
+
+def _bar(size: int, full: int, scale: int) -> str:
+    """A row of #, as long as `size`, with | where `full` is."""
+    bar = ("#" * round(_BAR * size / scale)).ljust(_BAR)
+    place = round(_BAR * full / scale)
+    return f"{bar[:place]}|{bar[place:]}"
 
 
 def _streamed(parts: Sequence[tuple[str, int]], machine: MachineSpec) -> Iterator[str]:
