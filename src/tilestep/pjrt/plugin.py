@@ -99,6 +99,7 @@ def _write_report() -> None:
 
     The program has ended as it did: a report that cannot be written is told on stderr, and the exit status stays.
     """
+    from tilestep.errors import RecordingError
     from tilestep.files import writable_directory
     from tilestep.messages import plain
     from tilestep.pjrt.running.measurement import measured
@@ -112,11 +113,12 @@ def _write_report() -> None:
     if engine.directory is None or not engine.execution_profile:
         return
     measurement = measured(client.journal, client.journal.origin)
-    recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph)
+    recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
     try:
         write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
-    except OSError as error:
-        told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {plain(error.filename)} cannot be written: {error.strerror}"
+    except (OSError, RecordingError) as error:
+        reason = f"{plain(error.filename)} cannot be written: {error.strerror}" if isinstance(error, OSError) else plain(error)
+        told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {reason}"
         if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
             with contextlib.suppress(OSError):  # nobody reads it
                 print(told, file=sys.stderr)
