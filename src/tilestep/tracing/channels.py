@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Final, final
 
@@ -39,7 +38,7 @@ def _nothing(name: str) -> bool:
     return False
 
 
-_lock = threading.Lock()
+# No lock guards these: a fork of another thread would leave it locked.
 _channels: dict[str, Channel] = {name.casefold(): Channel(name, enabled=False) for name in PREDEFINED}
 _wants: Callable[[str], bool] = _nothing  # whether a new channel records
 _is_traced = False
@@ -53,10 +52,8 @@ def create_channel(name: str) -> Channel:
     key = name.strip().casefold()
     if not key or len(name) > _LONGEST:
         raise ValueError(f"the name of a channel is {shown(name)}: it must have 1 to {_LONGEST:,} characters that are not blank")
-    with _lock:
-        if key not in _channels:
-            _channels[key] = Channel(name.strip(), enabled=_wants(key))
-        return _channels[key]
+    found = _channels.get(key)
+    return found or _channels.setdefault(key, Channel(name.strip(), enabled=_wants(key)))
 
 
 def found_channel(channel: Channel | str) -> Channel:
@@ -66,16 +63,12 @@ def found_channel(channel: Channel | str) -> Channel:
 
 def enable_channel(channel: Channel | str) -> None:
     """Lets a channel record from now on. Does nothing in a process that is not traced."""
-    found = found_channel(channel)
-    with _lock:
-        found.enabled = _is_traced
+    found_channel(channel).enabled = _is_traced
 
 
 def disable_channel(channel: Channel | str) -> None:
     """Lets a channel record no more. Spans that have begun are still recorded."""
-    found = found_channel(channel)
-    with _lock:
-        found.enabled = False
+    found_channel(channel).enabled = False
 
 
 def is_channel_enabled(channel: Channel | str) -> bool:
@@ -85,8 +78,7 @@ def is_channel_enabled(channel: Channel | str) -> bool:
 
 def list_channels() -> list[tuple[str, bool]]:
     """(name, whether it records) of each channel, in the order in which they were made. The first four are there from the start."""
-    with _lock:
-        return [(channel.name, channel.enabled) for channel in _channels.values()]
+    return [(channel.name, channel.enabled) for channel in list(_channels.values())]
 
 
 def set_traced(wants: Callable[[str], bool] | None) -> None:
@@ -95,7 +87,6 @@ def set_traced(wants: Callable[[str], bool] | None) -> None:
     Args: wants: whether a channel of a name records from the start; None: nothing records any more.
     """
     global _wants, _is_traced
-    with _lock:
-        _wants, _is_traced = wants or _nothing, wants is not None
-        for channel in _channels.values():
-            channel.enabled = _wants(channel.name)
+    _wants, _is_traced = wants or _nothing, wants is not None
+    for channel in list(_channels.values()):
+        channel.enabled = _wants(channel.name)
