@@ -43,7 +43,9 @@ def trace_calls(owner: T, *, channel: Channel | str | None = None) -> T:
     elif hasattr(owner, "__dict__"):
         _wrap(owner, {name: getattr(owner, name) for name, value in vars(type(owner)).items() if isinstance(value, FunctionType)}, channel)
     else:
-        raise TypeError(f"trace_calls() is given {shown(owner)}, which takes no attributes: it needs a class, a module, or an object of a class")
+        raise TypeError(
+            f"trace_calls() is given {shown(owner)}, which takes no attributes: it needs a class, a module, or an object of a class"
+        )
     return owner
 
 

@@ -71,7 +71,11 @@ class Pieces:
         write_recording(path, builder.tables())
 
     def _manifest(self, notes: list[str]) -> Mapping[str, Any]:
-        return {"begin_unix_ns": self._begin_ns, "begin": time.strftime("%Y-%m-%dT%H:%M:%S%z", _local(self._begin_ns)), "notes": list(notes)}
+        return {
+            "begin_unix_ns": self._begin_ns,
+            "begin": time.strftime("%Y-%m-%dT%H:%M:%S%z", _local(self._begin_ns)),
+            "notes": list(notes),
+        }
 
 
 def _local(unix_ns: int) -> time.struct_time:

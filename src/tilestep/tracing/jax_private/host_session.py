@@ -15,7 +15,8 @@ import jax
 from jax._src import xla_bridge
 from jax._src.lib import _profiler  # pyright: ignore[reportPrivateUsage]
 
-SESSION_ID: Final = "tilestep-trace"  # by which a profiler of a platform knows these sessions: they need no emulated time
+from tilestep.hints import WALL_TIME_SESSION
+
 _HOST_LEVEL: Final = 2
 _WITHOUT_DEVICE_TRACERS: Final = {"cpu", "ipu"}
 
@@ -52,7 +53,7 @@ class HostSession:
             options = _profiler_module.ProfileOptions()
             options.python_tracer_level, options.host_tracer_level = 0, _HOST_LEVEL
             options.enable_hlo_proto, options.raise_error_on_start_failure = False, True
-            options.session_id = SESSION_ID
+            options.session_id = WALL_TIME_SESSION  # asks for no emulated timelines
             try:
                 self._session = self._original("ProfilerSession")(options)
             except jax.errors.JaxRuntimeError:  # the program's is running
