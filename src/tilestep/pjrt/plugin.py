@@ -101,9 +101,8 @@ def _write_report() -> None:
     """
     from tilestep.files import writable_directory
     from tilestep.messages import plain
-    from tilestep.pjrt.running.jax_programs import is_jax_program
+    from tilestep.pjrt.running.measurement import measured
     from tilestep.pjrt.table.client import started_client
-    from tilestep.report import profile_between
     from tilestep.report.files import write_report
 
     client = started_client()
@@ -112,10 +111,10 @@ def _write_report() -> None:
     engine = client.settings.engine
     if engine.directory is None or not engine.execution_profile:
         return
-    end = client.journal.mark()
-    profile = profile_between(client.journal.system, client.journal.origin.mark, end, of_jax=is_jax_program, notes=engine.notes)
+    measurement = measured(client.journal, client.journal.origin)
+    recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph)
     try:
-        write_report(profile, writable_directory(engine.directory))
+        write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
     except OSError as error:
         told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {plain(error.filename)} cannot be written: {error.strerror}"
         if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it

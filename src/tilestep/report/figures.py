@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from tilestep.record.history import History
+from tilestep.record.sources import Source
 from tilestep.sim.trace import Event, EventKind
 from tilestep.units import seconds_from_cycles
 
@@ -55,6 +57,7 @@ class FamilyCycles:
 class StreamedArgument:
     """An argument that streamed in again needlessly: donated, it would have stayed in SRAM."""
 
+    index: int  # position among the arguments
     name: str
     shape: str
     size_bytes: int  # of one call, on one IPU
@@ -216,7 +219,7 @@ class MachineProfile:
 class Figures:
     """The fields and sums of a `Profile`, whose docstring explains the fields (report/profile.py).
 
-    It has 16 fields, because it is the document that `Profile.to_json` writes.
+    It has 18 fields, because it is the document that `Profile.to_json` writes, and the evidence for its findings.
     """
 
     machine: MachineProfile
@@ -235,6 +238,8 @@ class Figures:
     dispatch_cycles: int
     timeline: tuple[Event, ...]
     assumptions: tuple[str, ...]
+    history: History | None = field(default=None, repr=False, compare=False)
+    sources: Mapping[int, Source] = field(default_factory=dict[int, Source], repr=False, compare=False)
 
     @property
     def emulated_s(self) -> float:

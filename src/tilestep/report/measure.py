@@ -11,6 +11,8 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import LARGEST, fits
 from tilestep.plan.steps import Collective, HostCall, Program, Superstep
 from tilestep.plan.streaming import streaming_memory_bytes
+from tilestep.record.history import History
+from tilestep.record.sources import Source
 from tilestep.report.figures import (
     PINNED_HOST,
     BatchProfile,
@@ -37,7 +39,14 @@ NUM_ALIVE = 100  # values at the peak of a program's memory that a profile names
 
 
 def profile_between(
-    system: System, start: Mark, end: Mark, *, of_jax: Callable[[str], bool] = lambda _: False, notes: Sequence[str] = ()
+    system: System,
+    start: Mark,
+    end: Mark,
+    *,
+    of_jax: Callable[[str], bool] = lambda _: False,
+    history: History | None = None,
+    sources: Mapping[int, Source] | None = None,
+    notes: Sequence[str] = (),
 ) -> Profile:
     """What happened in `system` between two marks.
 
@@ -46,6 +55,8 @@ def profile_between(
         start: the mark at which the profile begins. Values that were resident before count as resident.
         end: a later mark.
         of_jax: whether a program of this name is an operation outside of jit, or a function that JAX has jitted itself.
+        history: from `start` to `end`, so that the gains of findings can be worked out; None: it was not kept.
+        sources: what programs were planned from, by key.
         notes: sentences about the settings, for the profile's assumptions.
 
     Raises:
@@ -97,6 +108,8 @@ def profile_between(
         dispatch_cycles=dispatches * cycles_from_seconds(spec.host.dispatch_seconds, spec.ipu.clock_hz),
         timeline=trace.events,
         assumptions=(*_assumptions(spec, ran, trace.dropped), *notes),
+        history=history,
+        sources={} if sources is None else sources,
     )
 
 
@@ -210,6 +223,7 @@ def _streamed_again(totals: ProgramTotals, machine: MachineSpec) -> list[Streame
         each = cycles_from_bytes(argument.size_bytes, machine.host.link_bytes_per_second, machine.ipu.clock_hz)
         found.append(
             StreamedArgument(
+                index=argument.index,
                 name=argument.name,
                 shape=argument.shape,
                 size_bytes=argument.size_bytes,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Final, final
 
-from tilestep.report.advice import findings
+from tilestep.report.advice import Finding, findings
 from tilestep.report.figures import Figures
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 
 @final
@@ -34,18 +35,26 @@ class Profile(Figures):
         dispatch_cycles: of the host, for these dispatches.
         timeline: the events that were kept.
         assumptions: sentences.
+        history: what the host program did, so that the gains of findings can be worked out; None: it was not kept.
+        sources: what the programs were planned from, by key.
     """
 
-    def summary(self, *, width: int = 100, color: bool = False) -> str:
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What to do about the profile, the most valuable first. The gains are worked out at the first use, in a few seconds at most."""
+        return findings(self)
+
+    def summary(self, *, width: int = 100, color: bool = False, all: bool = False) -> str:
         """Text: what to do about the profile, then tables.
 
         Args:
             width: columns, at least 90.
             color: whether to add escape codes for a terminal.
+            all: whether to name findings that save less than a hundredth of emulated time as well.
         """
         from tilestep.report.summary import render  # importing rich takes time, so only a summary pays for it
 
-        return render(self, width=width, color=color)
+        return render(self, findings(self, all=True) if all else self.findings, width=width, color=color)
 
     def to_json(self) -> str:
         """The profile as a JSON document, which docs/reference/profile.md describes."""
@@ -65,7 +74,7 @@ class Profile(Figures):
             "io_tiles_cycles": self.io_tiles_cycles,
             "dispatches": self.dispatches,
             "dispatch_cycles": self.dispatch_cycles,
-            "findings": [finding.text for finding in findings(self)],
+            "findings": [finding.as_document() for finding in self.findings],
             "programs": [asdict(program) for program in self.programs],
             "groups": [asdict(group) for group in self.groups],
             "reshaped": [asdict(function) for function in self.reshaped],

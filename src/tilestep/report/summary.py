@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tilestep.report.advice import NEARLY_FULL, findings
+from tilestep.report.advice import NEARLY_FULL, Finding
 from tilestep.report.figures import BatchProfile, Figures, ProgramProfile, StepProfile
 from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
 from tilestep.sim.trace import EventKind
@@ -69,8 +69,8 @@ TABLES: Final = (_KINDS, _PROGRAMS, _EVICTED, _BATCHES, _MEMORY, _STEPS)
 """All that a summary can print."""
 
 
-def render(figures: Figures, *, width: int, color: bool) -> str:
-    """The text of `Profile.summary`."""
+def render(figures: Figures, advice: Sequence[Finding], *, width: int, color: bool) -> str:
+    """The text of `Profile.summary`, with the findings in the order of `advice`."""
     stream = io.StringIO()
     console = Console(
         file=stream,
@@ -81,12 +81,12 @@ def render(figures: Figures, *, width: int, color: bool) -> str:
         legacy_windows=False,
         _environ={},
     )
-    for part in _parts(figures):
+    for part in _parts(figures, advice):
         console.print(part, highlight=False)
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
 
 
-def _parts(figures: Figures) -> list[RenderableType]:
+def _parts(figures: Figures, advice: Sequence[Finding]) -> list[RenderableType]:
     machine = figures.machine
     ipus = f"{machine.num_ipus} IPU" + ("" if machine.num_ipus == 1 else "s")
     head = f"emulated on {machine.name} ({ipus} of {machine.num_tiles:,} tiles, {machine.clock_hz / 1e9:.3g} GHz)"
@@ -95,10 +95,11 @@ def _parts(figures: Figures) -> list[RenderableType]:
     runs = sum(program.runs for program in figures.programs)
     title = Text.assemble(("tilestep: ", "bold"), (time_text(figures.emulated_s), "bold"), f" {head}, {count_text(runs, 'program run')}")
     parts: list[RenderableType] = [title, Text()]
-    advice = findings(figures)
     if advice:
         parts.append(Text("What to do", style="bold"))
-        parts += [Padding(_bullet(f"{number}.", finding.text), (0, 0, 0, 2)) for number, finding in enumerate(advice, 1)]
+        for number, finding in enumerate(advice, 1):
+            head = f"{finding.headline}\n" if finding.headline else ""
+            parts.append(Padding(_bullet(f"{number}.", Text.assemble((head, "bold"), finding.text)), (0, 0, 0, 2)))
         parts.append(Text())
     parts += _section(f"{_KINDS.title} of IPU {figures.busiest_ipu}, the busiest", _kinds_table(figures))
     parts += _section(_PROGRAMS.title, _programs_table(figures))
@@ -129,11 +130,11 @@ def _section(title: str, table: Table) -> list[RenderableType]:
     return [Text(title, style="bold"), Padding(table, (0, 0, 1, 2))]
 
 
-def _bullet(mark: str, text: str) -> Table:
+def _bullet(mark: str, text: str | Text) -> Table:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(justify="right")
     grid.add_column(overflow="fold")
-    grid.add_row(Text(mark), Text(text))
+    grid.add_row(Text(mark), Text(text) if isinstance(text, str) else text)
     return grid
 
 

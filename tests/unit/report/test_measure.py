@@ -267,7 +267,7 @@ def test_json_holds_everything() -> None:
     profile = profile_of(host)
     document = json.loads(profile.to_json())
     assert document["schema"] == "tilestep-profile"
-    assert document["version"] == 1
+    assert document["version"] == 2
     assert document["emulated_s"] == profile.emulated_s
     assert document["machine"]["name"] == "toy"
     [step] = document["programs"]

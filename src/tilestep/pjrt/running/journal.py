@@ -76,6 +76,7 @@ class Journal:
         self.note_run = (self._entries.append, Run)
         self._replay_at = _REPLAY_EVERY
         self._next_copy = -1  # numbers of copies that no buffer stands for
+        self.sources: dict[int, ProgramSource] = {}  # of the programs that ran, by key
         self._ranks: dict[int, int] = {}  # by value that a copy has made: its rank among the values when copies are ordered
 
     # ------------------------------------------------------------------------------------------------ what happens
@@ -273,6 +274,7 @@ class Journal:
             self.sources[planned.key] = planned.source
         num_arguments, num_outputs = len(run.arguments) // len(ipus), planned.num_outputs
         arguments = [list(run.arguments[k * num_arguments : (k + 1) * num_arguments]) for k in range(len(ipus))]
+        self.sources[planned.key] = planned.source
         copies: list[int] = []
         for row, ipu in zip(arguments, ipus, strict=True):
             for index in run.undonated:

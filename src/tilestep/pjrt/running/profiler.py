@@ -9,13 +9,14 @@ import os
 import time
 from typing import final
 
+from tilestep.hints import WALL_TIME_SESSION
 from tilestep.pjrt.running.journal import Journal
 from tilestep.pjrt.running.recording import current_journal, keep_timeline, let_go_of_timeline
 from tilestep.protobuf import fields
 from tilestep.report.xspace import Timeline, xspace
 from tilestep.sim import Mark
 
-_DEVICE_TRACER_LEVEL = 3  # field of ProfileOptions; 0: no timelines of devices
+_DEVICE_TRACER_LEVEL, _SESSION_ID = 3, 14  # fields of ProfileOptions. Level 0: no timelines of devices
 
 
 @final
@@ -24,7 +25,8 @@ class ProfilerSession:
 
     def __init__(self, options: bytes) -> None:
         """Args: options: a serialised ProfileOptions."""
-        self._is_wanted = dict(fields(options)).get(_DEVICE_TRACER_LEVEL, 0) != 0
+        given = dict(fields(options))
+        self._is_wanted = given.get(_DEVICE_TRACER_LEVEL, 0) != 0 and given.get(_SESSION_ID) != WALL_TIME_SESSION.encode()
         self._process = os.getpid()
         self._journal: Journal | None = None
         self._start: Mark | None = None
@@ -57,7 +59,7 @@ class ProfilerSession:
 
     def _taken(self, journal: Journal) -> Timeline:
         end = journal.mark()
-        start = self._start if self._start is not None and journal is self._journal else journal.origin
+        start = self._start if self._start is not None and journal is self._journal else journal.origin.mark
         system = journal.system
         return Timeline(
             rows=system.rows_between(start, end),

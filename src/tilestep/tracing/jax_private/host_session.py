@@ -53,7 +53,7 @@ class HostSession:
             options = _profiler_module.ProfileOptions()
             options.python_tracer_level, options.host_tracer_level = 0, _HOST_LEVEL
             options.enable_hlo_proto, options.raise_error_on_start_failure = False, True
-            options.session_id = WALL_TIME_SESSION  # asks for no emulated timelines
+            options.session_id = WALL_TIME_SESSION
             try:
                 self._session = self._original("ProfilerSession")(options)
             except jax.errors.JaxRuntimeError:  # the program's is running

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, final
 
 import jax
 
 from tilestep import hints
+from tilestep.cuts import best_cuts, stage_costs
 from tilestep.messages import plain, shown
 from tilestep.train.numbers import real_number, whole_number
 from tilestep.train.other_arguments import devices_of, items_of, require_bool, require_function, require_kind, require_tree
@@ -91,7 +92,7 @@ class Partition:
     @property
     def stage_costs(self) -> tuple[float, ...]:
         """For each stage its cost for a microbatch: that of its layers and of transfers at both ends."""
-        return tuple(_stage_cost(self.costs, first, after) for first, after in pairwise(self.cuts))
+        return stage_costs([cost.work for cost in self.costs], [cost.passing for cost in self.costs], self.cuts)
 
     @property
     def largest(self) -> float:
@@ -174,41 +175,10 @@ def best_partition(costs: Sequence[LayerCost], stages: int, *, unit: str = "") -
         require_kind(f"costs[{index}]", cost, LayerCost, _HOW_COST)
     if not costs:
         raise ValueError("costs is empty, so there are no layers: a partition has at least one")
-    count = len(costs)
-    work = [0.0, *accumulate(cost.work for cost in costs)]
-    if not math.isfinite(work[-1] + sum(cost.passing for cost in costs)):
+    work, passing = [cost.work for cost in costs], [cost.passing for cost in costs]
+    if not math.isfinite(sum(work) + sum(passing)):
         raise ValueError("the costs of the layers add up to more than a float holds: give them in a larger unit")
-
-    def between(first: int, after: int) -> float:
-        return work[after] - work[first] + _ends(costs, first, after)
-
-    stages_at_most = min(most, count)
-    largest = [between(0, after) for after in range(1, count + 1)]  # the smallest that it can be, of the first layers in so many stages
-    bound = largest[-1]
-    for _ in range(1, stages_at_most):
-        largest = [
-            min([between(0, after), *(max(largest[first - 1], between(first, after)) for first in range(1, after))])
-            for after in range(1, count + 1)
-        ]
-        bound = min(bound, largest[-1])
-    # row[j]: (sum of squares, where the last stage begins) of the first j layers, no stage of which is above the bound
-    rows: list[list[tuple[float, int] | None]] = [[(0.0, 0), *[None] * count]]
-    while rows[-1][count] is None or len(rows) == 1:
-        row: list[tuple[float, int] | None] = [None]
-        for after in range(1, count + 1):
-            options = (
-                (found[0] + cost * cost, first)
-                for first in range(after)
-                if (found := rows[-1][first]) is not None and (cost := between(first, after)) <= bound
-            )
-            row.append(min(options, default=None))
-        rows.append(row)
-    cuts = [count]
-    for row in reversed(rows[1:]):
-        entry = row[cuts[-1]]
-        assert entry is not None  # it was reached
-        cuts.append(entry[1])
-    return Partition(cuts=tuple(reversed(cuts)), costs=tuple(costs), unit=unit)
+    return Partition(cuts=best_cuts(work, passing, most), costs=tuple(costs), unit=unit)
 
 
 def pipeline_partition(
@@ -275,14 +245,6 @@ def pipeline_partition(
         costs.append(LayerCost(name=name, work=work, passing=passing))
         given = outputs
     return best_partition(costs, len(chosen), unit="s" if profile is None else "cycles")
-
-
-def _ends(costs: Sequence[LayerCost], first: int, after: int) -> float:
-    return (costs[first - 1].passing if first else 0.0) + (costs[after - 1].passing if after < len(costs) else 0.0)
-
-
-def _stage_cost(costs: Sequence[LayerCost], first: int, after: int) -> float:
-    return sum(cost.work for cost in costs[first:after]) + _ends(costs, first, after)
 
 
 def _chained(layers: tuple[Layer, ...]) -> Layer:

@@ -1,0 +1,111 @@
+"""Programs elsewhere: on the CPU, as one program with their neighbours, or called with the shapes of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from tilestep.plan.steps import Program
+from tilestep.record.edits.script import Change, Script, used
+from tilestep.sim.calls import Call, Dispatch, Put, Read, Wait
+
+MERGED = "tilestep merged"  # name of the program group that stands for one program
+
+
+def on_cpu(keys: Collection[int]) -> Change:
+    """The edit that runs programs on the CPU: the host reads their arguments, and has their results at once.
+
+    The time of the CPU itself does not count. Members of program groups stay.
+    """
+
+    def change(script: Script) -> Script:
+        calls: list[Call] = []
+        for call in script.calls:
+            if not (isinstance(call, Dispatch) and call.key in keys and call.group is None):
+                calls.append(call)
+                continue
+            for value in dict.fromkeys(used(call)):
+                calls += (Wait(value), Read(value))
+            program = script.programs[call.key]
+            for ipu, row in zip(call.ipus, call.results, strict=True):
+                calls += (
+                    Put(value, ipu, result.size_bytes, result.on_host, None) for value, result in zip(row, program.results, strict=True)
+                )
+        return replace(script, calls=tuple(calls))
+
+    return change
+
+
+def merged(keys: Collection[int], *, at_most: int | None = None) -> Change:
+    """The edit that makes one program of calls that follow each other: neighbours share a load and a dispatch, and pass values on the chip.
+
+    It is an estimate: in place of the one program, the calls become members of a program group, an entry for calls between which the host
+    waits for nothing.
+
+    Args:
+        keys: of the programs; calls of other programs end an entry.
+        at_most: calls in one entry; None: any number.
+    """
+
+    def change(script: Script) -> Script:
+        entry, size = 1, 0
+        calls: list[Call] = []
+        for call in script.calls:
+            match call:
+                case Dispatch() if call.key in keys and call.group is None:
+                    if size == at_most:
+                        entry, size = entry + 1, 0
+                    size += 1
+                    calls.append(call._replace(group=(MERGED, entry)))
+                    continue
+                case Dispatch() | Wait() | Read():
+                    entry, size = entry + bool(size), 0
+                case _:
+                    pass
+            calls.append(call)
+        return replace(script, calls=tuple(calls))
+
+    return change
+
+
+def called_as(keys: Collection[int], other: int) -> Change:
+    """The edit that calls one program in the place of others, as if their arguments were filled up to its shapes."""
+
+    def change(script: Script) -> Script:
+        def renamed(call: Call) -> Call:
+            return call._replace(key=other) if isinstance(call, Dispatch) and call.key in keys else call
+
+        return replace(script, calls=tuple(map(renamed, script.calls)))
+
+    return change
+
+
+def without_calls(keys: Collection[int], keep: Callable[[int], bool] = lambda _: False) -> Change:
+    """The edit that leaves calls of programs out, whose results nobody needs then.
+
+    Args:
+        keys: of the programs.
+        keep: whether the n-th call of each, from 0, stays.
+    """
+
+    def change(script: Script) -> Script:
+        seen = dict.fromkeys(keys, 0)
+        calls: list[Call] = []
+        for call in script.calls:
+            if isinstance(call, Dispatch) and call.key in seen:
+                number, seen[call.key] = seen[call.key], seen[call.key] + 1
+                if not keep(number):
+                    calls += _placeholders(call, script.programs[call.key])
+                    continue
+            calls.append(call)
+        return replace(script, calls=tuple(calls))
+
+    return change
+
+
+def _placeholders(call: Dispatch, program: Program) -> Sequence[Call]:
+    return [
+        Put(value, ipu, result.size_bytes, result.on_host, None)
+        for ipu, row in zip(call.ipus, call.results, strict=True)
+        for value, result in zip(row, program.results, strict=True)
+    ]

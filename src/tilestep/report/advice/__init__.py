@@ -1,0 +1,9 @@
+"""Advice on a profile: what to do first, where, and what it saves. Each topic is a file of rules, which are pure functions."""
+
+from __future__ import annotations
+
+from tilestep.report.advice.finding import Finding as Finding
+from tilestep.report.advice.finding import Gain as Gain
+from tilestep.report.advice.finding import Line as Line
+from tilestep.report.advice.memory import NEARLY_FULL as NEARLY_FULL
+from tilestep.report.advice.rules import findings as findings

@@ -1,0 +1,93 @@
+"""Advice to donate arguments that stream in again, although they were in the IPU's memory already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tilestep.record.edits.donation import donatable, donated, kept, pairs_of
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import LEAST_SHARE, Finding
+from tilestep.report.advice.lines import line_of_call
+from tilestep.report.advice.phrases import one_or
+from tilestep.report.advice.proposal import Proposal, Way
+from tilestep.report.figures import Figures, ProgramProfile, StreamedArgument
+from tilestep.report.quantities import bytes_text, count_text, names_text
+
+_STREAMING_NAMED: Final = 3  # programs; a script of short functions has hundreds that stream some bytes
+
+
+def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """Advice to donate, for programs whose caller can donate arguments, if donation would shorten the emulated time.
+
+    The host's time to dispatch all runs stays, so donation saves nothing if that is all of the time.
+    """
+    at_stake = figures.emulated_cycles - figures.dispatch_cycles
+    worth_it = LEAST_SHARE * figures.emulated_cycles
+    streaming = [p for p in figures.programs if p.origin == "user" and at_stake >= worth_it and _streamed_cycles(p) >= worth_it]
+    streaming.sort(key=lambda program: -_streamed_bytes(program))
+    for program in streaming[:_STREAMING_NAMED]:
+        own = [argument for argument in program.streamed_again if argument.reason == "own result"]
+        same = [argument for argument in program.streamed_again if argument.reason == "same value"]
+        if own and evidence is not None:
+            own = _possible(evidence, program, own)
+        if own:
+            text = (
+                f"{_arguments(figures, program, own)} though {one_or(own, 'it is its', 'they are its')} own earlier "
+                f"{one_or(own, 'result', 'results')}: donate {one_or(own, 'it', 'them')} (donate_argnums) and "
+                f"{one_or(own, 'it stays', 'they stay')} on the IPU."
+            )
+            edit, change = f"donate {_roots(own)}", donated(program.key, [argument.index for argument in own])
+            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence)
+        if same:
+            text = (
+                f"{_arguments(figures, program, same)} with the same {one_or(same, 'value', 'values')}: return "
+                f"{one_or(same, 'it', 'them')} unchanged and donate {one_or(same, 'it', 'them')}, and "
+                f"{one_or(same, 'it stays', 'they stay')} on the IPU."
+            )
+            edit = f"return {_roots(same)} unchanged and donate {one_or(same, 'it', 'them')}"
+            change = kept(program.key, [argument.index for argument in same])
+            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence)
+    rest = streaming[_STREAMING_NAMED:]
+    if rest:
+        size = bytes_text(sum(_streamed_bytes(program) for program in rest))
+        they = f"{count_text(len(rest), 'more program')} {'streams' if len(rest) == 1 else 'stream'}"
+        text = f"{they} arguments in again, {size} all together; the JSON profile has all."
+        yield Proposal(finding=Finding(kind="donation", text=text))
+
+
+def _proposal(text: str, program: ProgramProfile, way: Way, evidence: Evidence | None) -> Proposal:
+    line = None if evidence is None else line_of_call(evidence.programs[program.key])
+    return Proposal(finding=Finding(kind="donation", text=text, edit=way.edit, line=line), ways=(way,) if evidence else ())
+
+
+def _possible(evidence: Evidence, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:
+    """Those arguments that no call uses again after the program has taken them, and whose memory a result can take."""
+    free = donatable(evidence.calls, program.key, [argument.index for argument in arguments])
+    paired = pairs_of(evidence.programs[program.key], free)
+    return [argument for argument in arguments if argument.index in paired]
+
+
+def _roots(arguments: Sequence[StreamedArgument]) -> str:
+    """The function's own arguments, of which these are parts: 'params' of 'params[0][1]'."""
+    largest = sorted(arguments, key=lambda argument: -argument.size_bytes)
+    return names_text(list(dict.fromkeys(re.split(r"[\[.]", argument.name)[0] for argument in largest)), most=3)
+
+
+def _arguments(figures: Figures, program: ProgramProfile, arguments: list[StreamedArgument]) -> str:
+    largest = sorted(arguments, key=lambda argument: -argument.size_bytes)
+    names = names_text([f"{argument.name} {argument.shape}" for argument in largest])
+    size = bytes_text(sum(argument.size_bytes for argument in arguments))
+    calls = min(argument.calls for argument in arguments) // program.num_ipus
+    first = max(program.loads, 1)  # the first call after a load has to bring them
+    often = "at every call" if calls >= program.runs - first else f"at {calls:,} of {program.runs:,} calls"
+    return f"{figures.label(program.key)} streams {names} in {often} ({size} each time)"
+
+
+def _streamed_cycles(program: ProgramProfile) -> int:
+    return sum(argument.cycles for argument in program.streamed_again)
+
+
+def _streamed_bytes(program: ProgramProfile) -> int:
+    return sum(argument.size_bytes * argument.calls for argument in program.streamed_again)

@@ -1,0 +1,121 @@
+"""A finding about a profile: what to do, where, what that saves, and how the saving is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final, Literal
+
+from tilestep.report.quantities import bytes_text, share_text, time_text
+
+FindingKind = Literal[
+    "memory",  # tiles that are full, or whose memory is left empty
+    "loads",  # of programs
+    "save",  # of values in the SRAM of programs that are evicted
+    "donation",  # of arguments that stream in again
+    "streaming",  # of arguments that are new at each call
+    "results",  # that leave the IPU and nobody uses
+    "steps",  # that are too short for the host to keep up
+    "idle",  # waits for the host or for other IPUs
+    "products",  # whose sizes fill the matrix unit badly
+    "halves",  # float32 where half would do
+    "partials",  # sums of halves in float32
+    "offload",  # of values that would fit into the tiles
+    "pipeline",  # stages that differ
+    "bubbles",  # a pipeline that is empty for long
+    "collectives",  # exchanges between IPUs that are too many or too large
+    "feeds",  # that the program stops for
+    "set-up",  # that takes longer than the work
+    "limit",  # of the largest program
+    "unused",  # IPUs
+    "fallback",  # operations that were priced roughly
+]
+How = Literal["replayed", "within 2 %", "about"]
+LEAST_SHARE: Final = 0.01  # of emulated time: the least that is worth a sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A line of the user's code."""
+
+    file: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{PurePath(self.file).name}:{self.number}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """What an edit saves.
+
+    Attributes:
+        cycles: of emulated time.
+        share: of emulated time.
+        seconds: of emulated time.
+        tile_bytes: of the fullest tile, for findings about memory.
+        how: 'replayed': the journal was played again with the edit, and the gain is exact; 'within 2 %': the same, with programs that will be
+            compiled anew; 'about': an estimate.
+        basis: of what the gain was worked out and how it was estimated, in words; '' if there is nothing to say.
+    """
+
+    cycles: int = 0
+    share: float = 0.0
+    seconds: float = 0.0
+    tile_bytes: int = 0
+    how: How
+    basis: str = ""
+
+    def __str__(self) -> str:
+        """'-67 %, 46.2 ms', 'about -12 %, 8.31 ms (as one program)', '-12.0 KiB a tile'."""
+        amount = f"-{bytes_text(self.tile_bytes)} a tile" if self.tile_bytes else f"-{share_text(self.share, 1)}, {time_text(self.seconds)}"
+        sure = {"replayed": "", "within 2 %": "", "about": "about "}[self.how]
+        within = "within 2 %" if self.how == "within 2 %" else ""
+        notes = "; ".join(note for note in (within, self.basis) if note)
+        return f"{sure}{amount}{f' ({notes})' if notes else ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A finding about a profile, with a way out.
+
+    Attributes:
+        kind: what it is about.
+        text: one sentence or two.
+        edit: what to change, as one line; '' if the sentences say all.
+        line: where; None if that is unknown or nowhere.
+        gain: what the edit saves; None if nobody knows.
+        urgent: whether the program cannot run on a real machine as it is.
+    """
+
+    kind: FindingKind
+    text: str
+    edit: str = ""
+    line: Line | None = None
+    gain: Gain | None = None
+    urgent: bool = False
+
+    @property
+    def headline(self) -> str:
+        """'donate state (train.py:41): -67 %, 46.2 ms'; '' without an edit."""
+        if not self.edit:
+            return ""
+        where = "" if self.line is None else f" ({self.line})"
+        return f"{self.edit}{where}" + ("" if self.gain is None else f": {self.gain}")
+
+    def as_document(self) -> dict[str, object]:
+        """The finding in the profile's JSON document."""
+        gain = self.gain
+        return {
+            "text": self.text,
+            "kind": self.kind,
+            "headline": self.headline,
+            "edit": self.edit,
+            "line": None if self.line is None else {"file": self.line.file, "line": self.line.number},
+            "gain_cycles": None if gain is None or gain.tile_bytes else gain.cycles,
+            "gain_share": None if gain is None or gain.tile_bytes else gain.share,
+            "gain_tile_bytes": None if gain is None or not gain.tile_bytes else gain.tile_bytes,
+            "how": None if gain is None else gain.how,
+            "basis": "" if gain is None else gain.basis,
+            "urgent": self.urgent,
+        }

@@ -1,0 +1,134 @@
+"""What would free memory of a program's fullest tile, and how many bytes: donation, recomputation, division over IPUs, pinned_host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from tilestep.errors import TilestepError
+from tilestep.plan.frames import user_frame
+from tilestep.plan.liveness import Life, Liveness
+from tilestep.plan.lower import lower_in_detail
+from tilestep.plan.steps import Program
+from tilestep.program.hlo import HloModule, parse_hlo, users_of
+from tilestep.record.edits.donation import pairs_of
+from tilestep.record.sources import MOST_TEXT, planned_again
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import How, Line
+from tilestep.report.advice.lines import leaves
+from tilestep.report.figures import Figures, ProgramProfile
+from tilestep.report.quantities import names_text
+from tilestep.units import ceil_div
+
+_GRADIENT: Final = "transpose(jvp"  # in the scope of what jax.grad makes to go backward
+_FORWARD: Final = "jvp("
+_NAMED: Final = 2  # values
+_LONG: Final = 0.25  # of a program: values that live longer are worth a recomputation
+
+
+class Freed(NamedTuple):
+    """One way to free memory of the fullest tile."""
+
+    way: str  # as the sentence has it
+    edit: str
+    tile_bytes: int
+    how: How
+    line: Line | None = None
+
+
+def freed(figures: Figures, evidence: Evidence, profile: ProgramProfile) -> tuple[Freed, ...]:
+    """The ways that are possible and free something, the one that frees most first. Without the program's HLO there are none."""
+    program, source = evidence.programs.get(profile.key), evidence.sources.get(profile.key)
+    text = "" if source is None else source.text()
+    if program is None or source is None or not 0 < len(text) <= MOST_TEXT:
+        return ()
+    try:
+        module = parse_hlo(text)
+        _, detail = lower_in_detail(module, evidence.machine, name=program.name, num_ipus=program.num_ipus, options=source.options)
+        found = [
+            *_donated(evidence, profile, program),
+            *_recomputed(profile, program, detail),
+            *_divided(figures, profile, program, detail),
+            *_offloaded(program, module, detail),
+        ]
+    except TilestepError:  # a text of another version
+        return ()
+    return tuple(sorted((way for way in found if way.tile_bytes > 0), key=lambda way: -way.tile_bytes))
+
+
+def _donated(evidence: Evidence, profile: ProgramProfile, program: Program) -> Iterator[Freed]:
+    arguments = [argument.index for argument in program.arguments if argument.name in profile.not_donated]
+    pairs = pairs_of(program, arguments)
+    if profile.origin == "group" or not pairs:
+        return
+    aliases = {result: argument for argument, result in pairs.items()}
+    planned = planned_again(evidence.sources[profile.key], program, evidence.machine, donated=aliases)
+    names = names_text(profile.not_donated, most=3)
+    way = f"donated arguments (donate_argnums: {names})"
+    yield Freed(way, f"donate {names}", program.memory.peak_bytes - planned.memory.peak_bytes, "within 2 %")
+
+
+def _recomputed(profile: ProgramProfile, program: Program, detail: Liveness) -> Iterator[Freed]:
+    """Values of forward that wait at the peak until backward takes them."""
+    if not profile.could_recompute:
+        return
+    peak, scopes = _peak(program, detail), [leaf.scope for leaf in leaves(program.body)]
+
+    def scope(tick: int) -> str:
+        return scopes[detail.leaves[tick]] if 0 <= tick < len(detail.leaves) and detail.leaves[tick] >= 0 else ""
+
+    waiting = [
+        life
+        for life in detail.lives
+        if life.category == "temporary" and life.first <= peak <= life.last and life.last - life.first > _LONG * len(detail.steps)
+        if _FORWARD in scope(life.first) and _GRADIENT not in scope(life.first)
+    ]
+    size = sum(life.tile_bytes for life in _on_tile(waiting, program.memory.tile, detail.num_tiles))
+    yield Freed("jax.checkpoint", "recompute the forward pass (jax.checkpoint)", size, "about", _line(program, waiting))
+
+
+def _divided(figures: Figures, profile: ProgramProfile, program: Program, detail: Liveness) -> Iterator[Freed]:
+    others = figures.machine.num_ipus // max(profile.num_ipus, 1)
+    if others < 2:
+        return
+    values = ceil_div(program.memory.values_bytes, detail.num_tiles)
+    way = f"arrays divided over the machine's {figures.machine.num_ipus} IPUs (shardings)"
+    yield Freed(way, f"divide arrays over {figures.machine.num_ipus} IPUs", values - ceil_div(values, others), "about")
+
+
+def _offloaded(program: Program, module: HloModule, detail: Liveness) -> Iterator[Freed]:
+    """Arguments that neither forward nor backward reads, such as an optimiser's state."""
+    users = users_of(module.entry.instructions)
+    apart = [
+        argument
+        for argument, parameter in zip(program.arguments, module.entry.parameters, strict=True)
+        if not argument.on_host and not any(_FORWARD in user.op_name for user in users.get(parameter.name, []))
+    ]
+    if not any(_GRADIENT in leaf.scope for leaf in leaves(program.body)):
+        return
+    names = {argument.name for argument in apart}
+    lives = [life for life in detail.lives if life.name in names and life.category in ("argument", "resident")]
+    peak = _peak(program, detail)
+    size = sum(life.tile_bytes for life in _on_tile(lives, program.memory.tile, detail.num_tiles) if life.first <= peak <= life.last)
+    roots = names_text(list(dict.fromkeys(life.name for life in sorted(lives, key=lambda life: -life.size_bytes))), most=_NAMED)
+    yield Freed(f"{roots} in pinned_host", f"keep {roots} in pinned_host", size, "about")
+
+
+def _peak(program: Program, detail: Liveness) -> int:
+    """The tick at which the program's fullest tile is fullest."""
+    found = [tick for tick, step in enumerate(detail.steps) if step == program.memory.peak_step]
+    return max(found, key=lambda tick: sum(life.tile_bytes for life in detail.lives if life.first <= tick <= life.last), default=0)
+
+
+def _on_tile(lives: list[Life], tile: int, num_tiles: int) -> Iterator[Life]:
+    return (life for life in lives if (tile - life.start_tile) % num_tiles < life.tiles)
+
+
+def _line(program: Program, lives: list[Life]) -> Line | None:
+    """Of the largest value whose line is known."""
+    for life in sorted(lives, key=lambda life: -life.tile_bytes):
+        number = user_frame(program.frames, life.frame)
+        if number:
+            frame = program.frames[number - 1]
+            return Line(file=frame.file, number=frame.line)
+    return None

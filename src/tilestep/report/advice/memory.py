@@ -1,0 +1,153 @@
+"""Advice on memory: programs and groups that do not fit, or nearly fill their tiles, and what would free some of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import Finding, Gain, Line
+from tilestep.report.advice.freeing import Freed, freed
+from tilestep.report.advice.lines import line_of_call
+from tilestep.report.advice.phrases import CPU_DEFAULT
+from tilestep.report.advice.proposal import Proposal
+from tilestep.report.figures import Figures, GroupProfile, ProgramProfile
+from tilestep.report.quantities import bytes_text, count_text, names_text, share_text
+
+NEARLY_FULL: Final = 0.85  # of a tile's memory
+_UNKNOWN_MEMBERS: Final = "nothing refused it, because which programs are in a group is known only when they run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _User:
+    """What fills a tile: a program, or a group of them."""
+
+    what: str
+    peak_bytes: int
+    largest: tuple[tuple[str, int], ...]
+    where: str
+    reason: str  # why it ran if it does not fit
+    ways: list[str]
+    freed: tuple[Freed, ...] = ()
+
+
+def memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """Programs, groups and single operations that do not fit or nearly fill their tiles, the fullest first."""
+    tile_bytes = figures.machine.tile_sram_bytes
+    of_jax = [p for p in figures.programs if p.runs and p.origin == "jax" and p.peak_tile_bytes > tile_bytes]
+    for user in sorted(_users(figures, evidence), key=lambda user: -user.peak_bytes):
+        parts = f" Largest: {', '.join(f'{name} {bytes_text(size)}' for name, size in user.largest[:3])}." if user.largest else ""
+        amount = (
+            f"{share_text(user.peak_bytes, tile_bytes)} of a tile ({bytes_text(user.peak_bytes)} of {bytes_text(tile_bytes)}{user.where})"
+        )
+        if user.peak_bytes > tile_bytes:
+            text = f"{user.what} does not fit: it needs {amount}, and {user.reason}.{parts} Try: {', '.join(user.ways)}."
+        else:
+            free = f" To free some: {', '.join(map(_with_bytes, user.freed))}." if user.freed else ""
+            text = f"{user.what} nearly fills its tiles: {amount}.{parts}{free}"
+        yield Proposal(finding=_finding(text, user.freed, urgent=user.peak_bytes > tile_bytes))
+    if of_jax:
+        largest = max(of_jax, key=lambda p: p.peak_tile_bytes)
+        others = f" (nor {'does' if len(of_jax) == 2 else 'do'} {count_text(len(of_jax) - 1, 'other')})" if len(of_jax) > 1 else ""
+        text = (
+            f"program {figures.label(largest.key)}, a single operation outside of jit, does not fit{others}: it needs "
+            f"{share_text(largest.peak_tile_bytes, tile_bytes)} of a tile, and {_why_it_ran(largest)}. Make such arrays in the jitted "
+            f"function that uses them, or under {CPU_DEFAULT}."
+        )
+        yield Proposal(finding=_finding(text, (), urgent=True, line=_line_of(largest, evidence)))
+    yield from _code(figures)
+    yield from _streaming_memory(figures)
+
+
+def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
+    least = NEARLY_FULL * figures.machine.tile_sram_bytes
+    for p in figures.programs:
+        if p.runs and p.origin != "jax" and p.peak_tile_bytes > least:
+            ways = () if evidence is None else freed(figures, evidence, p)
+            yield _User(
+                what=f"program {figures.label(p.key)}",
+                peak_bytes=p.peak_tile_bytes,
+                largest=p.largest_tile_bytes,
+                where=f", on tile {p.peak_tile:,} in superstep '{p.peak_step}'",
+                reason=_why_it_ran(p),
+                ways=_ways_to_fit(figures, ways, p),
+                freed=ways,
+            )
+    for group in figures.groups:
+        if group.peak_tile_bytes > least:
+            members = _members(figures, group)
+            oversized = [p for p in members if p.out_of_memory]
+            yield _User(
+                what=f"program group '{group.name}' on IPU {group.ipu}",
+                peak_bytes=group.peak_tile_bytes,
+                largest=(),
+                where="",
+                reason=_why_it_ran(oversized[0]) if oversized else _UNKNOWN_MEMBERS,
+                ways=_ways_to_fit(figures, (), *members),
+            )
+
+
+def _finding(text: str, ways: Sequence[Freed], *, urgent: bool, line: Line | None = None) -> Finding:
+    if not ways:
+        return Finding(kind="memory", text=text, urgent=urgent, line=line)
+    best = ways[0]
+    basis = "of its fullest tile, planned again" if best.how == "within 2 %" else "of its fullest tile, by the values that would go"
+    gain = Gain(tile_bytes=best.tile_bytes, how=best.how, basis=basis)
+    return Finding(kind="memory", text=text, edit=best.edit, line=best.line, gain=gain, urgent=urgent)
+
+
+def _line_of(program: ProgramProfile, evidence: Evidence | None) -> Line | None:
+    return None if evidence is None else line_of_call(evidence.programs[program.key])
+
+
+def _with_bytes(way: Freed) -> str:
+    return f"{way.way} (-{bytes_text(way.tile_bytes)} a tile)"
+
+
+def _why_it_ran(program: ProgramProfile) -> str:
+    return "in a dry run this is no error" if program.dry else "ran only because running out of memory was allowed"
+
+
+def _ways_to_fit(figures: Figures, freed: Sequence[Freed], *programs: ProgramProfile) -> list[str]:
+    """What is not done yet, as far as the profile can tell, with the bytes that it frees. Of a group its author chose what is donated."""
+    machine, used = figures.machine, max((p.num_ipus for p in programs), default=1)
+    idle = len(programs) == 1 and used < machine.num_ipus
+    ways = [f"arrays divided over the machine's {machine.num_ipus} IPUs (shardings)" if idle else "more IPUs", "a smaller batch"]
+    names = [name for p in programs if p.origin != "group" for name in p.not_donated]
+    if names:
+        ways.append(f"donated arguments (donate_argnums: {names_text(names, most=3)})")
+    if any(p.could_recompute for p in programs):
+        ways.append("jax.checkpoint")
+    known = {way.way: way for way in freed}
+    told = [_with_bytes(known.pop(way)) if way in known else way for way in (*ways, "a smaller dtype")]
+    return [*told, *map(_with_bytes, known.values())]
+
+
+def _members(figures: Figures, group: GroupProfile) -> list[ProgramProfile]:
+    return [p for p in figures.programs if p.runs and p.group == group.name]
+
+
+def _code(figures: Figures) -> Iterator[Proposal]:
+    available = figures.machine.tile_executable_bytes
+    for program in figures.programs:
+        needed = sum(size for kind, size in program.tile_bytes_by_kind if kind.endswith("code"))
+        if program.runs and needed > available:
+            text = (
+                f"program {figures.label(program.key)} has too much code: {bytes_text(needed)} a tile, which can execute "
+                f"{bytes_text(available)}, and {_why_it_ran(program)}. Try a loop over equal parts (jax.lax.scan over layers) or several "
+                "programs."
+            )
+            yield Proposal(finding=_finding(text, (), urgent=True))
+
+
+def _streaming_memory(figures: Figures) -> Iterator[Proposal]:
+    available = figures.machine.streaming_memory_bytes
+    for program in sorted(figures.programs, key=lambda program: -program.streaming_memory_bytes):
+        if 0 < available < program.streaming_memory_bytes:
+            text = (
+                f"{figures.label(program.key)} does not fit into streaming memory: its values in pinned_host are "
+                f"{bytes_text(program.streaming_memory_bytes)} for the IPUs of one IPU-Machine, which has {bytes_text(available)}, and "
+                f"{_why_it_ran(program)}. Use more IPU-Machines or keep less there."
+            )
+            yield Proposal(finding=_finding(text, (), urgent=True))

@@ -1,0 +1,49 @@
+"""What the rules of the advice give: findings with the ways in which each can be followed, and how a way's gain is worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tilestep.record.edits.script import Change
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import Finding, How
+from tilestep.report.figures import Figures
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """One way to follow a finding.
+
+    Attributes:
+        edit: what to change, as one line.
+        change: the same on the calls and programs of the history.
+        how: how well the replay with the change tells the gain.
+        basis: how it was estimated; '' if there is nothing to say.
+        part: of what the replay saves, which the edit saves.
+    """
+
+    edit: str
+    change: Change
+    how: How
+    basis: str = ""
+    part: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A finding whose gain is not known yet.
+
+    Attributes:
+        finding: without a gain.
+        ways: to follow it; the best that is possible counts. Without any, the finding is as it is.
+        only_with_gain: whether nobody is told of it where gains are not worked out.
+    """
+
+    finding: Finding
+    ways: tuple[Way, ...] = ()
+    only_with_gain: bool = False
+
+
+Rule = Callable[[Figures, Evidence | None], Iterable[Proposal]]
+"""A pure function of a profile and its evidence; None: there is none."""

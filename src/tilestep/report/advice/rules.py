@@ -1,0 +1,37 @@
+"""All rules of the advice, and the findings that they lead to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tilestep.report.advice.donation import donation
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.idle import idle
+from tilestep.report.advice.limits import fallbacks, limit, unused
+from tilestep.report.advice.loads import loads
+from tilestep.report.advice.memory import memory
+from tilestep.report.advice.proposal import Rule
+from tilestep.report.advice.worth import ranked
+from tilestep.report.figures import Figures
+
+RULES: Final[tuple[Rule, ...]] = (memory, idle, loads, donation, limit, unused, fallbacks)
+"""In the order of their findings where gains are not worked out."""
+
+
+def findings(figures: Figures, *, all: bool = False) -> tuple[Finding, ...]:
+    """What to do about a profile, the most urgent first.
+
+    What does not fit comes first, then what saves most. The gains are worked out by playing the history of the profile again, if it has
+    one; else waste of time comes first, then the limits of the largest program. IPUs that nothing used come late, because most programs
+    are for one.
+
+    Args:
+        figures: the profile.
+        all: whether to give findings that save less than a hundredth of emulated time as well.
+    """
+    history = figures.history
+    evidence = None
+    if history is not None and len(history.calls) and figures.emulated_cycles:
+        evidence = Evidence(history, figures.sources, figures.emulated_cycles)
+    return ranked([proposal for rule in RULES for proposal in rule(figures, evidence)], evidence, all=all)
