@@ -111,12 +111,16 @@ class TraceTable:
             self._build_spans(builder)
         for name, graph, unit in self._series:
             builder.append("series", name=name, graph=graph, unit=unit)
-        for series, times, values in self._points:
-            builder.extend("points", series=series, time_ns=times, value=values)
+        if self._points:
+            numbers, times, values = (np.concatenate([np.array(part[column]) for part in self._points]) for column in range(3))
+            order = np.argsort(times, kind="stable")
+            builder.extend("points", series=numbers[order], time_ns=times[order], value=values[order])
         for row, (name, unit, edges) in enumerate(self._heat_maps):
             builder.append("heat_maps", name=name, unit=unit)
             builder.extend("edges", heat_map=np.full(len(edges), row), edge=np.array(edges))
-        for heat in self._heat:
+        if self._heat:
+            heat = np.concatenate(self._heat)
+            heat = heat[np.argsort(heat[:, 1], kind="stable")]
             builder.extend("heat", heat_map=heat[:, 0], time_ns=heat[:, 1], cell=heat[:, 2], times=heat[:, 3])
 
     def _build_spans(self, builder: Builder) -> None:
