@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 import jax
 
@@ -26,6 +26,7 @@ _TICK_WALL_S: Final = 0.25
 _MOST_ROWS: Final = 3_000_000  # of a file
 _MOST_LABEL_BYTES: Final = 32 * 2**20  # of a file
 _MOST_NOTES: Final = 100
+_ANNOTATION: Any = jax.profiler.TraceAnnotation  # of which JAX tells no types
 
 Add = Callable[[Builder], None]
 
@@ -62,7 +63,7 @@ class Tracer:
     def start(self) -> None:
         """Everything is recorded from now on."""
         set_traced(self._options.wants)
-        self._logs.annotation = jax.profiler.TraceAnnotation
+        self._logs.annotation = _ANNOTATION
         logs.current = self._logs
         if self._follower is not None:
             self._follower.guard()
@@ -194,7 +195,7 @@ class Tracer:
             add(builder)
 
     def _jax_is_followed(self, is_followed: bool, now_ns: int) -> None:
-        self._logs.annotation = None if is_followed else jax.profiler.TraceAnnotation
+        self._logs.annotation = None if is_followed else _ANNOTATION
         if not is_followed:
             self._away_ns = now_ns
         elif self._away_ns is not None:
