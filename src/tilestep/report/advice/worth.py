@@ -29,6 +29,8 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: boo
     found: list[Finding] = []
     for proposal in proposals:
         finding = proposal.finding
+        if proposal.only_with_gain and not proposal.ways:
+            continue
         if proposal.ways and played is not None:
             best = _best(proposal.ways, played, evidence)
             if best is None:
