@@ -23,6 +23,7 @@ class Fault(NamedTuple):
     after: Program
     within: float  # of the gain that the edit makes; 0: exact to the cycle
     how: str = "about"
+    dry: bool = False  # nothing is computed
 
 
 def profiled(program: Program) -> Profile:
@@ -48,7 +49,8 @@ def of_kind(profile: Profile, kind: str) -> list[Finding]:
 
 def check(fault: Fault) -> None:
     """The fault is found, ranked first, and gone when the edit is made; the gain is as promised."""
-    before, after = profiled(fault.before), profiled(fault.after)
+    run = dry if fault.dry else profiled
+    before, after = run(fault.before), run(fault.after)
     first = first_of(before)
     assert first.kind == fault.kind, before.summary()
     assert re.search(fault.edit, first.edit), first.headline

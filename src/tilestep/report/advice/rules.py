@@ -12,11 +12,13 @@ from tilestep.report.advice.limits import fallbacks, limit, unused
 from tilestep.report.advice.loads import loads
 from tilestep.report.advice.memory import memory
 from tilestep.report.advice.proposal import Rule
+from tilestep.report.advice.results import results
 from tilestep.report.advice.save import save
+from tilestep.report.advice.streaming import streaming
 from tilestep.report.advice.worth import ranked
 from tilestep.report.figures import Figures
 
-RULES: Final[tuple[Rule, ...]] = (memory, idle, save, loads, donation, limit, unused, fallbacks)
+RULES: Final[tuple[Rule, ...]] = (memory, idle, save, loads, donation, results, streaming, limit, unused, fallbacks)
 """In the order of their findings where gains are not worked out."""
 
 
