@@ -148,5 +148,7 @@ def _columns(rows: Sequence[Sequence[str]], *, left: Iterable[int]) -> Iterator[
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))] if rows else []
     words = set(left)
     for row in rows:
-        cells = (cell.ljust(width) if index in words else cell.rjust(width) for index, (cell, width) in enumerate(zip(row, widths, strict=True)))
+        cells = (
+            cell.ljust(width) if index in words else cell.rjust(width) for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
         yield f"  {'  '.join(cells)}".rstrip()

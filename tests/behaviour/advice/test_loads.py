@@ -38,7 +38,7 @@ def alternating(*, together: bool) -> Callable[[], Any]:
 
 
 def evaluating(*, where: str) -> Callable[[], Any]:
-    """Steps on a state that goes round, with an evaluation of it after each: on the IPU by a program of its own, on the CPU, in the step."""
+    """Steps on a state that goes round, with an evaluation of it after each: by a program of its own, on the CPU, in the step."""
 
     def program() -> Any:
         step, evaluate = jax.jit(partial(train), donate_argnums=0), jax.jit(partial(loss))
@@ -149,7 +149,9 @@ FAULTS = {
     "a smaller last batch": Fault("loads", "^pad x of jit__lambda$", short_batches(30), short_batches(128), 0, "replayed"),
     "single operations": Fault("loads", "^run 11 operations under jax", outside_of_jit("ipu"), outside_of_jit("cpu"), 0.25),
     "short runs": Fault("idle", "^loop over jit__lambda on the IPU", counting(on_device=False), counting(on_device=True), 0.25),
-    "losses that are read at once": Fault("idle", "^read results after the last call$", watched(late=False), watched(late=True), 0, "replayed"),
+    "losses that are read at once": Fault(
+        "idle", "^read results after the last call$", watched(late=False), watched(late=True), 0, "replayed"
+    ),
     "an IPU after the other": Fault(
         "idle", "^read results after the last call$", handed_on(ahead=False), handed_on(ahead=True), 0, "replayed"
     ),

@@ -56,8 +56,12 @@ def feeding(dtype: Any, io_tiles: int) -> Callable[[], Any]:
 
 
 FAULTS = {
-    "results that nobody reads": Fault("results", r"^do not return f32\[256,512\]", training(returns="all"), training(returns="loss"), 0.25),
-    "batches that could come meanwhile": Fault("streaming", "'ipu_num_io_tiles': 32", feeding(np.float32, 0), feeding(np.float32, 32), 0.25, dry=True),
+    "results that nobody reads": Fault(
+        "results", r"^do not return f32\[256,512\]", training(returns="all"), training(returns="loss"), 0.25
+    ),
+    "batches that could come meanwhile": Fault(
+        "streaming", "'ipu_num_io_tiles': 32", feeding(np.float32, 0), feeding(np.float32, 32), 0.25, dry=True
+    ),
 }
 
 

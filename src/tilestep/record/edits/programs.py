@@ -1,4 +1,4 @@
-"""Programs with other steps: cheaper families, smaller or no exchanges between IPUs, feeds beside compute, values that stay in the tiles."""
+"""Programs with other steps: cheaper families, fewer exchanges between IPUs, feeds beside compute, values that stay in the tiles."""
 
 from __future__ import annotations
 

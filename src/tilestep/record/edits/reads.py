@@ -43,13 +43,6 @@ def without_results(key: int, results: Collection[int]) -> Change:
 def _taken_over(script: Script) -> set[int]:
     """Values whose memory a result takes."""
     positions = {
-        key: [argument.index for argument in program.arguments if argument.result is not None]
-        for key, program in script.programs.items()
+        key: [argument.index for argument in program.arguments if argument.result is not None] for key, program in script.programs.items()
     }
-    return {
-        row[index]
-        for call in script.calls
-        if isinstance(call, Dispatch)
-        for row in call.arguments
-        for index in positions[call.key]
-    }
+    return {row[index] for call in script.calls if isinstance(call, Dispatch) for row in call.arguments for index in positions[call.key]}

@@ -126,5 +126,3 @@ def _starts(calls: tuple[Call, ...], first: int) -> Iterator[int]:
 def _begin(snapshot: Snapshot) -> int:
     """The end of all work before the history."""
     return max(snapshot.horizon, snapshot.host_cycle)
-
-

@@ -44,9 +44,7 @@ def freed(figures: Figures, evidence: Evidence, profile: ProgramProfile) -> tupl
         return ()
     try:
         module = parse_hlo(text)
-        _, detail = lower_in_detail(
-            module, evidence.machine, name=program.name, num_ipus=program.num_ipus, options=source.options
-        )
+        _, detail = lower_in_detail(module, evidence.machine, name=program.name, num_ipus=program.num_ipus, options=source.options)
         found = [
             *_donated(evidence, profile, program),
             *_recomputed(profile, program, detail),

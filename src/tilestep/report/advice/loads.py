@@ -192,5 +192,3 @@ def _other_shapes(function: ShapesProfile) -> str:
     }[function.differs]
     was = " and ".join(shapes) if len(shapes) == 2 else names_text(shapes, most=3)
     return f"{function.name} is {len(function.keys)} programs, because its argument {function.argument} was {was}: {way_out}."
-
-

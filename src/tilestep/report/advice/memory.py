@@ -38,7 +38,9 @@ def memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     of_jax = [p for p in figures.programs if p.runs and p.origin == "jax" and p.peak_tile_bytes > tile_bytes]
     for user in sorted(_users(figures, evidence), key=lambda user: -user.peak_bytes):
         parts = f" Largest: {', '.join(f'{name} {bytes_text(size)}' for name, size in user.largest[:3])}." if user.largest else ""
-        amount = f"{share_text(user.peak_bytes, tile_bytes)} of a tile ({bytes_text(user.peak_bytes)} of {bytes_text(tile_bytes)}{user.where})"
+        amount = (
+            f"{share_text(user.peak_bytes, tile_bytes)} of a tile ({bytes_text(user.peak_bytes)} of {bytes_text(tile_bytes)}{user.where})"
+        )
         if user.peak_bytes > tile_bytes:
             text = f"{user.what} does not fit: it needs {amount}, and {user.reason}.{parts} Try: {', '.join(user.ways)}."
         else:

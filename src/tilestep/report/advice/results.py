@@ -32,9 +32,10 @@ def results(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         largest = sorted(wasted, key=lambda result: -result.size_bytes)
         names = names_text([f"result {result.index} {result.shape}" for result in largest], most=3)
         size = bytes_text(sum(result.size_bytes for result in wasted) * profile.num_ipus)
+        it = one_or(wasted, "it", "them")
         text = (
             f"{figures.label(profile.key)} sends {names} to the host at every call ({size} each time), and nobody reads "
-            f"{one_or(wasted, 'it', 'them')} or gives {one_or(wasted, 'it', 'them')} to a program: do not return {one_or(wasted, 'it', 'them')}."
+            f"{it} or gives {it} to a program: do not return {it}."
         )
         edit = f"do not return {names_text([result.shape for result in largest], most=3)} from {figures.label(profile.key)}"
         yield Proposal(

@@ -35,7 +35,12 @@ def save(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         line=line_of_call(evidence.programs[saver.key]),
     )
     ways = (
-        Way(edit=f"put {names[0]} and {names[1]} into one jitted function", change=merged([keeper.key, saver.key]), how="about", basis=AS_ONE),
+        Way(
+            edit=f"put {names[0]} and {names[1]} into one jitted function",
+            change=merged([keeper.key, saver.key]),
+            how="about",
+            basis=AS_ONE,
+        ),
         Way(edit=f"run {names[1]} under {CPU_DEFAULT}", change=on_cpu([saver.key]), how="about", basis=CPU_FREE),
     )
     yield Proposal(finding=finding, ways=ways)

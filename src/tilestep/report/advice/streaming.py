@@ -41,8 +41,8 @@ def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]
     label = figures.label(profile.key)
     text = (
         f"{label} waits for {names}, which are new at each call ({bytes_text(size)}, "
-        f"{share_text(cycles, figures.emulated_cycles)} of emulated time): let them come while it computes (ipu_num_io_tiles), or send smaller "
-        "dtypes and convert them on the IPU."
+        f"{share_text(cycles, figures.emulated_cycles)} of emulated time): let them come while it computes (ipu_num_io_tiles), or send "
+        "smaller dtypes and convert them on the IPU."
     )
     ways: list[Way] = []
     wide = [argument for argument in fresh if argument.shape.startswith("f32")]
