@@ -108,7 +108,7 @@ FAULTS = {
     "a state that is away for nothing": Fault(
         "offload", "^keep momentum on the IPU$", optimising("pinned_host"), optimising("device"), 0.25, dry=True
     ),
-    "an exchange at every step": Fault("collectives", "^accumulate 16 steps", averaging(1), averaging(16), 0.25, dry=True),
+    "an exchange at every step": Fault("collectives", "^accumulate 64 steps", averaging(1), averaging(64), 0.25, dry=True),
 }
 
 
