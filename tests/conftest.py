@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +14,19 @@ os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)  # before JAX is imported; 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs are started so, and tests send themselves Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+from tests import rebuilt_peak
+
+rebuilt_peak.check_every_plan()
+
+
+@pytest.fixture(autouse=True)
+def _the_peak_of_every_plan_can_be_rebuilt() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    yield
+    wrong = rebuilt_peak.WRONG.copy()
+    rebuilt_peak.WRONG.clear()
+    assert not wrong, "\n".join(wrong)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -11,9 +11,32 @@ import pytest
 
 SRC = Path(__file__).resolve().parent.parent / "src" / "tilestep"
 
-LAYERS = ("machine", "program", "cost", "plan", "sim", "record", "report", "pjrt")  # an import may point up this list, never down
+LAYERS = (
+    "machine",
+    "program",
+    "cost",
+    "plan",
+    "sim",
+    "record",
+    "tracing",
+    "report",
+    "pjrt",
+)  # an import may point up this list, never down
 # any layer may import these
-SHARED = ("errors", "units", "hints", "messages", "files", "options", "poplar_keys", "engine_options", "settings", "typed_json", "cuts")
+SHARED = (
+    "errors",
+    "units",
+    "hints",
+    "messages",
+    "files",
+    "protobuf",
+    "options",
+    "poplar_keys",
+    "engine_options",
+    "settings",
+    "typed_json",
+    "cuts",
+)
 RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
 FRONTENDS = ("onnx",)  # on top of JAX, for any platform; only the doors import them
 DOORS = ("__init__", "__main__", "cli", "profiling")  # these may import anything
@@ -26,7 +49,7 @@ PICKLE_NOTHING = (
     "concurrent.futures.ThreadPoolExecutor",
     "concurrent.futures.as_completed",
 )
-USES_JAX = ("pjrt", "settings", *RUNTIME, *FRONTENDS, *DOORS)
+USES_JAX = ("pjrt", "settings", "tracing", *RUNTIME, *FRONTENDS, *DOORS)
 
 PJRT_ROOMS = ("jax_private", "running", "table", "programs")  # an import may point up this list, never down
 PJRT_SHARED = ("_native", "platform")  # any room may import these; `plugin` may import anything, and no file imports it

@@ -24,6 +24,11 @@ from tilestep.errors import UnsupportedError as UnsupportedError
 from tilestep.profiling import dry_run as dry_run
 from tilestep.profiling import profile as profile
 from tilestep.settings import define_jax_options as _define_jax_options
+from tilestep.tracing.process import start_if_asked as _start_trace_if_asked
+from tilestep.tracing.series import heat_map as heat_map
+from tilestep.tracing.series import series as series
+from tilestep.tracing.tracepoints import event as event
+from tilestep.tracing.tracepoints import tracepoint as tracepoint
 
 if TYPE_CHECKING:
     from tilestep.report import Profile as Profile
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
 __version__ = _version("tilestep")
 
 _define_jax_options()
+_start_trace_if_asked()
 
 
 def __getattr__(name: str) -> object:

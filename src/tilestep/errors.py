@@ -24,6 +24,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 _MOST_SHOWN: Final = 8  # of many differences
+_ANYWAY: Final = """POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory":"true"}' runs it anyway and says so"""
+_HOW_TO_KEEP: Final = """POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}' keeps the program's memory step by step"""
 _DRIFTED: Final = (
     "the mean of gradients before the update (cross_replica(optimizer)), or of what else the replicas' own data changes "
     "(cross_replica_mean); equal random keys where draws change the carry"
@@ -136,6 +138,7 @@ class TileMemoryError(TilestepError, MemoryError):
         available_bytes: bytes that the tile has.
         largest: (part, bytes per tile) of the largest parts, largest first.
         of_code: whether the bytes are code alone, and the bound is the part of a tile that can hold code.
+        report: path of the report of the program's memory; '' if none was kept.
     """
 
     def __init__(
@@ -147,6 +150,7 @@ class TileMemoryError(TilestepError, MemoryError):
         available_bytes: int,
         largest: Sequence[tuple[str, int]],
         of_code: bool = False,
+        report: str = "",
     ) -> None:
         self.tile = tile
         self.superstep = superstep
@@ -154,6 +158,7 @@ class TileMemoryError(TilestepError, MemoryError):
         self.available_bytes = available_bytes
         self.largest = tuple(largest)
         self.of_code = of_code
+        self.report = report
         parts = ", ".join(f"{what} {size:,} B" for what, size in self.largest)
         needs = f"tile {tile} needs {needed_bytes:,} B in superstep '{superstep}' but has {available_bytes:,} B "
         ways_out = (
@@ -165,8 +170,20 @@ class TileMemoryError(TilestepError, MemoryError):
         super().__init__(
             f"{needs}({needed_bytes - available_bytes:,} B over)\n"
             f"  largest: {parts}\n"
-            f"  try: {ways_out}; "
-            'POPLAR_ENGINE_OPTIONS=\'{"debug.allowOutOfMemory":"true"}\' runs it anyway and says so'
+            f"  try: {ways_out}; {_ANYWAY}\n"
+            f"  report: {report or _HOW_TO_KEEP}"
+        )
+
+    def reported(self, report: str) -> TileMemoryError:
+        """The same error, which names the report of the program's memory."""
+        return TileMemoryError(
+            tile=self.tile,
+            superstep=self.superstep,
+            needed_bytes=self.needed_bytes,
+            available_bytes=self.available_bytes,
+            largest=self.largest,
+            of_code=self.of_code,
+            report=report,
         )
 
 
@@ -179,16 +196,25 @@ class StreamingMemoryError(TilestepError, MemoryError):
         needed_bytes: bytes that these IPUs need there.
         available_bytes: bytes that the IPU-Machine has.
         largest: (argument or result, bytes of all these IPUs), largest first.
+        report: path of the report of the program's memory; '' if none was kept.
     """
 
     def __init__(
-        self, *, ipu_machine: int, num_ipus: int, needed_bytes: int, available_bytes: int, largest: Sequence[tuple[str, int]]
+        self,
+        *,
+        ipu_machine: int,
+        num_ipus: int,
+        needed_bytes: int,
+        available_bytes: int,
+        largest: Sequence[tuple[str, int]],
+        report: str = "",
     ) -> None:
         self.ipu_machine = ipu_machine
         self.num_ipus = num_ipus
         self.needed_bytes = needed_bytes
         self.available_bytes = available_bytes
         self.largest = tuple(largest)
+        self.report = report
         parts = ", ".join(f"{what} {size:,} B" for what, size in self.largest)
         ipus = "1 IPU keeps" if num_ipus == 1 else f"{num_ipus} IPUs keep"
         super().__init__(
@@ -196,7 +222,19 @@ class StreamingMemoryError(TilestepError, MemoryError):
             f"({needed_bytes - available_bytes:,} B over)\n"
             f"  largest: {parts}\n"
             "  try: more IPU-Machines, an array divided among the IPUs (jax.sharding) instead of a copy for each, or fewer arrays in\n"
-            '  pinned_host; POPLAR_ENGINE_OPTIONS=\'{"debug.allowOutOfMemory":"true"}\' runs it anyway and says so'
+            f"  pinned_host; {_ANYWAY}\n"
+            f"  report: {report or _HOW_TO_KEEP}"
+        )
+
+    def reported(self, report: str) -> StreamingMemoryError:
+        """The same error, which names the report of the program's memory."""
+        return StreamingMemoryError(
+            ipu_machine=self.ipu_machine,
+            num_ipus=self.num_ipus,
+            needed_bytes=self.needed_bytes,
+            available_bytes=self.available_bytes,
+            largest=self.largest,
+            report=report,
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol, final
 
 INFEED_TARGET: Final = "tilestep_infeed"  # custom call that takes an element from its device's queue
 OUTFEED_TARGET: Final = "tilestep_outfeed"  # custom call that sends an element to its device's queue
+WALL_TIME_SESSION: Final = "tilestep-trace"  # id of a session of JAX's profiler that needs no emulated time
 UNKNOWN_ZERO_TARGET: Final = "tilestep_unknown_zero"  # custom call that gives zeros which no compiler can fold
 
 _serial = itertools.count(1)

@@ -11,6 +11,7 @@ from tilestep.hints import nothing_computed
 from tilestep.messages import shown
 
 if TYPE_CHECKING:
+    from tilestep.record.tables import Tables
     from tilestep.report import Profile
 
 
@@ -20,10 +21,16 @@ class Recording:
 
     def __init__(self) -> None:
         self._profile: Profile | None = None
+        self._tables: Tables | None = None
 
-    def complete(self, profile: Profile) -> None:
-        """Gives the recording its profile; `profile()` does when the block ends."""
-        self._profile = profile
+    def complete(self, profile: Profile, tables: Tables | None) -> None:
+        """Gives the recording its profile, and its tables if they are kept; `profile()` does when the block ends."""
+        self._profile, self._tables = profile, tables
+
+    @property
+    def tables(self) -> Tables | None:
+        """The tables of run.tilestep; None if nobody asked for a directory."""
+        return self._tables
 
     @property
     def profile(self) -> Profile:
@@ -49,7 +56,7 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
     still there. A block that ends by an exception has a profile, too.
 
     Args:
-        directory: where to write `profile.json` and `summary.txt`; made if it does not exist. None: nowhere.
+        directory: where to write `run.tilestep`, `profile.json` and `summary.txt`; made if it does not exist. None: nowhere.
 
     Yields:
         A recording, which has every attribute of `Profile` once the block has ended.
@@ -58,18 +65,34 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
         OSError: before the block if `directory` cannot be made or written to; after it if the files cannot be written (a full disk).
     """
     from tilestep.files import writable_directory
-    from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
     from tilestep.report.files import write_report
 
     target = None if directory is None else writable_directory(directory)
+    result = None
+    try:
+        with profiled(keep_tables=target is not None) as result:
+            yield result
+    finally:
+        if target is not None and result is not None:
+            write_report(result.profile, target, recording=result.tables)
+
+
+@contextlib.contextmanager
+def profiled(*, keep_tables: bool) -> Iterator[Recording]:
+    """The same without files.
+
+    Args:
+        keep_tables: whether the recording has the tables of run.tilestep at its end, for which each program is planned again.
+    """
+    from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
+
     result = Recording()
     with recording() as measure:
         try:
             yield result
         finally:
-            result.complete(measure())
-            if target is not None:
-                write_report(result.profile, target)
+            measurement = measure()
+            result.complete(measurement.profile, measurement.recording() if keep_tables else None)
 
 
 @contextlib.contextmanager

@@ -14,13 +14,14 @@
 | JAX_IPU_WEIGHT_LOAD_BITS            | 64 or 128, a cycle (*)                                     | 64                |
 | POPLAR_ENGINE_OPTIONS               | JSON object of engine options (engine_options.py)          | {}                |
 | TILESTEP_TINY_STEPS                 | whether to compile CPU loops of tiny steps in one piece    | true              |
+| PVTI_OPTIONS                        | JSON object: how to trace the process (tracing/options.py) | not traced        |
 
 (*) Only a variable. compiler_options of one program may change it: there its name is in small letters, without JAX_. options.py explains
 these four. train/loop/tiny_steps.py explains the last variable.
 
 `jax.config.update` checks its value at once, and its value goes before the environment. The platform reads a variable when it starts, so a
 bad one never disturbs a program that does not use `ipu`. A loop reads TILESTEP_TINY_STEPS when it is first called with arrays of new
-shapes. An empty variable counts as unset.
+shapes. PVTI_OPTIONS is read when tilestep is imported, by the program or by JAX. An empty variable counts as unset.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ _FALSE = ("no", "false", "f", "0", "off")
 _MACHINE = "TILESTEP_MACHINE"
 _SYNC_PATTERN = "TILESTEP_SYNC_PATTERN"
 _TINY_STEPS = "TILESTEP_TINY_STEPS"
+_TRACE = "PVTI_OPTIONS"
 _PLAN_VARIABLES = ("JAX_IPU_PARTIALS_TYPE", "JAX_IPU_AVAILABLE_MEMORY_PROPORTION", "JAX_IPU_NUM_IO_TILES", "JAX_IPU_WEIGHT_LOAD_BITS")
 MAX_IPUS = 256
 MAX_TILES = 100_000
@@ -211,6 +213,15 @@ def tiny_steps_wanted(environ: Mapping[str, str] | None = None) -> bool:
     """
     text = (os.environ if environ is None else environ).get(_TINY_STEPS, "")
     return _bool(_TINY_STEPS, text) if text.strip() else True
+
+
+def trace_options(environ: Mapping[str, str] | None = None) -> str | None:
+    """The text that says how to trace the process; None: it is not traced.
+
+    Args: environ: environment variables, the process's own if None.
+    """
+    text = (os.environ if environ is None else environ).get(_TRACE, "")
+    return text if text.strip() else None
 
 
 def warn_of_unknown_variables(environ: Mapping[str, str] | None = None) -> None:

@@ -20,7 +20,7 @@ from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
 from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.machine.toml import load_machine
 from tilestep.messages import plain, shown
-from tilestep.profiling import dry_run, profile
+from tilestep.profiling import dry_run, profiled
 from tilestep.report.files import require_report_directory, write_report
 from tilestep.settings import MAX_IPUS, MAX_TILES, read_settings
 
@@ -83,7 +83,10 @@ def _option_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", type=given_path, metavar="FILE", help="also write the profile to FILE as JSON")
     parser.add_argument(
-        "--report", type=given_path, metavar="DIR", help="also write profile.json and summary.txt into DIR, made if it is missing"
+        "--report",
+        type=given_path,
+        metavar="DIR",
+        help="also write run.tilestep, profile.json and summary.txt into DIR, made if it is missing",
     )
     return parser
 
@@ -109,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     choose_platform()
     stderr, process = sys.stderr, os.getpid()
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
-    with profile() as recording, mode:
+    with profiled(keep_tables=report_path is not None) as recording, mode:
         code = run_program(program)
         try:
             end_threads()
@@ -124,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
         if json_path is not None:
             write_file(json_path, recording.profile.to_json() + "\n")
         if report_path is not None:
-            write_report(recording.profile, report_path)
+            write_report(recording.profile, report_path, recording=recording.tables)
     except OSError as error:
         tell(_COMMAND, f"the profile could not be written: {plain(error.filename)}: {error.strerror}")
         return code or 1

@@ -57,7 +57,7 @@ def changed_machine(
     """
     wanted = {"num_ipus": ("num_ipus", num_ipus), "num_tiles": ("ipu.num_tiles", num_tiles), "sync_pattern": ("sync_pattern", sync_pattern)}
     asked = [
-        _changed(field_path, value, where=f"{machine.name}, asked for with", source=f"asked for: {argument}={plain(value)}")
+        checked_field(field_path, value, where=f"{machine.name}, asked for with", source=f"asked for: {argument}={plain(value)}")
         for argument, (field_path, value) in wanted.items()
         if value is not None
     ]
@@ -87,7 +87,7 @@ def _from_file(path: Path) -> MachineSpec:
             f"{', '.join(machine_names())}; a file cannot start from another file"
         )
     changes = [
-        _changed(field_path, value, where=f"{file}:", source=file)
+        checked_field(field_path, value, where=f"{file}:", source=file)
         for field_path, value in _flat(file, {key: value for key, value in tables.items() if key not in _WORDS})
     ]
     try:
@@ -131,7 +131,7 @@ def _flat(file: str, table: Mapping[str, Any], prefix: str = "") -> Iterator[tup
             yield field_path, value
 
 
-def _changed(field_path: str, value: object, *, where: str, source: str) -> FieldSource:
+def checked_field(field_path: str, value: object, *, where: str, source: str) -> FieldSource:
     """The entry for a value that a user gives.
 
     Raises: SpecError if it is of another type, or so far out that it must be in another unit.

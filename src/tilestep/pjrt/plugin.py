@@ -40,6 +40,7 @@ def initialize() -> None:
         importlib.import_module(f"tilestep.pjrt.{module}")
     from tilestep.pjrt.programs import callbacks
     from tilestep.pjrt.running.journal import FORGOTTEN
+    from tilestep.pjrt.running.profiler import ProfilerSession
     from tilestep.pjrt.table.buffer import on_host
     from tilestep.pjrt.table.client import the_client
     from tilestep.pjrt.table.status import describe
@@ -53,6 +54,9 @@ def initialize() -> None:
     compat.compile_ahead_alone(PLATFORM)
     compat.share_like_cpu(PLATFORM, on_host)
     compat.analyse_like_cpu(PLATFORM, lambda: the_client().host)
+    if compat.can_profile():
+        _native.serve_profiler(ProfilerSession)
+        compat.register_profiler(_native.capsule())
     compat.register_platform(PLATFORM, _native.capsule(), _PRIORITY)
 
     process = os.getpid()
@@ -97,9 +101,8 @@ def _write_report() -> None:
     """
     from tilestep.files import writable_directory
     from tilestep.messages import plain
-    from tilestep.pjrt.running.jax_programs import is_jax_program
+    from tilestep.pjrt.running.measurement import measured
     from tilestep.pjrt.table.client import started_client
-    from tilestep.report import profile_between
     from tilestep.report.files import write_report
 
     client = started_client()
@@ -108,10 +111,10 @@ def _write_report() -> None:
     engine = client.settings.engine
     if engine.directory is None or not engine.execution_profile:
         return
-    end = client.journal.mark()
-    profile = profile_between(client.journal.system, client.journal.origin.mark, end, of_jax=is_jax_program, notes=engine.notes)
+    measurement = measured(client.journal, client.journal.origin)
+    recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph)
     try:
-        write_report(profile, writable_directory(engine.directory))
+        write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
     except OSError as error:
         told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {plain(error.filename)} cannot be written: {error.strerror}"
         if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it

@@ -160,11 +160,8 @@ TABLES: Final[Mapping[str, Mapping[str, Column]]] = MappingProxyType(
             "cycles": _count("in all runs together"),
         },
         # ------------------------------------------------------------------- the journal: calls that can be played again
-        "calls": {
-            "call": _count("index into CALLS", "uint8"),
-            "first": _count("row of its first number", "int64"),
-        },
-        "numbers": {"number": Column(dtype="int64", doc="of calls, one after the other; record/history.py says which")},
+        "calls": {"call": _count("index into CALLS", "uint8")},
+        "numbers": {"number": _count("of the calls, one after the other; sim/calls.py says which")},
         # --------------------------------------------------------------------------------------- the system, in wall time
         "processes": {
             "pid": _count("of the operating system"),
@@ -214,8 +211,9 @@ TEXTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "strings": "JSON list: the texts that columns number",
         "trees": "JSON list: the tree of each program, in the order of table programs, as plan/serialized.py writes it; null: not kept",
-        "snapshot": "JSON object: the simulated machine when the recording began; record/history.py",
-        "machine": "JSON object: every field of the machine, by its path",
+        "snapshot": "JSON list: the simulated machine when the recording began, as sim/snapshot.py declares it",
+        "call_names": "JSON list: what numbers of calls stand for, as record/call_tables.py declares it",
+        "machine": "JSON object: name, description, and every field of the machine, by its path",
         "profile": "JSON object: the figures of the profile, as profile.json has them, without the timeline",
         "hlo": "JSON list: the HLO of each program as it was planned; null: not kept",
         "sources": "JSON object: path -> lines of the user's source files that frames name; absent with --no-source",

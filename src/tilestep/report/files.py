@@ -1,15 +1,37 @@
-"""A profile on disk."""
+"""The files of a report: of a run, and in a folder of its own for each program."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
-from tilestep.errors import SettingsError
+from tilestep.errors import RecordingError, SettingsError
 from tilestep.files import writable_directory, write_file
+from tilestep.machine.spec import MachineSpec
 from tilestep.messages import plain
+from tilestep.plan.liveness import Liveness
+from tilestep.plan.steps import Program
+from tilestep.record.container import Builder, Tables, read_recording, write_recording
+from tilestep.record.machine import machine_document
+from tilestep.record.program import ProgramTables
+from tilestep.record.schema import SUFFIX
+from tilestep.report.memory import memory_text, variables_text
 from tilestep.report.profile import Profile
 
-REPORT_FILES = ("profile.json", "summary.txt")
+RUN_FILE: Final = f"run{SUFFIX}"
+REPORT_FILES: Final = ("profile.json", "summary.txt")
+PROGRAM_FILE: Final = f"program{SUFFIX}"
+MEMORY_FILE: Final = "memory.txt"
+HLO_FILE: Final = "hlo.txt"
+VARIABLES_FILE: Final = "lowered_vars.txt"
+PROGRAMS: Final = "programs"
+
+_NO_FILE_NAME: Final = re.compile(r"[^\w.+-]+", re.ASCII)
+_LONGEST_NAME: Final = 100  # characters of a program's name in a folder's
+_FINGERPRINT: Final = 8  # characters of it in a folder's name
 
 
 def require_report_directory(directory: Path | None) -> None:
@@ -28,7 +50,96 @@ def require_report_directory(directory: Path | None) -> None:
         ) from error
 
 
-def write_report(profile: Profile, directory: Path) -> None:
-    """Writes a profile as JSON, and its summary as text. Raises: OSError naming the file that cannot be written."""
+def write_report(profile: Profile, directory: Path, *, recording: Tables | None = None) -> None:
+    """Writes a profile as JSON, its summary as text, and the recording that it was taken from.
+
+    Args: recording: of the same runs; None: there is none, and a file of an earlier one stays.
+    Raises: OSError naming the file that cannot be written; RecordingError if the recording is too large to be read again.
+    """
     for name, text in zip(REPORT_FILES, (profile.to_json(), profile.summary()), strict=True):
         write_file(directory / name, text + "\n")
+    if recording is not None:
+        write_recording(directory / RUN_FILE, recording)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramParts:
+    """What the folder of a program has.
+
+    Attributes:
+        memory: its recording, and its memory as text.
+        hlo: its HLO.
+        variables: the list of its values.
+        lines: whether they name lines of the user's source.
+    """
+
+    memory: bool = True
+    hlo: bool = False
+    variables: bool = False
+    lines: bool = True
+
+
+def program_folder(directory: Path, name: str, fingerprint: str) -> Path:
+    """The folder of a program in a report: equal for equal programs, also of another process."""
+    safe = _NO_FILE_NAME.sub("_", name).strip(".")[:_LONGEST_NAME] or "program"
+    return directory / PROGRAMS / f"{safe}-{fingerprint[:_FINGERPRINT]}"
+
+
+def has_program(folder: Path, fingerprint: str, parts: ProgramParts) -> bool:
+    """Whether a folder has all parts of that program already, as this version of the package writes them."""
+    wanted = {PROGRAM_FILE: parts.memory, MEMORY_FILE: parts.memory, HLO_FILE: parts.hlo, VARIABLES_FILE: parts.variables}
+    if not all((folder / name).is_file() for name, there in wanted.items() if there):
+        return False
+    if not parts.memory:
+        return True
+    try:
+        manifest = read_recording(folder / PROGRAM_FILE).manifest
+    except (OSError, RecordingError):
+        return False
+    expected = Builder(kind="program", notes=_notes(fingerprint, parts)).tables().manifest
+    return all(manifest.get(note) == value for note, value in expected.items())
+
+
+def write_program(
+    folder: Path,
+    program: Program,
+    detail: Liveness,
+    machine: MachineSpec,
+    *,
+    key: int,
+    fingerprint: str,
+    hlo: str,
+    parts: ProgramParts,
+    notes: Mapping[str, Any],
+) -> None:
+    """Writes the parts of a program into its folder, which is made if it is missing. Files of other parts stay as they are.
+
+    Args:
+        program, detail: as `lower_in_detail` gives them.
+        machine: that it was planned for.
+        key: number of the program in its process.
+        hlo: its text.
+        notes: for the recording's manifest.
+
+    Raises:
+        OSError: naming the file that cannot be written.
+        RecordingError: if the recording is too large to be read again.
+    """
+    writable_directory(folder)
+    if parts.memory:
+        write_file(folder / MEMORY_FILE, memory_text(program, detail, machine, lines=parts.lines))
+    if parts.hlo:
+        write_file(folder / HLO_FILE, hlo)
+    if parts.variables:
+        write_file(folder / VARIABLES_FILE, variables_text(program, detail, lines=parts.lines))
+    if parts.memory:  # last, because its presence says that the others are there
+        builder = Builder(kind="program", notes={**notes, **_notes(fingerprint, parts)})
+        programs = ProgramTables(builder, lines=parts.lines)
+        programs.add(program, detail, key=key, fingerprint=fingerprint, hlo=hlo if parts.hlo else None)
+        programs.finish()
+        builder.put_json("machine", machine_document(machine))
+        write_recording(folder / PROGRAM_FILE, builder.tables())
+
+
+def _notes(fingerprint: str, parts: ProgramParts) -> dict[str, Any]:
+    return {"fingerprint": fingerprint, "lines": parts.lines}

@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.interpreters.mlir
+import jaxlib.version
 import numpy as np
 from jax._src import buffer_callback, compilation_cache, compiler, core, sharding_impls, xla_bridge
 from jax._src import callback as jax_callback
@@ -23,13 +24,13 @@ from jax._src.array import ArrayImpl
 from jax._src.dlpack import DLDeviceType
 from jax._src.interpreters import mlir, pxla
 from jax._src.lax import linalg
-from jax._src.lib import _jax, xla_client
+from jax._src.lib import _jax, _profiler, xla_client
 from jax._src.lib.mlir import ir
 from jaxlib import _xla  # pyright: ignore[reportAttributeAccessIssue]  # a C extension without stubs
 from jaxlib.mlir.dialects import stablehlo
 
-from tilestep.pjrt.jax_private.proto import bytes_field
-from tilestep.pjrt.jax_private.versions import parse
+from tilestep.pjrt.jax_private.versions import PROFILED, parse
+from tilestep.protobuf import bytes_field
 
 HostClient = Any
 HostDevice = Any
@@ -66,6 +67,16 @@ def register_platform(name: str, table: object, priority: int) -> None:
         make_topology=functools.partial(xla_client.make_c_api_device_topology, table),
         c_api=table,
     )
+
+
+def can_profile() -> bool:
+    """Whether this jaxlib's profiler is known to take our table (versions.PROFILED)."""
+    return jaxlib.version.__version__ in PROFILED
+
+
+def register_profiler(table: object) -> None:
+    """Lets sessions of jax.profiler ask the extension for profilers of a PJRT table."""
+    _profiler.register_plugin_profiler(table)
 
 
 def watch_guarded_reads(tell: Callable[[bool], None]) -> None:

@@ -9,6 +9,8 @@ from tilestep.errors import UnsupportedError
 
 OLDEST = (0, 10, 2)
 NEWEST_TESTED = (0, 12, 0)
+PROFILED = ("0.10.2", "0.11.0", "0.11.1", "0.11.2", "0.12.0", "0.12.0.1")
+"""The versions of jaxlib whose profiler is known to take our table. Another one might end the process with the session."""
 
 
 def parse(version: str) -> tuple[int, int, int]:

@@ -18,6 +18,7 @@
 #include "hlo.h"
 #include "interrupts.h"
 #include "memory.h"
+#include "profiler.h"
 #include "put.h"
 #include "query.h"
 #include "read.h"
@@ -196,6 +197,13 @@ static PyObject* configure(PyObject* module, PyObject* args) {
   ts_list_forgotten_in(list);
   Py_RETURN_NONE;
 }
+static PyObject* serve_profiler(PyObject* module, PyObject* make_session) {
+  (void)module;
+  void* extension = ts_profiler_extension(make_session);
+  if (!extension) return NULL;
+  layouts.base.next = extension;
+  Py_RETURN_NONE;
+}
 static void finalized(void) { ts_stage = TS_CLOSED; }
 
 static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_handler(table, index, function of the arguments' address)"},
@@ -204,6 +212,7 @@ static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_
                                 {"configure", configure, METH_VARARGS, "configure(describe_error, forgotten)"},
                                 {"configure_puts", ts_configure_puts, METH_VARARGS, "configure_puts(take_over, shape_of_code)"},
                                 {"serve_waits", ts_serve_waits, METH_O, "serve_waits(grow): waits for events for ever; calls grow(), which gives the number of threads, when all of them wait"},
+                                {"serve_profiler", serve_profiler, METH_O, "serve_profiler(make_session): from now on the table has the extension for profilers; native/profiler.h"},
                                 {"capsule", capsule, METH_NOARGS, "the table as a capsule"},
                                 {"own", own, METH_O, "address of an object, with a reference for its holder"},
                                 {"releaser", releaser, METH_NOARGS, "address of a C function that drops the reference of own()"},

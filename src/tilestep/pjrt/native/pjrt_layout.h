@@ -9,6 +9,7 @@
 #define TILESTEP_PJRT_MINOR 113
 
 enum {
+  PJRT_Extension_Type_Profiler = 1,
   PJRT_Extension_Type_Layouts = 4,
   PJRT_Error_Code_OK = 0,
   PJRT_Error_Code_CANCELLED = 1,
@@ -1222,6 +1223,75 @@ typedef struct {
 } PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args;
 
 typedef struct {
+  PJRT_Extension_Base base;
+  void* profiler_api;
+  int64_t traceme_context_id;
+} PJRT_Profiler_Extension;
+
+typedef struct {
+  size_t struct_size;
+  void* priv;
+  void* error_destroy;
+  void* error_message;
+  void* error_get_code;
+  void* create;
+  void* destroy;
+  void* start;
+  void* stop;
+  void* collect_data;
+} PLUGIN_Profiler_Api;
+
+typedef struct {
+  size_t struct_size;
+  void* priv;
+  void* error;
+} PLUGIN_Profiler_Error_Destroy_Args;
+
+typedef struct {
+  size_t struct_size;
+  void* priv;
+  void* error;
+  void* message;
+  size_t message_size;
+} PLUGIN_Profiler_Error_Message_Args;
+
+typedef struct {
+  size_t struct_size;
+  void* priv;
+  void* error;
+  int32_t code;
+} PLUGIN_Profiler_Error_GetCode_Args;
+
+typedef struct {
+  size_t struct_size;
+  void* options;
+  size_t options_size;
+  void* profiler;
+} PLUGIN_Profiler_Create_Args;
+
+typedef struct {
+  size_t struct_size;
+  void* profiler;
+} PLUGIN_Profiler_Destroy_Args;
+
+typedef struct {
+  size_t struct_size;
+  void* profiler;
+} PLUGIN_Profiler_Start_Args;
+
+typedef struct {
+  size_t struct_size;
+  void* profiler;
+} PLUGIN_Profiler_Stop_Args;
+
+typedef struct {
+  size_t struct_size;
+  void* profiler;
+  void* buffer;
+  size_t buffer_size_in_bytes;
+} PLUGIN_Profiler_CollectData_Args;
+
+typedef struct {
   size_t struct_size;
   void* extension_start;
   PJRT_Api_Version pjrt_api_version;
@@ -2261,6 +2331,55 @@ static const tilestep_layout_fact tilestep_layout_facts[] = {
   {"PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args", "executable", offsetof(PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args, executable)},
   {"PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args", "num_parameters", offsetof(PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args, num_parameters)},
   {"PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args", "layouts", offsetof(PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args, layouts)},
+  {"PJRT_Profiler_Extension", "", sizeof(PJRT_Profiler_Extension)},
+  {"PJRT_Profiler_Extension", "base", offsetof(PJRT_Profiler_Extension, base)},
+  {"PJRT_Profiler_Extension", "profiler_api", offsetof(PJRT_Profiler_Extension, profiler_api)},
+  {"PJRT_Profiler_Extension", "traceme_context_id", offsetof(PJRT_Profiler_Extension, traceme_context_id)},
+  {"PLUGIN_Profiler_Api", "", sizeof(PLUGIN_Profiler_Api)},
+  {"PLUGIN_Profiler_Api", "struct_size", offsetof(PLUGIN_Profiler_Api, struct_size)},
+  {"PLUGIN_Profiler_Api", "priv", offsetof(PLUGIN_Profiler_Api, priv)},
+  {"PLUGIN_Profiler_Api", "error_destroy", offsetof(PLUGIN_Profiler_Api, error_destroy)},
+  {"PLUGIN_Profiler_Api", "error_message", offsetof(PLUGIN_Profiler_Api, error_message)},
+  {"PLUGIN_Profiler_Api", "error_get_code", offsetof(PLUGIN_Profiler_Api, error_get_code)},
+  {"PLUGIN_Profiler_Api", "create", offsetof(PLUGIN_Profiler_Api, create)},
+  {"PLUGIN_Profiler_Api", "destroy", offsetof(PLUGIN_Profiler_Api, destroy)},
+  {"PLUGIN_Profiler_Api", "start", offsetof(PLUGIN_Profiler_Api, start)},
+  {"PLUGIN_Profiler_Api", "stop", offsetof(PLUGIN_Profiler_Api, stop)},
+  {"PLUGIN_Profiler_Api", "collect_data", offsetof(PLUGIN_Profiler_Api, collect_data)},
+  {"PLUGIN_Profiler_Error_Destroy_Args", "", sizeof(PLUGIN_Profiler_Error_Destroy_Args)},
+  {"PLUGIN_Profiler_Error_Destroy_Args", "struct_size", offsetof(PLUGIN_Profiler_Error_Destroy_Args, struct_size)},
+  {"PLUGIN_Profiler_Error_Destroy_Args", "priv", offsetof(PLUGIN_Profiler_Error_Destroy_Args, priv)},
+  {"PLUGIN_Profiler_Error_Destroy_Args", "error", offsetof(PLUGIN_Profiler_Error_Destroy_Args, error)},
+  {"PLUGIN_Profiler_Error_Message_Args", "", sizeof(PLUGIN_Profiler_Error_Message_Args)},
+  {"PLUGIN_Profiler_Error_Message_Args", "struct_size", offsetof(PLUGIN_Profiler_Error_Message_Args, struct_size)},
+  {"PLUGIN_Profiler_Error_Message_Args", "priv", offsetof(PLUGIN_Profiler_Error_Message_Args, priv)},
+  {"PLUGIN_Profiler_Error_Message_Args", "error", offsetof(PLUGIN_Profiler_Error_Message_Args, error)},
+  {"PLUGIN_Profiler_Error_Message_Args", "message", offsetof(PLUGIN_Profiler_Error_Message_Args, message)},
+  {"PLUGIN_Profiler_Error_Message_Args", "message_size", offsetof(PLUGIN_Profiler_Error_Message_Args, message_size)},
+  {"PLUGIN_Profiler_Error_GetCode_Args", "", sizeof(PLUGIN_Profiler_Error_GetCode_Args)},
+  {"PLUGIN_Profiler_Error_GetCode_Args", "struct_size", offsetof(PLUGIN_Profiler_Error_GetCode_Args, struct_size)},
+  {"PLUGIN_Profiler_Error_GetCode_Args", "priv", offsetof(PLUGIN_Profiler_Error_GetCode_Args, priv)},
+  {"PLUGIN_Profiler_Error_GetCode_Args", "error", offsetof(PLUGIN_Profiler_Error_GetCode_Args, error)},
+  {"PLUGIN_Profiler_Error_GetCode_Args", "code", offsetof(PLUGIN_Profiler_Error_GetCode_Args, code)},
+  {"PLUGIN_Profiler_Create_Args", "", sizeof(PLUGIN_Profiler_Create_Args)},
+  {"PLUGIN_Profiler_Create_Args", "struct_size", offsetof(PLUGIN_Profiler_Create_Args, struct_size)},
+  {"PLUGIN_Profiler_Create_Args", "options", offsetof(PLUGIN_Profiler_Create_Args, options)},
+  {"PLUGIN_Profiler_Create_Args", "options_size", offsetof(PLUGIN_Profiler_Create_Args, options_size)},
+  {"PLUGIN_Profiler_Create_Args", "profiler", offsetof(PLUGIN_Profiler_Create_Args, profiler)},
+  {"PLUGIN_Profiler_Destroy_Args", "", sizeof(PLUGIN_Profiler_Destroy_Args)},
+  {"PLUGIN_Profiler_Destroy_Args", "struct_size", offsetof(PLUGIN_Profiler_Destroy_Args, struct_size)},
+  {"PLUGIN_Profiler_Destroy_Args", "profiler", offsetof(PLUGIN_Profiler_Destroy_Args, profiler)},
+  {"PLUGIN_Profiler_Start_Args", "", sizeof(PLUGIN_Profiler_Start_Args)},
+  {"PLUGIN_Profiler_Start_Args", "struct_size", offsetof(PLUGIN_Profiler_Start_Args, struct_size)},
+  {"PLUGIN_Profiler_Start_Args", "profiler", offsetof(PLUGIN_Profiler_Start_Args, profiler)},
+  {"PLUGIN_Profiler_Stop_Args", "", sizeof(PLUGIN_Profiler_Stop_Args)},
+  {"PLUGIN_Profiler_Stop_Args", "struct_size", offsetof(PLUGIN_Profiler_Stop_Args, struct_size)},
+  {"PLUGIN_Profiler_Stop_Args", "profiler", offsetof(PLUGIN_Profiler_Stop_Args, profiler)},
+  {"PLUGIN_Profiler_CollectData_Args", "", sizeof(PLUGIN_Profiler_CollectData_Args)},
+  {"PLUGIN_Profiler_CollectData_Args", "struct_size", offsetof(PLUGIN_Profiler_CollectData_Args, struct_size)},
+  {"PLUGIN_Profiler_CollectData_Args", "profiler", offsetof(PLUGIN_Profiler_CollectData_Args, profiler)},
+  {"PLUGIN_Profiler_CollectData_Args", "buffer", offsetof(PLUGIN_Profiler_CollectData_Args, buffer)},
+  {"PLUGIN_Profiler_CollectData_Args", "buffer_size_in_bytes", offsetof(PLUGIN_Profiler_CollectData_Args, buffer_size_in_bytes)},
   {0, 0, 0},
 };
 

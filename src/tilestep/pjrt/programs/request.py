@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tilestep import protobuf
 from tilestep.machine.spec import MachineSpec
 from tilestep.options import PREFIX, PlanOptions
-from tilestep.pjrt.jax_private import compat, proto
+from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.programs.feeds import has_feeds
 
 
@@ -86,6 +87,6 @@ def read_request(code: bytes, options: bytes, machine: MachineSpec, num_devices:
 
 def _assignment(serialized: bytes) -> np.ndarray[Any, Any]:
     """[replica, partition] -> device, from a DeviceAssignmentProto (computation_devices = 3: replica_device_ids = 1)."""
-    partitions = [value for field, value in proto.fields(serialized) if field == 3 and isinstance(value, bytes)]
-    columns = [[device for field, value in proto.fields(part) if field == 1 for device in proto.ints(value)] for part in partitions]
+    partitions = [value for field, value in protobuf.fields(serialized) if field == 3 and isinstance(value, bytes)]
+    columns = [[device for field, value in protobuf.fields(part) if field == 1 for device in protobuf.ints(value)] for part in partitions]
     return np.array(columns).T

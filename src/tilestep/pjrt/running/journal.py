@@ -67,6 +67,7 @@ class Journal:
         self._entries: deque[RawEntry] = deque()
         self._append: Callable[[RawEntry], None] = self._entries.append
         self.devices: Sequence[EventSource] = ()
+        self.sources: dict[int, ProgramSource] = {}  # of the programs that ran while a recording was under way, by key
         self._lock = threading.RLock()
         self._is_replaying = False
         self.note_wait = (Wait, self._append)
@@ -167,6 +168,13 @@ class Journal:
         with self._lock:
             return Begin(self.system.mark(), begin_history(self.system))
 
+    def stop_recording(self) -> None:
+        """Forgets the timeline, the calls, and the sources of the programs that ran."""
+        self.system.record = False
+        self.system.clear_trace()
+        self.system.keep_calls(False)
+        self.sources.clear()
+
     def mark(self) -> Mark:
         """This moment, after everything that happened before it. Waits for programs that count as they run."""
         self.replay(wait=True)
@@ -262,6 +270,8 @@ class Journal:
 
     def _play_run(self, run: Run) -> None:
         planned, ipus = run.planned, run.planned.ipus
+        if self.system.log is not None:
+            self.sources[planned.key] = planned.source
         num_arguments, num_outputs = len(run.arguments) // len(ipus), planned.num_outputs
         arguments = [list(run.arguments[k * num_arguments : (k + 1) * num_arguments]) for k in range(len(ipus))]
         self.sources[planned.key] = planned.source

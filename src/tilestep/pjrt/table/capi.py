@@ -6,6 +6,7 @@ from ctypes import Structure, Union, c_bool, c_float, c_int32, c_int64, c_size_t
 
 VERSION = (0, 113)
 
+PJRT_Extension_Type_Profiler = 1
 PJRT_Extension_Type_Layouts = 4
 PJRT_Error_Code_OK = 0
 PJRT_Error_Code_CANCELLED = 1
@@ -2262,6 +2263,134 @@ class PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args(Structure):
     )
 
 
+class PJRT_Profiler_Extension(Structure):
+    base: PJRT_Extension_Base
+    profiler_api: int | None
+    traceme_context_id: int
+    _fields_ = (
+        ("base", PJRT_Extension_Base),
+        ("profiler_api", c_void_p),
+        ("traceme_context_id", c_int64),
+    )
+
+
+class PLUGIN_Profiler_Api(Structure):
+    struct_size: int
+    priv: int | None
+    error_destroy: int | None
+    error_message: int | None
+    error_get_code: int | None
+    create: int | None
+    destroy: int | None
+    start: int | None
+    stop: int | None
+    collect_data: int | None
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("priv", c_void_p),
+        ("error_destroy", c_void_p),
+        ("error_message", c_void_p),
+        ("error_get_code", c_void_p),
+        ("create", c_void_p),
+        ("destroy", c_void_p),
+        ("start", c_void_p),
+        ("stop", c_void_p),
+        ("collect_data", c_void_p),
+    )
+
+
+class PLUGIN_Profiler_Error_Destroy_Args(Structure):
+    struct_size: int
+    priv: int | None
+    error: int | None
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("priv", c_void_p),
+        ("error", c_void_p),
+    )
+
+
+class PLUGIN_Profiler_Error_Message_Args(Structure):
+    struct_size: int
+    priv: int | None
+    error: int | None
+    message: int | None
+    message_size: int
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("priv", c_void_p),
+        ("error", c_void_p),
+        ("message", c_void_p),
+        ("message_size", c_size_t),
+    )
+
+
+class PLUGIN_Profiler_Error_GetCode_Args(Structure):
+    struct_size: int
+    priv: int | None
+    error: int | None
+    code: int
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("priv", c_void_p),
+        ("error", c_void_p),
+        ("code", c_int32),
+    )
+
+
+class PLUGIN_Profiler_Create_Args(Structure):
+    struct_size: int
+    options: int | None
+    options_size: int
+    profiler: int | None
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("options", c_void_p),
+        ("options_size", c_size_t),
+        ("profiler", c_void_p),
+    )
+
+
+class PLUGIN_Profiler_Destroy_Args(Structure):
+    struct_size: int
+    profiler: int | None
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("profiler", c_void_p),
+    )
+
+
+class PLUGIN_Profiler_Start_Args(Structure):
+    struct_size: int
+    profiler: int | None
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("profiler", c_void_p),
+    )
+
+
+class PLUGIN_Profiler_Stop_Args(Structure):
+    struct_size: int
+    profiler: int | None
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("profiler", c_void_p),
+    )
+
+
+class PLUGIN_Profiler_CollectData_Args(Structure):
+    struct_size: int
+    profiler: int | None
+    buffer: int | None
+    buffer_size_in_bytes: int
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("profiler", c_void_p),
+        ("buffer", c_void_p),
+        ("buffer_size_in_bytes", c_size_t),
+    )
+
+
 TABLES = {
     "PJRT_Api": (
         "PJRT_Error_Destroy",
@@ -2550,4 +2679,14 @@ STRUCTS: tuple[type[Structure], ...] = (
     PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args,
     PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args,
     PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args,
+    PJRT_Profiler_Extension,
+    PLUGIN_Profiler_Api,
+    PLUGIN_Profiler_Error_Destroy_Args,
+    PLUGIN_Profiler_Error_Message_Args,
+    PLUGIN_Profiler_Error_GetCode_Args,
+    PLUGIN_Profiler_Create_Args,
+    PLUGIN_Profiler_Destroy_Args,
+    PLUGIN_Profiler_Start_Args,
+    PLUGIN_Profiler_Stop_Args,
+    PLUGIN_Profiler_CollectData_Args,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,9 +30,23 @@ def test_ctypes_and_the_c_compiler_agree_on_every_struct_and_field() -> None:
         assert found == value, f"{struct}.{field or 'size'}: ctypes says {found}, the C compiler {value}"
 
 
+def _field_of(function: str) -> str:
+    """PLUGIN_Profiler_collect_data, of PLUGIN_Profiler_CollectData: the profiler's table is a struct of fields."""
+    name = function.removeprefix("PLUGIN_Profiler_").replace("_", "")
+    return "PLUGIN_Profiler_" + re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def test_the_profilers_table_has_the_size_that_jaxlib_compares() -> None:
+    assert ctypes.sizeof(capi.PLUGIN_Profiler_Api) == 80  # another size ends the process with the session
+    assert ctypes.sizeof(capi.PJRT_Profiler_Extension) == 40
+    assert ctypes.sizeof(capi.PLUGIN_Profiler_CollectData_Args) == 32
+
+
 def test_every_entry_with_arguments_of_ours_is_in_a_table() -> None:
     known = {entry for entries in capi.TABLES.values() for entry in entries}
+    known |= {f"PLUGIN_Profiler_{field}" for field, _ in capi.PLUGIN_Profiler_Api._fields_}
     ours = {s.__name__.removesuffix("_Args") for s in capi.STRUCTS if s.__name__.endswith("_Args") and "_Api_" not in s.__name__}
+    ours = {_field_of(name) if name.startswith("PLUGIN_Profiler_") else name for name in ours}
     not_functions = {name for name in ours if name not in known}
     assert not not_functions, f"structs named like arguments of functions that do not exist: {sorted(not_functions)}"
 

@@ -1,0 +1,114 @@
+"""What happened from the begin of a recording to its end: a profile at once, and a recording if somebody wants to keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+
+from tilestep.engine_options import EngineOptions
+from tilestep.pjrt.jax_private import compat
+from tilestep.pjrt.running.jax_programs import is_jax_program
+from tilestep.pjrt.running.journal import Begin, Journal
+from tilestep.pjrt.running.program_source import ProgramSource
+from tilestep.plan import lower_in_detail
+from tilestep.program import parse_hlo
+from tilestep.record.capture import Compiled, Span, capture, notes_of
+from tilestep.record.container import Builder, Tables
+from tilestep.record.history import history_since
+from tilestep.record.sources import Source
+from tilestep.report import Profile, profile_between
+from tilestep.sim import Mark, System
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """A part of a simulation.
+
+    Attributes:
+        profile: its figures.
+        span: the part.
+        sources: of the programs that ran in it, by key.
+        engine: options.
+    """
+
+    profile: Profile
+    span: Span
+    sources: Mapping[int, ProgramSource]
+    engine: EngineOptions
+
+    def recording(self, *, journal: bool = True, hlo: bool = True, lines: bool = True) -> Tables:
+        """The recording of it. Each program is planned again for its detail.
+
+        Args: journal: whether the calls are kept, so that it can be played again. hlo: whether the programs' HLO is kept, so that they can
+            be planned for another machine. lines: whether lines of the user's source are kept.
+        """
+        engine, history = self.engine, self.span.history if journal else None
+        stated = {key: value for key, value in engine.stated}
+        builder = Builder(kind="run", notes=notes_of(history, jax=jax.__version__, engine_options=stated))
+        self.add_to(builder, journal=journal, hlo=hlo, lines=lines)
+        return builder.tables()
+
+    def add_to(self, builder: Builder, *, journal: bool, hlo: bool, lines: bool) -> None:
+        """Adds the emulated part of a recording to one that is being made."""
+        span = self.span if journal else Span(system=self.span.system, begin=self.span.begin, end=self.span.end, history=None)
+        capture(builder, span, self._compiled(span, hlo=hlo), runs_in_detail=self.engine.runs_in_detail, lines=lines)
+        document = self.profile.as_document()
+        document.pop("timeline", None)
+        builder.put_json("profile", document)
+
+    def _compiled(self, span: Span, *, hlo: bool) -> dict[int, Compiled]:
+        """The programs of a span, those that ran in it first."""
+        profiled = {program.key: program for program in self.profile.programs}
+        programs = span.system.programs
+        needed = [*profiled, *(key for key in (span.history.programs if span.history else ()) if key not in profiled)]
+        found: dict[int, Compiled] = {}
+        for key in needed:
+            source, figures = self.sources.get(key), profiled.get(key)
+            compiled = Compiled(
+                program=programs[key],
+                origin="user" if figures is None else figures.origin,
+                group="" if figures is None else figures.group,
+            )
+            found[key] = compiled if source is None else _in_detail(compiled, source, hlo=hlo)
+        return found
+
+
+def _in_detail(compiled: Compiled, source: ProgramSource, *, hlo: bool) -> Compiled:
+    text = compat.hlo_text(source.hlo)
+    _, detail = lower_in_detail(parse_hlo(text), source.machine, name=source.name, num_ipus=source.num_ipus, options=source.options)
+    return Compiled(
+        program=compiled.program,
+        detail=detail,
+        fingerprint=source.fingerprint,
+        hlo=text if hlo else None,
+        origin=compiled.origin,
+        group=compiled.group,
+    )
+
+
+def measured(journal: Journal, begin: Begin) -> Measurement:
+    """The measurement from a begin to now. Waits for programs that count as they run."""
+    return measurement_of(journal.system, begin, journal.mark(), journal.settings.engine, dict(journal.sources))
+
+
+def measurement_of(system: System, begin: Begin, end: Mark, engine: EngineOptions, sources: Mapping[int, ProgramSource]) -> Measurement:
+    """The measurement between two moments of a system."""
+    history = None if begin.history is None else history_since(system, begin.history)
+    profile = profile_between(
+        system,
+        begin.mark,
+        end,
+        of_jax=is_jax_program,
+        history=history,
+        sources={key: Source(text=partial(compat.hlo_text, source.hlo), options=source.options) for key, source in sources.items()},
+        notes=engine.notes,
+    )
+    return Measurement(
+        profile=profile,
+        span=Span(system=system, begin=begin.mark, end=end, history=history),
+        sources=sources,
+        engine=engine,
+    )

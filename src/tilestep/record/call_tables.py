@@ -1,0 +1,110 @@
+"""A history in the tables of a recording, and back."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tilestep import typed_json
+from tilestep.errors import RecordingError, StoredError
+from tilestep.hints import EffectiveBatch
+from tilestep.plan.serialized import program_of
+from tilestep.plan.steps import Program
+from tilestep.record.container import Builder, Tables
+from tilestep.record.history import History
+from tilestep.record.machine import machine_from_document
+from tilestep.record.tables import json_text
+from tilestep.record.texts import from_json
+from tilestep.sim import snapshot as snapshots
+from tilestep.sim.calls import Calls
+from tilestep.sim.snapshot import Snapshot
+
+T = TypeVar("T")
+_SNAPSHOT_CLASSES = typed_json.classes_of(snapshots)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallNames:
+    """What numbers of calls stand for: the fields of `sim.calls.Calls` beside its columns."""
+
+    latest: int
+    groups: tuple[str, ...]
+    ipus: tuple[tuple[int, ...], ...]
+    batches: tuple[EffectiveBatch, ...]
+    tasks: tuple[str, ...]
+    complete: bool
+
+
+_NAME_CLASSES = {"CallNames": CallNames, "EffectiveBatch": EffectiveBatch}
+
+
+def put_history(builder: Builder, history: History) -> None:
+    """Adds the calls and the snapshot to a recording. Its programs and its machine are put by others."""
+    calls = history.calls
+    if len(calls):
+        builder.extend("calls", call=np.frombuffer(calls.kinds, np.uint8))
+        builder.extend("numbers", number=np.frombuffer(calls.numbers, np.int64))
+    names = CallNames(
+        latest=calls.latest,
+        groups=calls.groups,
+        ipus=calls.ipus,
+        batches=calls.batches,
+        tasks=calls.tasks,
+        complete=calls.complete,
+    )
+    builder.put_text("call_names", typed_json.dump(names))
+    builder.put_text("snapshot", typed_json.dump(history.snapshot))
+
+
+def has_history(tables: Tables) -> bool:
+    """Whether the journal was kept."""
+    return bool(tables.text("snapshot"))
+
+
+def history_of(tables: Tables) -> History:
+    """The history of a recording.
+
+    Raises: RecordingError if the journal was not kept, or is damaged.
+    """
+    if not has_history(tables):
+        raise RecordingError("this recording has no journal, so it cannot be played again: record it with one")
+    names = _loaded(tables, "call_names", CallNames, _NAME_CLASSES)
+    calls = Calls(
+        kinds=array("B", tables.column("calls", "call").tobytes()),
+        numbers=array("q", tables.column("numbers", "number").tobytes()),
+        latest=names.latest,
+        groups=names.groups,
+        ipus=names.ipus,
+        batches=names.batches,
+        tasks=names.tasks,
+        complete=names.complete,
+    )
+    return History(
+        machine=machine_from_document(json_text(tables, "machine")),
+        programs=programs_of(tables),
+        snapshot=_loaded(tables, "snapshot", Snapshot, _SNAPSHOT_CLASSES),
+        calls=calls,
+    )
+
+
+def programs_of(tables: Tables) -> dict[int, Program]:
+    """The programs of a recording by key, without those whose tree was not kept. Raises: RecordingError if one is damaged."""
+    keys: list[int] = tables.column("programs", "key").tolist()
+    trees = json_text(tables, "trees") or []
+    if not isinstance(trees, list) or len(trees) != len(keys):  # pyright: ignore[reportUnknownArgumentType]
+        raise RecordingError(f"text 'trees' of the recording must be a list of {len(keys)} programs")
+    try:
+        return {key: program_of(tree) for key, tree in zip(keys, trees, strict=True) if tree is not None}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    except StoredError as error:
+        raise RecordingError(f"text 'trees' of the recording: {error}") from None
+
+
+def _loaded(tables: Tables, name: str, declared: type[T], classes: dict[str, type] | Any) -> T:
+    what = f"text '{name}' of the recording"
+    try:
+        return typed_json.checked(from_json(tables.text(name), what=what), declared, classes, what)
+    except StoredError as error:
+        raise RecordingError(str(error)) from None

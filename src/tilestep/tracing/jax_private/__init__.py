@@ -1,0 +1,1 @@
+"""The private parts of JAX that tracing uses."""
