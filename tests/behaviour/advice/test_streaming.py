@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.behaviour.advice.fault import Fault, check, dry, of_kind, profiled
+from tilestep.train import InfeedQueue, repeat
 
 STEPS = 40
 WEIGHTS = np.ones((512, 512), np.float32)
@@ -55,6 +56,19 @@ def feeding(dtype: Any, io_tiles: int) -> Callable[[], Any]:
     return program
 
 
+def looping(io_tiles: int) -> Callable[[], Any]:
+    """The same in a loop on the device, with an infeed."""
+
+    def body(weights: Any, x: Any) -> Any:
+        return jax.lax.fori_loop(0, 24, lambda _, w: w + 1e-3 * jnp.tanh(x @ w).mean(0), weights)
+
+    def program() -> Any:
+        with InfeedQueue([BATCH] * STEPS) as queue:
+            return repeat(STEPS, body, WEIGHTS, queue, chunk=4, plan_options={"num_io_tiles": io_tiles})
+
+    return program
+
+
 FAULTS = {
     "results that nobody reads": Fault(
         "results", r"^do not return f32\[256,512\]", training(returns="all"), training(returns="loss"), 0.25
@@ -62,6 +76,7 @@ FAULTS = {
     "batches that could come meanwhile": Fault(
         "streaming", "'ipu_num_io_tiles': 32", feeding(np.float32, 0), feeding(np.float32, 32), 0.25, dry=True
     ),
+    "a loop that stops for its infeed": Fault("feeds", "'num_io_tiles': 32", looping(0), looping(32), 0.25, dry=True),
 }
 
 

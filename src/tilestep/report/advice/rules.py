@@ -18,7 +18,7 @@ from tilestep.report.advice.proposal import Rule
 from tilestep.report.advice.results import results
 from tilestep.report.advice.save import save
 from tilestep.report.advice.small import small
-from tilestep.report.advice.streaming import streaming
+from tilestep.report.advice.streaming import feeds, streaming
 from tilestep.report.advice.worth import ranked
 from tilestep.report.figures import Figures
 
@@ -30,6 +30,7 @@ RULES: Final[tuple[Rule, ...]] = (
     donation,
     results,
     streaming,
+    feeds,
     offload,
     collectives,
     small,

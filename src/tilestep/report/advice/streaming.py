@@ -1,4 +1,4 @@
-"""Advice on arguments that are new at each call, such as batches: they may come while the tiles compute, or be smaller."""
+"""Advice on arguments that are new at each call, such as batches, and on feeds of loops: they may come meanwhile, or be smaller."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from tilestep.plan.steps import Argument, Program
 from tilestep.record.edits.programs import on_fewer_tiles
 from tilestep.record.edits.script import Change, with_changed
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.finding import Finding, FindingKind
 from tilestep.report.advice.lines import line_of_call
+from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
-from tilestep.report.figures import Figures, ProgramProfile
+from tilestep.report.figures import Figures, Origin, ProgramProfile
 from tilestep.report.quantities import bytes_text, names_text, share_text
 from tilestep.units import cycles_from_bytes
 
@@ -22,45 +23,75 @@ STREAMING_DOMINATES: Final = 0.1  # of emulated time
 
 
 def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
-    """The program whose fresh arguments take the host link for longest."""
+    """The user's program whose fresh arguments take the host link for longest."""
     if evidence is None:
         return
-    users = [p for p in figures.programs if p.origin == "user" and p.key in evidence.programs]
-    profile = max(users, key=lambda p: p.runs * _fresh_bytes(p, evidence.programs[p.key]), default=None)
-    if profile is None:
+    found = _longest(figures, evidence, "user")
+    if found is None:
         return
-    program = evidence.programs[profile.key]
-    fresh = _fresh(profile, program)
-    size = sum(argument.size_bytes for argument in fresh)
-    machine = evidence.machine
-    cycles = profile.runs * cycles_from_bytes(size, machine.host.link_bytes_per_second, machine.ipu.clock_hz)
-    if cycles < STREAMING_DOMINATES * figures.emulated_cycles:
-        return
-    largest = sorted(fresh, key=lambda argument: -argument.size_bytes)
-    names = names_text([f"{argument.name} {argument.shape}" for argument in largest], most=3)
-    label = figures.label(profile.key)
+    profile, size, share = found
+    label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key])
     text = (
-        f"{label} waits for {names}, which are new at each call ({bytes_text(size)}, "
-        f"{share_text(cycles, figures.emulated_cycles)} of emulated time): let them come while it computes (ipu_num_io_tiles), or send "
-        "smaller dtypes and convert them on the IPU."
+        f"{label} waits for {_names(fresh)}, which {one_or(fresh, 'is', 'are')} new at each call ({bytes_text(size)}, {share} of emulated "
+        "time): let them come while it computes (ipu_num_io_tiles), or send smaller dtypes and convert them on the IPU."
     )
+    where = f"compile {label} with compiler_options={{'ipu_num_io_tiles': {IO_TILES}}}"
+    yield _proposal("streaming", text, evidence, profile, fresh, where)
+
+
+def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """The loop that stops for its feeds for longest."""
+    if evidence is None:
+        return
+    found = _longest(figures, evidence, "group")
+    if found is None:
+        return
+    profile, size, share = found
+    label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key])
+    text = (
+        f"{label} stops for its feeds ({bytes_text(size)} a run, {share} of emulated time): let them come and go while it computes "
+        f"(plan_options={{'num_io_tiles': {IO_TILES}}} of the loop), or feed smaller dtypes and convert them on the IPU."
+    )
+    where = f"give the loop {label} plan_options={{'num_io_tiles': {IO_TILES}}}"
+    yield _proposal("feeds", text, evidence, profile, fresh, where)
+
+
+def _longest(figures: Figures, evidence: Evidence, origin: Origin) -> tuple[ProgramProfile, int, str] | None:
+    """The program of an origin that moves most fresh bytes; the bytes of a run; the share of time that takes, if it is a tenth."""
+    known = [p for p in figures.programs if p.origin == origin and p.key in evidence.programs and p.runs]
+    moved = {p.key: _moved_bytes(p, evidence.programs[p.key]) for p in known}
+    profile = max(known, key=lambda p: p.runs * moved[p.key], default=None)
+    if profile is None:
+        return None
+    machine = evidence.machine
+    cycles = profile.runs * cycles_from_bytes(moved[profile.key], machine.host.link_bytes_per_second, machine.ipu.clock_hz)
+    if cycles < STREAMING_DOMINATES * figures.emulated_cycles:
+        return None
+    return profile, moved[profile.key], share_text(cycles, figures.emulated_cycles)
+
+
+def _proposal(
+    kind: FindingKind, text: str, evidence: Evidence, profile: ProgramProfile, fresh: Sequence[Argument], io_tiles: str
+) -> Proposal:
+    program, num_tiles = evidence.programs[profile.key], evidence.machine.ipu.num_tiles
     ways: list[Way] = []
-    wide = [argument for argument in fresh if argument.shape.startswith("f32")]
     if not program.num_io_tiles:
-        edit = f"compile {label} with compiler_options={{'ipu_num_io_tiles': {IO_TILES}}}"
-        change = with_changed([profile.key], lambda program: on_fewer_tiles(program, IO_TILES, machine.ipu.num_tiles))
-        ways.append(Way(edit=edit, change=change, how="about", basis="the other tiles computing as much longer as they are fewer"))
+        change = with_changed([profile.key], lambda program: on_fewer_tiles(program, IO_TILES, num_tiles))
+        ways.append(Way(edit=io_tiles, change=change, how="about", basis="the other tiles computing as much longer as they are fewer"))
+    wide = [argument for argument in fresh if argument.shape.startswith("f32")]
     if wide:
-        names = names_text([argument.name for argument in sorted(wide, key=lambda argument: -argument.size_bytes)], most=3)
-        ways.append(
-            Way(
-                edit=f"send {names} as float16 or 8-bit numbers",
-                change=_halved(profile.key, [argument.index for argument in wide]),
-                how="about",
-                basis="with half of the bytes",
-            )
-        )
-    yield Proposal(finding=Finding(kind="streaming", text=text, line=line_of_call(program)), ways=tuple(ways), only_with_gain=True)
+        edit = f"send {names_text([argument.name for argument in _by_size(wide)], most=3)} as float16 or 8-bit numbers"
+        change = _halved(profile.key, [argument.index for argument in wide])
+        ways.append(Way(edit=edit, change=change, how="about", basis="with half of the bytes"))
+    return Proposal(finding=Finding(kind=kind, text=text, line=line_of_call(program)), ways=tuple(ways), only_with_gain=True)
+
+
+def _names(arguments: Sequence[Argument]) -> str:
+    return names_text([f"{argument.name} {argument.shape}" for argument in _by_size(arguments)], most=3)
+
+
+def _by_size(arguments: Sequence[Argument]) -> list[Argument]:
+    return sorted(arguments, key=lambda argument: -argument.size_bytes)
 
 
 def _fresh(profile: ProgramProfile, program: Program) -> list[Argument]:
@@ -69,8 +100,11 @@ def _fresh(profile: ProgramProfile, program: Program) -> list[Argument]:
     return [a for a in program.arguments if a.result is None and not a.on_host and a.index not in again]
 
 
-def _fresh_bytes(profile: ProgramProfile, program: Program) -> int:
-    return sum(argument.size_bytes for argument in _fresh(profile, program))
+def _moved_bytes(profile: ProgramProfile, program: Program) -> int:
+    """Of fresh arguments and of infeeds, in one run on one IPU, as far as they stream in."""
+    called = profile.call_bytes_in // max(profile.runs * profile.num_ipus, 1)
+    fresh = sum(argument.size_bytes for argument in _fresh(profile, program))
+    return min(fresh, profile.host_bytes_in // max(profile.num_ipus, 1)) + called
 
 
 def _halved(key: int, arguments: Sequence[int]) -> Change:
