@@ -27,6 +27,7 @@ from tilestep.settings import Settings
 from tilestep.sim import Mark, System
 from tilestep.sim.calls import Moment as SimMoment
 from tilestep.sim.trace import Task
+from tilestep.tracing.process import current_file
 
 _REPLAY_EVERY = 4096  # entries; bounds the journal's memory, not its time
 _MOST_COPIES = 2**16  # that are ordered together, unless a profile asks; JAX copies fewer arrays in one call
@@ -60,7 +61,7 @@ class Journal:
     def __init__(self, settings: Settings, *, record: bool = False) -> None:
         """Args: record: whether a profile is under way, so that the timeline is kept from the start."""
         self.settings = settings
-        self.keeps_timeline = settings.engine.execution_profile  # until the process ends
+        self.keeps_timeline = settings.engine.execution_profile or current_file() is not None  # until the process ends
         self.system = System(settings.machine, record=record or self.keeps_timeline)
         keeps = record or self.keeps_timeline
         self.origin = Begin(self.system.mark(), begin_history(self.system) if keeps else None)
