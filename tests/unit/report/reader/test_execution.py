@@ -117,7 +117,7 @@ def test_a_loop_of_very_many_trips_that_do_nothing_is_an_error_where_it_is_unrol
     branch = Branch(name="b", scope="", arms=(Series(nodes=(superstep(3),)),), site=1)
     called = program(superstep(1), Loop(name="l", scope="", body=Series(nodes=(branch,)), trips=10**12, site=None))
     execution = report_of(called, counts=[Counts(times={(1, 0): 0})]).execution
-    with pytest.raises(RecordingError, match="100000000000. executions"):
+    with pytest.raises(RecordingError, match=r"100000000000\d executions"):
         list(execution.runs[0].ipus[0].spans(unrolled=True))
 
 
