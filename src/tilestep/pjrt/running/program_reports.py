@@ -65,11 +65,20 @@ class ProgramReports:
         """Writes the parts that the program's folder does not have yet; returns the folder."""
         source = planned.source
         folder = program_folder(directory, source.name, source.fingerprint)
-        if not has_program(folder, source.fingerprint, parts):
+        if not has_program(folder, source.fingerprint, parts, lines=source.lines):
             program, detail = planned.detail
             notes = {"jax": jax.__version__, "engine_options": dict(self._engine.stated)}
             write_program(
-                folder, program, detail, source.machine, key=key, fingerprint=source.fingerprint, hlo=source.text, parts=parts, notes=notes
+                folder,
+                program,
+                detail,
+                source.machine,
+                key=key,
+                fingerprint=source.fingerprint,
+                lines=source.lines,
+                hlo=source.text,
+                parts=parts,
+                notes=notes,
             )
         return folder
 
