@@ -77,7 +77,7 @@ def capture(
         builder: of the recording.
         span: what happened.
         compiled: programs by key: all that ran in the span, and all that its history needs.
-        runs_in_detail: how many of the first and of the last runs of each program keep their events.
+        runs_in_detail: how many runs of each program keep their events, the first and the last ones together.
         executions: whether runs, events and the journal are kept; else only the programs are.
         lines: whether lines of the user's source are kept.
     """
@@ -143,12 +143,15 @@ def _add_runs(builder: Builder, runs: Iterable[RunRow], rows: Mapping[int, int])
 def in_detail(events: Rows, runs: Iterable[RunRow], most: int) -> Rows:
     """The events of the first and of the last runs of each program, with what the host did between them.
 
-    Args: most: how many of the first, and of the last.
+    Args: most: how many runs of each program, the first and the last ones together.
     """
     numbers: dict[int, list[int]] = {}
     for run in runs:
         numbers.setdefault(run.key, []).append(run.number)
-    kept_runs = {number for of_program in numbers.values() for number in (*of_program[:most], *of_program[-most:])}
+    first, last = (most + 1) // 2, most // 2
+    kept_runs = {
+        number for of_program in numbers.values() for number in (*of_program[:first], *of_program[max(len(of_program) - last, 0) :])
+    }
     # an event of no run, such as a read, goes with the run before it
     last_run = _filled(events.run)
     kept = np.isin(last_run, np.fromiter(kept_runs, np.int64, len(kept_runs))) | (last_run < 0)

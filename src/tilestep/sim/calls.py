@@ -7,9 +7,9 @@ round uses values of the same age at each turn, so that the numbers repeat.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, NamedTuple, TypeVar, final
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, final
 
 from tilestep.hints import EffectiveBatch
 from tilestep.plan.steps import Counts
@@ -19,6 +19,8 @@ CallKind = Literal["put", "copy", "wait", "read", "forget", "dispatch", "accumul
 CALL_KINDS: Final[tuple[CallKind, ...]] = ("put", "copy", "wait", "read", "forget", "dispatch", "accumulated", "moment")
 MAX_NUMBERS: Final = 8_000_000  # that a log keeps: a million calls, 64 MB
 NONE: Final = -1
+PUT, COPY, WAIT, READ, FORGET, DISPATCH, ACCUMULATED, MOMENT = range(len(CALL_KINDS))
+_CHUNK: Final = 32_768  # calls that wait to become numbers
 _EARLIER: Final = -2  # less the cycle of a moment before the first call
 
 T = TypeVar("T", bound=Hashable)
@@ -104,6 +106,7 @@ class LogPosition(NamedTuple):
 
 BEGIN: Final = LogPosition(0, 0, 0)
 
+RawCall = tuple[Any, ...]  # the kind of a call, and its arguments
 Call = Put | Copy | Wait | Read | Forget | Dispatch | Accumulated | MomentCall
 
 
@@ -161,12 +164,12 @@ class Calls:
 
 @final
 class CallLog:
-    """Keeps the calls on a running system, up to a bound."""
+    """Keeps the calls on a running system, up to a bound. They become numbers when many have gathered, or somebody asks."""
 
     def __init__(self, *, moments: int = 0) -> None:
         """Args: moments: of the system before the first call."""
-        self._latest = 0
         self._first_moment = moments
+        self._latest = 0
         self._kinds = array("B")
         self._numbers = array("q")
         self._groups: Interned[str] = Interned()
@@ -174,13 +177,22 @@ class CallLog:
         self._batches: Interned[EffectiveBatch] = Interned()
         self._tasks: Interned[str] = Interned()
         self._complete = True
+        self._waiting: list[RawCall] = []
+
+    def add(self, call: RawCall) -> None:
+        """Keeps a call: its kind and its arguments, which must not change."""
+        self._waiting.append(call)
+        if len(self._waiting) >= _CHUNK:
+            self._store()
 
     def position(self) -> LogPosition:
         """Where the next call will be."""
+        self._store()
         return LogPosition(len(self._kinds), len(self._numbers), self._latest)
 
     def calls(self, start: LogPosition = BEGIN) -> Calls:
         """A frozen copy of the calls since a position."""
+        self._store()
         return Calls(
             kinds=self._kinds[start.call :],
             numbers=self._numbers[start.number :],
@@ -192,27 +204,32 @@ class CallLog:
             complete=self._complete,
         )
 
-    def put(self, value: int, ipu: int, size_bytes: int, on_host: bool, since: Moment | None) -> None:
-        begin = NONE if since is None else since.number if since.number >= self._first_moment else _EARLIER - since.cycle
-        self._add(0, (value - self._latest, ipu, size_bytes, on_host, begin))
-        self._latest = value
+    def _store(self) -> None:
+        """Makes numbers of the calls that wait."""
+        waiting, self._waiting = self._waiting, []
+        for kind, *arguments in waiting:
+            numbers = _ENCODERS[kind](self, *arguments)
+            if not self._complete or len(self._numbers) + len(numbers) > MAX_NUMBERS:
+                self._complete = False
+                return
+            self._kinds.append(kind)
+            self._numbers.extend(numbers)
 
-    def copy(self, source: int, target: int, ipu: int, on_host: bool, group: tuple[str, int] | None) -> None:
+    def _put(self, value: int, ipu: int, size_bytes: int, on_host: bool, since: Moment | None) -> Sequence[int]:
+        begin = NONE if since is None else since.number if since.number >= self._first_moment else _EARLIER - since.cycle
+        latest, self._latest = self._latest, value
+        return (value - latest, ipu, size_bytes, on_host, begin)
+
+    def _copy(self, source: int, target: int, ipu: int, on_host: bool, group: tuple[str, int] | None) -> Sequence[int]:
         latest = self._latest
-        self._add(1, (source - latest, target - latest, ipu, on_host, *self._group(group)))
         if target > latest:
             self._latest = target
+        return (source - latest, target - latest, ipu, on_host, *self._group(group))
 
-    def wait(self, value: int) -> None:
-        self._add(2, (value - self._latest,))
+    def _value(self, value: int) -> Sequence[int]:
+        return (value - self._latest,)
 
-    def read(self, value: int) -> None:
-        self._add(3, (value - self._latest,))
-
-    def forget(self, value: int) -> None:
-        self._add(4, (value - self._latest,))
-
-    def dispatch(
+    def _dispatch(
         self,
         key: int,
         ipus: tuple[int, ...],
@@ -221,7 +238,7 @@ class CallLog:
         counts: Sequence[Counts],
         group: tuple[str, int] | None,
         task: Task | None,
-    ) -> None:
+    ) -> Sequence[int]:
         latest = self._latest
         numbers = [key, self._ipus.number(ipus), *self._group(group)]
         numbers += (NONE, NONE, NONE) if task is None else (task.stage, self._tasks.number(task.kind), task.microbatch)
@@ -236,23 +253,28 @@ class CallLog:
             numbers.append(len(counted.times))
             for (site, arm), times in counted.times.items():
                 numbers += (site, arm, times)
-        self._add(5, numbers)
+        return numbers
 
-    def accumulated(self, batch: EffectiveBatch, steps: int) -> None:
-        self._add(6, (self._batches.number(batch), steps))
+    def _accumulated(self, batch: EffectiveBatch, steps: int) -> Sequence[int]:
+        return (self._batches.number(batch), steps)
 
-    def moment(self, number: int) -> None:
-        self._add(7, (number,))
+    def _moment(self, number: int) -> Sequence[int]:
+        return (number,)
 
     def _group(self, group: tuple[str, int] | None) -> tuple[int, int]:
         return (NONE, 0) if group is None else (self._groups.number(group[0]), group[1])
 
-    def _add(self, kind: int, numbers: Sequence[int]) -> None:
-        if not self._complete or len(self._numbers) + len(numbers) > MAX_NUMBERS:
-            self._complete = False
-            return
-        self._kinds.append(kind)
-        self._numbers.extend(numbers)
+
+_ENCODERS: Final[tuple[Callable[..., Sequence[int]], ...]] = (  # by kind
+    CallLog._put,
+    CallLog._copy,
+    CallLog._value,
+    CallLog._value,
+    CallLog._value,
+    CallLog._dispatch,
+    CallLog._accumulated,
+    CallLog._moment,
+)
 
 
 @final

@@ -198,7 +198,7 @@ class Execution:
         if part.reloads or part.code_bytes:
             begin = clock
             clock += self._load_cycles if part.reloads else 0
-            clock = self._book("to-ipus", state.machine, clock, self._from_bytes(part.code_bytes), ledger.key, run.number)
+            clock = self.resources.to_ipus[state.machine].book(clock, self._from_bytes(part.code_bytes))
             self._spend(state, begin, clock, _LOAD, ledger, run, part)
         if part.reloads:
             state.inputs_from = clock
@@ -366,9 +366,11 @@ class Execution:
         run: Run | None = None,
         part: Part | None = None,
     ) -> int:
-        """Moves bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last byte has arrived."""
-        number = NO_EVENT if run is None else run.number
-        end = self._book(link, state.machine, start, self._from_bytes(size_bytes), ledger.key, number) + self._latency + sync
+        """Moves bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last byte has arrived.
+
+        The event of the IPU stands for that of the link.
+        """
+        end = self._channels[link][state.machine].book(start, self._from_bytes(size_bytes)) + self._latency + sync
         self._spend(state, start, end, kind, ledger, run, part)
         return end
 

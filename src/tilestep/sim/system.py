@@ -15,7 +15,9 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
 from tilestep.plan.steps import Counts, Program
 from tilestep.sim.body import NO_CALLS
-from tilestep.sim.calls import CallLog, Moment
+from tilestep.sim.calls import ACCUMULATED, COPY, FORGET, MOMENT, PUT, READ, CallLog, Moment
+from tilestep.sim.calls import DISPATCH as CALL_DISPATCH
+from tilestep.sim.calls import WAIT as CALL_WAIT
 from tilestep.sim.execute import Execution
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.lockstep import Lockstep
@@ -275,14 +277,14 @@ class System:
         """
         self._accumulated[batch] = self._accumulated.get(batch, 0) + steps
         if self._log is not None:
-            self._log.accumulated(batch, steps)
+            self._log.add((ACCUMULATED, batch, steps))
 
     def moment(self) -> Moment:
         """This moment of the host's program, for `put`. Takes no time."""
         moment = Moment(self._moments, self._host)
         self._moments += 1
         if self._log is not None:
-            self._log.moment(moment.number)
+            self._log.add((MOMENT, moment.number))
         return moment
 
     def put(self, value: int, *, ipu: int, size_bytes: int, on_host: bool, since: Moment | None = None) -> None:
@@ -311,7 +313,7 @@ class System:
         if on_host and self._builder.in_memory:
             self._execution.to_memory(new, state.machine, begin)
         if self._log is not None:
-            self._log.put(value, ipu, size_bytes, on_host, since)
+            self._log.add((PUT, value, ipu, size_bytes, on_host, since))
 
     def copy(self, source: int, target: int, *, ipu: int, on_host: bool, group: tuple[str, int] | None = None) -> None:
         """Makes `target` a copy of `source` for another IPU or memory, by way of the host's memory.
@@ -338,7 +340,7 @@ class System:
         value.use()
         made = Value(state.index, value.size_bytes, ready=0, epoch=0, host_ready=0, made_by=value.made_by)
         if self._log is not None:
-            self._log.copy(source, target, ipu, on_host, group)
+            self._log.add((COPY, source, target, ipu, on_host, group))
         if group is not None and origin.partition is not None and origin.partition is self._partitions.get(group[0]):
             self._lockstep.open(origin.partition, group[1])
         if not to_memory and self._lockstep.knows(value, origin):
@@ -365,7 +367,7 @@ class System:
         found.use()
         self._lockstep.flush()
         if self._log is not None:
-            self._log.wait(value)
+            self._log.add((CALL_WAIT, value))
         self._wait_until(found.ready, found)
 
     def read(self, value: int) -> None:
@@ -379,7 +381,7 @@ class System:
         self._lockstep.flush()
         self._download(value, found)
         if self._log is not None:
-            self._log.read(value)
+            self._log.add((READ, value))
         self._wait_until(found.host_ready, found)
 
     def knows(self, value: int) -> bool:
@@ -395,7 +397,7 @@ class System:
         if self._values.pop(value, None) is None:
             raise ValueError(unknown_value(value))
         if self._log is not None:
-            self._log.forget(value)
+            self._log.add((FORGET, value))
 
     def dispatch(
         self,
@@ -432,7 +434,7 @@ class System:
         loads = self._execution.loads(prepared, counts) if prepared.body.collective else ()
 
         if self._log is not None:
-            self._log.dispatch(key, ipus, arguments, results, counts, group, task)
+            self._log.add((CALL_DISPATCH, key, ipus, arguments, results, counts, group, task))
         host = self._host
         if group is None:
             identity: int | str = key
@@ -483,7 +485,7 @@ class System:
         if self._host > begin:
             recorder.add_of_host(begin, self._host, DISPATCH, key, number, recorder.host_event)
         name, entry = group or ("", 0)
-        recorder.runs.append(RunRow(number, key, self._host, name, entry, task))
+        recorder.add_run(RunRow(number, key, self._host, name, entry, task))
         if prepared.body.counted:
             for position, counted in enumerate(counts):
                 recorder.trips.extend(Trip(number, position, site, arm, times) for (site, arm), times in counted.times.items())

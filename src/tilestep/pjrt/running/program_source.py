@@ -7,6 +7,9 @@ from hashlib import sha256
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.options import PlanOptions
+from tilestep.pjrt.jax_private import compat
+from tilestep.plan import Liveness, Program, lower_in_detail
+from tilestep.program import parse_hlo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +31,19 @@ class ProgramSource:
     num_ipus: int
     options: PlanOptions
     machine: MachineSpec
+
+    @property
+    def text(self) -> str:
+        """The HLO as text."""
+        return compat.hlo_text(self.hlo)
+
+    def detail(self, text: str | None = None) -> tuple[Program, Liveness]:
+        """The program as it was planned, and what each value takes of the tiles' memory, and when. Plans it again.
+
+        Args: text: the HLO, if it is at hand.
+        """
+        text = self.text if text is None else text
+        return lower_in_detail(parse_hlo(text), self.machine, name=self.name, num_ipus=self.num_ipus, options=self.options)
 
 
 def fingerprint(code: bytes, *, num_replicas: int, num_partitions: int, options: PlanOptions, machine: MachineSpec) -> str:
