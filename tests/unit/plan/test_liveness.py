@@ -281,11 +281,7 @@ def test_code_must_lie_where_a_tile_can_execute_it() -> None:
     larger = replace(memory, always=(*code, ("control code", 8)))
     with pytest.raises(TileMemoryError) as caught:
         check_fits(replace(program, memory=larger), machine)
-<<<<<<< Updated upstream
-    first, second, third, _ = str(caught.value).splitlines()
-=======
     first, second, third, fourth = str(caught.value).splitlines()
->>>>>>> Stashed changes
     assert first == "each tile needs 213,000 B of code but can execute 212,992 B (8 B over)"
     assert second == "  largest: exchange code 211,992 B, vertex code 1,000 B, control code 8 B"
     assert third.startswith(
