@@ -37,9 +37,12 @@ class CriticalPath:
 
     Attributes:
         pieces: in order of time; they follow each other without a gap.
+        complete: whether it goes back to the first event. Else the events before were not kept: a recording has those of the first and of
+            the last runs of each program (autoReport.executionProfileProgramRunCount).
     """
 
     pieces: tuple[PathPiece, ...]
+    complete: bool
 
     @property
     def cycles_from(self) -> int:
@@ -98,7 +101,8 @@ def critical_path(events: Events) -> CriticalPath:
         begin = event.cycles_from if cause is None else cause.cycles_to
         pieces.append(PathPiece(event=event, cycles_from=begin, cycles_to=event.cycles_to))
         if cause is None:
-            return CriticalPath(pieces=tuple(piece for piece in reversed(pieces) if piece.cycles or len(pieces) == 1))
+            kept = tuple(piece for piece in reversed(pieces) if piece.cycles or len(pieces) == 1)
+            return CriticalPath(pieces=kept, complete=kept[0].cycles_from == int(events.column("start").min()))
         index = event.cause
     raise RecordingError("column 'events/cause' goes in a circle: no event can decide its own begin")
 

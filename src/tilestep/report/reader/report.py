@@ -13,13 +13,12 @@ from tilestep.errors import RecordingError
 from tilestep.messages import plain
 from tilestep.record.container import read_recording
 from tilestep.record.machine import machine_from_document
-from tilestep.record.schema import SUFFIX
 from tilestep.record.tables import Tables, json_text
+from tilestep.report.files import PROGRAM_FILE, RUN_FILE
 from tilestep.report.reader.compilation import Compilation, Target
 from tilestep.report.reader.execution import Execution
 from tilestep.report.reader.system import System
 
-RUN_FILE: Final = f"run{SUFFIX}"  # in the folder of a report
 _PARTS: Final = {
     "compilation": ("programs", "no program was compiled, or `output*` options of autoReport left the programs out"),
     "execution": ("runs", "no program ran, as after a compile that ran out of memory, or autoReport.outputExecutionProfile was false"),
@@ -102,7 +101,7 @@ def open_report(path: str | PathLike[str]) -> Report:
     """Opens a recording.
 
     Args:
-        path: a .tilestep file, or a folder with a run.tilestep in it: that of `tilestep.profile`, `tilestep run --report` or autoReport.
+        path: a .tilestep file; or the folder of `tilestep.profile`, `tilestep run --report` or autoReport; or a program's folder in one.
 
     Returns:
         Its target, compilation, execution and system.
@@ -114,8 +113,11 @@ def open_report(path: str | PathLike[str]) -> Report:
     """
     path = Path(path)
     if path.is_dir():
-        folder, path = path, path / RUN_FILE
-        if not path.exists():
-            inside = ", ".join(sorted(plain(name) for name in os.listdir(folder))[:6]) or "nothing"
-            raise RecordingError(f"folder '{plain(folder)}' has no {RUN_FILE}, but {inside}: name a .tilestep file, or a folder with one")
+        found = next((path / name for name in (RUN_FILE, PROGRAM_FILE) if (path / name).exists()), None)
+        if found is None:
+            inside = ", ".join(sorted(plain(name) for name in os.listdir(path))[:6]) or "nothing"
+            raise RecordingError(
+                f"folder '{plain(path)}' has no {RUN_FILE} and no {PROGRAM_FILE}, but {inside}: name a .tilestep file, or a folder with one"
+            )
+        path = found
     return Report(read_recording(path), where=f"recording '{plain(path)}'")
