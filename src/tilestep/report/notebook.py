@@ -106,10 +106,7 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> s
     words = {"program", "superstep", "operation"}
     styles = [_LEFT if head in words else _RIGHT for head in heads]
     head = "".join(f'<th style="{style}">{_text(name)}</th>' for name, style in zip(heads, styles, strict=True))
-    body = "".join(
-        "<tr>" + "".join(f'<td style="{style}">{_text(cell)}</td>' for cell, style in zip(row, styles, strict=True)) + "</tr>"
-        for row in rows
-    )
+    body = "".join(f"<tr>{''.join(_cell(cell, style) for cell, style in zip(row, styles, strict=True))}</tr>" for row in rows)
     return f"<p><strong>{_text(title)}</strong></p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
