@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tilestep import open_report
 from tilestep.record.container import Tables, read_recording
 
 from .process import LIMIT_WALL_S, attempt, environment, python
@@ -118,6 +119,19 @@ def test_the_tutorial_of_graphcores_tracing_library(tmp_path: Path) -> None:
     assert found.total() == 3 * (1 + 4 + 1)
     assert tables.column("points", "value").tolist() == [1, 1 / 2, 1 / 3]
     require_nested(tables)
+    (path,) = (tmp_path / "new" / "folder").iterdir()
+    system = open_report(path).system
+    (process,) = system.processes
+    (thread,) = [thread for thread in process.threads if thread.name == "MainThread"]
+    assert (process.pid, process.pid) == (thread.tid, int(path.stem.rpartition("-")[2]))  # the main thread has its process's number
+    assert [event.label for event in thread.events if event.channel == "MyChannel"] == ["Epoch #0", "Epoch #1", "Epoch #2"]
+    epoch = next(event for event in thread.events if event.label == "Epoch #1")
+    children = [child for child in epoch.children() if child.channel == "MyChannel"]
+    assert [child.label for child in children] == ["step"] * 4 + ["Loss=0.50"]
+    assert all(
+        epoch.timestamp <= child.timestamp <= child.timestamp + child.duration <= epoch.timestamp + epoch.duration for child in children
+    )
+    assert [line.name for line in system.series] == ["Loss"]
 
 
 def test_threads_of_python_have_their_names_and_what_jax_did_is_inside_of_tracepoints(tmp_path: Path) -> None:
@@ -331,6 +345,8 @@ def test_a_program_on_ipu_is_traced_and_ends_well(tmp_path: Path) -> None:
     assert (ended.stdout, ended.stderr) == ("6.0\n", "")
     tables = only_file(tmp_path)
     assert any(label == "PjitFunction(add)" for _, label, _ in spans(tables, "Framework"))
+    assert not [name for name in texts(tables, "threads", "name") if "emulated" in name]
+    assert [run.name for run in open_report(next(tmp_path.iterdir())).execution.runs].count("jit_add") == 5
     assert tables.manifest["notes"] == []
 
 

@@ -8,10 +8,11 @@ from typing import Final, Generic, TypeVar, cast, final
 
 from tilestep.hints import EffectiveBatch
 from tilestep.plan.steps import Counts
-from tilestep.sim.calls import BEGIN, EARLIER, NONE, Calls, LogPosition, Moment, RawCall
+from tilestep.sim.calls import BEGIN, DISPATCH, EARLIER, NONE, Calls, LogPosition, Moment, RawCall
 from tilestep.sim.trace import Task
 
 MAX_NUMBERS: Final = 8_000_000  # that a log keeps: a million calls, 64 MB
+MAX_PARTS: Final = 2_000_000  # dispatches times their IPUs: a minute of replay
 _CHUNK: Final = 32_768  # calls that wait to become numbers
 
 Encoder = Callable[..., Sequence[int]]
@@ -50,6 +51,7 @@ class CallLog:
         self._batches: Interned[EffectiveBatch] = Interned()
         self._tasks: Interned[str] = Interned()
         self._complete = True
+        self._parts = 0
         self._waiting: list[RawCall] = []
         self._encoders: tuple[Encoder, ...] = (  # by kind
             self._put,
@@ -93,7 +95,9 @@ class CallLog:
         for kind, *arguments in waiting:
             encode = cast(Encoder, self._encoders[kind])
             numbers = encode(*arguments)
-            if not self._complete or len(self._numbers) + len(numbers) > MAX_NUMBERS:
+            if kind == DISPATCH:
+                self._parts += len(arguments[1])
+            if not self._complete or len(self._numbers) + len(numbers) > MAX_NUMBERS or self._parts > MAX_PARTS:
                 self._complete = False
                 return
             self._kinds.append(kind)

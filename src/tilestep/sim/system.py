@@ -133,6 +133,11 @@ class System:
         """The events of all lanes between two marks, as columns."""
         return self._recorder.rows(start.position, end.position)
 
+    def all_rows(self) -> Rows:
+        """The events of all lanes that were kept, as columns."""
+        self._lockstep.flush()
+        return self._recorder.rows(0, self._recorder.position)
+
     def runs_between(self, start: Mark, end: Mark) -> tuple[Sequence[RunRow], Sequence[Trip]]:
         """The kept dispatches between two marks, and the counts of their data-dependent parts."""
         recorder = self._recorder
