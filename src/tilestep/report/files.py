@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +62,18 @@ def write_report(profile: Profile, directory: Path, *, recording: Tables | None 
         write_file(directory / name, text + "\n")
     if recording is not None:
         write_recording(directory / RUN_FILE, recording)
+
+
+def unwritten(error: OSError | RecordingError) -> str:
+    """Which file of a report cannot be written, and why."""
+    return f"{plain(error.filename)} cannot be written: {error.strerror}" if isinstance(error, OSError) else plain(error)
+
+
+def tell_unwritten(error: OSError | RecordingError) -> None:
+    """Says on stderr that a file of the process's own report cannot be written. The program goes on, and ends as it would have."""
+    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it
+            print(f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {unwritten(error)}", file=sys.stderr)
 
 
 @dataclass(frozen=True, kw_only=True)
