@@ -129,7 +129,7 @@ def _scopes(run: RunOnIpu, wanted: re.Pattern[str]) -> Iterator[Block]:
     end = -1
 
     def lay(cycles: Callable[[ProgramLeaf], int]) -> Iterator[Laid]:
-        return executions(run.tree, run.trips, cycles=cycles, wanted=is_wanted, depth=depth)
+        return executions(run.tree, run.trips, cycles=cycles, wanted=is_wanted, depth=depth, most=MOST_BLOCKS)
 
     for span in run.spans_of(lay):
         if span.leaf is None or not is_wanted(span.leaf):

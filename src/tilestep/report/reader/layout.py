@@ -6,10 +6,11 @@ that depends on data only the counts are known: its first arm is laid first. A l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from tilestep.errors import RecordingError
+from tilestep.messages import shown
 from tilestep.report.reader.programs import ProgramLeaf, ProgramNode, ProgramSequence, Repeat, Switch
 from tilestep.sim.body import Site
 
@@ -34,6 +35,7 @@ def executions(
     cycles: Callable[[ProgramLeaf], int],
     wanted: Callable[[ProgramLeaf], bool] = lambda _: True,
     depth: Callable[[str], int] = lambda _: 0,
+    most: int = MOST_EXECUTIONS,
 ) -> Iterator[Laid]:
     """Every execution of the wanted leaves of a run, in order of time.
 
@@ -43,11 +45,12 @@ def executions(
         cycles: of one execution of a leaf.
         wanted: a loop without a wanted leaf is passed at once.
         depth: of scopes around a node with this scope, for `Laid.cut`.
+        most: executions.
 
     Raises:
-        RecordingError: after `MOST_EXECUTIONS`.
+        RecordingError: if there are more, before the first.
     """
-    return _Walk(tree, counts, cycles, wanted, depth).node(tree)
+    return _Walk(tree, counts, cycles, wanted, depth, most).node(tree)
 
 
 def summed(tree: ProgramSequence, counts: Mapping[Site, int], *, cycles: Callable[[ProgramLeaf], int]) -> Iterator[Laid]:
@@ -61,22 +64,35 @@ def summed(tree: ProgramSequence, counts: Mapping[Site, int], *, cycles: Callabl
 
 
 def _times(node: ProgramNode, times: int, counts: Mapping[Site, int]) -> Iterator[tuple[ProgramLeaf, int]]:
-    """How often each leaf runs, as sim.body counts it: the count of a site is of the whole run."""
-    match node:
-        case ProgramLeaf(cycles=None):
-            pass
-        case ProgramLeaf():
+    """How often each leaf runs, as sim.body counts it."""
+    if isinstance(node, ProgramLeaf):
+        if node.cycles is not None:
             yield node, times
+        return
+    for child, inside in _inner(node, times, counts):
+        yield from _times(child, inside, counts)
+
+
+def _visits(node: ProgramNode, times: int, counts: Mapping[Site, int], passed: Collection[int]) -> int:
+    """How often a walk comes to leaves, and to bodies of loops. Args: passed: ids of the nodes that it passes at once."""
+    if id(node) in passed or isinstance(node, ProgramLeaf):
+        return 0 if id(node) in passed else times
+    inner = list(_inner(node, times, counts))
+    own = sum(inside for _, inside in inner) if isinstance(node, Repeat) else 0
+    return own + sum(_visits(child, inside, counts, passed) for child, inside in inner)
+
+
+def _inner(node: ProgramNode, times: int, counts: Mapping[Site, int]) -> Iterator[tuple[ProgramNode, int]]:
+    """(node, how often it runs) directly below a node that runs `times`. The count of a site is of the whole run."""
+    match node:
         case Repeat(body=body, trips=int(trips)):
-            yield from _times(body, times * trips, counts)
+            yield body, times * trips
         case Repeat(body=body, site=int(site)):
-            yield from _times(body, counts.get((site, 0), 0), counts)
+            yield body, counts.get((site, 0), 0)
         case Switch(arms=arms, site=int(site)):
-            for arm, body in enumerate(arms):
-                yield from _times(body, counts.get((site, arm), 0), counts)
+            yield from ((body, counts.get((site, arm), 0)) for arm, body in enumerate(arms))
         case _:
-            for child in node.children:
-                yield from _times(child, times, counts)
+            yield from ((child, times) for child in node.children)
 
 
 class _Walk:
@@ -89,14 +105,21 @@ class _Walk:
         cycles: Callable[[ProgramLeaf], int],
         wanted: Callable[[ProgramLeaf], bool],
         depth: Callable[[str], int],
+        most: int,
     ) -> None:
         self._cycles, self._wanted, self._depth = cycles, wanted, depth
         self._left = dict(counts)
         self._visits: dict[int, int] = {}  # of loops that depend on data: how often the walk comes to them from now on
         self._lengths: dict[int, int | None] = {}  # of nodes without a wanted leaf: cycles of one pass, if they are always the same
-        self._clock = self._count = 0
+        self._clock = 0
         self._cut = NO_CUT
         self._learn(tree, 1, counts)
+        count = _visits(tree, 1, counts, self._lengths)
+        if count > most:
+            raise RecordingError(
+                f"a run has {shown(count)} executions of steps to lay out one by one: at most {most:,} are; filter by scope, or take all "
+                "executions of a step together"
+            )
 
     def node(self, node: ProgramNode) -> Iterator[Laid]:
         passed = self._lengths.get(id(node))
@@ -120,7 +143,6 @@ class _Walk:
     def _leaf(self, leaf: ProgramLeaf) -> Iterator[Laid]:
         if leaf.cycles is None:
             return
-        self._step()
         spent = self._cycles(leaf)
         if self._wanted(leaf):
             yield Laid(leaf, 1, self._clock, spent, self._cut)
@@ -130,7 +152,6 @@ class _Walk:
     def _repeat(self, loop: Repeat) -> Iterator[Laid]:
         trips, depth = self._trips(loop), self._depth(loop.scope)
         for _ in range(trips):
-            self._step()
             self._cut = min(self._cut, depth)
             yield from self.node(loop.body)
         self._cut = min(self._cut, depth)
@@ -146,14 +167,6 @@ class _Walk:
         self._left[loop.site, 0] = left - trips
         return trips
 
-    def _step(self) -> None:
-        self._count += 1
-        if self._count > MOST_EXECUTIONS:
-            raise RecordingError(
-                f"a run executes more than {MOST_EXECUTIONS:,} steps: at most that many are laid out one by one; filter by scope, or take "
-                "the sums of each step"
-            )
-
     def _learn(self, node: ProgramNode, visits: int, counts: Mapping[Site, int]) -> tuple[bool, int | None]:
         """(whether a node has a wanted leaf that runs, cycles of one pass if they are always the same). Notes both, and visits of loops."""
         match node:
@@ -161,9 +174,9 @@ class _Walk:
                 wanted, length = False, 0
             case ProgramLeaf():
                 wanted, length = self._wanted(node), self._cycles(node)
-            case Repeat(body=body):
+            case Repeat():
                 self._visits[id(node)] = visits
-                inside = visits * node.trips if node.trips is not None else visits if node.site is None else counts.get((node.site, 0), 0)
+                [(body, inside)] = _inner(node, visits, counts)
                 wanted, length = self._learn(body, inside, counts)
                 fixed = node.trips if node.trips is not None else 1 if node.site is None else None
                 length = None if length is None else 0 if length == 0 else None if fixed is None else fixed * length

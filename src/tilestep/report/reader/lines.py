@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilestep.errors import RecordingError
+from tilestep.plan.frames import user_frame
 from tilestep.plan.steps import Frame
 from tilestep.record.tables import Tables
 
@@ -43,23 +44,25 @@ class SourceLine:
 
 
 def lines_of_frames(frames: Sequence[Frame]) -> tuple[SourceLine | None, ...]:
-    """The lines of a program's tree, by the numbers that its nodes have; number 0 is None. Callers come before whom they call."""
+    """For each number of a frame the line that the user wrote: itself, or the innermost caller outside of installed packages.
+
+    Args: frames: frame number n is `frames[n - 1]`; callers come before whom they call.
+    """
     lines: list[SourceLine | None] = [None]
     for frame in frames:
         lines.append(SourceLine(file=frame.file, function=frame.function, line=frame.line, column=frame.column, caller=lines[frame.parent]))
-    return tuple(lines)
+    return tuple(lines[user_frame(frames, number)] for number in range(len(lines)))
 
 
 def lines_of_table(tables: Tables) -> tuple[SourceLine | None, ...]:
-    """The lines of table `frames`, by row; row 0 is None. Raises: RecordingError if one calls itself."""
-    lines: list[SourceLine | None] = [None]
+    """The same for the rows of table `frames`; row 0 is None. Raises: RecordingError if one calls itself."""
     strings = (*tables.strings, "")  # -1 is none
     names = ("file", "function", "line", "column", "parent")
     rows: list[list[int]] = np.stack([tables.column("frames", name) for name in names], axis=1).tolist()
+    frames: list[Frame] = []
     for row, (file, function, line, column, parent) in enumerate(rows):
-        if row == 0:
-            continue
-        if parent >= row:
+        if parent >= max(row, 1):
             raise RecordingError(f"column 'frames/parent' has {parent} in row {row}: callers come before whom they call")
-        lines.append(SourceLine(file=strings[file], function=strings[function], line=line, column=column, caller=lines[max(parent, 0)]))
-    return tuple(lines)
+        if row:
+            frames.append(Frame(file=strings[file], function=strings[function], line=line, column=column, parent=max(parent, 0)))
+    return lines_of_frames(frames)

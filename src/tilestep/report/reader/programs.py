@@ -19,7 +19,7 @@ class ProgramNode(ABC):
     Attributes:
         name: of the HLO instruction; of a stream copy its kind.
         scope: the user's operation, for example 'jit(step)/encoder/dot_general'; '' if unknown.
-        line: of the user's program; None: unknown.
+        line: that the user wrote; None: unknown.
     """
 
     name: str
