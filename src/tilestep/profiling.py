@@ -42,9 +42,12 @@ class Recording:
         return self._profile
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # copying and pickling ask for these before anything else exists
+        if name.startswith(("__", "_repr_", "_ipython_")):  # copying and pickling ask for these before anything else exists
             raise AttributeError(name)
         return getattr(self.profile, name)
+
+    def _repr_html_(self) -> str | None:
+        return None if self._profile is None else self._profile._repr_html_()  # pyright: ignore[reportPrivateUsage]  # IPython's name
 
     def __repr__(self) -> str:
         return "<tilestep profile, still running>" if self._profile is None else repr(self._profile)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import importlib
 import os
-import sys
 from typing import TYPE_CHECKING, NoReturn
 
 import jax
@@ -117,10 +115,9 @@ def _write_report() -> None:
     """
     from tilestep.errors import RecordingError
     from tilestep.files import writable_directory
-    from tilestep.messages import plain
     from tilestep.pjrt.running.measurement import measured
     from tilestep.pjrt.table.client import started_client
-    from tilestep.report.files import write_report
+    from tilestep.report.files import tell_unwritten, write_report
 
     client = started_client()
     if client is None or not client.in_use:
@@ -133,8 +130,4 @@ def _write_report() -> None:
     try:
         write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
     except (OSError, RecordingError) as error:
-        reason = f"{plain(error.filename)} cannot be written: {error.strerror}" if isinstance(error, OSError) else plain(error)
-        told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {reason}"
-        if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
-            with contextlib.suppress(OSError):  # nobody reads it
-                print(told, file=sys.stderr)
+        tell_unwritten(error)

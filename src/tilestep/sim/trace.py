@@ -103,11 +103,12 @@ class Timeline(Sequence[Event]):
 
     @cached_property
     def _events(self) -> tuple[Event, ...]:
-        kept, names, ipus = self._kept, self._names, [lane.number for lane in self._lanes]
-        lanes, kinds, starts, ends, runs, keys, _ = (kept[column::_COLUMNS] for column in range(_COLUMNS))
+        kept: list[int] = self._kept.tolist()
+        names, ipus = self._names, [lane.number for lane in self._lanes]
+        rows = (kept[position : position + _COLUMNS] for position in range(0, len(kept), _COLUMNS))
         return tuple(
             Event(ipu=ipus[lane], start_cycle=start_cycle, end_cycle=end_cycle, kind=KINDS[kind], program=names[key], key=key, run=run)
-            for lane, kind, start_cycle, end_cycle, run, key in zip(lanes, kinds, starts, ends, runs, keys, strict=True)
+            for lane, kind, start_cycle, end_cycle, run, key, _ in rows
             if kind < DISPATCH
         )
 

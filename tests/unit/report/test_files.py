@@ -27,9 +27,9 @@ EVERYTHING = ProgramParts(hlo=True, variables=True)
 ALL_FILES = ["hlo.txt", "lowered_vars.txt", "memory.txt", "program.tilestep"]
 
 
-def write(folder: Path, parts: ProgramParts = EVERYTHING, *, mark: str = MARK) -> None:
+def write(folder: Path, parts: ProgramParts = EVERYTHING, *, mark: str = MARK, lines: str = "ab") -> None:
     notes = {"jax": "1.2.3", "engine_options": {"autoReport.all": True}}
-    write_program(folder, *PLANNED, MACHINE, key=7, fingerprint=mark, hlo=TEXT, parts=parts, notes=notes)
+    write_program(folder, *PLANNED, MACHINE, key=7, fingerprint=mark, lines=lines, hlo=TEXT, parts=parts, notes=notes)
 
 
 def names(folder: Path) -> list[str]:
@@ -73,7 +73,7 @@ def test_the_recording_of_a_program_has_its_compilation_and_nothing_else(tmp_pat
     assert {note: found.manifest[note] for note in ("kind", "fingerprint", "lines", "jax", "engine_options")} == {
         "kind": "program",
         "fingerprint": MARK,
-        "lines": True,
+        "lines": "ab",
         "jax": "1.2.3",
         "engine_options": {"autoReport.all": True},
     }
@@ -85,8 +85,8 @@ def test_the_recording_of_a_program_has_its_compilation_and_nothing_else(tmp_pat
 
 
 def test_a_folder_is_known_by_all_that_it_should_have(tmp_path: Path) -> None:
-    def known(parts: ProgramParts = EVERYTHING, mark: str = MARK) -> bool:
-        return has_program(tmp_path, mark, parts)
+    def known(parts: ProgramParts = EVERYTHING, mark: str = MARK, lines: str = "ab") -> bool:
+        return has_program(tmp_path, mark, parts, lines=lines)
 
     assert not known()
     write(tmp_path, ProgramParts())
@@ -97,6 +97,7 @@ def test_a_folder_is_known_by_all_that_it_should_have(tmp_path: Path) -> None:
     assert known(ProgramParts(memory=False, hlo=True))
     assert not known(mark=MARK[:8] + "0" * 56)  # another program with a folder of that name
     assert not known(ProgramParts(lines=False))
+    assert not known(lines="cd")  # somebody has edited the file above the program
     (tmp_path / "program.tilestep").write_bytes(b"PK damaged")
     assert not known()
 
@@ -107,7 +108,7 @@ def test_files_of_parts_that_are_turned_off_stay(tmp_path: Path) -> None:
     write(tmp_path, ProgramParts(lines=False))
     assert names(tmp_path) == ALL_FILES
     assert (tmp_path / "hlo.txt").read_text() == "of an earlier run"
-    assert read_recording(tmp_path / "program.tilestep").manifest["lines"] is False
+    assert read_recording(tmp_path / "program.tilestep").manifest["lines"] == ""
 
 
 def test_equal_programs_give_equal_files(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tilestep.pjrt.programs.request import read_request
 from tilestep.pjrt.programs.serialized import Serialized, machine_id
 from tilestep.pjrt.running.dry import DryRuns, any_dry, current_mode
 from tilestep.pjrt.running.entries import PlannedRun
-from tilestep.pjrt.running.program_source import ProgramSource, fingerprint
+from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.pjrt.table.client import Client
 from tilestep.plan.liveness import check_fits
 from tilestep.plan.steps import Program
@@ -237,18 +237,13 @@ class LoadedExecutable(_native.ExecutableBase):
         return PlannedRun(self.plan.program, self.key, self.request.ipus, self.num_outputs, counters, self.source)
 
     def _source(self, name: str, hlo: bytes) -> ProgramSource:
-        request, machine = self.request, self.client.machine
+        request = self.request
         return ProgramSource(
             name=name,
-            fingerprint=fingerprint(
-                request.code,
-                num_replicas=request.num_replicas,
-                num_partitions=request.num_partitions,
-                options=request.plan_options,
-                machine=machine,
-            ),
+            code=request.code,
+            num_replicas=request.num_replicas,
+            num_partitions=request.num_partitions,
             hlo=hlo,
-            num_ipus=len(request.ipus),
             options=request.plan_options,
-            machine=machine,
+            machine=self.client.machine,
         )

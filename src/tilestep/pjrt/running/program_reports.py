@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from functools import cached_property
 from pathlib import Path
 from typing import final
@@ -16,7 +14,7 @@ from tilestep.messages import plain
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.pjrt.running.report_folders import report_folders
 from tilestep.plan import Liveness, Program
-from tilestep.report.files import MEMORY_FILE, ProgramParts, has_program, program_folder, write_program
+from tilestep.report.files import MEMORY_FILE, ProgramParts, has_program, program_folder, tell_unwritten, unwritten, write_program
 
 
 @final
@@ -31,7 +29,7 @@ class ProgramReports:
         self._told = False
 
     def compiled(self, source: ProgramSource, key: int) -> None:
-        """Writes the folder of a program that fits, if the options ask for one. A folder that cannot be written is a line on stderr."""
+        """Writes the folder of a program that fits, if the options ask for one. The first that cannot be written is a line on stderr."""
         engine = self._engine
         if engine.directory is None or not engine.of_programs:
             return
@@ -41,7 +39,9 @@ class ProgramReports:
         try:
             self._write(_Planned(source), engine.directory, key, parts)
         except (OSError, RecordingError) as error:
-            self._tell(_reason(error))
+            if not self._told:
+                self._told = True
+                tell_unwritten(error)
 
     def does_not_fit(self, source: ProgramSource, key: int) -> str:
         """Writes the report of a program that does not fit, to every folder that reports go to.
@@ -59,27 +59,28 @@ class ProgramReports:
         try:
             return plain(self._write(planned, directory, key, parts) / MEMORY_FILE)
         except (OSError, RecordingError) as error:
-            return _reason(error)
+            return unwritten(error)
 
     def _write(self, planned: _Planned, directory: Path, key: int, parts: ProgramParts) -> Path:
         """Writes the parts that the program's folder does not have yet; returns the folder."""
         source = planned.source
         folder = program_folder(directory, source.name, source.fingerprint)
-        if not has_program(folder, source.fingerprint, parts):
+        if not has_program(folder, source.fingerprint, parts, lines=source.lines):
             program, detail = planned.detail
             notes = {"jax": jax.__version__, "engine_options": dict(self._engine.stated)}
             write_program(
-                folder, program, detail, source.machine, key=key, fingerprint=source.fingerprint, hlo=source.text, parts=parts, notes=notes
+                folder,
+                program,
+                detail,
+                source.machine,
+                key=key,
+                fingerprint=source.fingerprint,
+                lines=source.lines,
+                hlo=source.text,
+                parts=parts,
+                notes=notes,
             )
         return folder
-
-    def _tell(self, reason: str) -> None:
-        """Says once on stderr that a folder could not be written."""
-        if self._told or sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
-            return
-        self._told = True
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it
-            print(f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {reason}", file=sys.stderr)
 
 
 @final
@@ -92,7 +93,3 @@ class _Planned:
     @cached_property
     def detail(self) -> tuple[Program, Liveness]:
         return self.source.detail()
-
-
-def _reason(error: OSError | RecordingError) -> str:
-    return f"{plain(error.filename)} cannot be written: {error.strerror}" if isinstance(error, OSError) else plain(error)

@@ -14,6 +14,7 @@ from tilestep.messages import plain
 from tilestep.record.container import read_recording
 from tilestep.record.machine import machine_from_document
 from tilestep.record.tables import Tables, json_text
+from tilestep.record.whole import with_all_events
 from tilestep.report.files import PROGRAM_FILE, RUN_FILE
 from tilestep.report.reader.compilation import Compilation, Target
 from tilestep.report.reader.execution import Execution
@@ -91,6 +92,13 @@ class Report:
         """The figures of the profile, as profile.json has them; empty if they were not recorded."""
         document: Any = json_text(self.tables, "profile")
         return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+
+    def in_full(self) -> Report:
+        """The same with the events of all runs. Those that the file left out are worked out again from its journal.
+
+        Raises: RecordingError if the journal was not kept or was cut, or cannot be played.
+        """
+        return Report(with_all_events(self.tables), where=self.where)
 
     def _require(self, part: str) -> None:
         if part not in self.parts:
