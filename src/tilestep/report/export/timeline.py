@@ -135,7 +135,7 @@ def _emulated(report: Report, *, source: bool) -> Timeline:
         TrackGroup(
             number=1,
             name=f"emulated time: {machine}",
-            tracks=_rows((lane.name, tracks.of_lane(lane)) for lane in lanes),
+            tracks=_rows((lane.name, tracks.of_lane(lane), lane.kind == "ipu") for lane in lanes),
             counters=tuple(tracks.memory(lane.number) for lane in lanes if lane.kind == "ipu"),
         ),
     )
@@ -272,7 +272,7 @@ def _wall(report: Report, *, source: bool) -> Timeline:
     groups: list[TrackGroup] = []
     for process in system.processes:
         name = process.name if source else f"process {process.pid}"  # a command may name a path
-        threads = ((thread.name or f"thread {thread.tid}", _wall_slices(thread)) for thread in process.threads)
+        threads = ((thread.name or f"thread {thread.tid}", _wall_slices(thread), True) for thread in process.threads)
         groups.append(TrackGroup(number=process.pid, name=f"wall time: {name}", tracks=_rows(threads)))
     counters = tuple(
         Counter(
@@ -296,19 +296,19 @@ def _wall_slices(thread: Thread) -> Iterator[Slice]:
 # -------------------------------------------------------------------------------------------------------------------- rows
 
 
-def _rows(tracks: Iterable[tuple[str, Iterable[Slice]]]) -> tuple[Track, ...]:
-    """Tracks of (name, slices). Slices that overlap, such as transfers that share a link, go to further rows of that name."""
+def _rows(tracks: Iterable[tuple[str, Iterable[Slice], bool]]) -> tuple[Track, ...]:
+    """Tracks of (name, slices, whether these nest). Slices that overlap, such as transfers that share a link, go to further rows."""
     rows: list[Track] = []
-    for name, slices in tracks:
-        for number, row in enumerate(_apart(name, slices), 1):
+    for name, slices, nests in tracks:
+        for number, row in enumerate(_apart(name, slices, nests=nests), 1):
             rows.append(Track(number=len(rows) + 1, name=name if number == 1 else f"{name} ({number})", slices=row))
     return tuple(rows)
 
 
-def _apart(name: str, slices: Iterable[Slice]) -> list[list[Slice]]:
+def _apart(name: str, slices: Iterable[Slice], *, nests: bool) -> list[list[Slice]]:
     rows: list[tuple[list[Slice], list[int]]] = []  # slices, ends of those that are open
     for each in sorted(slices, key=lambda each: (each.begin_ns, -each.end_ns)):
-        row, ends = next((row for row in rows if _has_room(row[1], each)), (list[Slice](), list[int]()))
+        row, ends = next((row for row in rows if _has_room(row[1], each, nests=nests)), (list[Slice](), list[int]()))
         if not row:
             if len(rows) == MOST_ROWS:
                 raise RecordingError(f"more than {MOST_ROWS} things overlap in track '{name}': no viewer can show them")
@@ -319,8 +319,11 @@ def _apart(name: str, slices: Iterable[Slice]) -> list[list[Slice]]:
     return [row for row, _ in rows]
 
 
-def _has_room(ends: list[int], each: Slice) -> bool:
-    """Whether a slice lies behind or within all slices of a row. Args: ends: of those that are open; those that have ended are taken away."""
+def _has_room(ends: list[int], each: Slice, *, nests: bool) -> bool:
+    """Whether a slice lies behind all slices of a row, or within them.
+
+    Args: ends: of the slices so far; those of slices that have ended are taken away. nests: whether it may lie within them.
+    """
     while ends and ends[-1] <= each.begin_ns:
         ends.pop()
-    return not ends or each.end_ns <= ends[-1]
+    return not ends or (nests and each.end_ns <= ends[-1])
