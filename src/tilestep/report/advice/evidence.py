@@ -16,7 +16,7 @@ from tilestep.record.edits.script import Change, Script
 from tilestep.record.history import History
 from tilestep.record.replay import play, replay
 from tilestep.record.sources import Source
-from tilestep.sim.calls import Call, Dispatch
+from tilestep.sim.calls import Call, Dispatch, Forget
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.system import System
 from tilestep.units import seconds_from_cycles
@@ -24,6 +24,7 @@ from tilestep.units import seconds_from_cycles
 MOST_READ: Final = 1_000_000  # work of the calls that are looked at: a second on a slow computer
 MOST_PLAYED: Final = 2_000_000  # work of the calls that are played for all findings together: two seconds there
 _CALL_WORK: Final = 12  # numbers that take as long as a call does beside its own
+_FORGET_WORK: Final = 3  # of a call that forgets a value
 _LEAST_TURNS: Final = 4  # of which half are taken to be warm
 _WARM: Final = 0.25  # of the runs that are looked at: those before are the way to a warm system, if not all are looked at
 
@@ -109,8 +110,9 @@ class Evidence:
         allowed = MOST_PLAYED // (changes + 2)
         if work <= allowed and self.is_whole:
             return _played(self.history, self.calls, "")
-        count = int(len(self.calls) * min(allowed / work, 1 if self.is_whole else 1 - _WARM))
-        start = next(_starts(self.calls, len(self.calls) - count), 0)
+        first = _first_of_last(self.calls, min(allowed, work if self.is_whole else int((1 - _WARM) * work)))
+        starts = tuple(_starts(self.calls))
+        start = next((start for start in starts if start >= first), starts[-1] if starts else 0)
         system = replay(self.history, calls=self.calls[:start])
         rest = self.calls[start:]
         runs, before = (sum(isinstance(call, Dispatch) for call in calls) for calls in (rest, self.calls[:start]))
@@ -173,16 +175,31 @@ def _played(history: History, calls: tuple[Call, ...], basis: str) -> Played:
     return Played(history=history, script=script, cycles=system.end_cycle - begin_of(history.snapshot), basis=basis)
 
 
-def _starts(calls: tuple[Call, ...], first: int) -> Iterator[int]:
-    """Positions from `first` on of dispatches that are in no group, or begin an entry; then the last call."""
+def _first_of_last(calls: Sequence[Call], work: int) -> int:
+    """The position from which on the calls are so much work at most."""
+    for index in reversed(range(len(calls))):
+        work -= _work(calls[index])
+        if work < 0:
+            return index + 1
+    return 0
+
+
+def _starts(calls: Sequence[Call]) -> Iterator[int]:
+    """Positions of dispatches that are in no group, or begin an entry."""
     before: tuple[str, int] | None = None
     for index, call in enumerate(calls):
         if isinstance(call, Dispatch):
-            if index >= first and (call.group is None or call.group != before):
+            if call.group is None or call.group != before:
                 yield index
             before = call.group
 
 
 def _work(call: Call) -> int:
     """How long it takes to read or to play a call, in numbers."""
-    return _CALL_WORK + sum(len(row) for row in (*call.arguments, *call.results)) if isinstance(call, Dispatch) else _CALL_WORK
+    match call:
+        case Dispatch():
+            return _CALL_WORK + sum(len(row) for row in (*call.arguments, *call.results))
+        case Forget():
+            return _FORGET_WORK
+        case _:
+            return _CALL_WORK
