@@ -43,8 +43,6 @@ def _slice(each: Slice, place: dict[str, int]) -> Iterator[dict[str, Any]]:
         yield {"ph": "f", "bp": "e", **place, "id": flow, "name": "cause", "cat": "cause", "ts": begin}
     for flow in each.flows_out:
         yield {"ph": "s", **place, "id": flow, "name": "cause", "cat": "cause", "ts": begin}
-    for inner in each.inner:
-        yield from _slice(inner, place)
 
 
 def _counter(counter: Counter, number: int) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, final
 
 from tilestep.protobuf import bytes_field, int_field, varint
@@ -56,15 +56,28 @@ class _Writer:
         for rank, track in enumerate(group.tracks, 1):
             described = int_field(_UUID, uuid + rank) + _text(_NAME, track.name) + int_field(_PARENT, uuid) + int_field(_RANK, rank)
             self._describe(described)
-            for each in track.slices:
-                self._slice(each, uuid + rank)
+            self._slices(track.slices, uuid + rank)
         for rank, counter in enumerate(group.counters, len(group.tracks) + 1):
             unit = int_field(_UNIT, _BYTES) if counter.unit == "bytes" else _text(_UNIT_NAME, counter.unit)
             head = int_field(_UUID, uuid + rank) + _text(_NAME, counter.name) + int_field(_PARENT, uuid)
             self._describe(head + bytes_field(_COUNTER, unit) + int_field(_RANK, rank))
             self._points(counter, uuid + rank)
 
-    def _slice(self, each: Slice, track: int) -> None:
+    def _slices(self, slices: Sequence[Slice], track: int) -> None:
+        ends: list[int] = []  # of the slices that are open
+        for each in slices:
+            while ends and ends[-1] <= each.begin_ns:
+                self._end(ends.pop(), track)
+            self._begin(each, track)
+            if each.end_ns > each.begin_ns:
+                ends.append(each.end_ns)
+        while ends:
+            self._end(ends.pop(), track)
+
+    def _end(self, time_ns: int, track: int) -> None:
+        self._event(time_ns, int_field(_TYPE, _END) + int_field(_EVENT_TRACK, track))
+
+    def _begin(self, each: Slice, track: int) -> None:
         own = int_field(_EVENT_TRACK, track)
         own += int_field(_NAME_IID, self._interned(_EVENT_NAMES, each.name))
         own += int_field(_CATEGORY_IIDS, self._interned(_CATEGORIES, each.category))
@@ -72,13 +85,7 @@ class _Writer:
         own += b"".join(_fixed(_FLOW, flow) for flow in each.flows_out) + b"".join(_fixed(_FLOW_END, flow) for flow in each.flows_in)
         if each.line is not None:
             own += int_field(_SOURCE_IID, self._source(each.line))
-        if each.end_ns <= each.begin_ns:
-            self._event(each.begin_ns, int_field(_TYPE, _INSTANT) + own)
-            return
-        self._event(each.begin_ns, int_field(_TYPE, _BEGIN) + own)
-        for inner in each.inner:
-            self._slice(inner, track)
-        self._event(each.end_ns, int_field(_TYPE, _END) + int_field(_EVENT_TRACK, track))
+        self._event(each.begin_ns, int_field(_TYPE, _BEGIN if each.end_ns > each.begin_ns else _INSTANT) + own)
 
     def _annotations(self, each: Slice) -> Iterator[bytes]:
         for name, value in each.shown_arguments.items():

@@ -5,21 +5,24 @@ A viewer has one time axis, so one timeline has one clock: emulated time, which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import numpy as np
 
 from tilestep.errors import RecordingError
+from tilestep.record.schema import LANE_KINDS
 from tilestep.report.overview import relative_lines
 from tilestep.report.reader import Event, Lane, Report, Run, SourceLine
 from tilestep.report.reader.runs import RunOnIpu
 from tilestep.report.reader.spans import WAIT, Span
+from tilestep.report.reader.system import Thread
 from tilestep.units import seconds_from_cycles
 
 Clock = Literal["emulated", "wall"]
 MOST_SLICES: Final = 2_000_000
+MOST_ROWS: Final = 256  # of one lane
 _NS: Final = 1e9
 
 
@@ -36,7 +39,6 @@ class Slice:
         flows_out: numbers of flows that begin with it.
         flows_in: numbers of flows that end with it.
         line: of the user's program; None: unknown, or left out.
-        inner: slices within it, in order of time.
     """
 
     name: str
@@ -47,7 +49,6 @@ class Slice:
     flows_out: tuple[int, ...] = ()
     flows_in: tuple[int, ...] = ()
     line: SourceLine | None = None
-    inner: tuple[Slice, ...] = ()
 
     @property
     def shown_arguments(self) -> Mapping[str, str | int]:
@@ -72,7 +73,13 @@ class Counter:
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """One row of a viewer. Attributes: number: of it within its process. slices: in order of time; each has others within it only whole."""
+    """One row of a viewer.
+
+    Attributes:
+        number: of the row within its group.
+        name: of it.
+        slices: in order of their begins, outer ones first; two of them are apart, or one lies within the other.
+    """
 
     number: int
     name: str
@@ -121,13 +128,14 @@ def _emulated(report: Report, *, source: bool) -> Timeline:
     execution = report.execution
     steps = _count_spans(report) <= MOST_SLICES
     tracks = _Emulated(report, source=source, steps=steps)
-    lanes = [lane for lane in execution.lanes if len(execution.events.of_lane(lane))]
+    used = (lane for lane in execution.lanes if len(execution.events.of_lane(lane)))
+    lanes = sorted(used, key=lambda lane: (LANE_KINDS.index(lane.kind), lane.number, lane.target))
     machine = report.target.name
     groups = (
         TrackGroup(
             number=1,
             name=f"emulated time: {machine}",
-            tracks=tuple(Track(number=lane.index + 1, name=lane.name, slices=tracks.of_lane(lane)) for lane in lanes),
+            tracks=_rows((lane.name, tracks.of_lane(lane), lane.kind == "ipu") for lane in lanes),
             counters=tuple(tracks.memory(lane.number) for lane in lanes if lane.kind == "ipu"),
         ),
     )
@@ -212,7 +220,6 @@ class _Emulated:
             return
         run = self._execution.runs[events[0].run]
         first, last = events[0].cycles_from, max(event.cycles_to for event in events)
-        inner = self._inner(run, events, first, last)
         own = [self._event(event) for event in events]
         yield Slice(
             name=run.name,
@@ -222,8 +229,8 @@ class _Emulated:
             arguments={"run": run.index, "cycles": last - first, **self._labels(run)},
             flows_out=tuple(flow for each in own for flow in each.flows_out),
             flows_in=tuple(flow for each in own for flow in each.flows_in),
-            inner=inner or tuple(_without_flows(each) for each in own),
         )
+        yield from self._inner(run, events, first, last) or (replace(each, flows_out=(), flows_in=()) for each in own)
 
     def _labels(self, run: Run) -> dict[str, str | int]:
         labels: dict[str, str | int] = {}
@@ -257,10 +264,6 @@ class _Emulated:
         )
 
 
-def _without_flows(one: Slice) -> Slice:
-    return Slice(name=one.name, category=one.category, begin_ns=one.begin_ns, end_ns=one.end_ns, arguments=one.arguments)
-
-
 # ---------------------------------------------------------------------------------------------------------------- wall time
 
 
@@ -268,24 +271,9 @@ def _wall(report: Report, *, source: bool) -> Timeline:
     system = report.system
     groups: list[TrackGroup] = []
     for process in system.processes:
-        tracks = tuple(
-            Track(
-                number=thread.tid,
-                name=thread.name or f"thread {thread.tid}",
-                slices=tuple(
-                    Slice(
-                        name=event.label,
-                        category=event.channel or "host",
-                        begin_ns=event.start_ns,
-                        end_ns=event.start_ns + event.duration_ns,
-                    )
-                    for event in thread.all_events
-                ),
-            )
-            for thread in process.threads
-        )
         name = process.name if source else f"process {process.pid}"  # a command may name a path
-        groups.append(TrackGroup(number=process.pid, name=f"wall time: {name}", tracks=tracks))
+        threads = ((thread.name or f"thread {thread.tid}", _wall_slices(thread), True) for thread in process.threads)
+        groups.append(TrackGroup(number=process.pid, name=f"wall time: {name}", tracks=_rows(threads)))
     counters = tuple(
         Counter(
             name=f"{line.graph}: {line.name}", unit=line.unit, points=list(zip(line.times_ns.tolist(), line.values.tolist(), strict=True))
@@ -297,3 +285,45 @@ def _wall(report: Report, *, source: bool) -> Timeline:
     if not groups:
         raise RecordingError(f"{report.where} has nothing in wall time")
     return Timeline(clock="wall", groups=tuple(groups))
+
+
+def _wall_slices(thread: Thread) -> Iterator[Slice]:
+    for event in thread.all_events:
+        end = event.start_ns + event.duration_ns
+        yield Slice(name=event.label, category=event.channel or "host", begin_ns=event.start_ns, end_ns=end)
+
+
+# -------------------------------------------------------------------------------------------------------------------- rows
+
+
+def _rows(tracks: Iterable[tuple[str, Iterable[Slice], bool]]) -> tuple[Track, ...]:
+    """Tracks of (name, slices, whether these nest). Slices that overlap, such as transfers that share a link, go to further rows."""
+    rows: list[Track] = []
+    for name, slices, nests in tracks:
+        for number, row in enumerate(_apart(name, slices, nests=nests), 1):
+            rows.append(Track(number=len(rows) + 1, name=name if number == 1 else f"{name} ({number})", slices=row))
+    return tuple(rows)
+
+
+def _apart(name: str, slices: Iterable[Slice], *, nests: bool) -> list[list[Slice]]:
+    rows: list[tuple[list[Slice], list[int]]] = []  # slices, ends of those that are open
+    for each in sorted(slices, key=lambda each: (each.begin_ns, -each.end_ns)):
+        row, ends = next((row for row in rows if _has_room(row[1], each, nests=nests)), (list[Slice](), list[int]()))
+        if not row:
+            if len(rows) == MOST_ROWS:
+                raise RecordingError(f"more than {MOST_ROWS} things overlap in track '{name}': no viewer can show them")
+            rows.append((row, ends))
+        row.append(each)
+        if each.end_ns > each.begin_ns:
+            ends.append(each.end_ns)
+    return [row for row, _ in rows]
+
+
+def _has_room(ends: list[int], each: Slice, *, nests: bool) -> bool:
+    """Whether a slice lies behind all slices of a row, or within them.
+
+    Args: ends: of the slices so far; those of slices that have ended are taken away. nests: whether it may lie within them.
+    """
+    while ends and ends[-1] <= each.begin_ns:
+        ends.pop()
+    return not ends or (nests and each.end_ns <= ends[-1])

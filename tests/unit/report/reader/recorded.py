@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 
-from tests.unit.sim.toy import Host, machine, program, superstep
+from tests.unit.sim.toy import Host, collective, machine, program, superstep
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import Life, Liveness
+from tilestep.plan.serialized import dump_program
 from tilestep.plan.steps import Branch, Counts, Frame, HostCall, Loop, Program, Series, Superstep
 from tilestep.record.capture import Compiled, Span, capture
 from tilestep.record.container import Builder, Tables, parse_recording, recording_bytes
@@ -26,7 +28,12 @@ def recorded(
     """A recording of all that a host has done, written and read again."""
     builder = Builder(kind=kind)
     compiled = {
-        host.key(each): Compiled(program=each, detail=(details or {}).get(each.name), fingerprint=f"{host.key(each):064x}", hlo="HloModule")
+        host.key(each): Compiled(
+            program=each,
+            detail=(details or {}).get(each.name),
+            fingerprint=sha256(dump_program(each).encode()).hexdigest(),
+            hlo="HloModule",
+        )
         for each in programs
     }
     span = Span(system=host.system, begin=host.start, end=host.system.mark(), history=None)
@@ -94,8 +101,6 @@ def report_of(called: Program, *, runs: int = 1, counts: Sequence[Counts] = (), 
 
 def everything(num_ipus: int = 2) -> tuple[Program, list[Counts]]:
     """A program with each kind of node, and counts of its data-dependent parts on two IPUs."""
-    from tests.unit.sim.toy import collective
-
     inner = Loop(
         name="inner",
         scope="jit(f)/outer/while/body/while",
