@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from tilestep import __version__
 from tilestep.cli import bench_data, machines, onnx, run
 from tilestep.cli.usage import INTERRUPTED, Parser
+from tilestep.tracing.process import discard
+
+_RUN_PROGRAMS = (run.run, onnx.run, bench_data.run)  # others are no programs that anybody wants a trace of
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -32,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         args = make_parser().parse_args(arguments)
+        if args.run not in _RUN_PROGRAMS:
+            discard()
         return args.run(args)
     except KeyboardInterrupt:
         return INTERRUPTED

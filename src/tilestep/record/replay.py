@@ -11,6 +11,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Counts, Program
 from tilestep.record.history import History
 from tilestep.sim import calls as made
+from tilestep.sim.call_log import MAX_PARTS
 from tilestep.sim.calls import Call, Moment
 from tilestep.sim.system import System
 
@@ -36,7 +37,8 @@ def replay(
         A system at the end of the history. Its `end_cycle` equals the original's if nothing was replaced.
 
     Raises:
-        ValueError: if a call cannot be made, for example because a program that was replaced has donated a value that is used later.
+        ValueError: if a call cannot be made, for example because a program that was replaced has donated a value that is used later; if
+            there are more dispatches than a log keeps.
     """
     known = history.programs if programs is None else {**history.programs, **programs}
     system = System.restored(history.snapshot, machine or history.machine, known, record=record)
@@ -50,6 +52,7 @@ def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program])
     Raises: ValueError if one cannot be made.
     """
     moments: dict[int, Moment] = {}
+    parts = 0
     for call in calls:
         match call:
             case made.Put(value, ipu, size_bytes, on_host, since):
@@ -67,6 +70,9 @@ def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program])
                 program = programs.get(call.key)
                 if program is None:
                     raise ValueError(f"a call dispatches program {call.key}, which is not there")
+                parts += len(call.ipus)
+                if parts > MAX_PARTS:
+                    raise ValueError(f"the calls dispatch more than {MAX_PARTS:,} parts of programs, which is more than a log keeps")
                 system.dispatch(
                     program,
                     key=call.key,

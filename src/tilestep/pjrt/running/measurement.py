@@ -13,8 +13,6 @@ from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.journal import Begin, Journal
 from tilestep.pjrt.running.program_source import ProgramSource
-from tilestep.plan import lower_in_detail
-from tilestep.program import parse_hlo
 from tilestep.record.capture import Compiled, Span, capture, notes_of
 from tilestep.record.container import Builder, Tables
 from tilestep.record.history import history_since
@@ -39,28 +37,27 @@ class Measurement:
     sources: Mapping[int, ProgramSource]
     engine: EngineOptions
 
-    def recording(self, *, journal: bool = True, hlo: bool = True, lines: bool = True) -> Tables:
+    def recording(self, *, journal: bool = True, hlo: bool = True, lines: bool = True, memory: bool = True) -> Tables:
         """The recording of it. Each program is planned again for its detail.
 
         Args: journal: whether the calls are kept, so that it can be played again. hlo: whether the programs' HLO is kept, so that they can
-            be planned for another machine. lines: whether lines of the user's source are kept.
+            be planned for another machine. lines: whether lines of the user's source are kept. memory: whether the lives of values are.
         """
         engine, history = self.engine, self.span.history if journal else None
-        stated = {key: value for key, value in engine.stated}
-        builder = Builder(kind="run", notes=notes_of(history, jax=jax.__version__, engine_options=stated))
-        self.add_to(builder, journal=journal, hlo=hlo, lines=lines)
+        builder = Builder(kind="run", notes=notes_of(history, jax=jax.__version__, engine_options=dict(engine.stated)))
+        self.add_to(builder, journal=journal, hlo=hlo, lines=lines, memory=memory)
         return builder.tables()
 
-    def add_to(self, builder: Builder, *, journal: bool, hlo: bool, lines: bool) -> None:
+    def add_to(self, builder: Builder, *, journal: bool, hlo: bool, lines: bool, memory: bool = True) -> None:
         """Adds the emulated part of a recording to one that is being made."""
         span = self.span if journal else Span(system=self.span.system, begin=self.span.begin, end=self.span.end, history=None)
-        capture(builder, span, self._compiled(span, hlo=hlo), runs_in_detail=self.engine.runs_in_detail, lines=lines)
+        capture(builder, span, self._compiled(span, hlo=hlo, memory=memory), runs_in_detail=self.engine.runs_in_detail, lines=lines)
         document = self.profile.as_document()
         document.pop("timeline", None)
         builder.put_json("profile", document)
 
-    def _compiled(self, span: Span, *, hlo: bool) -> dict[int, Compiled]:
-        """The programs of a span, those that ran in it first."""
+    def _compiled(self, span: Span, *, hlo: bool, memory: bool) -> dict[int, Compiled]:
+        """The programs of a span, those that ran in it first, and those that the process retains last."""
         profiled = {program.key: program for program in self.profile.programs}
         programs = span.system.programs
         needed = [*profiled, *(key for key in (span.history.programs if span.history else ()) if key not in profiled)]
@@ -72,20 +69,24 @@ class Measurement:
                 origin="user" if figures is None else figures.origin,
                 group="" if figures is None else figures.group,
             )
-            found[key] = compiled if source is None else _in_detail(compiled, source, hlo=hlo)
+            found[key] = compiled if source is None else _with_source(compiled, source, hlo=hlo, memory=memory)
+        if self.engine.retain_debug_information:
+            retained = ((key, source) for key, source in self.sources.items() if key not in found)
+            found |= {key: _with_source(None, source, hlo=hlo, memory=memory) for key, source in retained}
         return found
 
 
-def _in_detail(compiled: Compiled, source: ProgramSource, *, hlo: bool) -> Compiled:
-    text = compat.hlo_text(source.hlo)
-    _, detail = lower_in_detail(parse_hlo(text), source.machine, name=source.name, num_ipus=source.num_ipus, options=source.options)
+def _with_source(compiled: Compiled | None, source: ProgramSource, *, hlo: bool, memory: bool) -> Compiled:
+    """A program with what its source tells. Args: compiled: None: it never ran."""
+    text = source.text if hlo or memory or compiled is None else None
+    planned, detail = source.detail(text) if memory or compiled is None else (compiled.program, None)
     return Compiled(
-        program=compiled.program,
-        detail=detail,
+        program=planned if compiled is None else compiled.program,
+        detail=detail if memory else None,
         fingerprint=source.fingerprint,
         hlo=text if hlo else None,
-        origin=compiled.origin,
-        group=compiled.group,
+        origin=("jax" if is_jax_program(source.name) else "user") if compiled is None else compiled.origin,
+        group="" if compiled is None else compiled.group,
     )
 
 

@@ -1,4 +1,4 @@
-"""Programs with other steps: cheaper families, smaller or no exchanges between IPUs, feeds beside compute, values that stay in the tiles."""
+"""Programs with other steps: cheaper families, fewer exchanges between IPUs, feeds beside compute, values that stay in the tiles."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def scaled(program: Program, family: str, numerator: int, denominator: int) -> P
     return with_leaves(program, change)
 
 
-def shorter(step: Superstep, numerator: int, denominator: int) -> Superstep:
-    """A superstep that takes a part of its cycles."""
+def shorter(step: Superstep, numerator: int, denominator: int, *, sync: bool = True) -> Superstep:
+    """A superstep that takes a part of its cycles, with its syncs or without."""
     return replace(
         step,
         compute_cycles=ceil_div(step.compute_cycles * numerator, denominator),
         exchange_cycles=ceil_div(step.exchange_cycles * numerator, denominator),
-        sync_cycles=ceil_div(step.sync_cycles * numerator, denominator),
+        sync_cycles=ceil_div(step.sync_cycles * numerator, denominator) if sync else step.sync_cycles,
     )
 
 
@@ -48,3 +48,28 @@ def _changed(node: Node, change: Callable[[Leaf], Leaf | None]) -> Node | None:
             return replace(node, arms=tuple(arm if isinstance(arm, Series) else Series() for arm in arms))
         case _:
             return change(node)
+
+
+def on_fewer_tiles(program: Program, num_io_tiles: int, num_tiles: int) -> Program:
+    """The program with so many I/O tiles, whose supersteps take as much longer as the other tiles are fewer."""
+
+    def change(leaf: Leaf) -> Leaf:
+        return shorter(leaf, num_tiles, num_tiles - num_io_tiles, sync=False) if isinstance(leaf, Superstep) else leaf
+
+    return replace(with_leaves(program, change), num_io_tiles=num_io_tiles)
+
+
+def in_tiles(program: Program) -> Program:
+    """The program whose values in pinned_host stay in the tiles."""
+    stays = with_leaves(program, lambda leaf: None if isinstance(leaf, HostCall) and leaf.in_memory else leaf)
+    return replace(
+        stays,
+        arguments=tuple(replace(argument, on_host=False) for argument in program.arguments),
+        results=tuple(replace(result, on_host=False) for result in program.results),
+        parked_bytes=0,
+    )
+
+
+def with_collectives(program: Program, change: Callable[[Collective], Collective | None]) -> Program:
+    """The program with other exchanges between IPUs; those that become None are gone."""
+    return with_leaves(program, lambda leaf: change(leaf) if isinstance(leaf, Collective) else leaf)

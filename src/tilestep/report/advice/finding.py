@@ -54,8 +54,8 @@ class Gain:
         share: of emulated time.
         seconds: of emulated time.
         tile_bytes: of the fullest tile, for findings about memory.
-        how: 'replayed': the journal was played again with the edit, and the gain is exact; 'within 2 %': the same, with programs that will be
-            compiled anew; 'about': an estimate.
+        how: 'replayed': the journal was played again with the edit, and the gain is exact; 'within 2 %': the same, with programs that will
+            be compiled anew; 'about': an estimate.
         basis: of what the gain was worked out and how it was estimated, in words; '' if there is nothing to say.
     """
 

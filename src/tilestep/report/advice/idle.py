@@ -10,7 +10,7 @@ from tilestep.record.edits.moved import merged
 from tilestep.record.edits.reads import read_at_the_end
 from tilestep.record.edits.script import in_turn
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.finding import LEAST_SHARE, Finding
 from tilestep.report.advice.lines import line_of_call
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
@@ -20,38 +20,40 @@ LOOP_STEPS: Final = 100  # calls that one call with a loop would do
 
 
 def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
-    """The busiest IPU waits for more than half of the time."""
-    if figures.idle_cycles * 2 <= figures.emulated_cycles or not figures.programs:
+    """The busiest IPU waits for more than half of the time, or for a host that reads results before it dispatches more."""
+    if not figures.programs:
         return
     waits = f"IPU {figures.busiest_ipu}, the busiest, waits {share_text(figures.idle_cycles, figures.emulated_cycles)}"
-    if figures.dispatch_cycles * 2 > figures.emulated_cycles:  # no work of the IPUs hides that
+    mostly = figures.idle_cycles * 2 > figures.emulated_cycles
+    if mostly and figures.dispatch_cycles * 2 > figures.emulated_cycles:  # no work of the IPUs hides that
         text = (
             f"The host spends {share_text(figures.dispatch_cycles, figures.emulated_cycles)} of emulated time dispatching "
             f"{count_text(figures.dispatches, 'run')}, and {waits}: do more in each run (lax.scan, lax.fori_loop), and read results "
             "rarely, so that the host is ahead of the IPU."
         )
-    else:
+    elif mostly:
         text = (
             f"{waits} of emulated time for the host or other IPUs: dispatch more before reading, do more per call (lax.scan, "
             "lax.fori_loop), or give the IPUs work that does not wait for each other's (microbatches)."
         )
+    else:
+        text = f"{waits} of emulated time for the host, which reads results before it dispatches more: read them later, or rarely."
+        if figures.idle_cycles < LEAST_SHARE * figures.emulated_cycles:
+            return
     finding = Finding(kind="idle", text=text)
     often = max((p for p in figures.programs if p.origin == "user"), key=lambda program: program.runs, default=None)
     if evidence is None or often is None:
-        yield Proposal(finding=finding)
+        yield Proposal(finding=finding, only_with_gain=not mostly)
         return
     name = figures.label(often.key)
-    looped = merged([often.key], at_most=LOOP_STEPS)
-    basis = f"played as one program of up to {LOOP_STEPS} steps"
     ways = [Way(edit="read results after the last call", change=read_at_the_end, how="replayed")]
-    if often.runs > 1:
+    if mostly and often.runs > 1:
+        looped = merged([often.key], at_most=LOOP_STEPS)
+        basis = f"played as one program of up to {LOOP_STEPS} steps"
+        edit = f"loop over {name} on the IPU (lax.scan)"
         ways += [
-            Way(edit=f"loop over {name} on the IPU (lax.scan)", change=looped, how="about", basis=basis),
-            Way(
-                edit=f"loop over {name} on the IPU (lax.scan), and read results after it",
-                change=in_turn(read_at_the_end, looped),
-                how="about",
-                basis=basis,
-            ),
+            Way(edit=edit, change=looped, how="about", basis=basis),
+            Way(edit=f"{edit}, and read results after it", change=in_turn(read_at_the_end, looped), how="about", basis=basis),
         ]
-    yield Proposal(finding=replace(finding, line=line_of_call(evidence.programs[often.key])), ways=tuple(ways))
+    line = line_of_call(evidence.programs[often.key])
+    yield Proposal(finding=replace(finding, line=line), ways=tuple(ways), only_with_gain=not mostly)

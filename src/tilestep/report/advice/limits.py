@@ -13,9 +13,10 @@ from tilestep.record.edits.script import with_changed
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import LEAST_SHARE, Finding
 from tilestep.report.advice.lines import leaves, line_of
+from tilestep.report.advice.longest import superstep_cycles
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
-from tilestep.report.figures import PINNED_HOST, FamilyCycles, Figures, ProgramProfile
+from tilestep.report.figures import PINNED_HOST, FamilyCycles, Figures
 from tilestep.report.quantities import count_text, names_text, share_text
 
 
@@ -70,10 +71,6 @@ def _halved(program: Program, family: str) -> Program:
                 return leaf
 
     return with_leaves(program, change)
-
-
-def superstep_cycles(program: ProgramProfile) -> int:
-    return sum(family.total for family in program.families)
 
 
 def _limited_by(family: FamilyCycles) -> str:

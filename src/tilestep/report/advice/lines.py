@@ -35,16 +35,31 @@ def line_of(program: Program, frame: int) -> Line | None:
 
 def line_of_call(program: Program) -> Line | None:
     """Where the user calls the program's function; the function itself if its caller is unknown; None if both are."""
-    found: Counter[int] = Counter()
+    path = _common_path(program)
     name = _plain(program.name.removeprefix("jit_"))
-    for leaf in leaves(program.body):
-        lines = [number for number in stack(program.frames, leaf.frame) if user_frame(program.frames, number) == number]
-        own = [k for k, number in enumerate(lines) if _plain(program.frames[number - 1].function.rpartition(".")[2]) == name]
-        if own:
-            found[lines[min(own[-1] + 1, len(lines) - 1)]] += 1
-        elif lines:
-            found[lines[0]] += 1
-    return _line(program, found.most_common(1)[0][0]) if found else None
+    own = [_plain(program.frames[number - 1].function.rpartition(".")[2]) == name for number in path]
+    place = len(path) - 1
+    if True in own:
+        place -= own[::-1].index(True)
+        while place and own[place]:
+            place -= 1
+    return _line(program, path[place]) if path else None
+
+
+def _common_path(program: Program) -> list[int]:
+    """The user's lines that most steps have in common, callers first. Steps of JAX's functions may have lines of another call."""
+    paths = [
+        [number for number in reversed(stack(program.frames, leaf.frame)) if user_frame(program.frames, number) == number]
+        for leaf in leaves(program.body)
+    ]
+    path: list[int] = []
+    while paths := [each for each in paths if len(each) > len(path)]:
+        [(number, times)] = Counter(each[len(path)] for each in paths).most_common(1)
+        if 2 * times <= len(paths):
+            break
+        paths = [each for each in paths if each[len(path)] == number]
+        path.append(number)
+    return path
 
 
 def _line(program: Program, number: int) -> Line:

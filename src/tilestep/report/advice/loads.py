@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 from tilestep.record.edits.moved import called_as, merged, on_cpu
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.lines import line_of_call
-from tilestep.report.advice.phrases import CPU_DEFAULT, lines_text, times_text
+from tilestep.report.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, lines_text, times_text
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures, Origin, ShapesProfile
 from tilestep.report.quantities import count_text, names_text, share_text
 
 LOADS_DOMINATE: Final = 0.1  # of emulated time
-_AS_ONE: Final = "played as one program"
-_ON_CPU: Final = "the CPU's own time not counted"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +81,9 @@ def _ways(figures: Figures, units: Sequence[_Loaded], evidence: Evidence | None,
     if is_single:
         count = f"{len(keys):,} operations" if len(keys) > 1 else alone[0].label
         return (
-            Way(edit=f"put {count} into a jitted function", change=merged(_neighbours(evidence, keys)), how="about", basis=_AS_ONE),
-            Way(edit=f"run {count} under {CPU_DEFAULT}", change=on_cpu(keys), how="about", basis=_ON_CPU),
-        )
+            Way(edit=f"put {count} into one jitted function", change=merged(keys), how="about", basis=AS_ONE),
+            Way(edit=f"run {count} under {CPU_DEFAULT}", change=on_cpu(keys), how="about", basis=CPU_FREE),
+        )[len(keys) < 2 :]
     ways: list[Way] = []
     for function in figures.reshaped:
         largest = max(function.keys, key=lambda key: sum(a.size_bytes for a in evidence.programs[key].arguments))
@@ -105,16 +102,9 @@ def _ways(figures: Figures, units: Sequence[_Loaded], evidence: Evidence | None,
         names = names_text([unit.label for unit in alone], most=3)
         short = [key for unit in sorted(alone, key=lambda unit: unit.work)[:-1] for key in unit.keys]
         labels = names_text([figures.label(key) for key in short], most=3)
-        ways.append(Way(edit=f"put {names} into one jitted function", change=merged(keys), how="about", basis=_AS_ONE))
-        ways.append(Way(edit=f"run {labels} under {CPU_DEFAULT}", change=on_cpu(short), how="about", basis=_ON_CPU))
+        ways.append(Way(edit=f"put {names} into one jitted function", change=merged(keys), how="about", basis=AS_ONE))
+        ways.append(Way(edit=f"run {labels} under {CPU_DEFAULT}", change=on_cpu(short), how="about", basis=CPU_FREE))
     return tuple(ways)
-
-
-def _neighbours(evidence: Evidence, keys: Sequence[int]) -> set[int]:
-    """These programs and those that a call follows, or that follow a call: what a function with them could hold."""
-    order = [call.key for call in evidence.dispatches if call.group is None]
-    wanted = set(keys)
-    return wanted | {other for pair in pairwise(order) for other in pair if not wanted.isdisjoint(pair)}
 
 
 def _cycles(units: list[_Loaded]) -> int:

@@ -10,6 +10,9 @@ from tilestep.report.quantities import names_text
 
 CPU_DEFAULT: Final = "jax.default_device(jax.devices('cpu')[0])"  # its results may go on to an IPU; those of jit(backend='cpu') stay
 
+AS_ONE: Final = "played as one program"
+CPU_FREE: Final = "the CPU's own time not counted"
+
 
 def times_text(number: int) -> str:
     """'once', '3 times'."""

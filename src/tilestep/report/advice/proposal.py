@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilestep.record.edits.script import Change
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding, How
+from tilestep.report.advice.finding import LEAST_SHARE, Finding, How
 from tilestep.report.figures import Figures
 
 
@@ -38,11 +38,13 @@ class Proposal:
         finding: without a gain.
         ways: to follow it; the best that is possible counts. Without any, the finding is as it is.
         only_with_gain: whether nobody is told of it where gains are not worked out.
+        least_share: of emulated time, that it has to save.
     """
 
     finding: Finding
     ways: tuple[Way, ...] = ()
     only_with_gain: bool = False
+    least_share: float = LEAST_SHARE
 
 
 Rule = Callable[[Figures, Evidence | None], Iterable[Proposal]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tilestep.report.advice.collectives import collectives
 from tilestep.report.advice.donation import donation
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
@@ -11,11 +12,34 @@ from tilestep.report.advice.idle import idle
 from tilestep.report.advice.limits import fallbacks, limit, unused
 from tilestep.report.advice.loads import loads
 from tilestep.report.advice.memory import memory
+from tilestep.report.advice.offload import offload
+from tilestep.report.advice.precision import halves, partials
 from tilestep.report.advice.proposal import Rule
+from tilestep.report.advice.results import results
+from tilestep.report.advice.save import save
+from tilestep.report.advice.small import small
+from tilestep.report.advice.streaming import feeds, streaming
 from tilestep.report.advice.worth import ranked
 from tilestep.report.figures import Figures
 
-RULES: Final[tuple[Rule, ...]] = (memory, idle, loads, donation, limit, unused, fallbacks)
+RULES: Final[tuple[Rule, ...]] = (
+    memory,
+    idle,
+    save,
+    loads,
+    donation,
+    results,
+    streaming,
+    feeds,
+    offload,
+    collectives,
+    small,
+    partials,
+    halves,
+    limit,
+    unused,
+    fallbacks,
+)
 """In the order of their findings where gains are not worked out."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from tilestep.report.advice.evidence import Evidence, Played
-from tilestep.report.advice.finding import LEAST_SHARE, Finding, Gain
+from tilestep.report.advice.finding import Finding, Gain
 from tilestep.report.advice.proposal import Proposal, Way
 
 _CLEARLY: Final = 1.1  # times as much
@@ -29,14 +29,16 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: boo
     found: list[Finding] = []
     for proposal in proposals:
         finding = proposal.finding
+        if proposal.only_with_gain and not proposal.ways:
+            continue
         if proposal.ways and played is not None:
             best = _best(proposal.ways, played, evidence)
             if best is None:
                 continue
             finding = replace(finding, edit=best[0].edit, gain=best[1])
-        found.append(finding)
-    worth_it = [finding for finding in found if all or _is_worth_it(finding)]
-    return tuple(sorted(worth_it, key=_rank))
+        if all or _is_worth_it(finding, proposal.least_share):
+            found.append(finding)
+    return tuple(sorted(found, key=_rank))
 
 
 def _best(ways: Iterable[Way], played: Played, evidence: Evidence) -> tuple[Way, Gain] | None:
@@ -59,9 +61,9 @@ def _gain(way: Way, saved: int, played: Played, evidence: Evidence) -> Gain:
     return Gain(cycles=cycles, share=share, seconds=evidence.seconds(cycles), how=way.how, basis=basis)
 
 
-def _is_worth_it(finding: Finding) -> bool:
+def _is_worth_it(finding: Finding, least_share: float) -> bool:
     gain = finding.gain
-    return finding.urgent or gain is None or gain.tile_bytes > 0 or gain.share >= LEAST_SHARE
+    return finding.urgent or gain is None or gain.tile_bytes > 0 or gain.share >= least_share
 
 
 def _rank(finding: Finding) -> tuple[int, float]:

@@ -1,0 +1,133 @@
+"""Advice on steps that are too small for the tiles: thin products, and supersteps that mostly synchronise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from tilestep.errors import TilestepError
+from tilestep.plan.steps import Program, Superstep
+from tilestep.record.edits.programs import Leaf, shorter, with_leaves
+from tilestep.record.edits.script import with_changed
+from tilestep.record.sources import Source, planned_again
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.lines import leaves, line_of
+from tilestep.report.advice.longest import longest_program, superstep_cycles
+from tilestep.report.advice.proposal import Proposal, Way
+from tilestep.report.figures import Figures, ProgramProfile
+from tilestep.report.quantities import share_text
+
+_PRODUCTS: Final = ("matmul", "convolution")
+_FILLED: Final = 0.3  # of the matrix units' products: below that they are thin
+_SYNC: Final = 0.3  # of the supersteps: above that they are small
+_FACTORS: Final = (16, 8, 4, 2)
+_LEAST_SHARE: Final = 0.05  # of emulated time
+_SHAPE: Final = re.compile(r"\b([a-z]+[0-9]*\w*)\[([0-9,]+)\]")
+
+
+class _Larger(NamedTuple):
+    """A program with a larger batch."""
+
+    batch: int
+    factor: int
+    program: Program
+
+
+def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """The program with the longest supersteps, if its batch is too small to fill the tiles."""
+    profile = longest_program(figures, evidence)
+    if evidence is None or profile is None or not superstep_cycles(profile):
+        return
+    program, source = evidence.programs[profile.key], evidence.sources[profile.key]
+    filled = _filled(evidence, profile)
+    thin = profile.families[0].family in _PRODUCTS and filled < _FILLED
+    if not thin and sum(family.sync for family in profile.families) < _SYNC * superstep_cycles(profile):
+        return
+    larger = _larger(evidence, profile, program, source)
+    if larger is None:
+        return
+    batch, factor, planned = larger
+    label = figures.label(profile.key)
+    longer = f"{factor} times the work in {_cycles(planned) / max(_cycles(program), 1):.2g} times the time"
+    if thin:
+        head = f"The products of {label} use {share_text(filled, 1)} of the matrix units, because they are thin"
+    else:
+        share = share_text(sum(family.sync for family in profile.families), superstep_cycles(profile))
+        head = f"{share} of the supersteps of {label} is sync, because they are small"
+    text = f"{head}: with {batch * factor:,} in place of {batch:,}, the size of its batch, it does {longer}."
+    largest = max(
+        (leaf for leaf in leaves(program.body) if isinstance(leaf, Superstep)), key=lambda leaf: leaf.compute_cycles, default=None
+    )
+    way = Way(
+        edit=f"make the batch of {label} {batch * factor:,}",
+        change=with_changed([profile.key], lambda program: replace(program, body=_share_of(planned, factor).body)),
+        how="about",
+        basis=f"for as many samples, planned again with a batch of {batch * factor:,}",
+    )
+    line = None if largest is None else line_of(program, largest.frame)
+    finding = Finding(kind="products" if thin else "steps", text=text, line=line)
+    yield Proposal(finding=finding, ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
+
+
+def _filled(evidence: Evidence, profile: ProgramProfile) -> float:
+    """The share of the matrix units' products that the program's products are, while they run."""
+    ipu = evidence.machine.ipu
+    products = [leaf for leaf in leaves(evidence.programs[profile.key].body) if isinstance(leaf, Superstep) and leaf.family in _PRODUCTS]
+    cycles = sum(leaf.compute_cycles + leaf.exchange_cycles + leaf.sync_cycles for leaf in products)
+    possible = 2 * ipu.macs_per_cycle_float * ipu.num_tiles * cycles
+    return sum(leaf.flops for leaf in products) / possible if possible else 1.0
+
+
+def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, source: Source) -> _Larger | None:
+    """The program with the largest multiple of its batch that fits; None if its batch is unknown."""
+    batch = _batch(profile, program)
+    if batch is None:
+        return None
+    for factor in _FACTORS:
+        text = _SHAPE.sub(lambda found, factor=factor: _with_batch(found, batch, factor), source.text())
+        try:
+            planned = planned_again(replace(source, text=lambda text=text: text), program, evidence.machine)
+        except TilestepError:  # the batch is more than a size of arrays
+            return None
+        if planned.memory.peak_bytes <= evidence.machine.ipu.tile.sram_bytes:
+            return _Larger(batch, factor, planned)
+    return None
+
+
+def _batch(profile: ProgramProfile, program: Program) -> int | None:
+    """The first dimension that the arguments which are new at each call have in common, and no other dimension has."""
+    again = {argument.index for argument in profile.streamed_again}
+    dims = {a.index: _dims(a.shape) for a in program.arguments}
+    fresh = [dims[a.index] for a in program.arguments if a.result is None and not a.on_host and a.index not in again and dims[a.index]]
+    firsts = {shape[0] for shape in fresh}
+    others = {dim for index, shape in dims.items() for dim in (shape[1:] if shape in fresh else shape)}
+    [batch] = firsts if len(firsts) == 1 else (0,)
+    return batch if batch > 1 and batch not in others else None
+
+
+def _dims(shape: str) -> tuple[int, ...]:
+    inner = shape.partition("[")[2].rstrip("]")
+    return tuple(int(dim) for dim in inner.split(",") if dim.isdigit())
+
+
+def _with_batch(found: re.Match[str], batch: int, factor: int) -> str:
+    dims = (int(dim) for dim in found[2].split(",") if dim)
+    return f"{found[1]}[{','.join(str(dim * factor if dim == batch else dim) for dim in dims)}]"
+
+
+def _cycles(program: Program) -> int:
+    return sum(
+        leaf.compute_cycles + leaf.exchange_cycles + leaf.sync_cycles for leaf in leaves(program.body) if isinstance(leaf, Superstep)
+    )
+
+
+def _share_of(program: Program, factor: int) -> Program:
+    """The program with one part of so many of its cycles."""
+
+    def change(leaf: Leaf) -> Leaf:
+        return shorter(leaf, 1, factor) if isinstance(leaf, Superstep) else leaf
+
+    return with_leaves(program, change)

@@ -1,0 +1,115 @@
+"""Advice on arguments that are new at each call, such as batches, and on feeds of loops: they may come meanwhile, or be smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tilestep.plan.steps import Argument, Program
+from tilestep.record.edits.programs import on_fewer_tiles
+from tilestep.record.edits.script import Change, with_changed
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import Finding, FindingKind
+from tilestep.report.advice.lines import line_of_call
+from tilestep.report.advice.phrases import one_or
+from tilestep.report.advice.proposal import Proposal, Way
+from tilestep.report.figures import Figures, Origin, ProgramProfile
+from tilestep.report.quantities import bytes_text, names_text, share_text
+from tilestep.units import cycles_from_bytes
+
+IO_TILES: Final = 32  # that Graphcore's examples give to transfers
+STREAMING_DOMINATES: Final = 0.1  # of emulated time
+
+
+def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """The user's program whose fresh arguments take the host link for longest."""
+    if evidence is None:
+        return
+    found = _longest(figures, evidence, "user")
+    if found is None:
+        return
+    profile, size, share = found
+    label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key])
+    text = (
+        f"{label} waits for {_names(fresh)}, which {one_or(fresh, 'is', 'are')} new at each call ({bytes_text(size)}, {share} of emulated "
+        "time): let them come while it computes (ipu_num_io_tiles), or send smaller dtypes and convert them on the IPU."
+    )
+    where = f"compile {label} with compiler_options={{'ipu_num_io_tiles': {IO_TILES}}}"
+    yield _proposal("streaming", text, evidence, profile, fresh, where)
+
+
+def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """The loop that stops for its feeds for longest."""
+    if evidence is None:
+        return
+    found = _longest(figures, evidence, "group")
+    if found is None:
+        return
+    profile, size, share = found
+    label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key])
+    text = (
+        f"{label} stops for its feeds ({bytes_text(size)} a run, {share} of emulated time): let them come and go while it computes "
+        f"(plan_options={{'num_io_tiles': {IO_TILES}}} of the loop), or feed smaller dtypes and convert them on the IPU."
+    )
+    where = f"give the loop {label} plan_options={{'num_io_tiles': {IO_TILES}}}"
+    yield _proposal("feeds", text, evidence, profile, fresh, where)
+
+
+def _longest(figures: Figures, evidence: Evidence, origin: Origin) -> tuple[ProgramProfile, int, str] | None:
+    """The program of an origin that moves most fresh bytes; the bytes of a run; the share of time that takes, if it is a tenth."""
+    known = [p for p in figures.programs if p.origin == origin and p.key in evidence.programs and p.runs]
+    moved = {p.key: _moved_bytes(p, evidence.programs[p.key]) for p in known}
+    profile = max(known, key=lambda p: p.runs * moved[p.key], default=None)
+    if profile is None:
+        return None
+    machine = evidence.machine
+    cycles = profile.runs * cycles_from_bytes(moved[profile.key], machine.host.link_bytes_per_second, machine.ipu.clock_hz)
+    if cycles < STREAMING_DOMINATES * figures.emulated_cycles:
+        return None
+    return profile, moved[profile.key], share_text(cycles, figures.emulated_cycles)
+
+
+def _proposal(
+    kind: FindingKind, text: str, evidence: Evidence, profile: ProgramProfile, fresh: Sequence[Argument], io_tiles: str
+) -> Proposal:
+    program, num_tiles = evidence.programs[profile.key], evidence.machine.ipu.num_tiles
+    ways: list[Way] = []
+    if not program.num_io_tiles:
+        change = with_changed([profile.key], lambda program: on_fewer_tiles(program, IO_TILES, num_tiles))
+        ways.append(Way(edit=io_tiles, change=change, how="about", basis="the other tiles computing as much longer as they are fewer"))
+    wide = [argument for argument in fresh if argument.shape.startswith("f32")]
+    if wide:
+        edit = f"send {names_text([argument.name for argument in _by_size(wide)], most=3)} as float16 or 8-bit numbers"
+        change = _halved(profile.key, [argument.index for argument in wide])
+        ways.append(Way(edit=edit, change=change, how="about", basis="with half of the bytes"))
+    return Proposal(finding=Finding(kind=kind, text=text, line=line_of_call(program)), ways=tuple(ways), only_with_gain=True)
+
+
+def _names(arguments: Sequence[Argument]) -> str:
+    return names_text([f"{argument.name} {argument.shape}" for argument in _by_size(arguments)], most=3)
+
+
+def _by_size(arguments: Sequence[Argument]) -> list[Argument]:
+    return sorted(arguments, key=lambda argument: -argument.size_bytes)
+
+
+def _fresh(profile: ProgramProfile, program: Program) -> list[Argument]:
+    """Arguments that stream in and are neither own results nor the same at each call."""
+    again = {argument.index for argument in profile.streamed_again}
+    return [a for a in program.arguments if a.result is None and not a.on_host and a.index not in again]
+
+
+def _moved_bytes(profile: ProgramProfile, program: Program) -> int:
+    """Of fresh arguments and of infeeds, in one run on one IPU, as far as they stream in."""
+    called = profile.call_bytes_in // max(profile.runs * profile.num_ipus, 1)
+    fresh = sum(argument.size_bytes for argument in _fresh(profile, program))
+    return min(fresh, profile.host_bytes_in // max(profile.num_ipus, 1)) + called
+
+
+def _halved(key: int, arguments: Sequence[int]) -> Change:
+    def smaller(program: Program) -> Program:
+        taken = tuple(replace(a, size_bytes=a.size_bytes // 2) if a.index in arguments else a for a in program.arguments)
+        return replace(program, arguments=taken)
+
+    return with_changed([key], smaller)

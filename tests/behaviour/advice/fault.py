@@ -1,0 +1,64 @@
+"""A seeded fault: a small program with a fault that one rule of the advice is about, and the program in which the advice is followed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+import tilestep
+from tilestep.report import Finding, Profile
+
+Program = Callable[[], Any]
+
+
+class Fault(NamedTuple):
+    """What the first finding has to be, and how well its gain has to be known."""
+
+    kind: str
+    edit: str  # pattern of the first finding's edit
+    before: Program
+    after: Program
+    within: float  # of the gain that the edit makes; 0: exact to the cycle
+    how: str = "about"
+    dry: bool = False  # nothing is computed
+
+
+def profiled(program: Program) -> Profile:
+    with tilestep.profile() as recording:
+        jax.block_until_ready(program())
+    return recording.profile
+
+
+def dry(program: Program) -> Profile:
+    with tilestep.profile() as recording, tilestep.dry_run():
+        jax.block_until_ready(program())
+    return recording.profile
+
+
+def first_of(profile: Profile) -> Finding:
+    assert profile.findings, profile.summary()
+    return profile.findings[0]
+
+
+def of_kind(profile: Profile, kind: str) -> list[Finding]:
+    return [finding for finding in profile.findings if finding.kind == kind]
+
+
+def check(fault: Fault) -> None:
+    """The fault is found, ranked first, and gone when the edit is made; the gain is as promised."""
+    run = dry if fault.dry else profiled
+    before, after = run(fault.before), run(fault.after)
+    first = first_of(before)
+    assert first.kind == fault.kind, before.summary()
+    assert re.search(fault.edit, first.edit), first.headline
+    assert first.gain is not None
+    assert first.gain.how == fault.how, first.headline
+    made = before.emulated_cycles - after.emulated_cycles
+    assert made > 0
+    assert abs(first.gain.cycles - made) <= fault.within * made, f"{first.headline}, but {made:,} of {before.emulated_cycles:,} cycles"
+    assert first.gain.share == first.gain.cycles / before.emulated_cycles or first.gain.basis.startswith("of the last")
+    again = [finding.headline for finding in of_kind(after, fault.kind) if re.search(fault.edit, finding.edit)]
+    assert again == [], after.summary()

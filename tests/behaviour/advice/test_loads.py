@@ -1,0 +1,174 @@
+"""Gains of fewer loads, and of a host that does not hold the IPU up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.behaviour.advice.fault import Fault, check, first_of, of_kind, profiled
+
+STEPS = 30
+STATE = np.ones((512, 512), np.float32)
+
+
+def train(state: Any, batch: Any) -> Any:
+    return state * 0.5 + batch
+
+
+def loss(state: Any, batch: Any) -> Any:
+    return (state * batch).sum()
+
+
+def alternating(*, together: bool) -> Callable[[], Any]:
+    def program() -> Any:
+        first, second = jax.jit(lambda x: x + 1), jax.jit(lambda x: x * 3)
+        both = jax.jit(lambda x: (x + 1) * 3)
+        found: Any = np.float32(1)
+        for _ in range(5):
+            found = both(found) if together else second(first(found))
+        return found
+
+    return program
+
+
+def evaluating(*, where: str) -> Callable[[], Any]:
+    """Steps on a state that goes round, with an evaluation of it after each: by a program of its own, on the CPU, in the step."""
+
+    def program() -> Any:
+        step, evaluate = jax.jit(partial(train), donate_argnums=0), jax.jit(partial(loss))
+        both = jax.jit(lambda state, batch: (train(state, batch), loss(state, batch)), donate_argnums=0)
+        state: Any = STATE
+        found: Any = None
+        for _ in range(STEPS):
+            if where == "step":
+                state, found = both(state, np.float32(1))
+                continue
+            state = step(state, np.float32(1))
+            with jax.default_device(jax.devices(where)[0]):
+                found = evaluate(state, np.float32(1))
+        return state, found
+
+    return program
+
+
+def drawing(where: str) -> Callable[[], Any]:
+    """Weights that a function of their own makes, on the IPU or on the CPU."""
+
+    def program() -> Any:
+        draw = jax.jit(lambda key: jax.random.normal(jax.random.wrap_key_data(key), (512, 512)))
+        step = jax.jit(partial(train), donate_argnums=0)
+        with jax.default_device(jax.devices(where)[0]):
+            state = draw(np.zeros(2, np.uint32))
+        for _ in range(STEPS):
+            state = step(state, np.float32(1))
+        return state
+
+    return program
+
+
+def short_batches(last: int) -> Callable[[], Any]:
+    def program() -> Any:
+        step = jax.jit(lambda state, x: state * 0.5 + x.mean())
+        state: Any = np.ones(16, np.float32)
+        for _ in range(5):
+            for size in (128, 128, last):
+                state = step(state, np.ones((size, 64), np.float32))
+        return state
+
+    return program
+
+
+def outside_of_jit(where: str) -> Callable[[], Any]:
+    def init() -> Any:
+        return [jnp.zeros((8, k)) * 2 for k in range(1, 6)]
+
+    def program() -> Any:
+        with jax.default_device(jax.devices("cpu" if where == "cpu" else "ipu")[0]):
+            arrays = jax.jit(init)() if where == "jit" else init()
+        return jax.jit(lambda arrays: sum(array.sum() for array in arrays))(arrays)
+
+    return program
+
+
+def counting(*, on_device: bool) -> Callable[[], Any]:
+    def program() -> Any:
+        loops = jax.jit(lambda x: jax.lax.fori_loop(0, 1000, lambda _, x: x * 1.5, x), donate_argnums=0)
+        short = jax.jit(lambda x: x * 1.5, donate_argnums=0)
+        found: Any = jax.device_put(np.float32(1), jax.devices("ipu")[0])
+        if on_device:
+            for _ in range(5):
+                found = loops(found)
+            return found
+        for _ in range(5000):
+            found = short(found)
+        return found
+
+    return program
+
+
+def watched(*, late: bool) -> Callable[[], Any]:
+    """Steps whose losses the host reads one by one, or after the loop."""
+
+    def program() -> Any:
+        step = jax.jit(lambda x: (jax.lax.fori_loop(0, 200, lambda _, x: x * 1.01, x), x.sum()), donate_argnums=0)
+        state: Any = np.ones(512, np.float32)
+        losses: list[Any] = []
+        for _ in range(400):
+            state, value = step(state)
+            losses.append(value if late else float(value))
+        return state, [float(value) for value in losses]
+
+    return program
+
+
+def handed_on(*, ahead: bool) -> Callable[[], Any]:
+    """The same work on each IPU, waited for after each dispatch or at the end."""
+
+    def program() -> Any:
+        work = jax.jit(lambda x: jax.lax.fori_loop(0, 300_000, lambda _, x: x * 1.5, x))
+        found: list[Any] = []
+        for device in jax.devices("ipu"):
+            found.append(work(jax.device_put(np.float32(1), device)))
+            if not ahead:
+                found[-1].block_until_ready()
+        return found
+
+    return program
+
+
+FAULTS = {
+    "two functions by turns": Fault("loads", "into one jitted function", alternating(together=False), alternating(together=True), 0.25),
+    "an evaluation by turns": Fault("save", "into one jitted function", evaluating(where="ipu"), evaluating(where="step"), 0.25),
+    "a function that draws weights": Fault("loads", "^run jit__lambda under jax.default_device", drawing("ipu"), drawing("cpu"), 0.25),
+    "a smaller last batch": Fault("loads", "^pad x of jit__lambda$", short_batches(30), short_batches(128), 0, "replayed"),
+    "single operations": Fault("loads", "^run 11 operations under jax", outside_of_jit("ipu"), outside_of_jit("cpu"), 0.25),
+    "short runs": Fault("idle", "^loop over jit__lambda on the IPU", counting(on_device=False), counting(on_device=True), 0.25),
+    "losses that are read at once": Fault(
+        "idle", "^read results after the last call$", watched(late=False), watched(late=True), 0, "replayed"
+    ),
+    "an IPU after the other": Fault(
+        "idle", "^read results after the last call$", handed_on(ahead=False), handed_on(ahead=True), 0, "replayed"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
+    check(FAULTS[name])
+
+
+def test_an_evaluation_on_the_cpu_is_another_way_out() -> None:
+    assert of_kind(profiled(evaluating(where="cpu")), "save") == []
+
+
+def test_operations_outside_of_jit_are_told_by_the_user_s_lines() -> None:
+    finding = first_of(profiled(outside_of_jit("ipu")))
+    assert "They are made by test_loads.py:" in finding.text
+    assert finding.line is not None
+    assert finding.line.file.endswith("test_loads.py")

@@ -1,0 +1,127 @@
+"""Gains of other steps: larger batches, smaller dtypes, values in the tiles, fewer exchanges between IPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from tests.behaviour.advice.fault import Fault, check, dry, of_kind
+
+WEIGHTS = np.ones((512, 512), np.float32)
+SAMPLES = 6400
+
+
+def deep(weights: Any, x: Any) -> Any:
+    return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, weights)[0]
+
+
+def batches(size: int, *, products: bool = True) -> Callable[[], Any]:
+    """Training on the same samples, in batches of a size."""
+
+    def step(weights: Any, x: Any) -> Any:
+        if not products:
+            return jax.lax.fori_loop(0, 500, lambda _, w: w + 1e-3 * jnp.tanh(x * w).mean(), weights)
+        gradient = jax.grad(lambda weights: (deep(weights, x) ** 2).sum())(weights)
+        return weights - 1e-3 * gradient
+
+    def program() -> Any:
+        jitted = jax.jit(step, donate_argnums=0)
+        weights: Any = np.ones((24, 512, 512), np.float32) if products else np.ones((64,), np.float32)
+        for _ in range(SAMPLES // size):
+            weights = jitted(weights, np.ones((size, 512 if products else 64), np.float32))
+        return weights
+
+    return program
+
+
+def multiplying(dtype: Any, sums: str = "float") -> Callable[[], Any]:
+    """A network whose parameters are float32, and that computes in a dtype."""
+
+    def predict(weights: Any, x: Any) -> Any:
+        return jax.lax.fori_loop(0, 200, lambda _, x: deep(weights.astype(dtype), x), x.astype(dtype)).sum()
+
+    def program() -> Any:
+        jitted = jax.jit(predict, compiler_options={"ipu_partials_type": sums})
+        weights, x = (jax.device_put(np.ones(shape, np.float32), jax.devices("ipu")[0]) for shape in ((8, 512, 512), (2048, 512)))
+        return [jitted(weights, x) for _ in range(3)]
+
+    return program
+
+
+def optimising(memory: str) -> Callable[[], Any]:
+    """Steps whose momentum is in pinned_host, or in the tiles."""
+
+    def step(weights: Any, momentum: Any, x: Any) -> Any:
+        inside = jax.device_put(momentum, jax.memory.Space.Device) if memory == "pinned_host" else momentum
+        inside = 0.9 * inside + (x @ weights).mean()
+        after = jax.device_put(inside, jax.memory.Space.Host) if memory == "pinned_host" else inside
+        return weights - 1e-3 * inside, after
+
+    def program() -> Any:
+        ipu = NamedSharding(Mesh(np.array(jax.devices("ipu")[:1]), ("x",)), P(), memory_kind=memory)
+        chip = NamedSharding(Mesh(np.array(jax.devices("ipu")[:1]), ("x",)), P())
+        jitted = jax.jit(step, donate_argnums=(0, 1), out_shardings=(chip, ipu))
+        weights, momentum = jax.device_put(WEIGHTS, chip), jax.device_put(WEIGHTS, ipu)
+        for _ in range(40):
+            weights, momentum = jitted(weights, momentum, WEIGHTS[:16])
+        return weights, momentum
+
+    return program
+
+
+def averaging(every: int, dtype: Any = np.float32) -> Callable[[], Any]:
+    """Data-parallel steps that average after each, or after several."""
+
+    def body(x: Any) -> Any:
+        def one(x: Any, _: Any) -> tuple[Any, None]:
+            return jnp.tanh(x) * 0.5, None
+
+        def several(_: Any, x: Any) -> Any:
+            return jax.lax.pmean(jax.lax.scan(one, x, None, length=every)[0].astype(dtype), "data").astype(np.float32)
+
+        return jax.lax.fori_loop(0, 960 // every, several, x)
+
+    def program() -> Any:
+        mesh = Mesh(np.array(jax.devices("ipu")), ("data",))
+        added = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False))
+        return added(jax.device_put(np.ones((512, 512), np.float32), NamedSharding(mesh, P())))
+
+    return program
+
+
+FAULTS = {
+    "thin products": Fault("products", r"^make the batch of jit_step \d+$", batches(4), batches(64), 0.25, dry=True),
+    "small supersteps": Fault(
+        "steps", r"^make the batch of jit_step \d+$", batches(4, products=False), batches(64, products=False), 0.25, dry=True
+    ),
+    "float32 where half would do": Fault("halves", "^compute in float16", multiplying(np.float32), multiplying(np.float16), 0.25, dry=True),
+    "sums of halves in float32": Fault(
+        "partials", "'ipu_partials_type': 'half'", multiplying(np.float16), multiplying(np.float16, "half"), 0, "replayed", dry=True
+    ),
+    "a state that is away for nothing": Fault(
+        "offload", "^keep momentum on the IPU$", optimising("pinned_host"), optimising("device"), 0.25, dry=True
+    ),
+    "an exchange at every step": Fault("collectives", "^accumulate 64 steps", averaging(1), averaging(64), 0.25, dry=True),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
+    check(FAULTS[name])
+
+
+def test_an_exchange_of_halves_saves_less_than_accumulation() -> None:
+    whole, half, seldom = (dry(program).emulated_cycles for program in (averaging(1), averaging(1, np.float16), averaging(16)))
+    assert seldom < half < whole
+
+
+def test_a_batch_that_fills_the_tiles_is_not_told_to_grow() -> None:
+    profile = dry(batches(3200))
+    assert of_kind(profile, "products") == of_kind(profile, "steps") == []

@@ -1,0 +1,97 @@
+"""Gains of arguments and results that need not take the host link, or not alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.behaviour.advice.fault import Fault, check, dry, of_kind, profiled
+from tilestep.train import InfeedQueue, repeat
+
+STEPS = 40
+WEIGHTS = np.ones((512, 512), np.float32)
+BATCH = np.ones((1024, 512), np.float32)
+
+
+def training(*, returns: str) -> Callable[[], Any]:
+    """Steps that return what nobody reads, what is read, or the loss alone."""
+
+    def step(weights: Any, x: Any) -> Any:
+        hidden = jnp.tanh(x @ weights)
+        return weights + 1e-3 * hidden.mean(0), hidden.sum(), hidden if returns != "loss" else None
+
+    def program() -> Any:
+        jitted = jax.jit(step, donate_argnums=0)
+        weights: Any = WEIGHTS
+        seen: list[Any] = []
+        for _ in range(STEPS):
+            weights, loss, hidden = jitted(weights, BATCH[:256])
+            seen.append(loss)
+            if returns == "read":
+                seen.append(np.asarray(hidden))
+        return weights, seen
+
+    return program
+
+
+def feeding(dtype: Any, io_tiles: int) -> Callable[[], Any]:
+    """Steps that work for about as long as their batch takes to come."""
+
+    def step(weights: Any, x: Any) -> Any:
+        return jax.lax.fori_loop(0, 24, lambda _, w: w + 1e-3 * jnp.tanh(x.astype(jnp.float32) @ w).mean(0), weights)
+
+    def program() -> Any:
+        options = {"ipu_num_io_tiles": io_tiles} if io_tiles else None
+        jitted = jax.jit(step, donate_argnums=0, compiler_options=options)
+        weights: Any = WEIGHTS
+        for _ in range(STEPS):
+            weights = jitted(weights, BATCH.astype(dtype))
+        return weights
+
+    return program
+
+
+def looping(io_tiles: int) -> Callable[[], Any]:
+    """The same in a loop on the device, with an infeed."""
+
+    def body(weights: Any, x: Any) -> Any:
+        return jax.lax.fori_loop(0, 24, lambda _, w: w + 1e-3 * jnp.tanh(x @ w).mean(0), weights)
+
+    def program() -> Any:
+        with InfeedQueue([BATCH] * STEPS) as queue:
+            return repeat(STEPS, body, WEIGHTS, queue, chunk=4, plan_options={"num_io_tiles": io_tiles})
+
+    return program
+
+
+FAULTS = {
+    "results that nobody reads": Fault(
+        "results", r"^do not return f32\[256,512\]", training(returns="all"), training(returns="loss"), 0.25
+    ),
+    "batches that could come meanwhile": Fault(
+        "streaming", "'ipu_num_io_tiles': 32", feeding(np.float32, 0), feeding(np.float32, 32), 0.25, dry=True
+    ),
+    "a loop that stops for its infeed": Fault("feeds", "'num_io_tiles': 32", looping(0), looping(32), 0.25, dry=True),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
+    check(FAULTS[name])
+
+
+def test_results_that_are_read_are_not_told_of() -> None:
+    assert of_kind(profiled(training(returns="read")), "results") == []
+
+
+def test_batches_that_come_beside_compute_can_be_smaller() -> None:
+    wide, narrow = dry(feeding(np.float32, 32)), dry(feeding(np.float16, 32))
+    found = of_kind(wide, "streaming")
+    if found:
+        assert found[0].edit.startswith("send x as float16")
+    assert narrow.emulated_cycles <= wide.emulated_cycles
