@@ -15,6 +15,7 @@ from tilestep.record.tables import Tables
 from tilestep.report.reader.lazily import LazySequence
 
 NS_PER_US: Final = 1000
+MOST_NS: Final = 2**60  # since the recording began
 MOST_CELLS: Final = 1_000_000  # of one heat map
 
 
@@ -197,6 +198,12 @@ class System:
     @cached_property
     def _orders(self) -> dict[str, tuple[NDArray[np.int64], NDArray[Any]]]:
         parents, starts = self._tables.column("spans", "parent"), self._tables.column("spans", "start_ns")
+        for column in ("start_ns", "duration_ns"):
+            values = self._tables.column("spans", column)
+            if len(values) and not 0 <= int(values.min()) <= int(values.max()) <= MOST_NS:
+                raise RecordingError(
+                    f"column 'spans/{column}' has {int(values.min()):,} to {int(values.max()):,} ns: it must be 0 to 2**60"
+                )
         if np.any(parents >= np.arange(len(parents))):
             row = int(np.argmax(parents >= np.arange(len(parents))))
             raise RecordingError(f"column 'spans/parent' has {int(parents[row]):,} in row {row:,}: a span comes behind the one around it")
