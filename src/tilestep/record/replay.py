@@ -23,6 +23,7 @@ def replay(
     programs: Mapping[int, Program] | None = None,
     calls: Iterable[Call] | None = None,
     record: bool = False,
+    links: bool = False,
 ) -> System:
     """The system after all calls of a history.
 
@@ -32,6 +33,7 @@ def replay(
         programs: by key, in place of the history's.
         calls: to make in place of the history's.
         record: whether the system keeps events.
+        links: whether transfers over host links are events of their own.
 
     Returns:
         A system at the end of the history. Its `end_cycle` equals the original's if nothing was replaced.
@@ -42,6 +44,7 @@ def replay(
     """
     known = history.programs if programs is None else {**history.programs, **programs}
     system = System.restored(history.snapshot, machine or history.machine, known, record=record)
+    system.record_links = links
     play(system, history.calls if calls is None else calls, known)
     return system
 

@@ -35,7 +35,7 @@ def with_all_events(tables: Tables) -> Tables:
     if not history.complete:
         raise RecordingError("the journal of this recording was cut, so the events that it left out are lost: record fewer runs")
     try:
-        system = replay(history, record=True)
+        system = replay(history, record=True, links=True)
     except ValueError as error:
         raise RecordingError(f"the journal of the recording cannot be played: {plain(error)}") from None
     start = history.snapshot.dispatches

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from tilestep.tracing.channels import DRIVERS, FRAMEWORK, is_channel_enabled
-from tilestep.tracing.host_spans import Threads, host_spans
+from tilestep.tracing.host_spans import Threads, host_spans, prepare
 from tilestep.tracing.jax_private.host_session import HostSession
 from tilestep.tracing.table import TraceTable
 
@@ -45,7 +45,8 @@ class Follower:
         self.unseen_ns = 0
 
     def guard(self) -> None:
-        """From now on, a profile that the program takes goes before."""
+        """From now on, a profile that the program takes goes before. For the main thread, before other threads are there."""
+        prepare()
         self._session.guard()
 
     def unguard(self) -> None:

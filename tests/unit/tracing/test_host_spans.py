@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterator
 
 from tilestep.protobuf import bytes_field, int_field
-from tilestep.tracing.host_spans import HostSpan, _line_id, host_spans
+from tilestep.tracing.host_spans import HostSpan, _line_id, host_spans, prepare
 
 BEGIN = 1_795_000_000 * 10**9
 
@@ -72,6 +73,12 @@ def test_channels_that_nobody_wants_are_left_out() -> None:
     space = start_time(BEGIN) + HOST + GPU
     assert {span.channel for span in found(space, ("Drivers",))} == {"Drivers"}
     assert {span.channel for span in found(space, ("Framework",))} == {"Framework"}
+
+
+def test_what_reads_sessions_is_prepared_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        prepare.__wrapped__()
 
 
 def test_a_session_without_anything_has_no_span() -> None:

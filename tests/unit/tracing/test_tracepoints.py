@@ -144,7 +144,7 @@ def test_logs_of_ended_threads_are_forgotten_once_fetched(traced: Logs) -> None:
 
 def test_what_has_begun_and_not_ended_ends_with_the_recording(traced: Logs) -> None:
     with tracepoint("outer"), tracepoint("inner"):
-        now = traced.local.log.stack[-1].start + 500
+        now = traced.local.log.stack[-1][1] + 500
         traced.end_open(now)
     spans = taken(traced)
     assert [(label, start + duration) for label, _, start, duration, _ in spans[:2]] == [("outer", now), ("inner", now)]
