@@ -32,6 +32,7 @@ from tilestep.tracing.tracepoints import tracepoint as tracepoint
 
 if TYPE_CHECKING:
     from tilestep.report import Profile as Profile
+    from tilestep.report.reader import open_report as open_report
 
 __version__ = _version("tilestep")
 
@@ -44,4 +45,8 @@ def __getattr__(name: str) -> object:
         from tilestep.report import Profile
 
         return Profile
+    if name == "open_report":
+        from tilestep.report.reader import open_report
+
+        return open_report
     raise AttributeError(f"module 'tilestep' has no attribute {name!r}")

@@ -15,6 +15,13 @@ OUTFEED_TARGET: Final = "tilestep_outfeed"  # custom call that sends an element 
 WALL_TIME_SESSION: Final = "tilestep-trace"  # id of a session of JAX's profiler that needs no emulated time
 UNKNOWN_ZERO_TARGET: Final = "tilestep_unknown_zero"  # custom call that gives zeros which no compiler can fold
 
+# What the runtime's threads do, as annotations in a profile of JAX.
+INFEED_WAIT: Final = "tilestep: a loop waits for its infeed"
+INFEED_GATHER: Final = "tilestep: an infeed gathers elements"
+INFEED_PUT: Final = "tilestep: an infeed puts a chunk on its devices"
+OUTFEED_ROOM: Final = "tilestep: a loop waits for room in its outfeed"
+OUTFEED_WAIT: Final = "tilestep: a reader waits for an outfeed"
+
 _serial = itertools.count(1)
 _group: ContextVar[tuple[str, int] | None] = ContextVar("tilestep_program_group", default=None)
 

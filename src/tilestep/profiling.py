@@ -11,6 +11,8 @@ from tilestep.hints import nothing_computed
 from tilestep.messages import shown
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tilestep.record.tables import Tables
     from tilestep.report import Profile
 
@@ -40,9 +42,12 @@ class Recording:
         return self._profile
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # copying and pickling ask for these before anything else exists
+        if name.startswith(("__", "_repr_", "_ipython_")):  # copying and pickling ask for these before anything else exists
             raise AttributeError(name)
         return getattr(self.profile, name)
+
+    def _repr_html_(self) -> str | None:  # pyright: ignore[reportUnusedFunction]  # IPython calls it
+        return None if self._profile is None else self._profile._repr_html_()  # pyright: ignore[reportPrivateUsage]  # IPython's name
 
     def __repr__(self) -> str:
         return "<tilestep profile, still running>" if self._profile is None else repr(self._profile)
@@ -63,6 +68,7 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
 
     Raises:
         OSError: before the block if `directory` cannot be made or written to; after it if the files cannot be written (a full disk).
+        RecordingError: after the block if the recording is too large for a file that can be read again.
     """
     from tilestep.files import writable_directory
     from tilestep.report.files import write_report
@@ -70,7 +76,7 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
     target = None if directory is None else writable_directory(directory)
     result = None
     try:
-        with profiled(keep_tables=target is not None) as result:
+        with profiled(target) as result:
             yield result
     finally:
         if target is not None and result is not None:
@@ -78,21 +84,23 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
 
 
 @contextlib.contextmanager
-def profiled(*, keep_tables: bool) -> Iterator[Recording]:
-    """The same without files.
+def profiled(target: Path | None) -> Iterator[Recording]:
+    """The same, but the caller writes the files. Only a program that does not fit writes its own, when it is compiled.
 
     Args:
-        keep_tables: whether the recording has the tables of run.tilestep at its end, for which each program is planned again.
+        target: where they will be; None: nowhere. Else the recording has the tables of run.tilestep at its end, for which each program is
+            planned again.
     """
     from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
+    from tilestep.pjrt.running.report_folders import report_folder
 
     result = Recording()
-    with recording() as measure:
+    with report_folder(target), recording(links=target is not None) as measure:
         try:
             yield result
         finally:
             measurement = measure()
-            result.complete(measurement.profile, measurement.recording() if keep_tables else None)
+            result.complete(measurement.profile, None if target is None else measurement.recording())
 
 
 @contextlib.contextmanager

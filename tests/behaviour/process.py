@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping
 
 LIMIT_WALL_S = 300.0
-OWN_PREFIXES = ("JAX_", "TILESTEP_", "XLA_", "POPLAR_")
+OWN_PREFIXES = ("JAX_", "TILESTEP_", "XLA_", "POPLAR_", "PVTI_")
 
 
 def environment(settings: Mapping[str, str] | None = None) -> dict[str, str]:

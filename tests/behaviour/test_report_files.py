@@ -60,7 +60,7 @@ def test_an_automatic_report_without_room_is_a_line_and_the_exit_status_stays(en
     ended = on_full_disk(full_disk, "-c", ADDS + end, POPLAR_ENGINE_OPTIONS=auto_report(full_disk))
     plain = subprocess.run((sys.executable, "-c", f"import jax{end}"), env=environment(), capture_output=True, text=True, check=False)
     told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {full_disk}/{NO_ROOM}"
-    assert (ended.returncode, ended.stdout) == (plain.returncode, f"{plain.stdout}filling\nprofile.json\nold\n")
+    assert (ended.returncode, ended.stdout) == (plain.returncode, f"{plain.stdout}filling\nprofile.json\nprograms\nold\n")
     assert ended.stderr.endswith(told)
     assert ended.stderr.count("Traceback") == plain.stderr.count("Traceback")
 
@@ -87,15 +87,15 @@ except OSError as error: print(error.filename, error.strerror, found.dispatches)
 def test_links_in_the_place_of_a_report_s_files_are_replaced(tmp_path: Path) -> None:
     report = tmp_path / "report"
     report.mkdir()
-    for name in ("profile.json", "summary.txt"):
+    for name in ("profile.json", "summary.txt", "run.tilestep"):
         (tmp_path / name).write_text("the user's")
         (report / name).symlink_to(tmp_path / name)
     (report / ".tilestep-probe").write_text("the user's")
     python(ADDS, POPLAR_ENGINE_OPTIONS=auto_report(report))
-    assert sorted(path.name for path in report.iterdir()) == [".tilestep-probe", "profile.json", "summary.txt"]
+    assert sorted(path.name for path in report.iterdir()) == [".tilestep-probe", "profile.json", "programs", "run.tilestep", "summary.txt"]
     assert json.loads((report / "profile.json").read_text())["programs"]
     assert (report / "summary.txt").read_text().startswith("tilestep: ")
-    for path in (tmp_path / "profile.json", tmp_path / "summary.txt", report / ".tilestep-probe"):
+    for path in (tmp_path / "profile.json", tmp_path / "summary.txt", tmp_path / "run.tilestep", report / ".tilestep-probe"):
         assert path.read_text() == "the user's"
 
 
@@ -104,7 +104,9 @@ def test_processes_that_report_into_one_directory_leave_whole_files(tmp_path: Pa
     several = [subprocess.Popen((sys.executable, "-c", ADDS), env=settings, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     ends = [(process.communicate(timeout=LIMIT_WALL_S)[1], process.returncode) for process in several]
     assert ends == [("", 0)] * 3
-    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["profile.json", "summary.txt"]
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["profile.json", "programs", "run.tilestep", "summary.txt"]
+    for program in (tmp_path / "report" / "programs").iterdir():
+        assert sorted(path.name for path in program.iterdir()) == ["memory.txt", "program.tilestep"]
     assert json.loads((tmp_path / "report" / "profile.json").read_text())["dispatches"] == 1
 
 

@@ -6,8 +6,11 @@ import argparse
 from collections.abc import Sequence
 
 from tilestep import __version__
-from tilestep.cli import bench_data, machines, onnx, run
+from tilestep.cli import bench_data, machines, onnx, report, run
 from tilestep.cli.usage import INTERRUPTED, Parser
+from tilestep.tracing.process import discard
+
+_RUN_PROGRAMS = (run.run, onnx.run, bench_data.run)  # others are no programs that anybody wants a trace of
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -18,7 +21,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tilestep {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, machines, onnx, bench_data):
+    for command in (run, report, machines, onnx, bench_data):
         command.add_parser(subparsers)
     return parser
 
@@ -32,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         args = make_parser().parse_args(arguments)
+        if args.run not in _RUN_PROGRAMS:
+            discard()
         return args.run(args)
     except KeyboardInterrupt:
         return INTERRUPTED

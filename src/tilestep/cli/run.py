@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, end_threads, run_program
 from tilestep.cli.usage import INTERRUPTED, Parser, UsageError, discard, given_path, tell, whole_number, working_directory
-from tilestep.errors import SettingsError, SpecError
+from tilestep.errors import RecordingError, SettingsError, SpecError
 from tilestep.files import require_writable, writable_directory, write_file
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
 from tilestep.machine.fields import SYNC_PATTERNS
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     choose_platform()
     stderr, process = sys.stderr, os.getpid()
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
-    with profiled(keep_tables=report_path is not None) as recording, mode:
+    with profiled(report_path) as recording, mode:
         code = run_program(program)
         try:
             end_threads()
@@ -130,6 +130,9 @@ def run(args: argparse.Namespace) -> int:
             write_report(recording.profile, report_path, recording=recording.tables)
     except OSError as error:
         tell(_COMMAND, f"the profile could not be written: {plain(error.filename)}: {error.strerror}")
+        return code or 1
+    except RecordingError as error:
+        tell(_COMMAND, f"the recording could not be written: {plain(error)}")
         return code or 1
     return code
 

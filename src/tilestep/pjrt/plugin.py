@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import importlib
 import os
-import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import jax
 
@@ -16,6 +14,10 @@ from tilestep.errors import UnsupportedError
 from tilestep.pjrt import _native
 from tilestep.pjrt.jax_private.versions import require_not_too_old
 from tilestep.pjrt.platform import PLATFORM
+from tilestep.tracing import process as tracing
+
+if TYPE_CHECKING:
+    from tilestep.record.container import Builder
 
 _ENTRY_POINTS = ("table.buffer", "table.client", "table.device", "table.layouts", "programs.executable_entries")  # they fill the table
 _PRIORITY = -1  # below CPU's 0, so that CPU stays the default platform
@@ -66,10 +68,12 @@ def initialize() -> None:
             if os.getpid() == process:  # a fork has no threads to wait for and writes no report
                 _finish()
                 _write_report()
+                tracing.close()  # while the journal can still be replayed
         finally:
             _native.close()
 
     atexit.register(shut_down)
+    tracing.include(_add_emulated)
 
 
 def _register_refusal(error: UnsupportedError) -> None:
@@ -94,16 +98,26 @@ def _finish() -> None:
     WAIT_POOL.finish(_LAST_WAIT_WALL_S)
 
 
+def _add_emulated(builder: Builder) -> None:
+    """Adds what happened on the emulated machine to the trace of this process."""
+    from tilestep.pjrt.running.measurement import measured
+    from tilestep.pjrt.table.client import started_client
+
+    client = started_client()
+    if client is not None and client.in_use:
+        measured(client.journal, client.journal.origin).add_to(builder, journal=False, hlo=False, lines=True)
+
+
 def _write_report() -> None:
     """Writes the profile of the whole process if POPLAR_ENGINE_OPTIONS asks for it.
 
     The program has ended as it did: a report that cannot be written is told on stderr, and the exit status stays.
     """
+    from tilestep.errors import RecordingError
     from tilestep.files import writable_directory
-    from tilestep.messages import plain
     from tilestep.pjrt.running.measurement import measured
     from tilestep.pjrt.table.client import started_client
-    from tilestep.report.files import write_report
+    from tilestep.report.files import tell_unwritten, write_report
 
     client = started_client()
     if client is None or not client.in_use:
@@ -112,11 +126,12 @@ def _write_report() -> None:
     if engine.directory is None or not engine.execution_profile:
         return
     measurement = measured(client.journal, client.journal.origin)
-    recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph)
+    recording = None
+    try:
+        recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
+    except RecordingError as error:
+        tell_unwritten(error)
     try:
         write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
-    except OSError as error:
-        told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {plain(error.filename)} cannot be written: {error.strerror}"
-        if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
-            with contextlib.suppress(OSError):  # nobody reads it
-                print(told, file=sys.stderr)
+    except (OSError, RecordingError) as error:
+        tell_unwritten(error)

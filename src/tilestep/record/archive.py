@@ -151,9 +151,10 @@ class Archive:
             yield name, _Member(method=method, crc=crc, packed_bytes=packed, size_bytes=size, offset=offset)
 
 
-def archived(members: Mapping[str, bytes]) -> bytes:
+def archived(members: Mapping[str, bytes], *, quickly: bool = False) -> bytes:
     """A zip file of the members, in their order. Equal members give equal bytes.
 
+    Args: quickly: takes a tenth of the time, and up to twice the bytes.
     Raises: RecordingError if `Archive` would not read it.
     """
     largest = max(members, key=lambda name: len(members[name]), default="")
@@ -171,6 +172,6 @@ def archived(members: Mapping[str, bytes]) -> bytes:
             info = zipfile.ZipInfo(name, _DATE)
             info.create_system = 3
             info.external_attr = (stat.S_IFREG | _MODE) << 16
-            info.compress_type = zipfile.ZIP_LZMA if len(data) > _SMALL else zipfile.ZIP_DEFLATED
-            archive.writestr(info, data, compresslevel=9)
+            info.compress_type = zipfile.ZIP_LZMA if len(data) > _SMALL and not quickly else zipfile.ZIP_DEFLATED
+            archive.writestr(info, data, compresslevel=6 if quickly else 9)
     return file.getvalue()

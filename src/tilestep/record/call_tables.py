@@ -19,6 +19,7 @@ from tilestep.record.machine import machine_from_document
 from tilestep.record.tables import json_text
 from tilestep.record.texts import from_json
 from tilestep.sim import snapshot as snapshots
+from tilestep.sim.call_log import MAX_NUMBERS
 from tilestep.sim.calls import Calls
 from tilestep.sim.snapshot import Snapshot
 
@@ -72,6 +73,9 @@ def history_of(tables: Tables) -> History:
     if not has_history(tables):
         raise RecordingError("this recording has no journal, so it cannot be played again: record it with one")
     names = _loaded(tables, "call_names", CallNames, _NAME_CLASSES)
+    rows = tables.rows("numbers")
+    if rows > MAX_NUMBERS:
+        raise RecordingError(f"the journal of the recording has {rows:,} numbers: at most {MAX_NUMBERS:,} are played again")
     calls = Calls(
         kinds=array("B", tables.column("calls", "call").tobytes()),
         numbers=array("q", tables.column("numbers", "number").tobytes()),
@@ -93,7 +97,7 @@ def history_of(tables: Tables) -> History:
 def programs_of(tables: Tables) -> dict[int, Program]:
     """The programs of a recording by key, without those whose tree was not kept. Raises: RecordingError if one is damaged."""
     keys: list[int] = tables.column("programs", "key").tolist()
-    trees = json_text(tables, "trees") or []
+    trees: Any = json_text(tables, "trees") or []
     if not isinstance(trees, list) or len(trees) != len(keys):  # pyright: ignore[reportUnknownArgumentType]
         raise RecordingError(f"text 'trees' of the recording must be a list of {len(keys)} programs")
     try:

@@ -18,7 +18,7 @@ from tilestep.record.machine import machine_document
 from tilestep.record.program import ProgramTables
 from tilestep.record.schema import EVENT_KINDS, LANE_KINDS
 from tilestep.sim.system import Mark, System
-from tilestep.sim.trace import Rows, RunRow
+from tilestep.sim.trace import Lane, Rows, RunRow
 
 _LANE_KINDS = {kind: number for number, kind in enumerate(LANE_KINDS)}
 _EVENT_KINDS = {kind: number for number, kind in enumerate(EVENT_KINDS)}
@@ -77,7 +77,7 @@ def capture(
         builder: of the recording.
         span: what happened.
         compiled: programs by key: all that ran in the span, and all that its history needs.
-        runs_in_detail: how many of the first and of the last runs of each program keep their events.
+        runs_in_detail: how many runs of each program keep their events, the first and the last ones together.
         executions: whether runs, events and the journal are kept; else only the programs are.
         lines: whether lines of the user's source are kept.
     """
@@ -107,7 +107,7 @@ def capture(
                 if cycles:
                     builder.append("sums", program=rows[key], ipu=ipu, kind=_EVENT_KINDS[kind], cycles=cycles)
     for lane in span.system.lanes:
-        builder.append("lanes", kind=_LANE_KINDS[lane.kind], number=lane.number, target=lane.target)
+        builder.append("lanes", **lane_row(lane))
     runs, trips = span.system.runs_between(span.begin, span.end)
     numbers = {run.number: row for row, run in enumerate(runs)}
     _add_runs(builder, runs, rows)
@@ -121,6 +121,11 @@ def capture(
     add_events(builder, events, programs=rows, runs=numbers)
     if span.history is not None:
         put_history(builder, span.history)
+
+
+def lane_row(lane: Lane) -> dict[str, int]:
+    """A row of table `lanes`."""
+    return {"kind": _LANE_KINDS[lane.kind], "number": lane.number, "target": lane.target}
 
 
 def _add_runs(builder: Builder, runs: Iterable[RunRow], rows: Mapping[int, int]) -> None:
@@ -143,12 +148,15 @@ def _add_runs(builder: Builder, runs: Iterable[RunRow], rows: Mapping[int, int])
 def in_detail(events: Rows, runs: Iterable[RunRow], most: int) -> Rows:
     """The events of the first and of the last runs of each program, with what the host did between them.
 
-    Args: most: how many of the first, and of the last.
+    Args: most: how many runs of each program, the first and the last ones together.
     """
     numbers: dict[int, list[int]] = {}
     for run in runs:
         numbers.setdefault(run.key, []).append(run.number)
-    kept_runs = {number for of_program in numbers.values() for number in (*of_program[:most], *of_program[-most:])}
+    first, last = (most + 1) // 2, most // 2
+    kept_runs = {
+        number for of_program in numbers.values() for number in (*of_program[:first], *of_program[max(len(of_program) - last, 0) :])
+    }
     # an event of no run, such as a read, goes with the run before it
     last_run = _filled(events.run)
     kept = np.isin(last_run, np.fromiter(kept_runs, np.int64, len(kept_runs))) | (last_run < 0)
@@ -163,22 +171,25 @@ def _filled(runs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def add_events(builder: Builder, events: Rows, *, programs: Mapping[int, int], runs: Mapping[int, int]) -> None:
-    """Adds events to a recording. A cause that is not among them becomes -1.
+    """Adds events to a recording; arguments as for `event_columns`."""
+    if len(events.number):
+        builder.extend("events", **event_columns(events, programs=programs, runs=runs))
+
+
+def event_columns(events: Rows, *, programs: Mapping[int, int], runs: Mapping[int, int]) -> dict[str, NDArray[np.int64]]:
+    """The columns of table `events`. A cause that is not among the events becomes -1.
 
     Args: programs: row by key. runs: row by number of the dispatch.
     """
-    if not len(events.number):
-        return
-    builder.extend(
-        "events",
-        lane=events.lane,
-        kind=events.kind,
-        start=events.start,
-        end=events.end,
-        run=_mapped(events.run, runs),
-        program=_mapped(events.key, programs),
-        cause=_positions(events.cause, events.number),
-    )
+    return {
+        "lane": events.lane,
+        "kind": events.kind,
+        "start": events.start,
+        "end": events.end,
+        "run": _mapped(events.run, runs),
+        "program": _mapped(events.key, programs),
+        "cause": _positions(events.cause, events.number),
+    }
 
 
 def _mapped(values: NDArray[np.int64], rows: Mapping[int, int]) -> NDArray[np.int64]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
-from tilestep.sim.calls import CallLog, Calls, LogPosition
+from tilestep.sim.call_log import CallLog
+from tilestep.sim.calls import Calls, LogPosition
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.system import System
 

@@ -13,11 +13,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tilestep.errors import RecordingError
 from tilestep.plan.liveness import Liveness
 from tilestep.record.schema import CATEGORIES
+from tilestep.record.tables import Tables
 
 MAX_BYTES: Final = 1 << 40  # of one value on a tile: a bound that no machine reaches
 MAX_CELLS: Final = 1 << 24  # of one matrix: 128 MiB
+LIFE_COLUMNS: Final = ("category", "first", "last", "tile_bytes", "tiles", "start_tile")  # that say which cells a life takes
 _BLOCK_CELLS: Final = 1 << 18  # of the matrices that the search for the peak looks at, one after the other
 _ALWAYS: Final = tuple(CATEGORIES.index(name) for name in ("resident", "constant"))
 
@@ -54,6 +57,10 @@ class ProgramMemory:
     start_tile: Ints
 
     def __post_init__(self) -> None:
+        if not self.num_ticks:
+            raise ValueError("it has no ticks, so nothing is known of its memory over time")
+        if self.temporary_tile_bytes.min() < 0 or self.temporary_tile_bytes.max() > MAX_BYTES:
+            raise ValueError(f"column temporary_tile_bytes of ticks must stay within 0 to {MAX_BYTES}")
         bounds = {
             "category": (0, len(CATEGORIES) - 1),
             "first": (0, self.num_ticks - 1),
@@ -117,6 +124,30 @@ def memory_of(detail: Liveness) -> ProgramMemory:
         tiles=_ints([life.tiles for life in lives]),
         start_tile=_ints([life.start_tile for life in lives]),
     )
+
+
+def memory_in(tables: Tables, program: int, *, num_tiles: int) -> ProgramMemory:
+    """The columns of one program of a recording.
+
+    Args:
+        tables: the recording.
+        program: row of table `programs`.
+        num_tiles: tiles that hold values: those of an IPU without its I/O tiles.
+
+    Raises:
+        RecordingError: if its columns do not fit together, or the recording has no detail of this program.
+    """
+    here = {table: tables.column(table, "program") == program for table in ("lives", "ticks", "code")}
+    lives = {name: tables.column("lives", name)[here["lives"]].astype(np.int64) for name in LIFE_COLUMNS}
+    try:
+        return ProgramMemory(
+            num_tiles=num_tiles,
+            always_bytes=int(tables.column("code", "tile_bytes")[here["code"]].sum()),
+            temporary_tile_bytes=tables.column("ticks", "temporary_tile_bytes")[here["ticks"]],
+            **lives,
+        )
+    except ValueError as error:
+        raise RecordingError(f"program {program} of the recording: {error}") from None
 
 
 def tile_bytes(memory: ProgramMemory, *, ticks: range | None = None, tiles: range | None = None) -> Ints:

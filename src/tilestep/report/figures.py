@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -236,7 +236,7 @@ class Figures:
     io_tiles_cycles: int
     dispatches: int
     dispatch_cycles: int
-    timeline: tuple[Event, ...]
+    timeline: Sequence[Event]
     assumptions: tuple[str, ...]
     history: History | None = field(default=None, repr=False, compare=False)
     sources: Mapping[int, Source] = field(default_factory=dict[int, Source], repr=False, compare=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +64,18 @@ def write_report(profile: Profile, directory: Path, *, recording: Tables | None 
         write_recording(directory / RUN_FILE, recording)
 
 
+def unwritten(error: OSError | RecordingError) -> str:
+    """Which file of a report cannot be written, and why."""
+    return f"{plain(error.filename)} cannot be written: {error.strerror}" if isinstance(error, OSError) else plain(error)
+
+
+def tell_unwritten(error: OSError | RecordingError) -> None:
+    """Says on stderr that a file of the process's own report cannot be written. The program goes on, and ends as it would have."""
+    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it
+            print(f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {unwritten(error)}", file=sys.stderr)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProgramParts:
     """What the folder of a program has.
@@ -85,8 +99,11 @@ def program_folder(directory: Path, name: str, fingerprint: str) -> Path:
     return directory / PROGRAMS / f"{safe}-{fingerprint[:_FINGERPRINT]}"
 
 
-def has_program(folder: Path, fingerprint: str, parts: ProgramParts) -> bool:
-    """Whether a folder has all parts of that program already, as this version of the package writes them."""
+def has_program(folder: Path, fingerprint: str, parts: ProgramParts, *, lines: str) -> bool:
+    """Whether a folder has all parts of that program already, as this version of the package writes them.
+
+    Args: lines: what `write_program` has been given.
+    """
     wanted = {PROGRAM_FILE: parts.memory, MEMORY_FILE: parts.memory, HLO_FILE: parts.hlo, VARIABLES_FILE: parts.variables}
     if not all((folder / name).is_file() for name, there in wanted.items() if there):
         return False
@@ -96,7 +113,7 @@ def has_program(folder: Path, fingerprint: str, parts: ProgramParts) -> bool:
         manifest = read_recording(folder / PROGRAM_FILE).manifest
     except (OSError, RecordingError):
         return False
-    expected = Builder(kind="program", notes=_notes(fingerprint, parts)).tables().manifest
+    expected = Builder(kind="program", notes=_notes(fingerprint, parts, lines)).tables().manifest
     return all(manifest.get(note) == value for note, value in expected.items())
 
 
@@ -108,6 +125,7 @@ def write_program(
     *,
     key: int,
     fingerprint: str,
+    lines: str,
     hlo: str,
     parts: ProgramParts,
     notes: Mapping[str, Any],
@@ -118,6 +136,8 @@ def write_program(
         program, detail: as `lower_in_detail` gives them.
         machine: that it was planned for.
         key: number of the program in its process.
+        fingerprint: hexadecimal, of the program.
+        lines: changes when a line of the user's source has moved.
         hlo: its text.
         notes: for the recording's manifest.
 
@@ -133,7 +153,7 @@ def write_program(
     if parts.variables:
         write_file(folder / VARIABLES_FILE, variables_text(program, detail, lines=parts.lines))
     if parts.memory:  # last, because its presence says that the others are there
-        builder = Builder(kind="program", notes={**notes, **_notes(fingerprint, parts)})
+        builder = Builder(kind="program", notes={**notes, **_notes(fingerprint, parts, lines)})
         programs = ProgramTables(builder, lines=parts.lines)
         programs.add(program, detail, key=key, fingerprint=fingerprint, hlo=hlo if parts.hlo else None)
         programs.finish()
@@ -141,5 +161,5 @@ def write_program(
         write_recording(folder / PROGRAM_FILE, builder.tables())
 
 
-def _notes(fingerprint: str, parts: ProgramParts) -> dict[str, Any]:
-    return {"fingerprint": fingerprint, "lines": parts.lines}
+def _notes(fingerprint: str, parts: ProgramParts, lines: str) -> dict[str, Any]:
+    return {"fingerprint": fingerprint, "lines": lines if parts.lines else ""}

@@ -15,6 +15,7 @@ from tilestep.plan.frames import user_frame
 from tilestep.plan.liveness import Life, Liveness, fits
 from tilestep.plan.steps import Program
 from tilestep.plan.streaming import streaming_parts
+from tilestep.record.memory import memory_of, over_time
 from tilestep.report.quantities import bytes_text, count_text, share_text
 
 MOST_VALUES: Final = 40  # of a report of memory
@@ -32,7 +33,8 @@ def memory_text(program: Program, detail: Liveness, machine: MachineSpec, *, lin
         machine: that it was planned for.
         lines: whether to name lines of the user's source.
     """
-    held = bytes_over_time(detail, program.memory.tile)
+    always, others = over_time(memory_of(detail), program.memory.tile)
+    held = always + others
     peak = int(held.argmax())
     parts = [
         *_head(program, machine),
@@ -55,25 +57,16 @@ def variables_text(program: Program, detail: Liveness, *, lines: bool = True) ->
         cells = (str(life.first), str(life.last), f"{life.size_bytes:,}", f"{life.tile_bytes:,}", _tiles(life, detail.num_tiles))
         rows.append((*cells, life.category, _named(life.name), *((_line(program, life.frame),) if lines else ())))
     ticks = [f"  {tick:>6}  {_named(step)}" for tick, step in enumerate(detail.steps)]
-    head = f"values of {program.name!r}; `first` and `last` are the steps, listed below, at which a value takes memory first and last"
-    return "\n".join([plain(head), "", *_columns(rows, left=(4, 5, 6, 7)), "", "Steps", *ticks]) + "\n"
-
-
-def bytes_over_time(detail: Liveness, tile: int) -> NDArray[np.int64]:
-    """Bytes that one tile holds at each tick: values, temporaries, code, and what no program can use otherwise."""
-    change = np.zeros(len(detail.steps) + 1, np.int64)
-    for life in detail.lives:
-        if (tile - life.start_tile) % detail.num_tiles < life.tiles:
-            change[life.first] += life.tile_bytes
-            change[life.last + 1] -= life.tile_bytes
-    always = sum(size for _, size in (*detail.code, *detail.fixed))
-    return np.cumsum(change)[:-1] + np.array(detail.temporary_tile_bytes, np.int64) + always
+    head = (
+        f"values of '{_named(program.name)}'; `first` and `last` are the steps, listed below, at which a value takes memory first and last"
+    )
+    return "\n".join([head, "", *_columns(rows, left=(4, 5, 6, 7)), "", "Steps", *ticks]) + "\n"
 
 
 def _head(program: Program, machine: MachineSpec) -> Iterator[str]:
     memory, tile = program.memory, machine.ipu.tile
     ipus = count_text(program.num_ipus, "IPU")
-    yield f"memory of {_named(program.name)!r} on {ipus} of {machine.name}, {machine.ipu.num_tiles:,} tiles of {tile.sram_bytes:,} B each"
+    yield f"memory of '{_named(program.name)}' on {ipus} of {machine.name}, {machine.ipu.num_tiles:,} tiles of {tile.sram_bytes:,} B each"
     where = f"tile {memory.tile:,}, in superstep '{_named(memory.peak_step)}'"
     free = tile.sram_bytes - memory.peak_bytes
     room = f"{free:,} B are free" if free >= 0 else f"{-free:,} B too many"
@@ -109,13 +102,22 @@ def _values(program: Program, detail: Liveness, peak: int, *, lines: bool) -> It
 
 def _around(detail: Liveness, held: NDArray[np.int64], peak: int, sram_bytes: int) -> Iterator[str]:
     first, last = max(peak - STEPS_AROUND, 0), min(peak + STEPS_AROUND, len(held) - 1)
-    yield f"Steps around the peak, {peak:,} of {len(held):,}; a full tile has {_BAR} characters"
+    scale = max(sram_bytes, int(held[peak]))
+    yield f"Steps around the peak, {peak:,} of {len(held):,}; | is where a tile is full"
     rows: list[tuple[str, ...]] = []
     for tick in range(first, last + 1):
         size = int(held[tick])
-        bar = ("#" * min(round(_BAR * size / sram_bytes), _BAR)).ljust(_BAR) + ("+" if size > sram_bytes else "|")
-        rows.append((f"{tick}", f"{size:,} B", bar, ("> " if tick == peak else "  ") + _named(detail.steps[tick])))
+        rows.append(
+            (f"{tick}", f"{size:,} B", _bar(size, sram_bytes, scale), ("> " if tick == peak else "  ") + _named(detail.steps[tick]))
+        )
     yield from _columns(rows, left=(2, 3))
+
+
+def _bar(size: int, full: int, scale: int) -> str:
+    """A row of #, as long as `size`, with | where `full` is."""
+    bar = ("#" * round(_BAR * size / scale)).ljust(_BAR)
+    place = round(_BAR * full / scale)
+    return f"{bar[:place]}|{bar[place:]}"
 
 
 def _streamed(parts: Sequence[tuple[str, int]], machine: MachineSpec) -> Iterator[str]:

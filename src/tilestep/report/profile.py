@@ -56,6 +56,12 @@ class Profile(Figures):
 
         return render(self, findings(self, all=True) if all else self.findings, width=width, color=color)
 
+    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # IPython calls it
+        """The profile for notebooks, without scripts."""
+        from tilestep.report.notebook import html_of  # imports the summary's tables
+
+        return html_of(self, self.findings)
+
     def to_json(self) -> str:
         """The profile as a JSON document, which docs/reference/profile.md describes."""
         return json.dumps(self.as_document(), ensure_ascii=False)

@@ -138,11 +138,14 @@ def _bullet(mark: str, text: str | Text) -> Table:
     return grid
 
 
-def _table(columns: Columns, rows: Sequence[Sequence[str]]) -> Table:
-    """A table whose first columns hold words and give way where space is short, and whose others hold figures."""
+def table_of(columns: Columns, rows: Sequence[Sequence[str]], *, least_width: int = 8) -> Table:
+    """A table whose first columns hold words and give way where space is short, and whose others hold figures.
+
+    Args: least_width: of a column of words, however short the space.
+    """
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     for name in columns.words:
-        table.add_column(name, overflow="ellipsis", min_width=8)  # may shrink: rich leaves columns with no_wrap as they are
+        table.add_column(name, overflow="ellipsis", min_width=least_width)  # may shrink: rich leaves columns with no_wrap as they are
     for index, name in enumerate(columns.figures, len(columns.words)):
         table.add_column(name, justify="right", no_wrap=True, min_width=max(len(name), *(len(row[index]) for row in rows)))
     for row in rows:
@@ -159,12 +162,12 @@ def _kinds_table(figures: Figures) -> Table:
     if figures.io_tiles_cycles:
         share = share_text(figures.io_tiles_cycles, figures.emulated_cycles)
         rows.append(("beside it, over I/O tiles", _time(figures, figures.io_tiles_cycles), share))
-    return _table(_KINDS, rows)
+    return table_of(_KINDS, rows)
 
 
 def _programs_table(figures: Figures) -> Table:
     shown = sorted(figures.programs, key=lambda program: -program.cycles.total)[:MOST_PROGRAMS]
-    return _table(_PROGRAMS, [_program_row(figures, program) for program in shown])
+    return table_of(_PROGRAMS, [_program_row(figures, program) for program in shown])
 
 
 def _program_row(figures: Figures, program: ProgramProfile) -> list[str]:
@@ -197,7 +200,7 @@ def _evicted_table(figures: Figures) -> Table:
 
     shown = sorted((program for program in figures.programs if moved(program)), key=lambda program: -moved(program))[:MOST_PROGRAMS]
     rows = [(figures.label(p.key), f"{p.loads:,}", bytes_text(p.host_bytes_saved), bytes_text(p.host_bytes_restored)) for p in shown]
-    return _table(_EVICTED, rows)
+    return table_of(_EVICTED, rows)
 
 
 def _batches_table(figures: Figures) -> Table:
@@ -206,12 +209,12 @@ def _batches_table(figures: Figures) -> Table:
         update = f"{batch.microbatches:,} microbatches" if batch.samples is None else count_text(batch.samples, "sample")
         return [batch.loop, f"{batch.steps:,}", microbatch, f"x {batch.count:,}", f"x {batch.replicas:,}", f"= {update}"]
 
-    return _table(_BATCHES, [row(batch) for batch in figures.batches])
+    return table_of(_BATCHES, [row(batch) for batch in figures.batches])
 
 
 def _memory_table(program: ProgramProfile) -> Table:
     parts = [*program.tile_bytes_by_kind, *((f"  {name}", size) for name, size in program.alive_tile_bytes[:MOST_ALIVE])]
-    return _table(_MEMORY, [(what, bytes_text(size), share_text(size, program.peak_tile_bytes)) for what, size in parts])
+    return table_of(_MEMORY, [(what, bytes_text(size), share_text(size, program.peak_tile_bytes)) for what, size in parts])
 
 
 def _steps_table(figures: Figures, steps: Sequence[StepProfile]) -> Table:
@@ -226,7 +229,7 @@ def _steps_table(figures: Figures, steps: Sequence[StepProfile]) -> Table:
             *(share_text(part, step.total) for part in (step.compute, step.exchange, step.sync)),
         ]
 
-    return _table(_STEPS, [row(step) for step in steps])
+    return table_of(_STEPS, [row(step) for step in steps])
 
 
 def _tail(scope: str) -> str:

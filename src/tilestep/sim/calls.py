@@ -7,21 +7,18 @@ round uses values of the same age at each turn, so that the numbers repeat.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, NamedTuple, TypeVar, final
+from typing import Any, Final, Literal, NamedTuple, final
 
 from tilestep.hints import EffectiveBatch
-from tilestep.plan.steps import Counts
 from tilestep.sim.trace import Task
 
 CallKind = Literal["put", "copy", "wait", "read", "forget", "dispatch", "accumulated", "moment"]
 CALL_KINDS: Final[tuple[CallKind, ...]] = ("put", "copy", "wait", "read", "forget", "dispatch", "accumulated", "moment")
-MAX_NUMBERS: Final = 8_000_000  # that a log keeps: a million calls, 64 MB
 NONE: Final = -1
-_EARLIER: Final = -2  # less the cycle of a moment before the first call
-
-T = TypeVar("T", bound=Hashable)
+PUT, COPY, WAIT, READ, FORGET, DISPATCH, ACCUMULATED, MOMENT = range(len(CALL_KINDS))
+EARLIER: Final = -2  # less the cycle of a moment before the first call
 
 
 class Moment(NamedTuple):
@@ -104,24 +101,8 @@ class LogPosition(NamedTuple):
 
 BEGIN: Final = LogPosition(0, 0, 0)
 
+RawCall = tuple[Any, ...]  # the kind of a call, and its arguments
 Call = Put | Copy | Wait | Read | Forget | Dispatch | Accumulated | MomentCall
-
-
-@final
-class Interned(Generic[T]):
-    """Things by the numbers that stand for them."""
-
-    def __init__(self, items: Sequence[T] = ()) -> None:
-        self.items: list[T] = list(items)
-        self._numbers: dict[T, int] = {item: number for number, item in enumerate(self.items)}
-
-    def number(self, item: T) -> int:
-        """The number of a thing; a new one if it has none."""
-        number = self._numbers.get(item)
-        if number is None:
-            number = self._numbers[item] = len(self.items)
-            self.items.append(item)
-        return number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,102 +141,6 @@ class Calls:
 
 
 @final
-class CallLog:
-    """Keeps the calls on a running system, up to a bound."""
-
-    def __init__(self, *, moments: int = 0) -> None:
-        """Args: moments: of the system before the first call."""
-        self._latest = 0
-        self._first_moment = moments
-        self._kinds = array("B")
-        self._numbers = array("q")
-        self._groups: Interned[str] = Interned()
-        self._ipus: Interned[tuple[int, ...]] = Interned()
-        self._batches: Interned[EffectiveBatch] = Interned()
-        self._tasks: Interned[str] = Interned()
-        self._complete = True
-
-    def position(self) -> LogPosition:
-        """Where the next call will be."""
-        return LogPosition(len(self._kinds), len(self._numbers), self._latest)
-
-    def calls(self, start: LogPosition = BEGIN) -> Calls:
-        """A frozen copy of the calls since a position."""
-        return Calls(
-            kinds=self._kinds[start.call :],
-            numbers=self._numbers[start.number :],
-            latest=start.latest,
-            groups=tuple(self._groups.items),
-            ipus=tuple(self._ipus.items),
-            batches=tuple(self._batches.items),
-            tasks=tuple(self._tasks.items),
-            complete=self._complete,
-        )
-
-    def put(self, value: int, ipu: int, size_bytes: int, on_host: bool, since: Moment | None) -> None:
-        begin = NONE if since is None else since.number if since.number >= self._first_moment else _EARLIER - since.cycle
-        self._add(0, (value - self._latest, ipu, size_bytes, on_host, begin))
-        self._latest = value
-
-    def copy(self, source: int, target: int, ipu: int, on_host: bool, group: tuple[str, int] | None) -> None:
-        latest = self._latest
-        self._add(1, (source - latest, target - latest, ipu, on_host, *self._group(group)))
-        if target > latest:
-            self._latest = target
-
-    def wait(self, value: int) -> None:
-        self._add(2, (value - self._latest,))
-
-    def read(self, value: int) -> None:
-        self._add(3, (value - self._latest,))
-
-    def forget(self, value: int) -> None:
-        self._add(4, (value - self._latest,))
-
-    def dispatch(
-        self,
-        key: int,
-        ipus: tuple[int, ...],
-        arguments: Sequence[Sequence[int]],
-        results: Sequence[Sequence[int]],
-        counts: Sequence[Counts],
-        group: tuple[str, int] | None,
-        task: Task | None,
-    ) -> None:
-        latest = self._latest
-        numbers = [key, self._ipus.number(ipus), *self._group(group)]
-        numbers += (NONE, NONE, NONE) if task is None else (task.stage, self._tasks.number(task.kind), task.microbatch)
-        for rows in (arguments, results):
-            numbers.append(len(rows[0]) if rows else 0)
-            for row in rows:
-                numbers += [value - latest for value in row]
-                if rows is results and row:
-                    self._latest = max(self._latest, row[-1])
-        numbers.append(len(counts))
-        for counted in counts:
-            numbers.append(len(counted.times))
-            for (site, arm), times in counted.times.items():
-                numbers += (site, arm, times)
-        self._add(5, numbers)
-
-    def accumulated(self, batch: EffectiveBatch, steps: int) -> None:
-        self._add(6, (self._batches.number(batch), steps))
-
-    def moment(self, number: int) -> None:
-        self._add(7, (number,))
-
-    def _group(self, group: tuple[str, int] | None) -> tuple[int, int]:
-        return (NONE, 0) if group is None else (self._groups.number(group[0]), group[1])
-
-    def _add(self, kind: int, numbers: Sequence[int]) -> None:
-        if not self._complete or len(self._numbers) + len(numbers) > MAX_NUMBERS:
-            self._complete = False
-            return
-        self._kinds.append(kind)
-        self._numbers.extend(numbers)
-
-
-@final
 class _Reader:
     """Gives a log's numbers their names."""
 
@@ -275,7 +160,7 @@ class _Reader:
             case 0:
                 value, ipu, size_bytes, on_host, since = self._take(5)
                 self._latest = latest + value
-                begin = None if since == NONE else since if since >= 0 else Moment(NONE, _EARLIER - since)
+                begin = None if since == NONE else since if since >= 0 else Moment(NONE, EARLIER - since)
                 return Put(self._latest, ipu, size_bytes, bool(on_host), begin)
             case 1:
                 source, target, ipu, on_host, group, entry = self._take(6)

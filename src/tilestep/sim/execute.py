@@ -13,13 +13,14 @@ from typing import Final, final
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Counts
+from tilestep.sim.causes import freed_by, note, note_beside, note_link_beside, note_move, note_transfer
 from tilestep.sim.collective import pass_cost
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.prepared import Prepared
 from tilestep.sim.residency import IpuState, Value
 from tilestep.sim.resources import Load, Resources
 from tilestep.sim.run import Part, Run, Share, Step
-from tilestep.sim.trace import KINDS, NO_EVENT, TRANSFER, Lane, LaneKind, Recorder
+from tilestep.sim.trace import KINDS, NO_EVENT, Lane, LaneKind, Recorder
 from tilestep.units import ceil_div, cycles_from_bytes, cycles_from_seconds
 
 (_LOAD, _SAVE, _STREAM_IN, _COMPUTE, _EXCHANGE, _SYNC, _COLLECTIVE, _HOST_CALL, _STREAM_OUT, _READ, _IO_IN, _IO_OUT) = range(len(KINDS))
@@ -104,7 +105,7 @@ class Execution:
     def finish(self, part: Part) -> None:
         """Says that the results of a part are in their memories."""
         state = part.state
-        end, event = (part.end, part.event) if part.end > state.free else (state.free, self._event_of(state))
+        end, event = (part.end, part.event) if part.end > state.free else (state.free, freed_by(self._recorder, state))
         for value in part.staying:
             value.ready = end
             value.event = event
@@ -152,14 +153,16 @@ class Execution:
         """Copies a value from streaming memory to the host; no IPU takes part."""
         channel, begin = self.resources.to_host[machine_index], max(start, value.memory_ready)
         value.host_ready = channel.book(begin, self._from_bytes(value.size_bytes)) + self._latency
-        self._note_move("to-host", machine_index, begin, value.host_ready, value)
+        if self._recorder.enabled:
+            note_move(self._recorder, "to-host", machine_index, begin, value.host_ready, value)
         self.horizon = max(self.horizon, value.host_ready)
 
     def to_memory(self, value: Value, machine_index: int, start: int) -> None:
         """Copies a value from the host to streaming memory; no IPU takes part."""
         channel = self.resources.to_ipus[machine_index]
         value.ready = value.memory_ready = channel.book(start, self._from_bytes(value.size_bytes)) + self._latency
-        self._note_move("to-ipus", machine_index, start, value.ready, value)
+        if self._recorder.enabled:
+            note_move(self._recorder, "to-ipus", machine_index, start, value.ready, value)
         self.horizon = max(self.horizon, value.ready)
 
     def _on_one_ipu(self, run: Run, part: Part) -> None:
@@ -198,7 +201,7 @@ class Execution:
         if part.reloads or part.code_bytes:
             begin = clock
             clock += self._load_cycles if part.reloads else 0
-            clock = self._book("to-ipus", state.machine, clock, self._from_bytes(part.code_bytes), ledger.key, run.number)
+            clock = self._carry("to-ipus", state.machine, clock, self._from_bytes(part.code_bytes), ledger.key, run.number)
             self._spend(state, begin, clock, _LOAD, ledger, run, part)
         if part.reloads:
             state.inputs_from = clock
@@ -238,7 +241,7 @@ class Execution:
                 if spent:
                     row[kind] += spent
                     if recorder.enabled:
-                        self._note(state, clock, clock + spent, kind, prepared.ledger.key, run, part)
+                        note(recorder, state, clock, clock + spent, kind, prepared.ledger.key, run, part)
                     clock += spent
             state.free = clock
             if not prepared.num_io_tiles:
@@ -338,14 +341,11 @@ class Execution:
         """A transfer of the I/O tiles alone, which do one transfer after the other."""
         recorder = self._recorder
         if recorder.enabled:
-            for begin, end in state.io.pieces(start, cycles):
-                cause = self._cause(state, begin, run, None)
-                recorder.add(recorder.io_lane(state.index), begin, end, kind, ledger.key, run.number, cause, decides=False)
+            note_beside(recorder, state, kind, state.io.pieces(start, cycles), ledger.key, run)
         ledger.on(state.index)[kind] += cycles
         arrived = max(state.io.book(start, cycles), self._channels[link][state.machine].book(start, cycles))
         if recorder.enabled:
-            cause, lane, out = self._cause(state, start, run, None), recorder.lane(Lane(link, state.machine)), kind == _IO_OUT
-            recorder.add(lane, start, arrived + self._latency, TRANSFER, ledger.key, run.number, cause, decides=out)
+            note_link_beside(recorder, state, link, (start, arrived + self._latency), ledger.key, run, decides=kind == _IO_OUT)
         return arrived
 
     def _passed(self, prepared: Prepared, size_bytes: int) -> int:
@@ -368,17 +368,22 @@ class Execution:
     ) -> int:
         """Moves bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last byte has arrived."""
         number = NO_EVENT if run is None else run.number
-        end = self._book(link, state.machine, start, self._from_bytes(size_bytes), ledger.key, number) + self._latency + sync
+        end = self._carry(link, state.machine, start, self._from_bytes(size_bytes), ledger.key, number) + self._latency + sync
         self._spend(state, start, end, kind, ledger, run, part)
+        return end
+
+    def _carry(self, link: LaneKind, machine_index: int, start: int, cycles: int, key: int, run: int) -> int:
+        """Books a host link for the bytes of one IPU, whose event shows them to be under way."""
+        end = self._channels[link][machine_index].book(start, cycles)
+        if self._recorder.links and self._recorder.enabled and cycles > 0:
+            note_transfer(self._recorder, Lane(link, machine_index), start, end, key, run)
         return end
 
     def _book(self, link: LaneKind, machine_index: int, start: int, cycles: int, key: int, run: int) -> int:
         """Books a host link or streaming memory; returns the cycle at which the transfer has had its cycles."""
         end = self._channels[link][machine_index].book(start, cycles)
         if self._recorder.enabled and cycles > 0:
-            recorder = self._recorder
-            lane, cause = recorder.lane(Lane(link, machine_index)), recorder.ended_at(start)
-            recorder.add(lane, start, end, TRANSFER, key, run, cause, decides=False)
+            note_transfer(self._recorder, Lane(link, machine_index), start, end, key, run)
         return end
 
     def _delay(self, loads: Sequence[Load], start: int, key: int, run: int) -> int:
@@ -388,11 +393,8 @@ class Execution:
             end = channel.book(start, cycles)
             late = max(late, end - start - cycles)
             if recorder.enabled:
-                lane, cause = recorder.lane(Lane(kind, source, target)), recorder.ended_at(start)
-                recorder.add(lane, start, end, TRANSFER, key, run, cause, decides=False)
+                note_transfer(recorder, Lane(kind, source, target), start, end, key, run)
         return late
-
-    # What is kept of it
 
     def _spend(
         self,
@@ -407,34 +409,7 @@ class Execution:
         if end > start:
             ledger.on(state.index)[kind] += end - start
             if self._recorder.enabled:
-                self._note(state, start, end, kind, ledger.key, run, part)
-
-    def _note(self, state: IpuState, start: int, end: int, kind: int, key: int, run: Run | None, part: Part | None) -> None:
-        cause = self._cause(state, start, run, part)
-        state.event = self._recorder.add(state.index, start, end, kind, key, NO_EVENT if run is None else run.number, cause)
-        state.event_end = end
-
-    def _note_move(self, link: LaneKind, machine_index: int, start: int, end: int, value: Value) -> None:
-        """Keeps a transfer between host and streaming memory."""
-        recorder = self._recorder
-        if recorder.enabled:
-            key = 0 if value.made_by is None else value.made_by.key
-            lane = recorder.lane(Lane(link, machine_index))
-            value.event = recorder.add(lane, start, end, TRANSFER, key, NO_EVENT, recorder.ended_at(start))
-
-    def _cause(self, state: IpuState, start: int, run: Run | None, part: Part | None) -> int:
-        """The event whose end decided that the IPU begins something at `start`: its own, if that ended then."""
-        if state.event_end == start and state.event >= 0:
-            return state.event
-        if part is not None and part.ready == start and part.cause >= 0:
-            return part.cause
-        if run is not None and run.host == start and run.host_event >= 0:
-            return run.host_event
-        return self._recorder.ended_at(start)
-
-    def _event_of(self, state: IpuState) -> int:
-        """The event whose end has freed the IPU: its own, or that of another which it waited for."""
-        return state.event if state.event_end == state.free else self._recorder.ended_at(state.free)
+                note(self._recorder, state, start, end, kind, ledger.key, run, part)
 
     def _from_bytes(self, size_bytes: int) -> int:
         return self._link_cycles.get(size_bytes) or self._from_new_bytes(size_bytes)

@@ -7,7 +7,6 @@ give equal times. docs/explanation/virtual-time.md explains the rules.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, final
 
 from tilestep.hints import EffectiveBatch
@@ -15,61 +14,25 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
 from tilestep.plan.steps import Counts, Program
 from tilestep.sim.body import NO_CALLS
-from tilestep.sim.calls import CallLog, Moment
+from tilestep.sim.call_log import CallLog
+from tilestep.sim.calls import ACCUMULATED, COPY, FORGET, MOMENT, PUT, READ, Moment
+from tilestep.sim.calls import DISPATCH as CALL_DISPATCH
+from tilestep.sim.calls import WAIT as CALL_WAIT
+from tilestep.sim.causes import note_dispatch, note_wait
 from tilestep.sim.execute import Execution
-from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.lockstep import Lockstep
+from tilestep.sim.mark import Mark
 from tilestep.sim.part_builder import PartBuilder
-from tilestep.sim.prepared import Prepared, PreparedPrograms, donated_value, existing_value, unknown_value
-from tilestep.sim.residency import Group, IpuState, Partition, TileUse, Value
+from tilestep.sim.prepared import PreparedPrograms, donated_value, existing_value, unknown_value
+from tilestep.sim.residency import IpuState, Partition, TileUse, Value
 from tilestep.sim.run import Part, Run
-from tilestep.sim.snapshot import (
-    Snapshot,
-    channel_states,
-    group_state,
-    ipu_snapshot,
-    ledger_state,
-    partition_states,
-    require_programs,
-    restore_channels,
-    restore_ipu,
-    restore_ledger,
-    restored_group,
-    restored_value,
-    value_state,
-)
+from tilestep.sim.snapshot import Snapshot
+from tilestep.sim.state import Parts, restore, take_snapshot
 from tilestep.sim.sync import host_set, sync_cycles
-from tilestep.sim.trace import DISPATCH, NO_EVENT, WAIT, Lane, Recorder, Rows, RunRow, Task, Trace, Trip
+from tilestep.sim.trace import Lane, Recorder, Rows, RunRow, Task, Trace, Trip
 from tilestep.units import cycles_from_seconds
 
 _TIDY_EVERY: Final = 256  # dispatches, at least, between two removals of channel spans that have passed
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mark:
-    """A moment of a simulation, with all sums up to it.
-
-    Attributes:
-        number: of the mark, from 1.
-        cycle: at which all work dispatched so far has finished.
-        host_cycle: the host's clock.
-        position: in the trace.
-        dispatches: so far.
-        dropped_events: events that the trace has not kept.
-        programs: the sums of each program by key, in order of first dispatch.
-        groups: the members of each program group, by (group, IPU).
-        accumulated: steps of the loops that accumulate gradients.
-    """
-
-    number: int
-    cycle: int
-    host_cycle: int
-    position: int
-    dispatches: int
-    dropped_events: int
-    programs: Mapping[int, ProgramTotals]
-    groups: Mapping[tuple[str, int], Group]
-    accumulated: Mapping[EffectiveBatch, int]
 
 
 @final
@@ -99,6 +62,7 @@ class System:
         self._values: dict[int, Value] = {}
         self._builder = PartBuilder(machine, self._values, self._lockstep)
         self._programs = PreparedPrograms(machine, self._ipu)
+        self._parts = Parts(machine, self._ipus, self._execution, self._builder, self._programs, self._partitions, self._values)
         self._accumulated: dict[EffectiveBatch, int] = {}
         self._marks = 0
         self._dispatches = 0
@@ -118,57 +82,16 @@ class System:
         Raises:
             ValueError: if the snapshot is not of such a system, or needs a program that is missing.
         """
-        require_programs(snapshot, programs)
         system = cls(machine, record=record)
-        if snapshot.ipus and len(snapshot.ipus) != machine.num_ipus:
-            raise ValueError(f"the snapshot is of {len(snapshot.ipus)} IPUs, but machine '{machine.name}' has {machine.num_ipus}")
-        try:
-            system._restore(snapshot, programs)
-        except (KeyError, IndexError) as error:
-            raise ValueError(f"a snapshot names {error}, which it does not have") from None
+        restore(system._parts, snapshot, programs)
+        system._host, system._dispatches, system._moments = snapshot.host_cycle, snapshot.dispatches, snapshot.moments
+        system._tidy_at = snapshot.dispatches + _TIDY_EVERY
         return system
 
     def snapshot(self) -> Snapshot:
         """The state of the system now. Takes no emulated time, but plays what a program group has begun."""
         self._lockstep.flush()
-        return Snapshot(
-            host_cycle=self._host,
-            horizon=self._execution.horizon,
-            dispatches=self._dispatches,
-            epochs=self._builder.epochs,
-            moments=self._moments,
-            ipus=tuple(map(ipu_snapshot, self._ipus)),
-            partitions=partition_states(self._partitions, self._programs.partitions()),
-            groups=tuple(group_state(name, ipu, group) for (name, ipu), group in self._builder.known_groups.items()),
-            ledgers=tuple(map(ledger_state, self._programs.ledgers().values())),
-            values=tuple(value_state(number, value) for number, value in self._values.items()),
-            channels=channel_states(self._execution.resources),
-        )
-
-    def _restore(self, snapshot: Snapshot, programs: Mapping[int, Program]) -> None:
-        self._host, self._execution.horizon = snapshot.host_cycle, snapshot.horizon
-        self._dispatches, self._builder.epochs, self._moments = snapshot.dispatches, snapshot.epochs, snapshot.moments
-        self._tidy_at = snapshot.dispatches + _TIDY_EVERY
-        for group in snapshot.groups:
-            self._builder.known_groups[group.name, group.ipu] = restored_group(group)
-        for state, of_ipu in zip(self._ipus, snapshot.ipus, strict=False):
-            restore_ipu(state, of_ipu, self._builder.known_groups)
-        restore_channels(self._execution.resources, snapshot.channels)
-        for of_program in snapshot.ledgers:
-            program = programs[of_program.key]
-            restore_ledger(self._programs.get(program, of_program.key, tuple(range(program.num_ipus))).ledger, of_program)
-        for part in snapshot.partitions:
-            if part.key:
-                partition = self._programs.get(programs[part.key], part.key, part.ipus).partition
-            else:
-                partition = self._partitions[part.group] = Partition()
-            partition.paid_entry = part.paid_entry
-            for ipu in part.members:
-                self._ipu(ipu).join(partition)
-        ledgers = self._programs.ledgers()
-        for value in snapshot.values:
-            self._ipu(value.ipu)
-            self._values[value.number] = restored_value(value, ledgers)
+        return take_snapshot(self._parts, host_cycle=self._host, dispatches=self._dispatches, moments=self._moments)
 
     # What the host sees
 
@@ -194,6 +117,16 @@ class System:
         self._recorder.enabled = enabled
 
     @property
+    def record_links(self) -> bool:
+        """Whether transfers over host links are kept beside the events of their IPUs, while events are kept."""
+        return self._recorder.links
+
+    @record_links.setter
+    def record_links(self, enabled: bool) -> None:
+        self._lockstep.flush()
+        self._recorder.links = enabled
+
+    @property
     def trace(self) -> Trace:
         """All events that were kept."""
         self._lockstep.flush()
@@ -209,6 +142,11 @@ class System:
     def rows_between(self, start: Mark, end: Mark) -> Rows:
         """The events of all lanes between two marks, as columns."""
         return self._recorder.rows(start.position, end.position)
+
+    def all_rows(self) -> Rows:
+        """The events of all lanes that were kept, as columns."""
+        self._lockstep.flush()
+        return self._recorder.rows(0, self._recorder.position)
 
     def runs_between(self, start: Mark, end: Mark) -> tuple[Sequence[RunRow], Sequence[Trip]]:
         """The kept dispatches between two marks, and the counts of their data-dependent parts."""
@@ -275,14 +213,14 @@ class System:
         """
         self._accumulated[batch] = self._accumulated.get(batch, 0) + steps
         if self._log is not None:
-            self._log.accumulated(batch, steps)
+            self._log.add((ACCUMULATED, batch, steps))
 
     def moment(self) -> Moment:
         """This moment of the host's program, for `put`. Takes no time."""
         moment = Moment(self._moments, self._host)
         self._moments += 1
         if self._log is not None:
-            self._log.moment(moment.number)
+            self._log.add((MOMENT, moment.number))
         return moment
 
     def put(self, value: int, *, ipu: int, size_bytes: int, on_host: bool, since: Moment | None = None) -> None:
@@ -311,7 +249,7 @@ class System:
         if on_host and self._builder.in_memory:
             self._execution.to_memory(new, state.machine, begin)
         if self._log is not None:
-            self._log.put(value, ipu, size_bytes, on_host, since)
+            self._log.add((PUT, value, ipu, size_bytes, on_host, since))
 
     def copy(self, source: int, target: int, *, ipu: int, on_host: bool, group: tuple[str, int] | None = None) -> None:
         """Makes `target` a copy of `source` for another IPU or memory, by way of the host's memory.
@@ -338,7 +276,7 @@ class System:
         value.use()
         made = Value(state.index, value.size_bytes, ready=0, epoch=0, host_ready=0, made_by=value.made_by)
         if self._log is not None:
-            self._log.copy(source, target, ipu, on_host, group)
+            self._log.add((COPY, source, target, ipu, on_host, group))
         if group is not None and origin.partition is not None and origin.partition is self._partitions.get(group[0]):
             self._lockstep.open(origin.partition, group[1])
         if not to_memory and self._lockstep.knows(value, origin):
@@ -365,7 +303,7 @@ class System:
         found.use()
         self._lockstep.flush()
         if self._log is not None:
-            self._log.wait(value)
+            self._log.add((CALL_WAIT, value))
         self._wait_until(found.ready, found)
 
     def read(self, value: int) -> None:
@@ -379,7 +317,7 @@ class System:
         self._lockstep.flush()
         self._download(value, found)
         if self._log is not None:
-            self._log.read(value)
+            self._log.add((READ, value))
         self._wait_until(found.host_ready, found)
 
     def knows(self, value: int) -> bool:
@@ -395,7 +333,7 @@ class System:
         if self._values.pop(value, None) is None:
             raise ValueError(unknown_value(value))
         if self._log is not None:
-            self._log.forget(value)
+            self._log.add((FORGET, value))
 
     def dispatch(
         self,
@@ -432,7 +370,7 @@ class System:
         loads = self._execution.loads(prepared, counts) if prepared.body.collective else ()
 
         if self._log is not None:
-            self._log.dispatch(key, ipus, arguments, results, counts, group, task)
+            self._log.add((CALL_DISPATCH, key, ipus, arguments, results, counts, group, task))
         host = self._host
         if group is None:
             identity: int | str = key
@@ -449,7 +387,7 @@ class System:
             self._lockstep.open(partition, entry)
         recorder = self._recorder
         if recorder.enabled:
-            self._note_dispatch(prepared, host, group, task, counts)
+            note_dispatch(recorder, prepared, self._dispatches, (host, self._host), group, task, counts)
         run = Run(prepared, self._host, loads, self._dispatches, recorder.host_event)
         for position, (state, values) in enumerate(zip(prepared.states, taken, strict=True)):
             if state.partition is not partition:
@@ -474,20 +412,6 @@ class System:
         if self._dispatches >= self._tidy_at and self._lockstep.partition is None:
             self._tidy()
 
-    def _note_dispatch(
-        self, prepared: Prepared, begin: int, group: tuple[str, int] | None, task: Task | None, counts: Sequence[Counts]
-    ) -> None:
-        """Keeps a dispatch, for which the host has needed the cycles from `begin`."""
-        recorder, key, number = self._recorder, prepared.ledger.key, self._dispatches
-        recorder.names[key] = prepared.name
-        if self._host > begin:
-            recorder.add_of_host(begin, self._host, DISPATCH, key, number, recorder.host_event)
-        name, entry = group or ("", 0)
-        recorder.runs.append(RunRow(number, key, self._host, name, entry, task))
-        if prepared.body.counted:
-            for position, counted in enumerate(counts):
-                recorder.trips.extend(Trip(number, position, site, arm, times) for (site, arm), times in counted.times.items())
-
     def _wait_until(self, cycle: int, value: Value) -> None:
         """Makes the host wait until `cycle`, when a value is there."""
         if cycle <= self._host:
@@ -495,9 +419,7 @@ class System:
         begin, self._host = self._host, cycle
         recorder = self._recorder
         if recorder.enabled:
-            cause = value.event if value.event >= 0 else recorder.ended_at(cycle)
-            key = 0 if value.made_by is None else value.made_by.key
-            recorder.add_of_host(begin, cycle, WAIT, key, NO_EVENT, cause)
+            note_wait(recorder, begin, cycle, value)
 
     def _download(self, name: int, value: Value) -> None:
         """Copies a value to the host, unless the host has it."""

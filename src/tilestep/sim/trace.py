@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Final, Literal, NamedTuple, final
+from functools import cached_property
+from itertools import chain, islice
+from typing import Final, Literal, NamedTuple, cast, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +48,7 @@ DISPATCH: Final = len(KINDS)  # further kinds, of lanes that are no IPU's
 WAIT: Final = DISPATCH + 1
 TRANSFER: Final = DISPATCH + 2
 MAX_EVENTS: Final = 500_000  # a trace keeps the first of them; totals count all
+MAX_RUNS: Final = 500_000  # dispatches; further ones likewise
 MAX_LATEST: Final = 100_000  # of further events, the latest are kept, at least half as many
 NO_EVENT: Final = -1
 _COLUMNS: Final = 7  # of an event: lane, kind, start, end, run, key of the program, cause
@@ -89,6 +93,48 @@ class Event:
     run: int = -1
 
 
+@final
+class Timeline(Sequence[Event]):
+    """Events of IPUs, which become objects when somebody looks at them. It equals any sequence of the same events."""
+
+    def __init__(self, kept: array[int], lanes: Sequence[Lane], names: Mapping[int, str]) -> None:
+        """Args: kept: the columns of each event. lanes, names: of the recorder."""
+        self._kept, self._lanes, self._names = kept, lanes, names
+
+    @cached_property
+    def _events(self) -> tuple[Event, ...]:
+        kept: list[int] = self._kept.tolist()
+        names, ipus = self._names, [lane.number for lane in self._lanes]
+        rows = (kept[position : position + _COLUMNS] for position in range(0, len(kept), _COLUMNS))
+        return tuple(
+            Event(ipu=ipus[lane], start_cycle=start_cycle, end_cycle=end_cycle, kind=KINDS[kind], program=names[key], key=key, run=run)
+            for lane, kind, start_cycle, end_cycle, run, key, _ in rows
+            if kind < DISPATCH
+        )
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Event, ...]: ...
+    def __getitem__(self, index: int | slice) -> Event | tuple[Event, ...]:
+        return self._events[index]
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    def __eq__(self, other: object) -> bool:
+        return self._events == tuple(cast("Sequence[object]", other)) if isinstance(other, Sequence) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._events)
+
+    def __repr__(self) -> str:
+        return repr(self._events)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trace:
     """Events of IPUs in the order in which they were worked out. Those of one IPU's tiles, or of its I/O tiles, are in order of time.
@@ -98,7 +144,7 @@ class Trace:
         dropped: further events, which were counted but not kept.
     """
 
-    events: tuple[Event, ...]
+    events: Timeline
     dropped: int
 
 
@@ -150,6 +196,7 @@ class Recorder:
 
     Attributes:
         enabled: whether events are kept.
+        links: whether transfers over host links are kept beside the events of their IPUs.
         lanes: every lane so far; events name them by index. The first are the IPUs.
         runs: dispatches so far.
         trips: of the runs' data-dependent parts.
@@ -159,9 +206,10 @@ class Recorder:
 
     def __init__(self, *, enabled: bool, num_ipus: int) -> None:
         self.enabled = enabled
+        self.links = False
         self.lanes: list[Lane] = [Lane("ipu", ipu) for ipu in range(num_ipus)]
-        self.runs: list[RunRow] = []
-        self.trips: list[Trip] = []
+        self.runs: deque[RunRow] = deque()
+        self.trips: deque[Trip] = deque()
         self.names: dict[int, str] = {}
         self.host_event = NO_EVENT
         self._num_ipus = num_ipus
@@ -214,6 +262,17 @@ class Recorder:
             self._store()
         return number
 
+    def add_run(self, run: RunRow) -> None:
+        """Keeps a dispatch. Beyond `MAX_RUNS` those in the middle are dropped."""
+        runs = self.runs
+        runs.append(run)
+        if len(runs) > MAX_RUNS + MAX_LATEST:
+            self.runs = deque(islice(runs, MAX_RUNS))
+            self.runs.extend(islice(runs, len(runs) - MAX_LATEST // 2, None))
+        if len(self.trips) > MAX_RUNS + MAX_LATEST:
+            kept = {row.number for row in self.runs}
+            self.trips = deque(trip for trip in self.trips if trip.run in kept)
+
     def add_of_host(self, start: int, end: int, kind: int, key: int, run: int, cause: int) -> None:
         """Keeps an event of the host."""
         self.host_event = self.add(self._host, start, end, kind, key, run, cause)
@@ -238,24 +297,11 @@ class Recorder:
         lane, kind, begin, finish, run, key, cause = table[kept].T
         return Rows(numbers[kept], lane, kind, begin, finish, run, key, cause)
 
-    def between(self, start: int, end: int) -> tuple[Event, ...]:
-        """Events of IPUs from one position up to another: the first `MAX_EVENTS` that were kept."""
+    def between(self, start: int, end: int) -> Timeline:
+        """Events of IPUs from one position up to another: of the first `MAX_EVENTS` that were kept."""
         self._store()
-        found: list[int] = self._first[max(start - self._begin, 0) * _COLUMNS : max(end - self._begin, 0) * _COLUMNS].tolist()
-        lanes, kinds, starts, ends, runs, keys, _ = (found[column::_COLUMNS] for column in range(_COLUMNS))
-        return tuple(
-            Event(
-                ipu=self.lanes[lane].number,
-                start_cycle=start_cycle,
-                end_cycle=end_cycle,
-                kind=KINDS[kind],
-                program=self.names[key],
-                key=key,
-                run=run,
-            )
-            for lane, kind, start_cycle, end_cycle, run, key in zip(lanes, kinds, starts, ends, runs, keys, strict=True)
-            if kind < DISPATCH
-        )
+        kept = self._first[max(start - self._begin, 0) * _COLUMNS : max(end - self._begin, 0) * _COLUMNS]
+        return Timeline(kept, self.lanes, self.names)
 
     def clear(self) -> None:
         """Drops all events, runs and trips."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from tilestep.tracing.channels import DRIVERS, FRAMEWORK, is_channel_enabled
-from tilestep.tracing.host_spans import Threads, host_spans
+from tilestep.tracing.host_spans import Threads, host_spans, prepare
 from tilestep.tracing.jax_private.host_session import HostSession
 from tilestep.tracing.table import TraceTable
 
 _LONGEST_WALL_S: Final = 20.0  # of a session, which JAX keeps in memory
-_SHORTEST_WALL_S: Final = 1.0
-_SESSION_BYTES: Final = 8 * 2**20  # about
+_FIRST_WALL_S: Final = 2.0
+_SHORTEST_WALL_S: Final = 0.5
+_SESSION_BYTES: Final = 2 * 2**20  # about. JAX ends one of 2 MB in 0.1 s and one of 15 MB in 2 s, and records nothing meanwhile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,8 @@ class Follower:
     """The sessions of this process.
 
     Args: changed: called when JAX is followed from now on (True), or the program takes a profile of its own (False), with Unix time.
+    Attributes:
+        unseen_ns: for how long JAX was not followed because one session ended and the next began.
     """
 
     def __init__(self, changed: Callable[[bool, int], None]) -> None:
@@ -38,10 +41,12 @@ class Follower:
         self._changed = changed
         self._ended: list[_Ended] = []
         self._channels: frozenset[str] = frozenset()
-        self._begin_ns, self._wall_s = 0, _LONGEST_WALL_S
+        self._begin_ns, self._wall_s = 0, _FIRST_WALL_S
+        self.unseen_ns = 0
 
     def guard(self) -> None:
-        """From now on, a profile that the program takes goes before."""
+        """From now on, a profile that the program takes goes before. For the main thread, before other threads are there."""
+        prepare()
         self._session.guard()
 
     def unguard(self) -> None:
@@ -63,6 +68,13 @@ class Follower:
     def stop(self) -> None:
         """Ends the session; what it has recorded waits for `fetch`."""
         self._keep(self._session.stop())
+
+    def next_session(self) -> None:
+        """Ends the session, and begins another one."""
+        stopped_ns = time.time_ns()
+        self.stop()
+        self.tend()
+        self.unseen_ns += time.time_ns() - stopped_ns
 
     @property
     def is_due(self) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from jax.profiler import ProfileData
 
-from tilestep.protobuf import fields
+from tilestep.protobuf import bytes_field, fields, int_field
 from tilestep.tracing.channels import DRIVERS, FRAMEWORK
 
 _HOST: Final = "/host:CPU"
@@ -35,6 +37,31 @@ class HostSpan(NamedTuple):
     duration_ns: int
 
 
+@functools.cache
+def prepare() -> object:
+    """Lets jaxlib make the types with which it reads sessions.
+
+    With Python 3.12 it makes them with a warning, and ends the process where warnings are errors. So it makes them here, early, in the main
+    thread, and without that warning.
+
+    Returns: what keeps the types alive.
+    """
+    kinds = b"".join(bytes_field(number, int_field(1, 1) + bytes_field(2, int_field(1, 1))) for number in (4, 5))  # of events, of stats
+    stat = int_field(1, 1) + int_field(3, 1)
+    event = int_field(1, 1) + bytes_field(4, stat)
+    space = bytes_field(_PLANES, bytes_field(_LINES, bytes_field(4, event)) + kinds + bytes_field(6, stat))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        profile = ProfileData.from_serialized_xspace(space)
+        planes = iter(profile.planes)
+        plane = next(planes)
+        lines = iter(plane.lines)
+        line = next(lines)
+        events = iter(line.events)
+        found = next(events)
+        return profile, planes, iter(plane.stats), lines, events, iter(found.stats)
+
+
 def host_spans(space: bytes, threads: Threads, begin_ns: int, wants: Callable[[str], bool]) -> Iterator[HostSpan]:
     """The spans of a session.
 
@@ -46,6 +73,7 @@ def host_spans(space: bytes, threads: Threads, begin_ns: int, wants: Callable[[s
     """
     if not space:
         return
+    prepare()
     known = {_line_id(ident): thread for ident, thread in threads.items()}
     ids = _line_ids(space)
     planes = list(ProfileData.from_serialized_xspace(space).planes)

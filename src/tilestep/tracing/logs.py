@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 if TYPE_CHECKING:
     from tilestep.tracing.series import HeatMap, Series
@@ -20,20 +20,8 @@ _MOST_ROWS: Final = 4 * ROWS_OF_A_PIECE  # at which the thread waits for that
 _ROWS_OF_HEAT: Final = 16  # that a call of `HeatMap.add` needs, about
 
 Span = tuple[str, str, int, int, int]  # label, channel, begin in nanoseconds of Unix time, duration, how many spans are around it
-
-
-class Open(NamedTuple):
-    """A span that has begun.
-
-    Attributes:
-        owner: the object that ends it.
-        start: nanoseconds of Unix time; 0: its channel was off.
-        annotation: the same span for a profile of JAX, if there is one.
-    """
-
-    owner: Any
-    start: int
-    annotation: Any
+# A span that has begun: the object that ends it, its begin (0: its channel was off), its annotation in a profile of JAX or None.
+Open = tuple[Any, int, Any]
 
 
 @final
@@ -123,9 +111,10 @@ class Logs:
 
     def note(self, log: Log, span: Span) -> None:
         """Keeps a span of the current thread."""
-        log.spans.append(span)
-        if len(log.spans) >= ROWS_OF_A_PIECE:
-            self._full(len(log.spans) >= _MOST_ROWS)
+        spans = log.spans
+        spans.append(span)
+        if len(spans) >= ROWS_OF_A_PIECE:
+            self._full(len(spans) >= _MOST_ROWS)
 
     def note_point(self, series: Series, value: float) -> None:
         """Keeps a point of a line."""

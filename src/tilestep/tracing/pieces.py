@@ -46,18 +46,14 @@ class Pieces:
         """Writes the whole file, and removes the pieces.
 
         Args:
-            rest: what is in no piece yet.
+            rest: what is in no piece yet; the pieces are added to it.
             notes: of the trace.
             add: adds further tables.
-        Raises: OSError or RecordingError if it cannot be written; then the pieces stay.
+        Raises: OSError or RecordingError if it cannot be written; then the pieces stay, and the rest is lost.
         """
-        whole = self.new_table() if self._pieces else rest
         for piece in self._pieces:
-            whole.add_tables(read_recording(piece))
-        if self._pieces:
-            self.write(rest, notes)  # so that each part is in a file, whatever happens to the whole
-            whole.add_tables(read_recording(self._pieces[-1]))
-        self._write(self.path, whole, notes, add)
+            rest.add_tables(read_recording(piece))
+        self._write(self.path, rest, notes, add)
         for piece in self._pieces:
             with contextlib.suppress(FileNotFoundError):
                 piece.unlink()
@@ -68,7 +64,7 @@ class Pieces:
         if add is not None:
             add(builder)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_recording(path, builder.tables())
+        write_recording(path, builder.tables(), quickly=True)  # the program waits for it
 
     def _manifest(self, notes: list[str]) -> Mapping[str, Any]:
         return {

@@ -7,13 +7,15 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tilestep.settings import trace_options
 
 if TYPE_CHECKING:
     from tilestep.record.container import Builder
     from tilestep.tracing.tracer import Tracer
+
+_BEHIND_OTHERS: Final = -100  # among multiprocessing's callbacks
 
 _tracer: Tracer | None = None
 
@@ -54,12 +56,12 @@ def start_if_asked() -> None:
         if _tracer is not None:
             _tracer.abandon()
             fork(follows_jax=False)
-            _finish_with_multiprocessing(is_fork=True)
+            _finish_with_multiprocessing()
 
     fork(follows_jax=True)
     atexit.register(close)
     os.register_at_fork(before=before_fork, after_in_parent=after_fork_in_parent, after_in_child=after_fork_in_child)
-    _finish_with_multiprocessing(is_fork=False)
+    _finish_with_multiprocessing()
 
 
 def close() -> None:
@@ -90,17 +92,14 @@ def include(add: Callable[[Builder], None]) -> None:
         _tracer.include(add)
 
 
-def _finish_with_multiprocessing(*, is_fork: bool) -> None:
+def _finish_with_multiprocessing() -> None:
     """Processes of multiprocessing call its own callbacks at their end, in place of those of atexit."""
     util: Any = sys.modules.get("multiprocessing.util")
-    process: Any = sys.modules.get("multiprocessing.process")
-    if util is None or process is None:
+    if util is None:
         return
 
     def finish_at_end(_: object) -> None:
-        util.Finalize(None, close, exitpriority=-100)  # behind the program's own
+        util.Finalize(None, close, exitpriority=_BEHIND_OTHERS)
 
-    if is_fork:
-        util.register_after_fork(_tracer, finish_at_end)  # multiprocessing forgets what was there before the fork
-    elif process.parent_process() is not None:
-        finish_at_end(None)
+    finish_at_end(None)
+    util.register_after_fork(_tracer, finish_at_end)  # where such a process begins, it forgets callbacks from before

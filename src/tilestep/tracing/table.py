@@ -43,7 +43,9 @@ class TraceTable:
         """Adds what the process's own tracepoints, series and heat maps recorded."""
         for tid, name, spans in taken.spans:
             thread = self._thread(tid, name)
-            self._add_spans([(thread, self._channel(c), self._label(l), s - self._begin_ns, d, depth) for l, c, s, d, depth in spans])
+            self._add_spans(
+                [(thread, self._channel(on), self._label(label), start - self._begin_ns, *rest) for label, on, start, *rest in spans]
+            )
         if taken.points:
             numbers = [self._number(self._series, (line.name, line.graph, line.unit)) for line, _, _ in taken.points]
             self._add_points(numbers, [t - self._begin_ns for _, t, _ in taken.points], [value for _, _, value in taken.points])
@@ -68,12 +70,12 @@ class TraceTable:
             return piece.column(table, name).astype(np.int64)
 
         def texts(table: str, name: str) -> list[str]:
-            return [piece.strings[number] for number in piece.column(table, name)]
+            return [piece.strings[int(number)] for number in piece.column(table, name)]
 
         threads = [self._thread(int(tid), name) for tid, name in zip(piece.column("threads", "tid"), texts("threads", "name"), strict=True)]
         channels = [self._channel(name) for name in texts("channels", "name")]
         used, labels = np.unique(column("spans", "label"), return_inverse=True)
-        label_numbers = [self._label(piece.strings[number]) for number in used]
+        label_numbers = [self._label(piece.strings[int(number)]) for number in used]
         spans = np.zeros((piece.rows("spans"), 6), np.int64)
         if len(spans):
             spans[:, _THREAD] = np.array(threads)[column("spans", "thread")]
@@ -109,12 +111,16 @@ class TraceTable:
             self._build_spans(builder)
         for name, graph, unit in self._series:
             builder.append("series", name=name, graph=graph, unit=unit)
-        for series, times, values in self._points:
-            builder.extend("points", series=series, time_ns=times, value=values)
+        if self._points:
+            numbers, times, values = (np.concatenate([np.array(part[column]) for part in self._points]) for column in range(3))
+            order = np.argsort(times, kind="stable")
+            builder.extend("points", series=numbers[order], time_ns=times[order], value=values[order])
         for row, (name, unit, edges) in enumerate(self._heat_maps):
             builder.append("heat_maps", name=name, unit=unit)
             builder.extend("edges", heat_map=np.full(len(edges), row), edge=np.array(edges))
-        for heat in self._heat:
+        if self._heat:
+            heat = np.concatenate(self._heat)
+            heat = heat[np.argsort(heat[:, 1], kind="stable")]
             builder.extend("heat", heat_map=heat[:, 0], time_ns=heat[:, 1], cell=heat[:, 2], times=heat[:, 3])
 
     def _build_spans(self, builder: Builder) -> None:

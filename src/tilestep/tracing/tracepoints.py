@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-import time
 import warnings
 from collections.abc import Callable
+from time import time_ns
 from typing import Any, Final, Protocol, TypeVar, final, overload
 
 from tilestep.messages import shown
 from tilestep.tracing import logs
 from tilestep.tracing.channels import USER, Channel, create_channel, found_channel
-from tilestep.tracing.logs import Log, Open
+from tilestep.tracing.logs import Open
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,9 +86,9 @@ class tracepoint:
         current = logs.current
         if current is None:
             return
-        for entry in reversed(current.local.log.stack):
-            if isinstance(entry.owner, _Begun) and entry.owner.label == str(label):
-                entry.owner.__exit__()
+        for owner, _, _ in reversed(current.local.log.stack):
+            if isinstance(owner, _Begun) and owner.label == str(label):
+                owner.__exit__()
                 return
         warnings.warn(
             f"tracepoint.end({shown(label)}): this thread has begun no such span that is still open: call "
@@ -110,7 +110,7 @@ def event(label: str, *, channel: Channel | str | None = None) -> None:
         return
     found = _USER if channel is None else found_channel(channel)
     if found.enabled:
-        now, log = time.time_ns(), current.local.log
+        now, log = time_ns(), current.local.log
         current.note(log, (str(label), found.name, now, 0, len(log.stack)))
 
 
@@ -145,24 +145,30 @@ class _Recorded:
         current = logs.current
         if current is None:  # the trace has been closed meanwhile
             return
+        stack = current.local.log.stack
+        if not self.channel.enabled:
+            stack.append((self, 0, None))
+            return
         annotation = None
-        if self.channel.enabled and current.annotation is not None:
+        if current.annotation is not None:
             annotation = current.annotation(self.label)
             annotation.__enter__()
-        current.local.log.stack.append(Open(self, time.time_ns() if self.channel.enabled else 0, annotation))
+        stack.append((self, time_ns(), annotation))
 
     def __exit__(self, *_: object) -> None:
-        now, current = time.time_ns(), logs.current
+        now, current = time_ns(), logs.current
         if current is None:
             return
         log = current.local.log
-        entry = log.stack.pop() if log.stack and log.stack[-1].owner is self else _taken_out(log, self)
+        stack = log.stack
+        entry = stack.pop() if stack and stack[-1][0] is self else _taken_out(stack, self)
         if entry is None:  # it began before this process, a fork, did
             return
-        if entry.annotation is not None:
-            entry.annotation.__exit__(None, None, None)
-        if entry.start:
-            current.note(log, (self.label, self.channel.name, entry.start, max(now - entry.start, 0), len(log.stack)))
+        _, start, annotation = entry
+        if annotation is not None:
+            annotation.__exit__(None, None, None)
+        if start:
+            current.note(log, (self.label, self.channel.name, start, now - start if now > start else 0, len(stack)))
 
     def __call__(self, function: F) -> F:
         if inspect.iscoroutinefunction(function):
@@ -189,9 +195,9 @@ class _Begun(_Recorded):
     __slots__ = ()
 
 
-def _taken_out(log: Log, owner: _Recorded) -> Open | None:
+def _taken_out(stack: list[Open], owner: _Recorded) -> Open | None:
     """The innermost open span of that owner, though others began in it and have not ended: tasks of asyncio take turns in one thread."""
-    for place in range(len(log.stack) - 1, -1, -1):
-        if log.stack[place].owner is owner:
-            return log.stack.pop(place)
+    for place in range(len(stack) - 1, -1, -1):
+        if stack[place][0] is owner:
+            return stack.pop(place)
     return None

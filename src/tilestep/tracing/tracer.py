@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 import jax
 
@@ -26,6 +26,7 @@ _TICK_WALL_S: Final = 0.25
 _MOST_ROWS: Final = 3_000_000  # of a file
 _MOST_LABEL_BYTES: Final = 32 * 2**20  # of a file
 _MOST_NOTES: Final = 100
+_ANNOTATION: Any = jax.profiler.TraceAnnotation  # of which JAX tells no types
 
 Add = Callable[[Builder], None]
 
@@ -46,6 +47,7 @@ class Tracer:
         self._follower = Follower(self._jax_is_followed) if follows_jax else None
         self._away_ns: int | None = None  # since when the program takes a profile of its own
         self._rows = self._label_bytes = 0
+        self._threads: dict[int, tuple[int, str]] = {}  # by Python's ident: tid and name of threads that were seen, though they have ended
         self._notes: list[str] = []
         self._adds: list[Add] = []
         self._shows_emulated = False
@@ -62,7 +64,7 @@ class Tracer:
     def start(self) -> None:
         """Everything is recorded from now on."""
         set_traced(self._options.wants)
-        self._logs.annotation = jax.profiler.TraceAnnotation
+        self._logs.annotation = _ANNOTATION
         logs.current = self._logs
         if self._follower is not None:
             self._follower.guard()
@@ -135,6 +137,7 @@ class Tracer:
                 if 0 < self._options.duration_wall_s <= (time.time_ns() - self._begin_ns) / 1e9:
                     self._end_recording()
                     return
+                self._threads |= self._logs.threads()
                 if self._follower is not None:
                     self._follower.tend()
                 if self._logs.much_waits or (self._follower is not None and self._follower.is_due):
@@ -164,9 +167,8 @@ class Tracer:
 
     def _fetched_piece(self) -> TraceTable:
         table = self._pieces.new_table()
-        if self._follower is not None:
-            self._follower.stop()
-            self._follower.tend()
+        if self._follower is not None and self._follower.is_due:
+            self._follower.next_session()
         self._fetch(table)
         self._rows, self._label_bytes = self._rows + table.rows, self._label_bytes + table.label_bytes
         return table
@@ -174,8 +176,9 @@ class Tracer:
     # -------------------------------------------------------------------------------------------------------------- parts
 
     def _fetch(self, table: TraceTable) -> None:
+        self._threads |= self._logs.threads()
         if self._follower is not None:
-            self._follower.fetch(table, self._logs.threads())
+            self._follower.fetch(table, self._threads)
         table.add_taken(self._logs.take())
 
     def _end_recording(self) -> None:
@@ -194,7 +197,7 @@ class Tracer:
             add(builder)
 
     def _jax_is_followed(self, is_followed: bool, now_ns: int) -> None:
-        self._logs.annotation = None if is_followed else jax.profiler.TraceAnnotation
+        self._logs.annotation = None if is_followed else _ANNOTATION
         if not is_followed:
             self._away_ns = now_ns
         elif self._away_ns is not None:
@@ -207,6 +210,11 @@ class Tracer:
 
     def _all_notes(self) -> list[str]:
         notes = [*self._notes, *([] if self._away_ns is None else [self._away(self._away_ns, time.time_ns())])]
+        if self._follower is not None and self._follower.unseen_ns:
+            unseen_s = self._follower.unseen_ns / 1e9
+            notes.append(
+                f"JAX's threads are missing for {unseen_s:.3f} s in all, in which JAX's profiler ended one session and began the next"
+            )
         return [*notes[:_MOST_NOTES], *([f"and {len(notes) - _MOST_NOTES:,} more notes"] if len(notes) > _MOST_NOTES else [])]
 
     def _say(self, reason: str) -> None:

@@ -281,10 +281,14 @@ def test_code_must_lie_where_a_tile_can_execute_it() -> None:
     larger = replace(memory, always=(*code, ("control code", 8)))
     with pytest.raises(TileMemoryError) as caught:
         check_fits(replace(program, memory=larger), machine)
-    first, second, third = str(caught.value).splitlines()
+    first, second, third, fourth = str(caught.value).splitlines()
     assert first == "each tile needs 213,000 B of code but can execute 212,992 B (8 B over)"
     assert second == "  largest: exchange code 211,992 B, vertex code 1,000 B, control code 8 B"
     assert third.startswith(
         "  try: a loop over equal parts (jax.lax.scan over layers), several programs, or more IPUs; POPLAR_ENGINE_OPTIONS="
     )
+    assert fourth == """  report: POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}' keeps the program's memory step by step"""
+    reported = caught.value.reported("/tmp/memory.txt")
+    assert str(reported).splitlines() == [first, second, third, "  report: /tmp/memory.txt"]
+    assert {**vars(reported), "report": ""} == vars(caught.value)
     assert (caught.value.of_code, caught.value.needed_bytes, caught.value.available_bytes) == (True, 213_000, 212_992)

@@ -39,6 +39,9 @@ def test_more_than_a_machine_has_is_an_error_with_size_bound_and_way_out() -> No
         "  largest: a0 2,000 B, result 1 600 B\n  try: more IPU-Machines"
     )
     assert "debug.allowOutOfMemory" in str(error)
+    assert str(error).endswith("""\n  report: POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}' keeps the program's memory step by step""")
+    assert str(error.reported("/r/memory.txt")).endswith(" runs it anyway and says so\n  report: /r/memory.txt")
+    assert {**vars(error.reported("/r/memory.txt")), "report": ""} == vars(error)
     assert isinstance(error, MemoryError)
 
 

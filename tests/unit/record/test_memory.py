@@ -14,23 +14,27 @@ from hypothesis import strategies as st
 
 from tests import rebuilt_peak
 from tests.golden.texts import hlo_text
+from tilestep.errors import RecordingError
 from tilestep.machine import load_machine
 from tilestep.plan import Branch, HostCall, Life, Liveness, Loop, Series, lower, lower_in_detail
 from tilestep.plan.liveness import liveness, tile_memory
 from tilestep.plan.steps import Node, TileMemory
 from tilestep.plan.timeline import Buffers, Category, Moment, occupancy
 from tilestep.program import parse_hlo
+from tilestep.record.container import Builder
 from tilestep.record.memory import (
     MAX_CELLS,
     ProgramMemory,
     alive,
     by_category,
     difference,
+    memory_in,
     memory_of,
     over_time,
     peak,
     tile_bytes,
 )
+from tilestep.record.program import ProgramTables
 from tilestep.record.schema import CATEGORIES
 
 TILES = 7
@@ -213,11 +217,31 @@ def test_a_value_goes_round_behind_the_last_tile() -> None:
         ({"start_tile": [4]}, "column start_tile of lives"),
         ({"tile_bytes": [1 << 62]}, "column tile_bytes of lives"),
         ({"tiles": [1, 1]}, "column tiles of lives has 2 rows, column first 1"),
+        ({"temporary_tile_bytes": np.array([0, -1])}, "column temporary_tile_bytes of ticks must stay within 0 to"),
+        ({"temporary_tile_bytes": np.zeros(0, np.int64)}, "it has no ticks, so nothing is known of its memory over time"),
     ],
 )
 def test_columns_that_do_not_fit_together_are_an_error(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         columns(**changed)
+
+
+def test_a_recording_gives_the_memory_of_each_of_its_programs() -> None:
+    builder = Builder(kind="program")
+    programs = ProgramTables(builder)
+    planned = [lower_in_detail(parse_hlo(hlo_text(name)), MACHINE, name=name, num_ipus=1) for name in ("mlp_train_step", "conv")]
+    for key, (program, detail) in enumerate(planned):
+        programs.add(program, detail, key=key, fingerprint="00")
+    programs.add(planned[0][0], key=2, fingerprint="00")
+    programs.finish()
+    for row, (program, detail) in enumerate(planned):
+        memory = memory_in(builder.tables(), row, num_tiles=detail.num_tiles)
+        assert (tile_bytes(memory) == tile_bytes(memory_of(detail))).all()
+        assert peak(memory).total_bytes == program.memory.peak_bytes
+    with pytest.raises(RecordingError, match="program 2 of the recording: it has no ticks, so nothing is known of its memory over time"):
+        memory_in(builder.tables(), 2, num_tiles=1472)
+    with pytest.raises(RecordingError, match="program 0 of the recording: column tiles of lives goes from "):
+        memory_in(builder.tables(), 0, num_tiles=2)
 
 
 def test_what_the_program_does_not_have_and_what_is_too_much_are_errors() -> None:

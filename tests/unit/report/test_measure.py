@@ -251,7 +251,7 @@ def test_assumptions_are_listed_once() -> None:
 
 
 def test_a_cut_timeline_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilestep.sim.trace.MAX_EVENTS", 7)  # a dispatch and two transfers among them
+    monkeypatch.setattr("tilestep.sim.trace.MAX_EVENTS", 5)  # a dispatch among them
     host = Host()
     train(host, 2, host.put(200))
     profile = profile_of(host)

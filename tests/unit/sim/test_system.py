@@ -268,7 +268,7 @@ def test_memory_stays_bounded_when_values_are_forgotten_and_nothing_is_recorded(
 
 def test_a_trace_keeps_a_bounded_number_of_events_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_EVENTS >= 100_000
-    monkeypatch.setattr("tilestep.sim.trace.MAX_EVENTS", 5)  # the dispatch and the transfer of code among them
+    monkeypatch.setattr("tilestep.sim.trace.MAX_EVENTS", 4)  # the dispatch among them
     host = Host()
     host.run(program(superstep(1, 1, 1)))
     assert len(host.system.trace.events) == 3

@@ -122,12 +122,12 @@ class Host:
         self._programs: list[Program] = []
 
     def put(self, size_bytes: int, *, ipu: int = 0, on_host: bool = False) -> int:
-        value = self._name()
+        value = self.name()
         self.system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host)
         return value
 
     def copy(self, source: int, *, ipu: int = 0, on_host: bool = False, group: tuple[str, int] | None = None) -> int:
-        target = self._name()
+        target = self.name()
         self.system.copy(source, target, ipu=ipu, on_host=on_host, group=group)
         return target
 
@@ -140,7 +140,7 @@ class Host:
         self, ipus: tuple[int, ...], called: Program, arguments: Sequence[Sequence[int]], *, group: tuple[str, int] | None = None
     ) -> list[list[int]]:
         """Dispatch on several IPUs."""
-        results = [[self._name() for _ in called.results] for _ in ipus]
+        results = [[self.name() for _ in called.results] for _ in ipus]
         self.system.dispatch(called, key=self.key(called), ipus=ipus, arguments=arguments, results=results, counts=(), group=group)
         return results
 
@@ -157,6 +157,6 @@ class Host:
     def kinds(self) -> list[str]:
         return [event.kind for event in self.system.trace.events]
 
-    def _name(self) -> int:
+    def name(self) -> int:
         self._next += 1
         return self._next

@@ -98,6 +98,12 @@ def entries(attributes: Any) -> dict[str, Any]:
     return by_name
 
 
+def text_without_locations(module: Any) -> str:
+    """The module as text, without lines of the user's source."""
+    text: str = module.operation.get_asm(enable_debug_info=False)
+    return text
+
+
 def module_name(module: Any) -> str:
     """The module's symbol name, 'main' where it has none."""
     attributes = module.operation.attributes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tilestep.errors import UnsupportedError
+from tilestep.errors import StreamingMemoryError, TileMemoryError, UnsupportedError
 from tilestep.pjrt import _native
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.jax_private.mlir import module_name
@@ -21,7 +21,7 @@ from tilestep.pjrt.programs.request import read_request
 from tilestep.pjrt.programs.serialized import Serialized, machine_id
 from tilestep.pjrt.running.dry import DryRuns, any_dry, current_mode
 from tilestep.pjrt.running.entries import PlannedRun
-from tilestep.pjrt.running.program_source import ProgramSource, fingerprint
+from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.pjrt.table.client import Client
 from tilestep.plan.liveness import check_fits
 from tilestep.plan.steps import Program
@@ -53,6 +53,7 @@ class LoadedExecutable(_native.ExecutableBase):
         client: the machine that the program runs on.
         key: the program's number in emulated time.
         request: the program as JAX sent it.
+        source: what it was planned from.
         plan: the program as it was planned.
         outputs: its results.
         metadata: answers to JAX by name (executable_entries.py), kept because JAX holds pointers into them.
@@ -78,6 +79,8 @@ class LoadedExecutable(_native.ExecutableBase):
             self.plan = self._plan_and_compile()
         else:
             self.plan = self._restore(serialized)
+        client.journal.compiled(self.key, self.source)
+        client.program_reports.compiled(self.source, self.key)
         self.outputs = outputs_of(self.plan.hlo, self.plan.program, self.host_executable_if_any)
         self._set_c_fields()
 
@@ -100,8 +103,9 @@ class LoadedExecutable(_native.ExecutableBase):
             program = client.plans.plan(
                 compat.hlo_text(hlo), client.machine, name=name, num_ipus=len(request.ipus), options=request.plan_options
             )
+            self.source = self._source(name, hlo)
+            self._check_fits(program)
             if current_mode() is None:
-                self._check_fits(program)
                 self._host_program = self._compile_values(module, program, functions)
             else:
                 program = replace(program, dry=True)
@@ -110,9 +114,10 @@ class LoadedExecutable(_native.ExecutableBase):
     def _restore(self, serialized: Serialized) -> Plan:
         serialized.require_fits(self.client.machine, self.request.plan_options)
         plan = Plan(name=serialized.name, hlo=serialized.hlo, program=serialized.program, site_locations=serialized.site_locations)
+        self.source = self._source(plan.name, plan.hlo)
+        self._check_fits(plan.program)
         if current_mode() is not None:
             return replace(plan, program=replace(plan.program, dry=True))
-        self._check_fits(plan.program)
         if serialized.values:
             self.request.allow_counters(len(serialized.counted))
             options = self.request.host_options
@@ -121,9 +126,16 @@ class LoadedExecutable(_native.ExecutableBase):
         return plan
 
     def _check_fits(self, program: Program) -> None:
-        if not (self.client.settings.allow_out_of_memory or self.request.plan_options.allow_out_of_memory):
-            check_fits(program, self.client.machine)
-            check_streaming_memory(program, self.client.machine, self.request.ipus)
+        """Reports a program that does not fit. Raises: TileMemoryError, StreamingMemoryError unless that is allowed, or in a dry run."""
+        client, reports = self.client, self.client.program_reports
+        try:
+            check_fits(program, client.machine)
+            check_streaming_memory(program, client.machine, self.request.ipus)
+        except (TileMemoryError, StreamingMemoryError) as error:
+            report = reports.does_not_fit(self.source, self.key)
+            allowed = client.settings.allow_out_of_memory or self.request.plan_options.allow_out_of_memory
+            if not allowed and current_mode() is None:
+                raise error.reported(report) from None
 
     def _parse(self, context: Any) -> tuple[Any, str, list[Callable[..., Any]], tuple[str, ...]]:
         """The module with numbered callbacks and sites; its name, callbacks, and the source lines of its sites."""
@@ -224,24 +236,14 @@ class LoadedExecutable(_native.ExecutableBase):
     def _planned_run(self, counters: tuple[tuple[int, int], ...]) -> PlannedRun:
         return PlannedRun(self.plan.program, self.key, self.request.ipus, self.num_outputs, counters, self.source)
 
-    @functools.cached_property
-    def source(self) -> ProgramSource:
-        """What the program was planned from."""
-        return self._source(self.plan.name, self.plan.hlo)
-
     def _source(self, name: str, hlo: bytes) -> ProgramSource:
-        request, machine = self.request, self.client.machine
+        request = self.request
         return ProgramSource(
             name=name,
-            fingerprint=fingerprint(
-                request.code,
-                num_replicas=request.num_replicas,
-                num_partitions=request.num_partitions,
-                options=request.plan_options,
-                machine=machine,
-            ),
+            code=request.code,
+            num_replicas=request.num_replicas,
+            num_partitions=request.num_partitions,
             hlo=hlo,
-            num_ipus=len(request.ipus),
             options=request.plan_options,
-            machine=machine,
+            machine=self.client.machine,
         )

@@ -27,6 +27,7 @@ from tilestep.settings import Settings
 from tilestep.sim import Mark, System
 from tilestep.sim.calls import Moment as SimMoment
 from tilestep.sim.trace import Task
+from tilestep.tracing.process import current_file
 
 _REPLAY_EVERY = 4096  # entries; bounds the journal's memory, not its time
 _MOST_COPIES = 2**16  # that are ordered together, unless a profile asks; JAX copies fewer arrays in one call
@@ -57,17 +58,20 @@ class Journal:
 
     platform = PLATFORM
 
-    def __init__(self, settings: Settings, *, record: bool = False) -> None:
+    def __init__(self, settings: Settings, *, record: bool = False, links: bool = False) -> None:
         """Args: record: whether a profile is under way, so that the timeline is kept from the start."""
         self.settings = settings
-        self.keeps_timeline = settings.engine.execution_profile  # until the process ends
+        self.keeps_timeline = settings.engine.execution_profile or current_file() is not None  # until the process ends
         self.system = System(settings.machine, record=record or self.keeps_timeline)
+        self.record_links(links)
         keeps = record or self.keeps_timeline
         self.origin = Begin(self.system.mark(), begin_history(self.system) if keeps else None)
         self._entries: deque[RawEntry] = deque()
         self._append: Callable[[RawEntry], None] = self._entries.append
         self.devices: Sequence[EventSource] = ()
-        self.sources: dict[int, ProgramSource] = {}  # of the programs that ran while a recording was under way, by key
+        self._retains = settings.engine.retain_debug_information
+        # of the programs that ran while a recording was under way, by key; else of all that were compiled
+        self.sources: dict[int, ProgramSource] = {}
         self._lock = threading.RLock()
         self._is_replaying = False
         self.note_wait = (Wait, self._append)
@@ -76,10 +80,14 @@ class Journal:
         self.note_run = (self._entries.append, Run)
         self._replay_at = _REPLAY_EVERY
         self._next_copy = -1  # numbers of copies that no buffer stands for
-        self.sources: dict[int, ProgramSource] = {}  # of the programs that ran, by key
         self._ranks: dict[int, int] = {}  # by value that a copy has made: its rank among the values when copies are ordered
 
     # ------------------------------------------------------------------------------------------------ what happens
+
+    def compiled(self, key: int, source: ProgramSource) -> None:
+        """A program was compiled, or loaded. Its source stays if debug.retainDebugInformation asks for that."""
+        if self._retains:
+            self.sources[key] = source
 
     def put(self, value: int, ipu: int, size_bytes: int, on_host: bool) -> None:
         """A host array became the value."""
@@ -168,12 +176,17 @@ class Journal:
         with self._lock:
             return Begin(self.system.mark(), begin_history(self.system))
 
+    def record_links(self, links: bool) -> None:
+        """Says whether transfers over host links are events of their own."""
+        self.system.record_links = links or self.keeps_timeline
+
     def stop_recording(self) -> None:
-        """Forgets the timeline, the calls, and the sources of the programs that ran."""
+        """Forgets the timeline, the calls, and the sources of the programs that ran, unless the process retains them."""
         self.system.record = False
         self.system.clear_trace()
         self.system.keep_calls(False)
-        self.sources.clear()
+        if not self._retains:
+            self.sources.clear()
 
     def mark(self) -> Mark:
         """This moment, after everything that happened before it. Waits for programs that count as they run."""
@@ -274,7 +287,6 @@ class Journal:
             self.sources[planned.key] = planned.source
         num_arguments, num_outputs = len(run.arguments) // len(ipus), planned.num_outputs
         arguments = [list(run.arguments[k * num_arguments : (k + 1) * num_arguments]) for k in range(len(ipus))]
-        self.sources[planned.key] = planned.source
         copies: list[int] = []
         for row, ipu in zip(arguments, ipus, strict=True):
             for index in run.undonated:

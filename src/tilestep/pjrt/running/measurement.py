@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import jax
 
-from tilestep.engine_options import EngineOptions
+from tilestep.engine_options import BLOCKS_FILTER, PROGRAMS_FILTER, EngineOptions
+from tilestep.errors import RecordingError
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.journal import Begin, Journal
 from tilestep.pjrt.running.program_source import ProgramSource
-from tilestep.plan import lower_in_detail
-from tilestep.program import parse_hlo
+from tilestep.plan.steps import Branch, Loop, Node, Series
 from tilestep.record.capture import Compiled, Span, capture, notes_of
 from tilestep.record.container import Builder, Tables
 from tilestep.record.history import history_since
 from tilestep.record.sources import Source
 from tilestep.report import Profile, profile_between
+from tilestep.report.reader.blocks import BLOCK_PROGRAMS, BLOCKS, scopes_of
 from tilestep.sim import Mark, System
+
+_MOST_NAMES: Final = 300_000  # characters of the names of blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,28 +44,48 @@ class Measurement:
     sources: Mapping[int, ProgramSource]
     engine: EngineOptions
 
-    def recording(self, *, journal: bool = True, hlo: bool = True, lines: bool = True) -> Tables:
+    def recording(self, *, journal: bool = True, hlo: bool = True, lines: bool = True, memory: bool = True) -> Tables:
         """The recording of it. Each program is planned again for its detail.
 
         Args: journal: whether the calls are kept, so that it can be played again. hlo: whether the programs' HLO is kept, so that they can
-            be planned for another machine. lines: whether lines of the user's source are kept.
+            be planned for another machine. lines: whether lines of the user's source are kept. memory: whether the lives of values are.
         """
         engine, history = self.engine, self.span.history if journal else None
-        stated = {key: value for key, value in engine.stated}
-        builder = Builder(kind="run", notes=notes_of(history, jax=jax.__version__, engine_options=stated))
-        self.add_to(builder, journal=journal, hlo=hlo, lines=lines)
+        stated = notes_of(history, jax=jax.__version__, engine_options=dict(engine.stated))
+        builder = Builder(kind="run", notes={**stated, **self._chosen_blocks()})
+        self.add_to(builder, journal=journal, hlo=hlo, lines=lines, memory=memory)
         return builder.tables()
 
-    def add_to(self, builder: Builder, *, journal: bool, hlo: bool, lines: bool) -> None:
+    def add_to(self, builder: Builder, *, journal: bool, hlo: bool, lines: bool, memory: bool = True) -> None:
         """Adds the emulated part of a recording to one that is being made."""
         span = self.span if journal else Span(system=self.span.system, begin=self.span.begin, end=self.span.end, history=None)
-        capture(builder, span, self._compiled(span, hlo=hlo), runs_in_detail=self.engine.runs_in_detail, lines=lines)
+        capture(builder, span, self._compiled(span, hlo=hlo, memory=memory), runs_in_detail=self.engine.runs_in_detail, lines=lines)
         document = self.profile.as_document()
         document.pop("timeline", None)
         builder.put_json("profile", document)
 
-    def _compiled(self, span: Span, *, hlo: bool) -> dict[int, Compiled]:
-        """The programs of a span, those that ran in it first."""
+    def _chosen_blocks(self) -> dict[str, list[str]]:
+        """The names of scopes and of programs that the process's filters choose, for each filter that was stated.
+
+        Raises: RecordingError if they are too many for a manifest.
+        """
+        engine, programs = self.engine, [self.span.system.programs[program.key] for program in self.profile.programs]
+        chosen: dict[str, list[str]] = {}
+        if engine.blocks is not None:
+            names = {name for program in programs for scope in _scopes(program.body) for name in scopes_of(scope)}
+            chosen[BLOCKS] = sorted(name for name in names if re.fullmatch(engine.blocks, name))
+        if engine.programs is not None:
+            chosen[BLOCK_PROGRAMS] = sorted({program.name for program in programs if re.fullmatch(engine.programs, program.name)})
+        for option, names in zip((BLOCKS_FILTER, PROGRAMS_FILTER), (chosen.get(BLOCKS, []), chosen.get(BLOCK_PROGRAMS, [])), strict=True):
+            if (size := sum(map(len, names))) > _MOST_NAMES:
+                raise RecordingError(
+                    f"engine option {option} chooses {len(names):,} names of {size:,} characters together: a recording holds "
+                    f"{_MOST_NAMES:,}; filter for fewer"
+                )
+        return chosen
+
+    def _compiled(self, span: Span, *, hlo: bool, memory: bool) -> dict[int, Compiled]:
+        """The programs of a span, those that ran in it first, and those that the process retains last."""
         profiled = {program.key: program for program in self.profile.programs}
         programs = span.system.programs
         needed = [*profiled, *(key for key in (span.history.programs if span.history else ()) if key not in profiled)]
@@ -72,20 +97,39 @@ class Measurement:
                 origin="user" if figures is None else figures.origin,
                 group="" if figures is None else figures.group,
             )
-            found[key] = compiled if source is None else _in_detail(compiled, source, hlo=hlo)
+            found[key] = compiled if source is None else _with_source(compiled, source, hlo=hlo, memory=memory)
+        if self.engine.retain_debug_information:
+            retained = ((key, source) for key, source in self.sources.items() if key not in found)
+            found |= {key: _with_source(None, source, hlo=hlo, memory=memory) for key, source in retained}
         return found
 
 
-def _in_detail(compiled: Compiled, source: ProgramSource, *, hlo: bool) -> Compiled:
-    text = compat.hlo_text(source.hlo)
-    _, detail = lower_in_detail(parse_hlo(text), source.machine, name=source.name, num_ipus=source.num_ipus, options=source.options)
+def _scopes(node: Node) -> Iterator[str]:
+    """The scope of each leaf of a tree."""
+    match node:
+        case Series(nodes=nodes):
+            for child in nodes:
+                yield from _scopes(child)
+        case Loop(body=body):
+            yield from _scopes(body)
+        case Branch(arms=arms):
+            for arm in arms:
+                yield from _scopes(arm)
+        case leaf:
+            yield leaf.scope
+
+
+def _with_source(compiled: Compiled | None, source: ProgramSource, *, hlo: bool, memory: bool) -> Compiled:
+    """A program with what its source tells. Args: compiled: None: it never ran."""
+    text = source.text if hlo or memory or compiled is None else None
+    planned, detail = source.detail(text) if memory or compiled is None else (compiled.program, None)
     return Compiled(
-        program=compiled.program,
-        detail=detail,
+        program=planned if compiled is None else compiled.program,
+        detail=detail if memory else None,
         fingerprint=source.fingerprint,
         hlo=text if hlo else None,
-        origin=compiled.origin,
-        group=compiled.group,
+        origin=("jax" if is_jax_program(source.name) else "user") if compiled is None else compiled.origin,
+        group="" if compiled is None else compiled.group,
     )
 
 

@@ -21,6 +21,7 @@ from tilestep.pjrt.platform import PLATFORM
 from tilestep.pjrt.running import recording
 from tilestep.pjrt.running.in_flight import InFlight
 from tilestep.pjrt.running.journal import Journal
+from tilestep.pjrt.running.program_reports import ProgramReports
 from tilestep.pjrt.running.wait_pool import WAIT_POOL
 from tilestep.pjrt.table import capi
 from tilestep.pjrt.table.device import MEMORY_KINDS, Device, device_at, make_devices, nothing_to_delete
@@ -38,9 +39,10 @@ class Client:
         self.settings = settings
         self._stated = stated
         self.machine = settings.machine
-        self.journal = Journal(settings, record=recording.is_recording())
+        self.journal = Journal(settings, record=recording.is_recording(), links=recording.is_recording_links())
         self.devices = self.journal.devices = make_devices(settings.machine, settings.hardware_ids, self.journal)
         self.plans = PlanCache()
+        self.program_reports = ProgramReports(settings.engine)
         self.in_flight = InFlight()
         self.program_keys = itertools.count(1)  # numbers of programs in emulated time, in the order of compilation
         self.device_addresses = pointers([device.address for device in self.devices])

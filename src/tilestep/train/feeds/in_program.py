@@ -28,12 +28,13 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from tilestep.errors import UnsupportedError
-from tilestep.hints import dry_platforms
+from tilestep.hints import OUTFEED_WAIT, dry_platforms
 from tilestep.messages import shortened, shown
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.jax_private.feed_primitives import PLATFORMS, bind_infeed, bind_outfeed
 from tilestep.train.untyped import Pytree
+from tilestep.train.untyped import jax as _jax
 from tilestep.train.untyped import jnp as _jnp
 
 _CODES: Final = _feeds.dtype_codes()
@@ -147,7 +148,8 @@ def transfer_from_outfeed(device: Device, shape: Pytree, *, timeout_wall_s: floa
     wanted = [_expected(path, leaf) for path, leaf in leaves]
     if device.platform in dry_platforms:
         return structure.unflatten([_dry_value(device, aval) for aval in wanted])
-    found = _feeds.get(platform, device.id, None if timeout_wall_s is None else _seconds(timeout_wall_s))
+    with _jax.profiler.TraceAnnotation(OUTFEED_WAIT):
+        found = _feeds.get(platform, device.id, None if timeout_wall_s is None else _seconds(timeout_wall_s))
     if found is None:
         waited = "in vain" if timeout_wall_s is None else f"{timeout_wall_s} s in vain"
         raise TimeoutError(

@@ -150,7 +150,8 @@ class OutfeedQueue:
         with self._condition:
             while wait and self._user is not None and not self._closed:
                 self._require_other_thread("dequeue(wait=True)")
-                self._condition.wait()
+                with _jax.profiler.TraceAnnotation(hints.OUTFEED_WAIT):
+                    self._condition.wait()
             running = self._user is not None
             taken: list[_Chunk] = []
             with self._looking():
@@ -191,7 +192,8 @@ class OutfeedQueue:
         with self._condition:
             elsewhere = threading.get_ident() != self._loop_thread
             while elsewhere and not self._chunks and not self._closed and (self._user is not None or not self._unread_loops):
-                self._condition.wait()
+                with _jax.profiler.TraceAnnotation(hints.OUTFEED_WAIT):
+                    self._condition.wait()
                 elsewhere = threading.get_ident() != self._loop_thread
             if not self._chunks:
                 self._unread_loops = 0
@@ -270,7 +272,8 @@ class OutfeedQueue:
                         f"the OutfeedQueue is full: it holds the values of {self._count:,} steps, the next chunk has {steps:,}, and "
                         f"buffer_depth is {depth:,}; read it more often, or choose when_full='block' or 'drop', or a greater buffer_depth"
                     )
-                wait(self._condition, check)
+                with _jax.profiler.TraceAnnotation(hints.OUTFEED_ROOM):
+                    wait(self._condition, check)
 
     def require_alike(self, kinds: Callable[[], Any]) -> None:
         """Before a loop's first chunk. Raises: QueueError if what waits to be read is not like that chunk's stacked values will be.

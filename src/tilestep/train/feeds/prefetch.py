@@ -24,6 +24,7 @@ from tilestep.train.feeds.position import Position
 from tilestep.train.feeds.staging import Staging
 from tilestep.train.feeds.store import Store
 from tilestep.train.untyped import Pytree
+from tilestep.train.untyped import jax as _jax
 
 _END_WALL_S: Final = 1.0  # how long `close` waits for a dataset that is making an element
 
@@ -108,7 +109,8 @@ class Feeder:
                         self._condition.acquire()
                     continue
                 self._condition.notify_all()  # an interrupted loop may not have told the thread of room
-                wait(self._condition, check)
+                with _jax.profiler.TraceAnnotation(hints.INFEED_WAIT):
+                    wait(self._condition, check)
             if self._is_closed:
                 raise QueueError(
                     "the InfeedQueue is closed: what it had not given is lost; make another one, or restore() its state() in one"
@@ -268,7 +270,8 @@ class Feeder:
         if filling.count == filling.capacity or self._ending.has_come:
             return
         try:
-            self._gatherer.gather(filling)
+            with _jax.profiler.TraceAnnotation(hints.INFEED_GATHER):
+                self._gatherer.gather(filling)
         except StopIteration as error:
             with self._condition:
                 self._ending.set(error)
@@ -293,7 +296,8 @@ class Feeder:
         if self._replicas is not None:
             stacked = [array.reshape(-1, self._replicas, *array.shape[1:]) for array in stacked]
         try:
-            on_device, uploads = on_devices(plan, spec.structure, stacked)
+            with _jax.profiler.TraceAnnotation(hints.INFEED_PUT):
+                on_device, uploads = on_devices(plan, spec.structure, stacked)
         except Exception as error:
             with self._condition:
                 if filling.is_wanted:

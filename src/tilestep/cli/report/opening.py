@@ -1,0 +1,52 @@
+"""Shared by the commands of `tilestep report`: opening recordings, printing tables, and telling what is wrong with one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Sequence
+
+from tilestep.cli.usage import given_path, print_table, stdout_errors_told, tell
+from tilestep.errors import RecordingError
+from tilestep.report.summary import Columns, table_of
+
+PIPE_WIDTH = 140  # columns where stdout is no terminal
+WRONG = 2  # exit status for a recording that cannot be read
+
+
+def add_path(parser: argparse.ArgumentParser, name: str = "path") -> None:
+    """Adds the argument that names a recording."""
+    parser.add_argument(name, metavar=name.upper(), type=given_path, help="a .tilestep file, or the folder of a report")
+
+
+def told(command: str, act: Callable[[], int]) -> int:
+    """Does something with recordings; what is wrong with one goes to stderr, and its exit status is 2."""
+    try:
+        return act()
+    except RecordingError as error:
+        tell(command, str(error))
+    except OSError as error:
+        tell(command, f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    return WRONG
+
+
+def print_json(document: object) -> None:
+    """Prints a document to stdout."""
+    with stdout_errors_told():
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_line(text: str) -> None:
+    """Prints a line to stdout."""
+    with stdout_errors_told():
+        print(text)
+
+
+def print_rows(title: str, words: Sequence[str], figures: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints a table whose first columns hold words and give way where space is short. Nothing if there are no rows."""
+    rows = list(rows)
+    if not rows:
+        return
+    print_line(title)
+    print_table(table_of(Columns(title=title, words=tuple(words), figures=tuple(figures)), rows, least_width=12), width_of_pipe=PIPE_WIDTH)
+    print_line("")

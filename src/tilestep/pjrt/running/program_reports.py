@@ -1,0 +1,95 @@
+"""Reports of programs when they are compiled: for POPLAR_ENGINE_OPTIONS of each, else of one that does not fit."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import final
+
+import jax
+
+from tilestep.engine_options import EngineOptions
+from tilestep.errors import RecordingError
+from tilestep.messages import plain
+from tilestep.pjrt.running.program_source import ProgramSource
+from tilestep.pjrt.running.report_folders import report_folders
+from tilestep.plan import Liveness, Program
+from tilestep.report.files import MEMORY_FILE, ProgramParts, has_program, program_folder, tell_unwritten, unwritten, write_program
+
+
+@final
+class ProgramReports:
+    """Writes the folders of programs.
+
+    Args: engine: options of the process.
+    """
+
+    def __init__(self, engine: EngineOptions) -> None:
+        self._engine = engine
+        self._told = False
+
+    def compiled(self, source: ProgramSource, key: int) -> None:
+        """Writes the folder of a program that fits, if the options ask for one. The first that cannot be written is a line on stderr."""
+        engine = self._engine
+        if engine.directory is None or not engine.of_programs:
+            return
+        parts = ProgramParts(
+            memory=engine.graph_profile, hlo=engine.serialized_graph, variables=engine.lowered_vars, lines=engine.debug_info
+        )
+        try:
+            self._write(_Planned(source), engine.directory, key, parts)
+        except (OSError, RecordingError) as error:
+            if not self._told:
+                self._told = True
+                tell_unwritten(error)
+
+    def does_not_fit(self, source: ProgramSource, key: int) -> str:
+        """Writes the report of a program that does not fit, to every folder that reports go to.
+
+        Returns: the path of the first report that says what takes its memory; if it cannot be written, why; '' without such a folder.
+        """
+        planned, engine = _Planned(source), self._engine
+        targets = [(directory, ProgramParts()) for directory in report_folders()]
+        if engine.directory is not None:
+            parts = ProgramParts(hlo=engine.serialized_graph, variables=engine.lowered_vars, lines=engine.debug_info)
+            targets = [(engine.directory, parts), *((folder, others) for folder, others in targets if folder != engine.directory)]
+        return next(iter([self._kept(planned, directory, key, parts) for directory, parts in targets]), "")
+
+    def _kept(self, planned: _Planned, directory: Path, key: int, parts: ProgramParts) -> str:
+        try:
+            return plain(self._write(planned, directory, key, parts) / MEMORY_FILE)
+        except (OSError, RecordingError) as error:
+            return unwritten(error)
+
+    def _write(self, planned: _Planned, directory: Path, key: int, parts: ProgramParts) -> Path:
+        """Writes the parts that the program's folder does not have yet; returns the folder."""
+        source = planned.source
+        folder = program_folder(directory, source.name, source.fingerprint)
+        if not has_program(folder, source.fingerprint, parts, lines=source.lines):
+            program, detail = planned.detail
+            notes = {"jax": jax.__version__, "engine_options": dict(self._engine.stated)}
+            write_program(
+                folder,
+                program,
+                detail,
+                source.machine,
+                key=key,
+                fingerprint=source.fingerprint,
+                lines=source.lines,
+                hlo=source.text,
+                parts=parts,
+                notes=notes,
+            )
+        return folder
+
+
+@final
+class _Planned:
+    """A program that is planned again at most once."""
+
+    def __init__(self, source: ProgramSource) -> None:
+        self.source = source
+
+    @cached_property
+    def detail(self) -> tuple[Program, Liveness]:
+        return self.source.detail()

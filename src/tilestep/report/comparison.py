@@ -1,0 +1,209 @@
+"""Two recordings side by side. Emulated cycles repeat exactly, so any difference is one of the programs or of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tilestep.machine.assemble import describe, value_of
+from tilestep.machine.fields import Value
+from tilestep.report.overview import ProgramRow, StepRow, overview, step_rows
+from tilestep.report.reader import CompiledProgram, Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A figure in A and in B; None where it is absent."""
+
+    a: float | None
+    b: float | None
+
+    @property
+    def relative(self) -> float | None:
+        """How much more B is, as a part of A: 0.02 is 2 % more. None if one is absent; infinite if A is 0 and B is not."""
+        if self.a is None or self.b is None:
+            return None
+        if not self.a:
+            return float("inf") if self.b else 0.0
+        return self.b / self.a - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramChange:
+    """One program in both, or in one of them.
+
+    Attributes:
+        name: of the program; of B's if they differ.
+        matched: by what: 'fingerprint', 'name', or '' if only one recording has it.
+        runs: how often it ran.
+        cycles_per_run: on its slowest IPU, without loading it.
+        load_cycles: of all its loads, there.
+        peak_tile_bytes: on the fullest tile.
+        flops_per_run: of one IPU.
+    """
+
+    name: str
+    matched: str
+    runs: Change
+    cycles_per_run: Change
+    load_cycles: Change
+    peak_tile_bytes: Change
+    flops_per_run: Change
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepChange:
+    """All steps of one line, scope and family of one program.
+
+    Attributes:
+        program: name of the program.
+        line: 'train.py:41' in B, or in A if B lacks it; '' if unknown.
+        scope: the user's operation.
+        family: of the operation.
+        cycles_per_run: on the first IPU.
+        executions_per_run: likewise.
+    """
+
+    program: str
+    line: str
+    scope: str
+    family: str
+    cycles_per_run: Change
+    executions_per_run: Change
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What differs between two recordings, A and B.
+
+    Attributes:
+        machines: (field, value in A, value in B) of the machine, where they differ.
+        names: of the machines.
+        emulated_cycles: of the whole recordings.
+        clock_hz: of the machines.
+        programs: all programs of both.
+        steps: of programs that both have, those that differ, the largest difference first.
+    """
+
+    machines: tuple[tuple[str, Value, Value], ...]
+    names: tuple[str, str]
+    emulated_cycles: Change
+    clock_hz: tuple[float, float]
+    programs: tuple[ProgramChange, ...]
+    steps: tuple[StepChange, ...]
+
+    def slower(self, bound: float) -> tuple[str, ...]:
+        """What got slower by more than a part of itself: 'the whole', or programs."""
+        found = ["the whole"] if _above(self.emulated_cycles, bound) else []
+        return (*found, *(f"program '{program.name}'" for program in self.programs if _above(program.cycles_per_run, bound)))
+
+
+def compare(a: Report, b: Report) -> Comparison:
+    """Compares two recordings. Raises: RecordingError if one is damaged, or has no programs."""
+    of_a, of_b = overview(a), overview(b)
+    pairs = matched(a.compilation.programs, b.compilation.programs)
+    rows_a, rows_b = (
+        dict(zip(a.compilation.programs, of_a.programs, strict=True)),
+        dict(zip(b.compilation.programs, of_b.programs, strict=True)),
+    )
+    machine_a, machine_b = a.target.machine, b.target.machine
+    paths = [entry.path for entry in describe(machine_a)]
+    differing = [
+        (path, value_of(machine_a, path), value_of(machine_b, path))
+        for path in paths
+        if value_of(machine_a, path) != value_of(machine_b, path)
+    ]
+    ran = ("execution" in a.parts, "execution" in b.parts)
+    steps = [change for one, other, _ in pairs if one and other for change in _steps(a, one, b, other)]
+    return Comparison(
+        machines=tuple(differing),
+        names=(machine_a.name, machine_b.name),
+        emulated_cycles=Change(a=of_a.emulated_cycles if ran[0] else None, b=of_b.emulated_cycles if ran[1] else None),
+        clock_hz=(machine_a.ipu.clock_hz, machine_b.ipu.clock_hz),
+        programs=tuple(_program(rows_a.get(one) if one else None, rows_b.get(other) if other else None, how) for one, other, how in pairs),
+        steps=tuple(sorted(steps, key=lambda step: -abs((step.cycles_per_run.b or 0) - (step.cycles_per_run.a or 0)))),
+    )
+
+
+Pair = tuple[CompiledProgram | None, CompiledProgram | None, str]
+
+
+def matched(a: Sequence[CompiledProgram], b: Sequence[CompiledProgram]) -> list[Pair]:
+    """(program of A, program of B, matched by what): equal fingerprints first, then equal names in their order, then those of one only."""
+    pairs: list[Pair] = []
+    left_a, left_b = list(a), list(b)
+    ways: tuple[tuple[str, Callable[[CompiledProgram], str]], ...] = (
+        ("fingerprint", lambda program: program.fingerprint),
+        ("name", lambda program: program.name),
+    )
+    for how, of in ways:
+        for one in list(left_a):
+            other = next((other for other in left_b if of(one) and of(other) == of(one)), None)
+            if other is not None:
+                pairs.append((one, other, how))
+                left_a.remove(one)
+                left_b.remove(other)
+    pairs.sort(key=lambda pair: pair[0].row if pair[0] else 0)
+    return [*pairs, *((one, None, "") for one in left_a), *((None, other, "") for other in left_b)]
+
+
+def _program(a: ProgramRow | None, b: ProgramRow | None, how: str) -> ProgramChange:
+    def change(figure: Callable[[ProgramRow], float | None]) -> Change:
+        return Change(a=figure(a) if a else None, b=figure(b) if b else None)
+
+    last = b or a
+    assert last is not None  # a pair has at least one
+    return ProgramChange(
+        name=last.name,
+        matched=how,
+        runs=change(lambda row: row.runs),
+        cycles_per_run=change(lambda row: (row.cycles - row.cycles_by_kind.get("load", 0)) / row.runs if row.runs else None),
+        load_cycles=change(lambda row: row.cycles_by_kind.get("load", 0)),
+        peak_tile_bytes=change(lambda row: row.peak_tile_bytes),
+        flops_per_run=change(lambda row: row.flops_per_run),
+    )
+
+
+def _steps(a: Report, one: CompiledProgram, b: Report, other: CompiledProgram) -> Iterable[StepChange]:
+    """The steps of a program that differ. Lines move when code is added above them, so scopes and families are matched before lines."""
+    rows_a, rows_b = step_rows(a, [one]), step_rows(b, [other])
+    for row_a, row_b in _matched_steps(rows_a, rows_b):
+        cycles = Change(a=row_a.cycles / one.runs if row_a else None, b=row_b.cycles / other.runs if row_b else None)
+        executions = Change(a=row_a.executions / one.runs if row_a else None, b=row_b.executions / other.runs if row_b else None)
+        last = row_b or row_a
+        if last is not None and (cycles.a != cycles.b or executions.a != executions.b):
+            yield StepChange(
+                program=other.name,
+                line=last.line,
+                scope=last.scope,
+                family=last.family,
+                cycles_per_run=cycles,
+                executions_per_run=executions,
+            )
+
+
+def _matched_steps(a: Sequence[StepRow], b: Sequence[StepRow]) -> list[tuple[StepRow | None, StepRow | None]]:
+    """Rows of equal line, scope and family; of the others those of equal scope and family; the rest alone."""
+    pairs: list[tuple[StepRow | None, StepRow | None]] = []
+    left_a, left_b = list(a), list(b)
+    keys: tuple[Callable[[StepRow], object], ...] = (
+        lambda row: (row.line, row.scope, row.family),
+        lambda row: (row.scope, row.family) if row.scope else (row.line, row.family) if row.line else None,
+    )
+    for key in keys:
+        of_b: dict[object, list[StepRow]] = {}
+        for row in left_b:
+            of_b.setdefault(key(row), []).append(row)
+        rest: list[StepRow] = []
+        for row in left_a:
+            found = of_b.get(key(row)) if key(row) is not None else None
+            if found:
+                pairs.append((row, found.pop(0)))
+            else:
+                rest.append(row)
+        left_a, left_b = rest, [row for rows in of_b.values() for row in rows]
+    return [*pairs, *((row, None) for row in left_a), *((None, row) for row in left_b)]
+
+
+def _above(change: Change, bound: float) -> bool:
+    return change.relative is not None and change.relative > bound

@@ -1,0 +1,3 @@
+"""Recordings in the forms of other tools: Perfetto, Chrome's trace viewer, Parquet."""
+
+from __future__ import annotations

@@ -1,0 +1,211 @@
+"""What is in a recording, as plain records for a table or for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tilestep.report.paths import relative_paths
+from tilestep.report.reader import CompiledProgram, Report, SourceLine
+from tilestep.report.reader.totals import LeafTotal, leaf_totals, program_total
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramRow:
+    """One program: what it took on its slowest IPU in all runs, and the fullest tile."""
+
+    name: str
+    key: int
+    fingerprint: str
+    origin: str
+    num_ipus: int
+    runs: int
+    loads: int
+    cycles: int
+    cycles_by_kind: dict[str, int]
+    flops_per_run: int | None  # None: its tree was not kept
+    peak_tile_bytes: int | None
+    memory: dict[str, int] | None  # bytes of the fullest tile by category; None: they were not recorded
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRow:
+    """All steps of one kind that one line of the user's program became, in all runs of one program, on the first of its IPUs."""
+
+    program: str
+    line: str  # 'train.py:41'; '' if unknown
+    function: str
+    scope: str
+    family: str
+    steps: int  # of the program's tree
+    executions: int
+    cycles: int
+    compute: int
+    exchange: int
+    sync: int
+    collective: int
+    host_call: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    """The runs of one program."""
+
+    program: str
+    runs: int
+    in_detail: int
+    first_cycle: int  # at which the host had dispatched the first
+    last_cycle: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadRow:
+    """What one thread of the host traced, in wall time."""
+
+    process: int
+    thread: str
+    events: int
+    busy_wall_s: float  # of the outermost events
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """What is in a recording."""
+
+    tilestep: str
+    kind: str
+    parts: tuple[str, ...]
+    machine: str  # '': it has none
+    num_ipus: int
+    clock_hz: float
+    tile_sram_bytes: int
+    emulated_cycles: int
+    busiest_ipu: int
+    cycles_by_kind: dict[str, int]
+    events: int
+    journal_calls: int
+    programs: tuple[ProgramRow, ...]
+    steps: tuple[StepRow, ...]
+    runs: tuple[RunRow, ...]
+    threads: tuple[ThreadRow, ...]
+
+    @property
+    def emulated_s(self) -> float:
+        """The emulated time; 0 if there is none."""
+        return self.emulated_cycles / self.clock_hz if self.clock_hz else 0.0
+
+
+def overview(report: Report) -> Overview:
+    """What is in a recording. Raises: RecordingError if it is damaged."""
+    parts = report.parts
+    programs = report.compilation.programs if "compilation" in parts else ()
+    machine = report.target.machine if "compilation" in parts else None
+    total = report.execution.total_cycles if "execution" in parts else None
+    return Overview(
+        tilestep=report.version,
+        kind=str(report.notes.get("kind", "")),
+        parts=parts,
+        machine=machine.name if machine else "",
+        num_ipus=machine.num_ipus if machine else 0,
+        clock_hz=machine.ipu.clock_hz if machine else 0.0,
+        tile_sram_bytes=machine.ipu.tile.sram_bytes if machine else 0,
+        emulated_cycles=total.total if total else 0,
+        busiest_ipu=total.busiest_ipu if total else 0,
+        cycles_by_kind=dict(total.by_kind) if total else {},
+        events=report.tables.rows("events"),
+        journal_calls=report.tables.rows("calls"),
+        programs=tuple(_program(report, program) for program in programs),
+        steps=step_rows(report, programs),
+        runs=tuple(_runs(report, programs)) if "execution" in parts else (),
+        threads=tuple(_threads(report)) if "system" in parts else (),
+    )
+
+
+def step_rows(report: Report, programs: Sequence[CompiledProgram]) -> tuple[StepRow, ...]:
+    """The steps of some programs by program, line, scope and family, those of most cycles first."""
+    rows: dict[tuple[int, str, str, str], list[LeafTotal]] = {}
+    relative = relative_lines(report)
+    for program in programs:
+        if program.has_tree and program.runs:
+            for total in leaf_totals(report.tables, program):
+                leaf = total.leaf
+                line = str(relative(leaf.line)) if leaf.line else ""
+                rows.setdefault((program.row, line, leaf.scope, leaf.family), []).append(total)
+    made = [
+        StepRow(
+            program=report.compilation.programs[row].name,
+            line=line,
+            function=totals[0].leaf.line.function if totals[0].leaf.line else "",
+            scope=scope,
+            family=family,
+            steps=len(totals),
+            executions=sum(total.executions for total in totals),
+            cycles=sum(total.cycles.total for total in totals),
+            compute=sum(total.cycles.compute for total in totals),
+            exchange=sum(total.cycles.exchange for total in totals),
+            sync=sum(total.cycles.sync for total in totals),
+            collective=sum(total.cycles.collective for total in totals),
+            host_call=sum(total.cycles.host_call for total in totals),
+        )
+        for (row, line, scope, family), totals in rows.items()
+    ]
+    return tuple(sorted(made, key=lambda step: -step.cycles))
+
+
+def relative_lines(report: Report) -> Callable[[SourceLine], SourceLine]:
+    """A function that gives a line without its callers, its path relative to what all lines of the recording have in common."""
+    tables = report.tables
+    files: list[int] = sorted(set(tables.column("frames", "file").tolist()))
+    relative = relative_paths(tables.strings[file] for file in files if file >= 0)
+    return lambda line: replace(line, file=relative(line.file), caller=None)
+
+
+def _program(report: Report, program: CompiledProgram) -> ProgramRow:
+    planned = program.planned if program.has_tree else None
+    total = program_total(report.tables, program)
+    return ProgramRow(
+        name=program.name,
+        key=program.key,
+        fingerprint=program.fingerprint,
+        origin=program.origin,
+        num_ipus=program.num_ipus,
+        runs=program.runs,
+        loads=program.loads,
+        cycles=total.cycles,
+        cycles_by_kind=total.by_kind,
+        flops_per_run=planned.flops if planned else None,
+        peak_tile_bytes=planned.memory.peak_bytes if planned else None,
+        memory=program.memory.by_category() if program.detailed else dict(planned.memory.by_kind) if planned else None,
+    )
+
+
+def _runs(report: Report, programs: Sequence[CompiledProgram]) -> list[RunRow]:
+    execution = report.execution
+    detailed = {int(run) for run in set(execution.events.column("run").tolist())}
+    rows: list[RunRow] = []
+    for program in programs:
+        runs = [run for run in execution.runs if run.program is program]
+        if runs:
+            rows.append(
+                RunRow(
+                    program=program.name,
+                    runs=len(runs),
+                    in_detail=sum(run.index in detailed for run in runs),
+                    first_cycle=runs[0].host_cycle,
+                    last_cycle=runs[-1].host_cycle,
+                )
+            )
+    return rows
+
+
+def _threads(report: Report) -> list[ThreadRow]:
+    return [
+        ThreadRow(
+            process=process.pid,
+            thread=thread.name,
+            events=len(thread.all_events),
+            busy_wall_s=sum(event.duration_ns for event in thread.events) / 1e9,
+        )
+        for process in report.system.processes
+        for thread in process.threads
+    ]

@@ -1,0 +1,135 @@
+"""Why something began when it did: the critical path, and the reason of each wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilestep.errors import RecordingError
+from tilestep.report.reader.events import Event, Events, Lane
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathPiece:
+    """A part of the critical path.
+
+    Attributes:
+        event: that took this time.
+        cycles_from: where the event before it on the path ends, which is where this one begins.
+        cycles_to: its end.
+    """
+
+    event: Event
+    cycles_from: int
+    cycles_to: int
+
+    @property
+    def cycles(self) -> int:
+        """How much of the whole time it takes."""
+        return self.cycles_to - self.cycles_from
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticalPath:
+    """The events that decided the end, each of which decided when the next began. Nothing else can shorten the whole.
+
+    Attributes:
+        pieces: in order of time; they follow each other without a gap.
+        complete: whether it goes back to the first event. Else the events before were not kept: a recording has those of the first and of
+            the last runs of each program (autoReport.executionProfileProgramRunCount).
+    """
+
+    pieces: tuple[PathPiece, ...]
+    complete: bool
+
+    @property
+    def cycles_from(self) -> int:
+        """Where the first begins."""
+        return self.pieces[0].cycles_from
+
+    @property
+    def cycles_to(self) -> int:
+        """The end of the last event."""
+        return self.pieces[-1].cycles_to
+
+    @property
+    def cycles(self) -> int:
+        """Of all pieces together."""
+        return sum(piece.cycles for piece in self.pieces)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """A lane did nothing, because what it did next could not begin.
+
+    Attributes:
+        lane: that waited.
+        cycles_from: first cycle.
+        cycles_to: the cycle behind the last.
+        before: the event for which it waited.
+        cause: the event whose end decided when that began; None: unknown.
+        reason: a sentence.
+    """
+
+    lane: Lane
+    cycles_from: int
+    cycles_to: int
+    before: Event
+    cause: Event | None
+    reason: str
+
+    @property
+    def cycles(self) -> int:
+        """How long it waited."""
+        return self.cycles_to - self.cycles_from
+
+
+def critical_path(events: Events) -> CriticalPath:
+    """The chain of causes from the last event back to one that has none.
+
+    Raises: RecordingError if there are no events, or a chain of causes never ends.
+    """
+    if not len(events):
+        raise RecordingError("the recording has no events, so no critical path: it was made without an execution")
+    pieces: list[PathPiece] = []
+    index = int(np.argmax(events.column("end")))
+    for _ in range(len(events)):
+        event = events.event(index)
+        cause = None if event.cause < 0 else events.event(event.cause)
+        begin = event.cycles_from if cause is None else cause.cycles_to
+        pieces.append(PathPiece(event=event, cycles_from=begin, cycles_to=event.cycles_to))
+        if cause is None:
+            kept = tuple(piece for piece in reversed(pieces) if piece.cycles or len(pieces) == 1)
+            return CriticalPath(pieces=kept, complete=kept[0].cycles_from == int(events.column("start").min()))
+        index = event.cause
+    raise RecordingError("column 'events/cause' goes in a circle: no event can decide its own begin")
+
+
+def waits_of(events: Events, lane: Lane, program_name: Callable[[int], str]) -> Iterator[Wait]:
+    """The gaps between the events of a lane."""
+    clock: int | None = None
+    for event in events.select(events.of_lane(lane)):
+        if clock is not None and event.cycles_from > clock:
+            cause = None if event.cause < 0 else events.event(event.cause)
+            yield Wait(
+                lane=lane,
+                cycles_from=clock,
+                cycles_to=event.cycles_from,
+                before=event,
+                cause=cause,
+                reason=_reason(cause, lane, program_name),
+            )
+        clock = event.cycles_to if clock is None else max(clock, event.cycles_to)
+
+
+def _reason(cause: Event | None, lane: Lane, program_name: Callable[[int], str]) -> str:
+    if cause is None:
+        return "what it waited for is not in the recording"
+    what = f"{cause.kind} of {program_name(cause.program)}" if cause.program >= 0 else cause.kind
+    if cause.lane.kind == "host":
+        return f"the host had not dispatched it before: {what}"
+    if cause.lane == lane:
+        return f"its own {what}"
+    return f"{cause.lane.name} had to end its {what}"

@@ -1,0 +1,131 @@
+"""Recordings as objects, with the concepts of PopVision's analysis library."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, cast, final
+
+from tilestep.errors import RecordingError
+from tilestep.messages import plain
+from tilestep.record.container import read_recording
+from tilestep.record.machine import machine_from_document
+from tilestep.record.tables import Tables, json_text
+from tilestep.record.whole import with_all_events
+from tilestep.report.files import PROGRAM_FILE, RUN_FILE
+from tilestep.report.reader.compilation import Compilation, Target
+from tilestep.report.reader.execution import Execution
+from tilestep.report.reader.system import System
+
+_PARTS: Final = {
+    "compilation": ("programs", "no program was compiled, or `output*` options of autoReport left the programs out"),
+    "execution": ("runs", "no program ran, as after a compile that ran out of memory, or autoReport.outputExecutionProfile was false"),
+    "system": ("processes", "nothing traced the host: set PVTI_OPTIONS, or use tilestep.tracepoint"),
+}
+
+
+@final
+class Report:
+    """A recording.
+
+    A part that was not recorded is no part of `parts`, and asking for it is a `RecordingError` that says why it may be missing.
+
+    Args:
+        tables: of the recording.
+        where: what messages call it.
+    Attributes:
+        tables: its columns and texts, as docs/reference/recording-format.md describes them.
+    """
+
+    def __init__(self, tables: Tables, *, where: str = "the recording") -> None:
+        self.tables, self.where = tables, where
+
+    def __repr__(self) -> str:
+        return f"<{self.where}: {', '.join(self.parts) or 'nothing'}>"
+
+    @property
+    def version(self) -> str:
+        """Of tilestep, which made it."""
+        return str(self.tables.manifest.get("tilestep", "unknown"))
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """The manifest."""
+        return self.tables.manifest
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Which of 'compilation', 'execution' and 'system' it has."""
+        return tuple(part for part, (table, _) in _PARTS.items() if self.tables.has(table))
+
+    @cached_property
+    def target(self) -> Target:
+        """The emulated machine. Raises: RecordingError if it was not recorded, or cannot be."""
+        document = json_text(self.tables, "machine")
+        if document is None:
+            raise RecordingError(f"{self.where} has no machine: nothing of it was emulated")
+        return Target(machine=machine_from_document(document))
+
+    @cached_property
+    def compilation(self) -> Compilation:
+        """Programs, their trees and their memory. Raises: RecordingError if it was not recorded."""
+        self._require("compilation")
+        return Compilation(self.tables, self.target)
+
+    @cached_property
+    def execution(self) -> Execution:
+        """Runs, events, blocks. Raises: RecordingError if it was not recorded."""
+        self._require("execution")
+        return Execution(self.tables, self.compilation)
+
+    @cached_property
+    def system(self) -> System:
+        """What the host did, in wall time. Raises: RecordingError if it was not recorded."""
+        self._require("system")
+        return System(self.tables)
+
+    @cached_property
+    def profile(self) -> Mapping[str, Any]:
+        """The figures of the profile, as profile.json has them; empty if they were not recorded."""
+        document: Any = json_text(self.tables, "profile")
+        return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+
+    def in_full(self) -> Report:
+        """The same with the events of all runs. Those that the file left out are worked out again from its journal.
+
+        Raises: RecordingError if the journal was not kept or was cut, or cannot be played.
+        """
+        return Report(with_all_events(self.tables), where=self.where)
+
+    def _require(self, part: str) -> None:
+        if part not in self.parts:
+            raise RecordingError(f"{self.where} has no {part}: {_PARTS[part][1]}")
+
+
+def open_report(path: str | PathLike[str]) -> Report:
+    """Opens a recording.
+
+    Args:
+        path: a .tilestep file; or the folder of `tilestep.profile`, `tilestep run --report` or autoReport; or a program's folder in one.
+
+    Returns:
+        Its target, compilation, execution and system.
+
+    Raises:
+        RecordingError: the file is no recording, is damaged or too large, or was made by a newer version. What only columns show is found
+            when they are read.
+        OSError: there is no such file, or it cannot be read.
+    """
+    path = Path(path)
+    if path.is_dir():
+        found = next((path / name for name in (RUN_FILE, PROGRAM_FILE) if (path / name).exists()), None)
+        if found is None:
+            inside = ", ".join(sorted(plain(name) for name in os.listdir(path))[:6]) or "nothing"
+            raise RecordingError(
+                f"folder '{plain(path)}' has no {RUN_FILE} and no {PROGRAM_FILE}, but {inside}: name a .tilestep file, or a folder with one"
+            )
+        path = found
+    return Report(read_recording(path), where=f"recording '{plain(path)}'")

@@ -1,0 +1,37 @@
+"""Moments of a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilestep.hints import EffectiveBatch
+from tilestep.sim.ledger import ProgramTotals
+from tilestep.sim.residency import Group
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A moment of a simulation, with all sums up to it.
+
+    Attributes:
+        number: of the mark, from 1.
+        cycle: at which all work dispatched so far has finished.
+        host_cycle: the host's clock.
+        position: in the trace.
+        dispatches: so far.
+        dropped_events: events that the trace has not kept.
+        programs: the sums of each program by key, in order of first dispatch.
+        groups: the members of each program group, by (group, IPU).
+        accumulated: steps of the loops that accumulate gradients.
+    """
+
+    number: int
+    cycle: int
+    host_cycle: int
+    position: int
+    dispatches: int
+    dropped_events: int
+    programs: Mapping[int, ProgramTotals]
+    groups: Mapping[tuple[str, int], Group]
+    accumulated: Mapping[EffectiveBatch, int]

@@ -1,0 +1,263 @@
+"""jax.profiler on `ipu`: its sessions show what the emulated machine did, in processes of their own."""
+
+from __future__ import annotations
+
+import jaxlib.version
+import pytest
+
+from tilestep.pjrt.jax_private.versions import PROFILED
+
+from .process import python
+
+# what the processes share: sessions and what they left
+SHARED = """
+import glob, gzip, json, tempfile, threading, time, warnings
+warnings.filterwarnings("ignore", "builtin type event_stats has no __module__")  # as an error it ends Python 3.13
+
+import jax, jax.numpy as jnp, numpy as np
+import tilestep
+
+def folder():
+    return tempfile.mkdtemp()
+
+def planes(folder):
+    [file] = glob.glob(folder + "/**/*.xplane.pb", recursive=True)
+    found = {}
+    for plane in jax.profiler.ProfileData.from_file(file).planes:
+        lines = {line.name: [(e.name, e.start_ns, e.duration_ns, dict(e.stats)) for e in line.events] for line in plane.lines}
+        if "emulated" in plane.name:
+            found[plane.name.removeprefix("/device:CUSTOM:").removesuffix(" (emulated)")] = {
+                name.removesuffix(" (emulated time)"): line for name, line in lines.items()
+            }
+    return found
+
+def on_ipu(fn=lambda x: x + 1, times=1, index=0):
+    step, x = jax.jit(fn), jax.device_put(np.ones((8, 8), np.float32), jax.devices("ipu")[index])
+    for _ in range(times):
+        x = step(x)
+    return x.block_until_ready()
+
+def check(profile, planes, ipu=0):
+    '''The tiles' events of a session are the profile's, in order, at the machine's clock.'''
+    tiles = planes[f"IPU {ipu}"]["tiles"]
+    timeline = [event for event in profile.timeline if event.ipu == ipu]
+    ns = 1e9 / profile.machine.clock_hz
+    assert len(tiles) == len(timeline) > 0, (len(tiles), len(timeline))
+    for (name, start, duration, stats), event in zip(tiles, timeline):
+        cycles = event.end_cycle - event.start_cycle
+        assert name == f"{event.kind} ({event.program})", (name, event)
+        assert stats["cycles"] == cycles
+        assert abs(duration - cycles * ns) < 1, (duration, cycles * ns)  # JAX's reader has whole nanoseconds
+        assert abs((start - tiles[0][1]) - (event.start_cycle - timeline[0].start_cycle) * ns) < 2, event
+    assert all(a[1] + a[2] <= b[1] + 2 for a, b in zip(tiles, tiles[1:]))
+"""
+
+
+def process(code: str, **settings: str) -> str:
+    return python(SHARED + code, **settings).stdout
+
+
+def test_the_installed_jaxlib_is_among_those_that_were_tested() -> None:
+    """Add a version only after these tests have passed with it: jaxlib ends the process where the table has another size."""
+    assert jaxlib.version.__version__ in PROFILED
+
+
+def test_sessions_have_the_lanes_of_what_happened_within() -> None:
+    process("""
+on_ipu()
+with tilestep.profile() as outer:
+    first, second, empty = folder(), folder(), folder()
+    with jax.profiler.trace(first, create_perfetto_trace=True), tilestep.profile() as profile:
+        on_ipu(times=3)
+    with jax.profiler.trace(second):
+        with tilestep.profile() as again:
+            on_ipu(lambda x: x @ x)
+    with jax.profiler.trace(empty):
+        pass
+check(profile, planes(first))
+check(again, planes(second))
+assert set(planes(first)) == {"host", "IPU 0", "IPU-Machine 0"}, set(planes(first))
+assert [name for name, *_ in planes(first)["host"]["host program"] if name.startswith("dispatch")] == ["dispatch (jit__lambda)"] * 3
+assert planes(empty) == {}
+assert [program.runs for program in outer.programs] == [3, 1], outer.programs
+assert [program.runs for program in profile.programs] == [3]
+for name in ("*.trace.json.gz", "perfetto_trace.json.gz"):
+    [file] = set(glob.glob(f"{first}/**/{name}", recursive=True)) - set(glob.glob(f"{first}/**/perfetto_{name}", recursive=True))
+    events = json.load(gzip.open(file))["traceEvents"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event.get("name") == "process_name"}
+    assert "/device:CUSTOM:IPU 0 (emulated)" in names.values(), names
+    runs = [event for event in events if event.get("name") == "compute (jit__lambda)" and "IPU 0" in names[event["pid"]]]
+    assert len(runs) == 3 and runs[0]["args"]["cycles"].isdigit() and runs[0]["args"]["kind"] == "compute", runs
+""")
+
+
+def test_a_program_without_an_ipu_never_notices() -> None:
+    process("""
+with jax.profiler.trace(folder := folder()):
+    jax.jit(lambda x: x @ x)(jnp.ones((8, 8))).block_until_ready()
+assert planes(folder) == {}
+from tilestep.pjrt.table.client import started_client
+client = started_client()  # JAX starts every platform
+assert client is not None and not client.in_use and not client.journal.system.record
+""")
+
+
+def test_an_unlisted_jaxlib_is_left_alone() -> None:
+    process("""
+import jaxlib.version
+jaxlib.version.__version__ = "0.99.0"
+with jax.profiler.trace(folder := folder()):
+    on_ipu()
+assert planes(folder) == {}
+""")
+
+
+def test_several_ipus_dry_runs_and_errors() -> None:
+    process(
+        """
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices("ipu")), ("i",))
+sharded = NamedSharding(mesh, P("i"))
+with jax.profiler.trace(several := folder()), tilestep.profile() as profile:
+    x = jax.device_put(np.ones((8, 8), np.float32), sharded)
+    jax.jit(lambda x: x - x.sum(), out_shardings=sharded)(x).block_until_ready()
+for ipu in range(4):
+    check(profile, planes(several), ipu)
+assert any(name.startswith("collective") for name, *_ in planes(several)["IPU 3"]["tiles"])
+with jax.profiler.trace(dry := folder()), tilestep.profile() as profile, tilestep.dry_run():
+    on_ipu(lambda x: x * 3, times=2)
+check(profile, planes(dry))
+try:
+    with jax.profiler.trace(failed := folder()), tilestep.profile() as profile:
+        on_ipu()
+        raise ZeroDivisionError
+except ZeroDivisionError:
+    pass
+check(profile, planes(failed))
+""",
+        TILESTEP_MACHINE="bow-2000",
+    )
+
+
+def test_a_session_waits_for_loops_that_count() -> None:
+    """It begins in the midst of one that is not its own, and ends in the midst of its own."""
+    process("""
+loop = jax.jit(lambda x, n: jax.lax.while_loop(lambda c: c[1] < n, lambda c: (c[0] @ c[0] / 300, c[1] + 1), (x, 0))[0])
+x = jax.device_put(np.ones((300, 300), np.float32), jax.devices("ipu")[0])
+loop(x, 5)
+with jax.profiler.trace(folder := folder()), tilestep.profile() as profile:
+    loop(x, 50)
+check(profile, planes(folder))
+assert [program.runs for program in profile.programs] == [1]
+""")
+
+
+def test_ctrl_c_at_a_sessions_end_comes_behind_it() -> None:
+    process("""
+import os, signal
+from tilestep.pjrt.running import profiler, recording
+real, given = profiler.xspace, []
+
+def slow(timeline):
+    given.append(b"")
+    if len(given) < 3:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+    given[-1] = real(timeline)
+    return given[-1]
+
+profiler.xspace = slow
+try:
+    with jax.profiler.trace(folder()):
+        on_ipu()
+except KeyboardInterrupt:
+    assert [b"IPU 0" in data for data in given] == [False, False, True]
+    assert not recording.is_recording()
+else:
+    raise AssertionError("the interrupt was lost")
+""")
+
+
+@pytest.mark.parametrize("method", ["begin", "end", "data"])
+def test_what_goes_wrong_is_told_and_the_rest_of_the_session_is_kept(method: str) -> None:
+    result = python(
+        SHARED
+        + f"""
+from tilestep.pjrt.running import profiler, recording
+
+def fail(self):
+    raise ValueError("on purpose")
+
+profiler.ProfilerSession.{method} = fail
+with jax.profiler.trace(folder := folder()):
+    on_ipu()
+[file] = glob.glob(folder + "/**/*.xplane.pb", recursive=True)
+assert "/host:CPU" in [plane.name for plane in jax.profiler.ProfileData.from_file(file).planes]
+assert planes(folder) == {{}}
+"""
+    )
+    assert "ValueError: on purpose" in result.stderr
+
+
+EXITS = {
+    "a session that nobody ends": "jax.profiler.start_trace(folder()); on_ipu()",
+    "a session that an exit handler ends": """
+import atexit
+def stop():
+    jax.profiler.stop_trace()
+    assert "IPU 0" in planes(target)
+    print("stopped")
+target = folder()
+atexit.register(stop)
+jax.profiler.start_trace(target)
+on_ipu()
+""",
+    "sessions of a daemon thread": """
+def sessions():
+    while True:
+        with jax.profiler.trace(folder()):
+            on_ipu()
+on_ipu()
+threading.Thread(target=sessions, daemon=True).start()
+time.sleep(1)
+""",
+    "a session that is forgotten while an exception is raised": """
+from jax._src.lib import _profiler
+from tilestep.pjrt.running import recording
+on_ipu()
+session = _profiler.ProfilerSession()
+on_ipu()
+try:
+    raise ValueError
+except ValueError:
+    del session
+assert not recording.is_recording()
+""",
+    "a fork in the midst of a session": """
+import os
+warnings.simplefilter("ignore")  # JAX warns of forks
+with jax.profiler.trace(target := folder()), tilestep.profile() as profile:
+    on_ipu()
+    child = os.fork()
+    if not child:
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    on_ipu()
+check(profile, planes(target))
+""",
+    "a session of another thread": """
+def session():
+    with jax.profiler.trace(target):
+        on_ipu()
+target = folder()
+thread = threading.Thread(target=session)
+thread.start()
+thread.join()
+assert "IPU 0" in planes(target)
+""",
+}
+
+
+@pytest.mark.parametrize("code", EXITS.values(), ids=EXITS)
+def test_the_process_ends_well_with(code: str) -> None:
+    process(code)

@@ -1,0 +1,413 @@
+"""PVTI_OPTIONS in real processes: one file each, with the program's own tracepoints and what JAX did, however the process ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilestep import open_report
+from tilestep.record.container import Tables, read_recording
+
+from .process import LIMIT_WALL_S, attempt, environment, python
+
+TRACES = """
+    import tilestep
+    with tilestep.tracepoint("here"):
+        pass
+"""
+COMPUTES = """
+    import jax, jax.numpy as jnp
+    f = jax.jit(lambda x: (x @ x) / 100)
+    x = f(jnp.ones((100, 100)))
+    x.block_until_ready()
+"""
+NAME = re.compile(r"\d{8}T\d{6}\.\d{3}[+-]\d{4}-\d+\.tilestep")
+
+
+def options(directory: Path, **others: Any) -> str:
+    return json.dumps({"directory": str(directory), **others})
+
+
+def only_file(directory: Path) -> Tables:
+    (path,) = directory.iterdir()
+    assert NAME.fullmatch(path.name)
+    return read_recording(path)
+
+
+def texts(tables: Tables, table: str, column: str) -> list[str]:
+    return [tables.strings[int(number)] for number in tables.column(table, column)]
+
+
+def spans(tables: Tables, *channels: str) -> list[tuple[str, str, str]]:
+    """(thread, label, label of the span around it or '') of the channels' spans."""
+    threads, names, labels = texts(tables, "threads", "name"), texts(tables, "channels", "name"), texts(tables, "spans", "label")
+    rows = zip(labels, *(tables.column("spans", name).tolist() for name in ("thread", "channel", "parent")), strict=True)
+    return [(threads[t], label, labels[p] if p >= 0 else "") for label, t, c, p in rows if names[c] in channels]
+
+
+def require_nested(tables: Tables) -> None:
+    """Every span lies within the one around it, in the same thread."""
+    start, parent, thread = (tables.column("spans", name) for name in ("start_ns", "parent", "thread"))
+    end = start + tables.column("spans", "duration_ns")
+    inner = parent >= 0
+    outer = parent[inner]
+    assert (start[outer] <= start[inner]).all()
+    assert (end[outer] >= end[inner]).all()
+    assert (thread[outer] == thread[inner]).all()
+
+
+def test_the_line_of_the_seed_runs_as_written(tmp_path: Path) -> None:
+    line = f"""PVTI_OPTIONS='{{"enable":"true", "directory":"./reports"}}' {sys.executable} -c 'import jax; jax.numpy.ones(3) + 1'"""
+    subprocess.run(line, shell=True, cwd=tmp_path, env=environment(), check=True, timeout=LIMIT_WALL_S)
+    tables = only_file(tmp_path / "reports")
+    assert tables.manifest["kind"] == "trace"
+    assert any(label.startswith("PjitFunction") for _, label, _ in spans(tables, "Framework"))
+
+
+def test_each_process_has_a_file_and_garbage_turns_tracing_on(tmp_path: Path) -> None:
+    program = f"import os; os.chdir({str(tmp_path)!r})\n" + "import tilestep\nwith tilestep.tracepoint('here'):\n    pass"
+    ended = [python(program, PVTI_OPTIONS="garbage") for _ in range(2)]
+    assert {process.stderr.count("\n") for process in ended} == {1}
+    assert all("PVTI_OPTIONS is 'garbage', which is no JSON" in process.stderr for process in ended)
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 2
+    assert all(NAME.fullmatch(file.name) for file in files)
+    assert [spans(read_recording(file), "User") for file in files] == [[("MainThread", "here", "")]] * 2
+
+
+@pytest.mark.parametrize("text", ['{"enable": "false", "directory": "%s"}', '{"enable": false, "directory": "%s"}', ""])
+def test_a_process_without_tracing_writes_nothing(text: str, tmp_path: Path) -> None:
+    program = TRACES + "\n    assert tilestep.tracing.current_file() is None"
+    ended = python(
+        f"import os; os.chdir({str(tmp_path)!r})\n{program}".replace("\n    ", "\n"), PVTI_OPTIONS=text.replace("%s", str(tmp_path))
+    )
+    assert ended.stderr == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_tutorial_of_graphcores_tracing_library(tmp_path: Path) -> None:
+    python(
+        """
+        import tilestep
+        channel = tilestep.tracing.create_channel("MyChannel")
+        loss = tilestep.series("Loss")
+        for epoch in range(3):
+            with tilestep.tracepoint(f"Epoch #{epoch}", channel=channel):
+                for _ in range(4):
+                    with tilestep.tracepoint("step", channel=channel):
+                        pass
+                value = 1 / (epoch + 1)
+                tilestep.event(f"Loss={value:.2f}", channel=channel)
+                loss.add(value)
+        assert tilestep.tracing.list_channels()[-1] == ("MyChannel", True)
+        """,
+        PVTI_OPTIONS=options(tmp_path / "new" / "folder"),
+    )
+    tables = only_file(tmp_path / "new" / "folder")
+    found = Counter(spans(tables, "MyChannel"))
+    assert found["MainThread", "Epoch #1", ""] == 1
+    assert found["MainThread", "Loss=0.50", "Epoch #1"] == 1
+    assert {number: found["MainThread", "step", f"Epoch #{number}"] for number in range(3)} == {0: 4, 1: 4, 2: 4}
+    assert found.total() == 3 * (1 + 4 + 1)
+    assert tables.column("points", "value").tolist() == [1, 1 / 2, 1 / 3]
+    require_nested(tables)
+    (path,) = (tmp_path / "new" / "folder").iterdir()
+    system = open_report(path).system
+    (process,) = system.processes
+    (thread,) = [thread for thread in process.threads if thread.name == "MainThread"]
+    assert (process.pid, process.pid) == (thread.tid, int(path.stem.rpartition("-")[2]))  # the main thread has its process's number
+    assert [event.label for event in thread.events if event.channel == "MyChannel"] == ["Epoch #0", "Epoch #1", "Epoch #2"]
+    epoch = next(event for event in thread.events if event.label == "Epoch #1")
+    children = [child for child in epoch.children() if child.channel == "MyChannel"]
+    assert [child.label for child in children] == ["step"] * 4 + ["Loss=0.50"]
+    assert all(
+        epoch.timestamp <= child.timestamp <= child.timestamp + child.duration <= epoch.timestamp + epoch.duration for child in children
+    )
+    assert [line.name for line in system.series] == ["Loss"]
+
+
+def test_threads_of_python_have_their_names_and_what_jax_did_is_inside_of_tracepoints(tmp_path: Path) -> None:
+    python(
+        COMPUTES
+        + """
+    import threading, tilestep
+    def work():
+        with tilestep.tracepoint("outside"):
+            f(x).block_until_ready()
+        done.wait(1)  # until it was seen
+    done = threading.Event()
+    thread = threading.Thread(target=work, name="worker")
+    thread.start()
+    thread.join()
+    """,
+        PVTI_OPTIONS=options(tmp_path),
+    )
+    tables = only_file(tmp_path)
+    found = spans(tables, "Framework")
+    assert ("worker", "PjitFunction(<lambda>)", "outside") in found
+    assert any(thread.startswith("tf_XLA") for thread, _, _ in found)
+    assert not any(label.startswith("ThreadpoolListener") for _, label, _ in found)
+    assert all(
+        tid > 0 for tid, name in zip(tables.column("threads", "tid"), texts(tables, "threads", "name"), strict=True) if "Main" in name
+    )
+    require_nested(tables)
+
+
+def test_only_channels_that_were_asked_for_record(tmp_path: Path) -> None:
+    python(
+        COMPUTES
+        + """
+    import tilestep
+    with tilestep.tracepoint("mine", channel="Mine"), tilestep.tracepoint("user"):
+        f(x).block_until_ready()
+    tilestep.tracing.enable_channel("User")
+    with tilestep.tracepoint("late"):
+        pass
+    """,
+        PVTI_OPTIONS=options(tmp_path, channels=["mine"]),
+    )
+    tables = only_file(tmp_path)
+    assert texts(tables, "channels", "name") == ["Mine", "User"]
+    assert spans(tables, "Mine", "User") == [("MainThread", "mine", ""), ("MainThread", "late", "")]
+
+
+def test_nothing_is_recorded_after_the_duration(tmp_path: Path) -> None:
+    python(
+        """
+        import time, tilestep
+        tracing = tilestep.tracing
+        with tilestep.tracepoint("within"):
+            pass
+        with tilestep.tracepoint("until the end"):
+            while tracing.is_channel_enabled("User"):
+                time.sleep(0.01)
+        with tilestep.tracepoint("after"):
+            pass
+        """,
+        PVTI_OPTIONS=options(tmp_path, duration=0.3),
+    )
+    assert [label for _, label, _ in spans(only_file(tmp_path), "User")] == ["within", "until the end"]
+
+
+def test_a_profile_that_the_program_takes_goes_before_and_both_are_right(tmp_path: Path) -> None:
+    ended = python(
+        COMPUTES
+        + f"""
+    import glob, time, tilestep
+    def work(times):
+        for _ in range(times):
+            f(x).block_until_ready()
+    with tilestep.tracepoint("outer"):
+        work(3)
+        with jax.profiler.trace({str(tmp_path / "mine")!r}):
+            with tilestep.tracepoint("inside"):
+                work(5)
+        time.sleep(1)  # by then the session goes on
+        with tilestep.tracepoint("after"):
+            work(7)
+    (path,) = glob.glob({str(tmp_path / "mine")!r} + "/plugins/profile/*/*.xplane.pb")
+    planes = jax.profiler.ProfileData.from_file(path).planes
+    names = [event.name for plane in planes if plane.name == "/host:CPU" for line in plane.lines for event in line.events]
+    print(names.count("ParseArguments"), names.count("inside"), names.count("outer"), names.count("after"))
+    """,
+        PVTI_OPTIONS=options(tmp_path / "ours"),
+    )
+    assert ended.stdout.split() == ["5", "1", "0", "0"]
+    tables = only_file(tmp_path / "ours")
+    assert spans(tables, "User") == [("MainThread", "outer", ""), ("MainThread", "inside", "outer"), ("MainThread", "after", "outer")]
+    calls = Counter(parent for _, label, parent in spans(tables, "Framework") if label == "PjitFunction(<lambda>)")
+    assert (calls["outer"], calls["inside"], calls["after"]) == (3, 0, 7)
+    (note,) = tables.manifest["notes"]
+    assert re.fullmatch(r"from [\d.]+ s to [\d.]+ s JAX's threads are missing, because the program took a profile with jax.profiler", note)
+
+
+def test_a_server_for_profiles_ends_the_session_for_good(tmp_path: Path) -> None:
+    python(
+        COMPUTES
+        + """
+    import socket, time, tilestep
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    server = jax.profiler.start_server(port)
+    time.sleep(0.6)
+    with tilestep.tracepoint("after"):
+        f(x).block_until_ready()
+    jax.profiler.stop_server()
+    """,
+        PVTI_OPTIONS=options(tmp_path),
+    )
+    tables = only_file(tmp_path)
+    assert spans(tables, "User") == [("MainThread", "after", "")]
+    assert not [label for _, label, parent in spans(tables, "Framework") if parent == "after"]
+    assert "JAX's threads are missing" in tables.manifest["notes"][0]
+
+
+LONG = """
+    import glob, os, signal, sys, threading, time
+    from tilestep.tracing import follower, logs
+    import tilestep, jax, jax.numpy as jnp
+    logs.ROWS_OF_A_PIECE, logs._MOST_ROWS, follower._LONGEST_WALL_S = 500, 1000, 0.2  # and the first session has 2 s
+    loss, f = tilestep.series("Loss"), jax.jit(lambda x: x + 1)
+    def work():
+        for number in range(2000):
+            with tilestep.tracepoint("outer"), tilestep.tracepoint("inner"):
+                f(1)
+            loss.add(number)
+    with tilestep.tracepoint("all"):
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        time.sleep(1)
+        pieces = glob.glob(os.path.dirname(tilestep.tracing.current_file()) + "/*.part*.tilestep")
+        print(len(pieces))
+"""
+
+
+def test_a_long_run_is_kept_in_pieces_which_one_file_joins(tmp_path: Path) -> None:
+    ended = python(LONG, PVTI_OPTIONS=options(tmp_path))
+    assert int(ended.stdout) > 3
+    tables = only_file(tmp_path)
+    found = Counter((label, parent) for _, label, parent in spans(tables, "User"))
+    assert found == {("all", ""): 1, ("outer", ""): 4000, ("inner", "outer"): 4000}
+    calls = Counter(parent for _, label, parent in spans(tables, "Framework") if label == "PjitFunction(<lambda>)")
+    assert calls["inner"] > 2000  # those that were under way while one session followed another are in neither
+    assert sorted(tables.column("points", "value").tolist()) == sorted([*range(2000)] * 2)
+    require_nested(tables)
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)"])
+def test_a_process_that_ends_at_once_leaves_its_pieces_whole(end: str, tmp_path: Path) -> None:
+    ended = attempt(LONG + f"\n        sys.stdout.flush()\n        {end}", PVTI_OPTIONS=options(tmp_path))
+    assert ended.returncode in (-signal.SIGKILL, 3)
+    pieces = [read_recording(path) for path in tmp_path.iterdir()]
+    assert len(pieces) >= int(ended.stdout) > 3
+    found = Counter(label for piece in pieces for _, label, _ in spans(piece, "User"))
+    assert 3000 <= found["inner"] <= 4000
+    assert found["all"] == 0
+
+
+CHILDREN = """
+import multiprocessing, os, sys, tilestep
+
+def child(name):
+    with tilestep.tracepoint(name):
+        pass
+
+if __name__ == "__main__":
+    with tilestep.tracepoint("parent"):
+        number = os.fork()
+        if not number:
+            child("os.fork")
+            sys.exit()
+        os.waitpid(number, 0)
+        for way in ("fork", "spawn", "forkserver"):
+            process = multiprocessing.get_context(way).Process(target=child, args=(way,))
+            process.start()
+            process.join()
+            assert process.exitcode == 0
+"""
+
+
+def test_children_have_files_of_their_own_however_they_begin(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(CHILDREN)
+    settings = environment({"PVTI_OPTIONS": options(tmp_path / "traces")})
+    subprocess.run([sys.executable, program], env=settings, check=True, timeout=LIMIT_WALL_S)
+    files = [read_recording(path) for path in (tmp_path / "traces").iterdir()]
+    labels = sorted([label for _, label, _ in spans(file, "User")] for file in files)
+    assert labels == [["fork"], ["forkserver"], ["os.fork"], ["parent"], ["spawn"]]
+    assert len({int(file.column("processes", "pid")[0]) for file in files}) == 5
+    assert {texts(file, "processes", "name")[0] for file in files if spans(file, "User")[0][1] == "parent"} == {"program.py"}
+
+
+def test_a_program_on_ipu_is_traced_and_ends_well(tmp_path: Path) -> None:
+    ended = python(
+        """
+        import jax
+        x = jax.device_put(1.0, jax.devices("ipu")[0])
+        for _ in range(5):
+            x = x + 1
+        print(x)
+        """,
+        PVTI_OPTIONS=options(tmp_path),
+    )
+    assert (ended.stdout, ended.stderr) == ("6.0\n", "")
+    tables = only_file(tmp_path)
+    assert any(label == "PjitFunction(add)" for _, label, _ in spans(tables, "Framework"))
+    assert not [name for name in texts(tables, "threads", "name") if "emulated" in name]
+    assert [run.name for run in open_report(next(tmp_path.iterdir())).execution.runs].count("jit_add") == 5
+    assert tables.manifest["notes"] == []
+
+
+def test_an_error_of_the_program_stays_what_it_is(tmp_path: Path) -> None:
+    ended = attempt("import tilestep\nwith tilestep.tracepoint('fails'):\n    1 / 0", PVTI_OPTIONS=options(tmp_path))
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("ZeroDivisionError: division by zero\n")
+    assert spans(only_file(tmp_path), "User") == [("MainThread", "fails", "")]
+
+
+def test_a_file_that_cannot_be_written_is_one_line_and_the_exit_status_stays(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = attempt(TRACES + "\n    raise SystemExit(7)", PVTI_OPTIONS=options(tmp_path / "file"))
+    assert ended.returncode == 7
+    assert ended.stderr.count("\n") == 1
+    assert ended.stderr.startswith(f"tilestep: PVTI_OPTIONS: {tmp_path}/file")
+    assert ended.stderr.endswith("cannot be written: File exists\n")
+
+
+def test_a_closed_trace_is_in_its_file_and_records_no_more(tmp_path: Path) -> None:
+    python(
+        TRACES
+        + """
+    path = tilestep.tracing.current_file()
+    tilestep.tracing.close()
+    assert __import__("os").path.exists(path)
+    assert tilestep.tracing.current_file() is None
+    with tilestep.tracepoint("later"):
+        pass
+    tilestep.tracing.close()
+    """,
+        PVTI_OPTIONS=options(tmp_path),
+    )
+    assert spans(only_file(tmp_path), "User") == [("MainThread", "here", "")]
+
+
+def test_commands_trace_the_program_that_they_run_and_nothing_else(tmp_path: Path) -> None:
+    settings = environment({"PVTI_OPTIONS": options(tmp_path)})
+    tilestep = [sys.executable, "-m", "tilestep"]
+    subprocess.run([*tilestep, "machines"], env=settings, check=True, capture_output=True, timeout=LIMIT_WALL_S)
+    assert not list(tmp_path.iterdir())
+    code = "import tilestep\nwith tilestep.tracepoint('here'):\n    pass"
+    subprocess.run([*tilestep, "run", "-c", code], env=settings, check=True, capture_output=True, timeout=LIMIT_WALL_S)
+    assert spans(only_file(tmp_path), "User") == [("MainThread", "here", "")]
+
+
+def test_feeds_show_when_they_stall(tmp_path: Path) -> None:
+    python(
+        """
+        import time, numpy, jax, tilestep
+        from tilestep.train import InfeedQueue, repeat
+        def slow():
+            for number in range(6):
+                time.sleep(0.05)
+                yield numpy.full(3, number, numpy.float32)
+        repeat(6, lambda carry, x: carry + x.sum(), jax.numpy.float32(0), InfeedQueue(slow)).block_until_ready()
+        """,
+        PVTI_OPTIONS=options(tmp_path),
+    )
+    tables = only_file(tmp_path)
+    labels, durations = texts(tables, "spans", "label"), tables.column("spans", "duration_ns")
+    waits = sum(int(wall) for label, wall in zip(labels, durations, strict=True) if label == "tilestep: a loop waits for its infeed")
+    assert waits > 0.15e9
+    assert "tilestep: an infeed gathers elements" in labels

@@ -1,0 +1,155 @@
+"""`tilestep report`: what its commands print, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.report.reader.recorded import liveness, recorded, run_of, two_stages
+from tests.unit.report.reader.test_system import traced
+from tilestep.cli import main
+from tilestep.record.container import write_recording
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> dict[str, str]:
+    """Recordings: of 5 trips, of 6 trips, of a trace of the host."""
+    for name, trips in (("five", 5), ("six", 6)):
+        host = run_of(two_stages(trips=trips), runs=3)
+        called = host._programs[0]
+        write_recording(tmp_path / f"{name}.tilestep", recorded(host, [called], {called.name: liveness()}))
+    write_recording(tmp_path / "trace.tilestep", traced().tables())
+    return {name: str(tmp_path / f"{name}.tilestep") for name in ("five", "six", "trace")}
+
+
+def test_show_prints_programs_memory_steps_and_runs(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "show", runs["five"]]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "with compilation, execution, on toy (1 IPU): " in out
+    for title in ("Time of IPU 0, the busiest", "Programs", "Memory of the fullest tile of 'two_stages'", "Largest steps by line", "Runs"):
+        assert f"\n{title}" in out
+    assert "train.py:3" in out
+    assert "/home" not in out
+
+
+def test_show_prints_a_trace_of_the_host(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "show", runs["trace"]]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("recording of tilestep 0.1.0 with system\n")
+    assert "MainThread" in out
+    assert "Programs" not in out
+
+
+def test_show_as_json_has_all(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "show", runs["five"], "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["parts"] == ["compilation", "execution"]
+    assert document["programs"][0]["runs"] == 3
+    assert document["emulated_s"] == pytest.approx(document["emulated_cycles"] / 1e6)
+    assert sum(step["compute"] for step in document["steps"]) == 3 * (4 + 5 * 17 + 3)
+
+
+def test_compare_of_equal_recordings_says_so(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "compare", runs["five"], runs["five"], "--fail-above", "0"]) == 0
+    assert "No cycle and no byte differs." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("bound", "code"), [(None, 0), ("0", 1), ("2%", 1), ("2 %", 1), ("90.5%", 0)])
+def test_compare_fails_where_the_second_is_slower(
+    runs: dict[str, str], capsys: pytest.CaptureFixture[str], bound: str | None, code: int
+) -> None:
+    arguments = [] if bound is None else ["--fail-above", bound]
+    assert main(["report", "compare", runs["five"], runs["six"], *arguments]) == code
+    out, err = capsys.readouterr()
+    assert "No cycle" not in out
+    assert "train.py:3" in out
+    assert ("slower by more than" in err) is bool(code)
+    assert main(["report", "compare", runs["six"], runs["five"], *arguments]) == 0
+
+
+def test_compare_as_json_has_relative_changes(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "compare", runs["five"], runs["six"], "--json", "--fail-above", "1%"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    cycles = document["programs"][0]["cycles_per_run"]
+    assert cycles["b"] - cycles["a"] == 21
+    assert cycles["relative"] == pytest.approx(cycles["b"] / cycles["a"] - 1)
+    assert "program 'two_stages'" in document["slower"]
+
+
+@pytest.mark.parametrize("bound", ["two", "-1%", "", "%", "1e3"])
+def test_a_bound_that_is_no_percentage_is_a_usage_error(runs: dict[str, str], capsys: pytest.CaptureFixture[str], bound: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["report", "compare", runs["five"], runs["six"], f"--fail-above={bound}"])
+    assert caught.value.code == 2
+    assert "must be a number of percent" in capsys.readouterr().err
+
+
+def test_export_writes_what_is_named(runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"--perfetto": tmp_path / "a.pftrace", "--chrome": tmp_path / "a.json", "--parquet": tmp_path / "tables"}
+    assert main(["report", "export", runs["five"], *(str(part) for pair in files.items() for part in pair)]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "B of emulated time" in out
+    assert b"train.py" in files["--perfetto"].read_bytes()
+    assert b"train.py:3" in files["--chrome"].read_bytes()
+    assert (files["--parquet"] / "events.parquet").exists()
+    assert b"/home" not in b"".join(file.read_bytes() for file in tmp_path.glob("a.*"))
+
+
+def test_export_without_source_leaves_lines_out(runs: dict[str, str], tmp_path: Path) -> None:
+    arguments = ["--chrome", str(tmp_path / "a.json"), "--parquet", str(tmp_path / "tables"), "--no-source"]
+    assert main(["report", "export", runs["five"], *arguments]) == 0
+    assert b"train.py" not in (tmp_path / "a.json").read_bytes()
+    assert not (tmp_path / "tables" / "frames.parquet").exists()
+
+
+def test_export_takes_the_clock_that_is_there(runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.json"
+    assert main(["report", "export", runs["trace"], "--chrome", str(file)]) == 0
+    assert json.loads(file.read_bytes())["otherData"]["clock"] == "wall time"
+    assert main(["report", "export", runs["trace"], "--chrome", str(file), "--time", "emulated"]) == 2
+    assert "has no execution" in capsys.readouterr().err
+    assert main(["report", "export", runs["five"], "--chrome", str(file), "--time", "wall"]) == 2
+    assert "has no system" in capsys.readouterr().err
+
+
+def test_export_of_nothing_is_an_error(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "export", runs["five"]]) == 2
+    assert "nothing to write: name a file by --perfetto or --chrome" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["show"], ["compare", "five"], ["export", "--chrome", "x.json"]])
+def test_what_is_wrong_with_a_recording_goes_to_stderr(
+    arguments: list[str], runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = tmp_path / "damaged.tilestep"
+    damaged.write_bytes(Path(runs["five"]).read_bytes()[:500])
+    chosen = [runs.get(argument, argument) for argument in arguments]
+    for path, message in (
+        (damaged, "is truncated or damaged"),
+        (tmp_path / "missing", "No such file or directory"),
+        (tmp_path, "has no run.tilestep"),
+    ):
+        assert main(["report", chosen[0], str(path), *chosen[1:]]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert message in err
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["report", "--help"])
+    out = capsys.readouterr().out
+    for command in ("show", "compare", "export"):
+        assert f"\n    {command} " in out
+
+
+def test_a_recording_is_never_written_over(runs: dict[str, str], tmp_path: Path) -> None:
+    before: Any = Path(runs["five"]).read_bytes()
+    for arguments in (["show"], ["show", "--json"], ["export", "--chrome", str(tmp_path / "x.json")]):
+        main(["report", arguments[0], runs["five"], *arguments[1:]])
+    assert Path(runs["five"]).read_bytes() == before

@@ -1,0 +1,115 @@
+"""What the host did, read from recordings, and reports on files and folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tilestep
+from tests.unit.record.recordings import small_recording
+from tilestep import RecordingError
+from tilestep.record.container import Builder, parse_recording, recording_bytes, write_recording
+from tilestep.report.reader import Report
+
+
+def traced() -> Builder:
+    """A process whose thread has nested tracepoints, a line and a heat map."""
+    builder = Builder(kind="trace")
+    builder.append("processes", pid=42, name="python train.py")
+    builder.append("threads", process=0, tid=7, name="MainThread")
+    builder.append("threads", process=0, tid=8, name="feeder")
+    builder.append("channels", name="Framework")
+    for label, start, duration, parent in (
+        ("Epoch #1", 1000, 9000, -1),
+        ("step", 2000, 3000, 0),
+        ("step", 6000, 2500, 0),
+        ("Loss=", 9000, 0, 0),
+    ):
+        builder.append("spans", thread=0, channel=0, label=label, start_ns=start, duration_ns=duration, parent=parent)
+    builder.append("spans", thread=1, channel=-1, label="fill", start_ns=0, duration_ns=500, parent=-1)
+    builder.append("series", name="loss", graph="training", unit="nats")
+    builder.extend("points", series=[0, 0], time_ns=[1, 5], value=[2.5, 1.5])
+    builder.append("heat_maps", name="latency", unit="ms")
+    builder.extend("edges", heat_map=[0, 0], edge=[1.0, 10.0])
+    builder.extend("heat", heat_map=[0, 0, 0], time_ns=[3, 3, 9], cell=[0, 2, 1], times=[4, 1, 2])
+    return builder
+
+
+def read(builder: Builder) -> Report:
+    """The report, as a file would give it."""
+    return Report(parse_recording(recording_bytes(builder.tables())))
+
+
+def test_events_nest() -> None:
+    (process,) = read(traced()).system.processes
+    assert (process.pid, process.name) == (42, "python train.py")
+    main, feeder = process.threads
+    (epoch,) = main.events
+    assert (epoch.label, epoch.channel, epoch.timestamp, epoch.duration) == ("Epoch #1", "Framework", 1.0, 9.0)
+    assert [child.label for child in epoch.children()] == ["step", "step", "Loss="]
+    for child in epoch.children():
+        assert epoch.start_ns <= child.start_ns
+        assert child.start_ns + child.duration_ns <= epoch.start_ns + epoch.duration_ns
+        assert child.children() == ()
+    assert len(main.all_events) == 4
+    assert main.channels == ("Framework",)
+    assert [event.channel for event in feeder.events] == [""]
+
+
+def test_lines_and_heat_maps_are_arrays() -> None:
+    system = read(traced()).system
+    (line,) = system.series
+    assert (line.name, line.graph, line.unit, line.times_ns.tolist(), line.values.tolist()) == (
+        "loss",
+        "training",
+        "nats",
+        [1, 5],
+        [2.5, 1.5],
+    )
+    (heat_map,) = system.heat_maps
+    assert (heat_map.name, heat_map.unit, heat_map.edges) == ("latency", "ms", (1.0, 10.0))
+    assert heat_map.times_ns.tolist() == [3, 9]
+    assert heat_map.counts.tolist() == [[4, 0, 1], [0, 2, 0]]
+    assert system.channels == ("Framework",)
+    assert len(system.events) == 5
+
+
+def test_a_span_within_itself_is_a_named_error() -> None:
+    builder = traced()
+    builder.append("spans", thread=0, channel=-1, label="x", start_ns=0, duration_ns=0, parent=5)
+    with pytest.raises(RecordingError, match="column 'spans/parent' has 5 in row 5: a span comes behind the one around it"):
+        _ = read(builder).system.processes[0].threads[0].events
+
+
+def test_a_cell_that_a_heat_map_lacks_is_a_named_error() -> None:
+    builder = traced()
+    builder.append("heat", heat_map=0, time_ns=3, cell=3, times=1)
+    with pytest.raises(RecordingError, match="heat map 'latency' has cells 0 to 3: it has 3 cells"):
+        _ = read(builder).system.heat_maps
+
+
+def test_a_file_and_its_folder_are_opened(tmp_path: Path) -> None:
+    write_recording(tmp_path / "run.tilestep", traced().tables())
+    for path in (tmp_path, tmp_path / "run.tilestep", str(tmp_path)):
+        report = tilestep.open_report(path)
+        assert report.parts == ("system",)
+        assert report.version == tilestep.__version__
+        assert report.notes["kind"] == "trace"
+    assert repr(report).endswith("run.tilestep': system>")
+
+
+def test_a_folder_of_a_program_is_opened(tmp_path: Path) -> None:
+    write_recording(tmp_path / "program.tilestep", small_recording())
+    assert tilestep.open_report(tmp_path).parts == ("compilation", "execution")
+
+
+def test_a_folder_without_a_recording_says_what_it_has(tmp_path: Path) -> None:
+    (tmp_path / "profile.pop").touch()
+    with pytest.raises(RecordingError, match=r"has no run\.tilestep and no program\.tilestep, but profile\.pop: name a \.tilestep file"):
+        tilestep.open_report(tmp_path)
+
+
+def test_a_path_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        tilestep.open_report(tmp_path / "nothing")

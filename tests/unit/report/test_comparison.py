@@ -1,0 +1,102 @@
+"""Two recordings side by side, and what is in one of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.report.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, step, two_stages
+from tests.unit.sim.toy import Host, program
+from tilestep.plan.steps import Counts
+from tilestep.report.comparison import Change, compare
+from tilestep.report.overview import overview
+from tilestep.report.reader import Report
+
+
+def test_equal_recordings_have_no_difference() -> None:
+    found = compare(report_of(two_stages(), runs=3), report_of(two_stages(), runs=3))
+    assert found.machines == ()
+    assert found.steps == ()
+    assert found.slower(0) == ()
+    assert [(each.name, each.matched) for each in found.programs] == [("two_stages", "fingerprint")]
+    assert found.emulated_cycles.relative == 0
+
+
+def test_any_cycle_is_a_difference() -> None:
+    found = compare(report_of(two_stages(trips=1000)), report_of(two_stages(trips=1001)))
+    assert found.slower(0) == ("the whole", "program 'two_stages'")
+    assert found.slower(0.02) == ()
+    assert [(each.line, each.scope.rpartition("/")[2], each.cycles_per_run.a, each.cycles_per_run.b) for each in found.steps] == [
+        ("", "add", 11_000, 11_011),
+        ("train.py:3", "dot", 10_000, 10_010),
+    ]
+
+
+def test_faster_is_not_slower() -> None:
+    found = compare(report_of(two_stages(trips=6)), report_of(two_stages(trips=5)))
+    assert found.slower(0) == ()
+    assert len(found.steps) == 2
+
+
+def test_programs_of_other_fingerprints_are_matched_by_name_in_their_order() -> None:
+    first, second, other = program(step("a", "", 1)), program(step("b", "", 2)), program(step("c", "", 3), name="g")
+    a, b = Host(on=larger()), Host(on=larger())
+    for called in (first, second):
+        a.run(called)
+    changed = [program(step("a", "", 10)), program(step("b", "", 20))]
+    for called in (other, *changed):
+        b.run(called)
+    found = compare(Report(recorded(a, [first, second])), Report(recorded(b, [other, *changed])))
+    pairs = [(each.name, each.matched, each.cycles_per_run.a, each.cycles_per_run.b) for each in found.programs]
+    assert pairs == [("f", "name", 1, 10), ("f", "name", 2, 20), ("g", "", None, 3)]
+
+
+def test_machines_that_differ_say_so() -> None:
+    slow = larger()
+    host = Host(on=replace(slow, host=replace(slow.host, link_bytes_per_second=slow.host.link_bytes_per_second * 2)))
+    called = program(step("a", "", 1), takes=(100,))
+    host.run(called, host.put(100))
+    fast = Host(on=slow)
+    fast.run(called, fast.put(100))
+    found = compare(Report(recorded(host, [called])), Report(recorded(fast, [called])))
+    assert found.machines == (("host.link_bytes_per_second", 2e6, 1e6),)
+    assert found.slower(0.1) == ("the whole", "program 'f'")
+
+
+def test_a_line_that_moved_is_still_the_same_step() -> None:
+    moved = two_stages(trips=6)
+    moved = replace(moved, frames=tuple(replace(frame, line=frame.line + 10) for frame in moved.frames))
+    found = compare(report_of(two_stages()), report_of(moved))
+    assert [(each.line, each.cycles_per_run.a, each.cycles_per_run.b) for each in found.steps if each.line] == [("train.py:13", 50, 60)]
+
+
+@pytest.mark.parametrize(("a", "b", "relative"), [(100, 102, 0.02), (0, 0, 0.0), (0, 1, float("inf")), (None, 1, None), (1, None, None)])
+def test_a_change_is_a_part_of_the_first(a: float | None, b: float | None, relative: float | None) -> None:
+    assert Change(a=a, b=b).relative == (None if relative is None else pytest.approx(relative))
+
+
+def test_the_overview_adds_up_all_runs() -> None:
+    host = run_of(two_stages(), runs=7)
+    (called,) = host._programs
+    found = overview(Report(recorded(host, [called], {called.name: liveness()}, runs_in_detail=2)))
+    (row,) = found.programs
+    assert (row.runs, row.loads, row.peak_tile_bytes) == (7, 1, called.memory.peak_bytes)
+    assert row.cycles_by_kind["compute"] == 7 * (4 + 5 * 17 + 3) == sum(step.compute for step in found.steps)
+    assert row.memory is not None
+    assert sum(row.memory.values()) == 218
+    assert [(step.line, step.executions, step.cycles) for step in found.steps if step.line] == [("train.py:3", 35, 350)]
+    assert [(run.runs, run.in_detail) for run in found.runs] == [(7, 2)]
+    assert found.emulated_cycles == host.system.end_cycle
+
+
+def test_the_overview_counts_the_trips_of_all_runs() -> None:
+    called = two_stages(trips=None, site=1)
+    found = overview(report_of(called, runs=3, counts=[Counts(times={(1, 0): 7})]))
+    assert {step.executions for step in found.steps if "stage_a" in step.scope} == {21}
+
+
+def test_the_overview_of_everything_is_that_of_the_first_ipu() -> None:
+    called, counts = everything()
+    found = overview(report_of(called, counts=counts))
+    assert {step.scope.rpartition("/")[2]: step.executions for step in found.steps if step.scope}["mul"] == 10
