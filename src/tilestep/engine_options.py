@@ -32,8 +32,8 @@ _DIRECTORY: Final = "autoReport.directory"
 _RUNS: Final = "autoReport.executionProfileProgramRunCount"
 _OUT_OF_MEMORY: Final = "debug.allowOutOfMemory"
 _RETAIN: Final = "debug.retainDebugInformation"
-_BLOCKS: Final = "profiler.blocks.filter"
-_PROGRAMS: Final = "profiler.programs.filter"
+BLOCKS_FILTER: Final = "profiler.blocks.filter"
+PROGRAMS_FILTER: Final = "profiler.programs.filter"
 _PARTS: Final = {  # of a report, and whether autoReport.all has it
     "autoReport.outputGraphProfile": True,
     "autoReport.outputExecutionProfile": True,
@@ -48,8 +48,8 @@ EFFECTIVE: Final[Mapping[str, str]] = {  # option -> its values, for messages an
     _RUNS: "a whole number from 1",
     _OUT_OF_MEMORY: _FLAG,
     _RETAIN: _FLAG,
-    _BLOCKS: "a regular expression",
-    _PROGRAMS: "a regular expression",
+    BLOCKS_FILTER: "a regular expression",
+    PROGRAMS_FILTER: "a regular expression",
 }
 
 Stated = str | int | float | bool
@@ -70,7 +70,7 @@ class EngineOptions:
         allow_out_of_memory: whether a program that does not fit is reported instead of refused.
         retain_debug_information: whether what a program was planned from stays when nothing else needs the program.
         blocks: regular expression: named scopes whose whole name matches are blocks; None: it was not stated.
-        programs: regular expression: programs and steps whose whole name matches are blocks; None: it was not stated.
+        programs: regular expression: runs of programs whose whole name matches are blocks; None: it was not stated.
         stated: (option, value) as the user wrote them, in the order of their names.
     """
 
@@ -127,8 +127,8 @@ def read_engine_options(text: str) -> EngineOptions:
         runs_in_detail=_whole(stated.get(_RUNS, RUNS_IN_DETAIL)),
         allow_out_of_memory=_is_true(stated.get(_OUT_OF_MEMORY)),
         retain_debug_information=_is_true(stated.get(_RETAIN)),
-        blocks=_pattern(_BLOCKS, stated),
-        programs=_pattern(_PROGRAMS, stated),
+        blocks=_pattern(BLOCKS_FILTER, stated),
+        programs=_pattern(PROGRAMS_FILTER, stated),
         stated=tuple(stated.items()),
     )
 

@@ -46,7 +46,7 @@ class Recording:
             raise AttributeError(name)
         return getattr(self.profile, name)
 
-    def _repr_html_(self) -> str | None:
+    def _repr_html_(self) -> str | None:  # pyright: ignore[reportUnusedFunction]  # IPython calls it
         return None if self._profile is None else self._profile._repr_html_()  # pyright: ignore[reportPrivateUsage]  # IPython's name
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ def profiled(target: Path | None) -> Iterator[Recording]:
     from tilestep.pjrt.running.report_folders import report_folder
 
     result = Recording()
-    with report_folder(target), recording() as measure:
+    with report_folder(target), recording(links=target is not None) as measure:
         try:
             yield result
         finally:

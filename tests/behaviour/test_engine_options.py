@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilestep import open_report
 from tilestep.record.container import Tables, read_recording
 from tilestep.record.schema import EVENT_KINDS
 
@@ -184,6 +185,30 @@ def test_the_options_are_in_the_manifest_of_a_recording(tmp_path: Path) -> None:
     run(SQUARE, tmp_path, autoReport_all="true", **{"profiler_blocks.filter": "stage.*"})
     for path in (tmp_path / "run.tilestep", program_in(tmp_path) / "program.tilestep"):
         assert read_recording(path).manifest["engine_options"] == {"autoReport.all": "true", "profiler.blocks.filter": "stage.*"}
+
+
+@pytest.mark.parametrize(
+    ("filters", "blocks"),
+    [
+        ({}, ["early", "late", "inner"]),
+        ({"profiler_blocks.filter": "earl|inne."}, ["inner"]),  # the whole name
+        ({"profiler_programs.filter": "jit_st.*"}, ["jit_stages", "early", "late", "inner"]),
+        ({"profiler_blocks.filter": "(?i)LATE", "profiler_programs.filter": "stages"}, ["late"]),
+    ],
+)
+def test_filters_choose_the_blocks_that_a_reader_gets(filters: dict[str, object], blocks: list[str], tmp_path: Path) -> None:
+    code = """
+import jax, numpy as np, jax.numpy as jnp
+jax.config.update("jax_default_device", jax.devices("ipu")[0])
+def stages(x):
+    with jax.named_scope("early"): x = x @ x
+    with jax.named_scope("late"):
+        x = x @ x
+        with jax.named_scope("inner"): return x @ x
+jax.jit(stages)(np.ones((64, 64), np.float32)).block_until_ready()
+"""
+    run(code, tmp_path, autoReport_all="true", **filters)
+    assert [block.name for block in open_report(tmp_path / "run.tilestep").execution.blocks()] == blocks
 
 
 def test_a_program_from_the_compilation_cache_has_its_folder(tmp_path: Path) -> None:

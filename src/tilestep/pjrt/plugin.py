@@ -126,7 +126,11 @@ def _write_report() -> None:
     if engine.directory is None or not engine.execution_profile:
         return
     measurement = measured(client.journal, client.journal.origin)
-    recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
+    recording = None
+    try:
+        recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
+    except RecordingError as error:
+        tell_unwritten(error)
     try:
         write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
     except (OSError, RecordingError) as error:

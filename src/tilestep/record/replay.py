@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tilestep.errors import RecordingError
 from tilestep.machine.spec import MachineSpec
+from tilestep.messages import plain
 from tilestep.plan.steps import Counts, Program
 from tilestep.record.history import History
 from tilestep.sim import calls as made
@@ -23,6 +25,7 @@ def replay(
     programs: Mapping[int, Program] | None = None,
     calls: Iterable[Call] | None = None,
     record: bool = False,
+    links: bool = False,
 ) -> System:
     """The system after all calls of a history.
 
@@ -32,6 +35,7 @@ def replay(
         programs: by key, in place of the history's.
         calls: to make in place of the history's.
         record: whether the system keeps events.
+        links: whether transfers over host links are events of their own.
 
     Returns:
         A system at the end of the history. Its `end_cycle` equals the original's if nothing was replaced.
@@ -42,7 +46,28 @@ def replay(
     """
     known = history.programs if programs is None else {**history.programs, **programs}
     system = System.restored(history.snapshot, machine or history.machine, known, record=record)
+    system.record_links = links
     play(system, history.calls if calls is None else calls, known)
+    return system
+
+
+def replay_of_file(
+    history: History,
+    *,
+    machine: MachineSpec | None = None,
+    programs: Mapping[int, Program] | None = None,
+    calls: Iterable[Call] | None = None,
+    record: bool = False,
+) -> System:
+    """The same for a history that may come from anybody. Transfers over host links are events of their own.
+
+    Raises: RecordingError if a call cannot be made.
+    """
+    try:
+        system = replay(history, machine=machine, programs=programs, calls=calls, record=record, links=record)
+        system.mark()
+    except (ValueError, ArithmeticError, LookupError, AssertionError, TypeError) as error:  # what the simulation takes to be impossible
+        raise RecordingError(f"the journal of the recording cannot be played: {plain(error) or type(error).__name__}") from None
     return system
 
 

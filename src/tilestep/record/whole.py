@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
-from tilestep.messages import plain
 from tilestep.record.call_tables import has_history, history_of
 from tilestep.record.capture import event_columns, lane_row
-from tilestep.record.replay import replay
+from tilestep.record.replay import replay_of_file
 from tilestep.record.schema import TABLES
 from tilestep.record.tables import Tables, known_column, known_columns, sealed
 
@@ -34,10 +33,7 @@ def with_all_events(tables: Tables) -> Tables:
     history = history_of(tables)
     if not history.complete:
         raise RecordingError("the journal of this recording was cut, so the events that it left out are lost: record fewer runs")
-    try:
-        system = replay(history, record=True)
-    except ValueError as error:
-        raise RecordingError(f"the journal of the recording cannot be played: {plain(error)}") from None
+    system = replay_of_file(history, record=True)
     start = history.snapshot.dispatches
     runs = {start + row: row for row in range(tables.rows("runs"))}
     programs = {key: row for row, key in enumerate(tables.column("programs", "key").tolist())}

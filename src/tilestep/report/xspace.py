@@ -20,7 +20,7 @@ from tilestep.record.schema import EVENT_KINDS
 from tilestep.sim.trace import Lane, Rows
 
 MAX_EVENTS: Final = 500_000  # of a session; the trace viewer's own bound is a million, the host's events included
-MAX_PLANES: Final = 200  # xprof has no numbers for more planes of this kind
+MAX_PLANES: Final = 200  # XProf numbers these planes 501 and their ids on, and the host's threads 701
 _PS_PER_S: Final = 10**12
 _LARGEST: Final = 2**63 - 1
 
@@ -93,8 +93,8 @@ def xspace(timeline: Timeline, *, max_events: int = MAX_EVENTS) -> bytes:
     left_out = timeline.num_events - len(events.lane)
     used: list[int] = np.unique(events.lane).tolist()
     out = bytearray()
-    for number, (name, lines) in enumerate(_planes([(lane, timeline.lanes[lane]) for lane in used], timeline.machine).items(), 1):
-        says_left_out = left_out > 0 and number == 1
+    for number, (name, lines) in enumerate(_planes([(lane, timeline.lanes[lane]) for lane in used], timeline.machine).items()):
+        says_left_out = left_out > 0 and number == 0
         plane = int_field(_PLANE_ID, number) + bytes_field(_PLANE_NAME, f"/device:CUSTOM:{name} (emulated)".encode())
         parts = [plane]
         names: set[int] = set()

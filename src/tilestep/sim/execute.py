@@ -20,7 +20,7 @@ from tilestep.sim.prepared import Prepared
 from tilestep.sim.residency import IpuState, Value
 from tilestep.sim.resources import Load, Resources
 from tilestep.sim.run import Part, Run, Share, Step
-from tilestep.sim.trace import KINDS, Lane, LaneKind, Recorder
+from tilestep.sim.trace import KINDS, NO_EVENT, Lane, LaneKind, Recorder
 from tilestep.units import ceil_div, cycles_from_bytes, cycles_from_seconds
 
 (_LOAD, _SAVE, _STREAM_IN, _COMPUTE, _EXCHANGE, _SYNC, _COLLECTIVE, _HOST_CALL, _STREAM_OUT, _READ, _IO_IN, _IO_OUT) = range(len(KINDS))
@@ -201,7 +201,7 @@ class Execution:
         if part.reloads or part.code_bytes:
             begin = clock
             clock += self._load_cycles if part.reloads else 0
-            clock = self.resources.to_ipus[state.machine].book(clock, self._from_bytes(part.code_bytes))
+            clock = self._carry("to-ipus", state.machine, clock, self._from_bytes(part.code_bytes), ledger.key, run.number)
             self._spend(state, begin, clock, _LOAD, ledger, run, part)
         if part.reloads:
             state.inputs_from = clock
@@ -366,12 +366,17 @@ class Execution:
         run: Run | None = None,
         part: Part | None = None,
     ) -> int:
-        """Moves bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last byte has arrived.
-
-        The event of the IPU stands for that of the link.
-        """
-        end = self._channels[link][state.machine].book(start, self._from_bytes(size_bytes)) + self._latency + sync
+        """Moves bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last byte has arrived."""
+        number = NO_EVENT if run is None else run.number
+        end = self._carry(link, state.machine, start, self._from_bytes(size_bytes), ledger.key, number) + self._latency + sync
         self._spend(state, start, end, kind, ledger, run, part)
+        return end
+
+    def _carry(self, link: LaneKind, machine_index: int, start: int, cycles: int, key: int, run: int) -> int:
+        """Books a host link for the bytes of one IPU, whose event shows them to be under way."""
+        end = self._channels[link][machine_index].book(start, cycles)
+        if self._recorder.links and self._recorder.enabled and cycles > 0:
+            note_transfer(self._recorder, Lane(link, machine_index), start, end, key, run)
         return end
 
     def _book(self, link: LaneKind, machine_index: int, start: int, cycles: int, key: int, run: int) -> int:

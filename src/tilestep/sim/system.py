@@ -117,6 +117,16 @@ class System:
         self._recorder.enabled = enabled
 
     @property
+    def record_links(self) -> bool:
+        """Whether transfers over host links are kept beside the events of their IPUs, while events are kept."""
+        return self._recorder.links
+
+    @record_links.setter
+    def record_links(self, enabled: bool) -> None:
+        self._lockstep.flush()
+        self._recorder.links = enabled
+
+    @property
     def trace(self) -> Trace:
         """All events that were kept."""
         self._lockstep.flush()

@@ -196,6 +196,7 @@ class Recorder:
 
     Attributes:
         enabled: whether events are kept.
+        links: whether transfers over host links are kept beside the events of their IPUs.
         lanes: every lane so far; events name them by index. The first are the IPUs.
         runs: dispatches so far.
         trips: of the runs' data-dependent parts.
@@ -205,6 +206,7 @@ class Recorder:
 
     def __init__(self, *, enabled: bool, num_ipus: int) -> None:
         self.enabled = enabled
+        self.links = False
         self.lanes: list[Lane] = [Lane("ipu", ipu) for ipu in range(num_ipus)]
         self.runs: deque[RunRow] = deque()
         self.trips: deque[Trip] = deque()

@@ -39,7 +39,7 @@ def played_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.undo()
     for system, begins in systems:
         for begin in begins:
-            again = replay(history_since(system, begin), record=True)
+            again = replay(history_since(system, begin), record=True, links=True)
             assert (again.host_cycle, again.end_cycle) == (system.host_cycle, system.end_cycle)
             for ipu in range(system.machine.num_ipus):
                 assert again.tile_use(ipu) == system.tile_use(ipu)

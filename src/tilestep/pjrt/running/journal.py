@@ -58,11 +58,12 @@ class Journal:
 
     platform = PLATFORM
 
-    def __init__(self, settings: Settings, *, record: bool = False) -> None:
+    def __init__(self, settings: Settings, *, record: bool = False, links: bool = False) -> None:
         """Args: record: whether a profile is under way, so that the timeline is kept from the start."""
         self.settings = settings
         self.keeps_timeline = settings.engine.execution_profile or current_file() is not None  # until the process ends
         self.system = System(settings.machine, record=record or self.keeps_timeline)
+        self.record_links(links)
         keeps = record or self.keeps_timeline
         self.origin = Begin(self.system.mark(), begin_history(self.system) if keeps else None)
         self._entries: deque[RawEntry] = deque()
@@ -174,6 +175,10 @@ class Journal:
         self.replay(wait=True)
         with self._lock:
             return Begin(self.system.mark(), begin_history(self.system))
+
+    def record_links(self, links: bool) -> None:
+        """Says whether transfers over host links are events of their own."""
+        self.system.record_links = links or self.keeps_timeline
 
     def stop_recording(self) -> None:
         """Forgets the timeline, the calls, and the sources of the programs that ran, unless the process retains them."""

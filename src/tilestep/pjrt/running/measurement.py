@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import jax
 
-from tilestep.engine_options import EngineOptions
+from tilestep.engine_options import BLOCKS_FILTER, PROGRAMS_FILTER, EngineOptions
+from tilestep.errors import RecordingError
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.journal import Begin, Journal
 from tilestep.pjrt.running.program_source import ProgramSource
+from tilestep.plan.steps import Branch, Loop, Node, Series
 from tilestep.record.capture import Compiled, Span, capture, notes_of
 from tilestep.record.container import Builder, Tables
 from tilestep.record.history import history_since
 from tilestep.record.sources import Source
 from tilestep.report import Profile, profile_between
+from tilestep.report.reader.blocks import BLOCK_PROGRAMS, BLOCKS, scopes_of
 from tilestep.sim import Mark, System
+
+_MOST_NAMES: Final = 300_000  # characters of the names of blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +51,8 @@ class Measurement:
             be planned for another machine. lines: whether lines of the user's source are kept. memory: whether the lives of values are.
         """
         engine, history = self.engine, self.span.history if journal else None
-        builder = Builder(kind="run", notes=notes_of(history, jax=jax.__version__, engine_options=dict(engine.stated)))
+        stated = notes_of(history, jax=jax.__version__, engine_options=dict(engine.stated))
+        builder = Builder(kind="run", notes={**stated, **self._chosen_blocks()})
         self.add_to(builder, journal=journal, hlo=hlo, lines=lines, memory=memory)
         return builder.tables()
 
@@ -55,6 +63,26 @@ class Measurement:
         document = self.profile.as_document()
         document.pop("timeline", None)
         builder.put_json("profile", document)
+
+    def _chosen_blocks(self) -> dict[str, list[str]]:
+        """The names of scopes and of programs that the process's filters choose, for each filter that was stated.
+
+        Raises: RecordingError if they are too many for a manifest.
+        """
+        engine, programs = self.engine, [self.span.system.programs[program.key] for program in self.profile.programs]
+        chosen: dict[str, list[str]] = {}
+        if engine.blocks is not None:
+            names = {name for program in programs for scope in _scopes(program.body) for name in scopes_of(scope)}
+            chosen[BLOCKS] = sorted(name for name in names if re.fullmatch(engine.blocks, name))
+        if engine.programs is not None:
+            chosen[BLOCK_PROGRAMS] = sorted({program.name for program in programs if re.fullmatch(engine.programs, program.name)})
+        for option, names in zip((BLOCKS_FILTER, PROGRAMS_FILTER), (chosen.get(BLOCKS, []), chosen.get(BLOCK_PROGRAMS, [])), strict=True):
+            if (size := sum(map(len, names))) > _MOST_NAMES:
+                raise RecordingError(
+                    f"engine option {option} chooses {len(names):,} names of {size:,} characters together: a recording holds "
+                    f"{_MOST_NAMES:,}; filter for fewer"
+                )
+        return chosen
 
     def _compiled(self, span: Span, *, hlo: bool, memory: bool) -> dict[int, Compiled]:
         """The programs of a span, those that ran in it first, and those that the process retains last."""
@@ -74,6 +102,21 @@ class Measurement:
             retained = ((key, source) for key, source in self.sources.items() if key not in found)
             found |= {key: _with_source(None, source, hlo=hlo, memory=memory) for key, source in retained}
         return found
+
+
+def _scopes(node: Node) -> Iterator[str]:
+    """The scope of each leaf of a tree."""
+    match node:
+        case Series(nodes=nodes):
+            for child in nodes:
+                yield from _scopes(child)
+        case Loop(body=body):
+            yield from _scopes(body)
+        case Branch(arms=arms):
+            for arm in arms:
+                yield from _scopes(arm)
+        case leaf:
+            yield leaf.scope
 
 
 def _with_source(compiled: Compiled | None, source: ProgramSource, *, hlo: bool, memory: bool) -> Compiled:

@@ -12,6 +12,7 @@ from tilestep.settings import read_settings
 from tilestep.sim import System
 
 _holders: set[object] = set()  # profiles and sessions of profilers that are under way; the timeline is kept only for them
+_links: set[object] = set()  # those of them that want the transfers of links, too
 _current: Journal | None = None  # the platform's, once it has started
 
 
@@ -20,21 +21,35 @@ def is_recording() -> bool:
     return bool(_holders)
 
 
+def is_recording_links() -> bool:
+    """Whether somebody wants the transfers of links as events of their own."""
+    return bool(_links)
+
+
 def current_journal() -> Journal | None:
     """The journal that profiles are taken from; None where JAX has not started the platform."""
     return _current
 
 
-def keep_timeline(holder: object) -> None:
-    """Keeps the timeline from now on, also that of a platform that starts later, until `holder` lets go of it."""
+def keep_timeline(holder: object, *, links: bool = True) -> None:
+    """Keeps the timeline from now on, also that of a platform that starts later, until `holder` lets go of it.
+
+    Args: links: whether transfers over host links are events of their own as well; the IPUs' events show them to be there.
+    """
     _holders.add(holder)
+    if links:
+        _links.add(holder)
     if _current is not None:
         _current.system.record = True
+        _current.record_links(is_recording_links())
 
 
 def let_go_of_timeline(holder: object) -> None:
     """Forgets the timeline if nothing else needs it. May be called more than once."""
     _holders.discard(holder)
+    _links.discard(holder)
+    if _current is not None:
+        _current.record_links(is_recording_links())
     if not _holders and _current is not None and not _current.keeps_timeline:
         _current.stop_recording()
 
@@ -47,15 +62,17 @@ def use(journal: Journal) -> None:
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[Callable[[], Measurement]]:
+def recording(*, links: bool = False) -> Iterator[Callable[[], Measurement]]:
     """Keeps the timeline inside the block; yields a function that measures what happened from the block's begin to now.
 
     The platform need not have started: then the profile begins when it starts, and is empty if it never does.
+
+    Args: links: as for `keep_timeline`.
     """
     journal_before = _current
     start = None if journal_before is None else journal_before.begin()
     holder = object()
-    keep_timeline(holder)
+    keep_timeline(holder, links=links)
 
     def measure() -> Measurement:
         journal = _current

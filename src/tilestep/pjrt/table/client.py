@@ -39,7 +39,7 @@ class Client:
         self.settings = settings
         self._stated = stated
         self.machine = settings.machine
-        self.journal = Journal(settings, record=recording.is_recording())
+        self.journal = Journal(settings, record=recording.is_recording(), links=recording.is_recording_links())
         self.devices = self.journal.devices = make_devices(settings.machine, settings.hardware_ids, self.journal)
         self.plans = PlanCache()
         self.program_reports = ProgramReports(settings.engine)

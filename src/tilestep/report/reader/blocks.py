@@ -15,11 +15,16 @@ from tilestep.report.reader.programs import ProgramLeaf
 from tilestep.report.reader.runs import Run, RunOnIpu
 
 MOST_BLOCKS: Final = 200_000
+BLOCKS: Final = "blocks"  # note in a manifest: names of the scopes that are blocks, if the process had a filter
+BLOCK_PROGRAMS: Final = "block_programs"  # likewise of programs
 _WRAPPED: Final = re.compile(r"(?:jvp|transpose|vmap|pmap|remat|checkpoint|rematted_computation)\((.*)\)")
 _NOT_NAMED: Final = re.compile(  # what JAX itself puts into the path of an operation
     r"|p?jit(\(.*\))?|while|body|cond|scan|closed_call|core_call|xla_call|remat\d?|checkpoint|rematted_computation|branch_\d+_fun"
     r"|custom_[jv][jv]p_call(_jaxpr)?|shard_map|xla_pmap"
 )
+
+
+Wanted = Callable[[str], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,19 +67,18 @@ class Block:
         return self.cycles_to - self.cycles_from
 
 
-def blocks_of(runs: Iterator[RunOnIpu], *, pattern: str, programs: str | None) -> Iterator[Block]:
+def blocks_of(runs: Iterator[RunOnIpu], *, wanted: Wanted, wanted_programs: Wanted) -> Iterator[Block]:
     """The blocks of some runs on one IPU, in order of their begins, outer ones first.
 
     Args:
-        pattern: regular expression that some part of a scope's name matches.
-        programs: likewise for names of programs, whose runs are blocks too; None: they are none.
-    Raises: RecordingError for a bad expression, or after MOST_BLOCKS.
+        wanted: whether scopes of a name are blocks.
+        wanted_programs: whether runs of programs of a name are.
+    Raises: RecordingError after MOST_BLOCKS.
     """
-    wanted, wanted_programs = _compiled(pattern), None if programs is None else _compiled(programs)
     count = 0
     for run in runs:
         found: list[Block] = []
-        if wanted_programs is not None and wanted_programs.search(run.run.name):
+        if wanted_programs(run.run.name):
             name = run.run.name
             found.append(
                 Block(program=BlockProgram(name=name, path=(name,)), cycles_from=run.cycles_from, cycles_to=run.cycles_to, run=run.run)
@@ -82,7 +86,7 @@ def blocks_of(runs: Iterator[RunOnIpu], *, pattern: str, programs: str | None) -
         for block in _scopes(run, wanted):
             count += 1
             if count > MOST_BLOCKS:
-                raise RecordingError(f"there are more than {MOST_BLOCKS:,} blocks that match {shown(pattern)}: filter for fewer")
+                raise RecordingError(f"there are more than {MOST_BLOCKS:,} blocks on an IPU: filter for fewer")
             found.append(block)
         yield from sorted(found, key=lambda block: (block.cycles_from, -block.cycles_to))
 
@@ -100,18 +104,20 @@ def _bare(part: str) -> str:
     return part
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def matching(pattern: str) -> Wanted:
+    """Whether some part of a name matches a regular expression. Raises: RecordingError if it is none."""
     try:
-        return re.compile(pattern)
+        found = re.compile(pattern)
     except re.error as error:
         raise RecordingError(f"{shown(pattern)} is no regular expression: {plain(error)}") from None
+    return lambda name: found.search(name) is not None
 
 
-def _scopes(run: RunOnIpu, wanted: re.Pattern[str]) -> Iterator[Block]:
+def _scopes(run: RunOnIpu, wanted: Wanted) -> Iterator[Block]:
     """The named scopes of one run, as they end."""
 
     def is_wanted(leaf: ProgramLeaf) -> bool:
-        return any(wanted.search(name) for name in scopes_of(leaf.scope))
+        return any(wanted(name) for name in scopes_of(leaf.scope))
 
     def depth(scope: str) -> int:
         return len(scopes_of(scope))
@@ -121,7 +127,7 @@ def _scopes(run: RunOnIpu, wanted: re.Pattern[str]) -> Iterator[Block]:
             program = BlockProgram(name=names[-1], path=tuple(names))
             names.pop()
             begin = begins.pop()
-            if wanted.search(program.name) and end > begin:
+            if wanted(program.name) and end > begin:
                 yield Block(program=program, cycles_from=begin, cycles_to=end, run=run.run)
 
     names: list[str] = []  # of the scopes that are open

@@ -10,7 +10,7 @@ from typing import Any, cast, final
 from tilestep.errors import RecordingError
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.record.tables import Tables, json_text
-from tilestep.report.reader.blocks import Block, blocks_of
+from tilestep.report.reader.blocks import BLOCK_PROGRAMS, BLOCKS, Block, blocks_of, matching
 from tilestep.report.reader.causes import CriticalPath, Wait, critical_path, waits_of
 from tilestep.report.reader.compilation import Compilation
 from tilestep.report.reader.events import Event, Events, Lane
@@ -97,16 +97,30 @@ class Execution:
         busiest = max(sorted(by_ipu), key=lambda ipu: sum(by_ipu[ipu].values()), default=0)
         return TotalCycles(total=self._total(), by_kind=by_ipu.get(busiest, {}), busiest_ipu=busiest)
 
-    def blocks(self, ipu: int = 0, *, pattern: str = "", programs: str | None = None) -> Iterator[Block]:
+    def blocks(self, ipu: int = 0, *, pattern: str | None = None, programs: str | None = None) -> Iterator[Block]:
         """The named scopes (`jax.named_scope`) that ran on an IPU, each time by itself, in order of time, outer ones first.
 
         Args:
             ipu: index of the IPU.
-            pattern: regular expression; only scopes count with a match in their name. '': all of them.
-            programs: likewise for programs, whose runs count as blocks around their scopes; None: they don't.
+            pattern: regular expression; only scopes count with a match in their name. None: those that profiler.blocks.filter has chosen,
+                all if it was not set.
+            programs: likewise for programs, whose runs count as blocks around their scopes. None: those that profiler.programs.filter has
+                chosen, none if it was not set.
         Raises: RecordingError for a bad expression, for more blocks than MOST_BLOCKS, or as `RunOnIpu.spans` does.
         """
-        return blocks_of(self.runs_on(ipu), pattern=pattern, programs=programs)
+        return blocks_of(
+            self.runs_on(ipu),
+            wanted=self._chosen(BLOCKS, True) if pattern is None else matching(pattern),
+            wanted_programs=self._chosen(BLOCK_PROGRAMS, False) if programs is None else matching(programs),
+        )
+
+    def _chosen(self, note: str, otherwise: bool) -> Callable[[str], bool]:
+        """Whether a name is in a note of the manifest. The expression itself is not tried on what a file says: that may take for ever."""
+        names: object = self.tables.manifest.get(note)
+        if not isinstance(names, list):
+            return lambda _: otherwise
+        chosen = {name for name in cast("list[object]", names) if isinstance(name, str)}
+        return chosen.__contains__
 
     def runs_on(self, ipu: int) -> Iterator[RunOnIpu]:
         """What one IPU did in each run in detail, in order of dispatch."""

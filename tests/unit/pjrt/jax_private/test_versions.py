@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import pytest
 
+from tests.processes import ROOT
 from tilestep.errors import UnsupportedError
-from tilestep.pjrt.jax_private.versions import parse, require_not_too_old, warn_if_untested
+from tilestep.pjrt.jax_private.versions import OLDEST, PROFILED, parse, require_not_too_old, warn_if_untested
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,10 @@ def test_what_was_tested_says_nothing(version: str) -> None:
         warnings.simplefilter("error")
         require_not_too_old(version)
         warn_if_untested(version)
+
+
+def test_the_documents_name_the_versions_whose_profiler_shows_emulated_time() -> None:
+    page = (ROOT / "docs/how-to/jax-profiler.md").read_text(encoding="utf-8")
+    told = page.partition("**Versions of jaxlib.**")[2].partition(", because")[0]
+    assert tuple(re.findall(r"\d+(?:\.\d+)+", told)) == PROFILED
+    assert all(parse(version) >= OLDEST for version in PROFILED)

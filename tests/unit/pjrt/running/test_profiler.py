@@ -101,7 +101,7 @@ def test_sessions_and_profiles_nest() -> None:
         host.run(STEP)
         assert runs(inner) == [1]
         host.run(STEP)
-        assert [program.runs for program in measure().programs] == [2]
+        assert [program.runs for program in measure().profile.programs] == [2]
     assert host.system.record
     assert runs(outer) == [0, 1, 2]
     assert not host.system.record

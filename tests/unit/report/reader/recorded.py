@@ -23,10 +23,16 @@ def larger(num_ipus: int = 1) -> MachineSpec:
 
 
 def recorded(
-    host: Host, programs: Sequence[Program], details: Mapping[str, Liveness] | None = None, *, runs_in_detail: int = 1000, kind: str = "run"
+    host: Host,
+    programs: Sequence[Program],
+    details: Mapping[str, Liveness] | None = None,
+    *,
+    runs_in_detail: int = 1000,
+    kind: str = "run",
+    notes: Mapping[str, object] | None = None,
 ) -> Tables:
     """A recording of all that a host has done, written and read again."""
-    builder = Builder(kind=kind)
+    builder = Builder(kind=kind, notes=notes)
     compiled = {
         host.key(each): Compiled(
             program=each,
@@ -93,10 +99,17 @@ def run_of(called: Program, *, runs: int = 1, counts: Sequence[Counts] = ()) -> 
     return host
 
 
-def report_of(called: Program, *, runs: int = 1, counts: Sequence[Counts] = (), detail: Liveness | None = None) -> Report:
+def report_of(
+    called: Program,
+    *,
+    runs: int = 1,
+    counts: Sequence[Counts] = (),
+    detail: Liveness | None = None,
+    notes: Mapping[str, object] | None = None,
+) -> Report:
     """The report on runs of a program."""
     host = run_of(called, runs=runs, counts=counts)
-    return Report(recorded(host, [called], {} if detail is None else {called.name: detail}))
+    return Report(recorded(host, [called], {} if detail is None else {called.name: detail}, notes=notes))
 
 
 def everything(num_ipus: int = 2) -> tuple[Program, list[Counts]]:

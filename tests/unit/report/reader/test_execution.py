@@ -86,6 +86,22 @@ def test_blocks_are_filtered_by_an_expression() -> None:
         list(execution.blocks(pattern="("))
 
 
+@pytest.mark.parametrize(
+    ("notes", "names"),
+    [
+        ({}, {"stage_a", "stage_b"}),
+        ({"blocks": ["stage_b"]}, {"stage_b"}),
+        ({"blocks": []}, set()),
+        ({"block_programs": ["two_stages"]}, {"two_stages", "stage_a", "stage_b"}),
+        ({"blocks": ["stage_a", 3, None], "block_programs": "two_stages"}, {"stage_a"}),
+    ],
+)
+def test_blocks_are_those_that_the_process_has_chosen(notes: dict[str, object], names: set[str]) -> None:
+    execution = report_of(two_stages(), notes=notes).execution
+    assert {block.name for block in execution.blocks()} == names
+    assert {block.name for block in execution.blocks(pattern="_a$", programs="none")} == {"stage_a"}
+
+
 def test_inner_blocks_lie_within_outer_ones() -> None:
     report = everything_ran()
     blocks = list(report.execution.blocks(programs=""))

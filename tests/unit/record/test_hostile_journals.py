@@ -1,0 +1,145 @@
+"""A journal from anybody is played again, or refused by a RecordingError in under a second."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import time
+from dataclasses import replace as changed
+
+import numpy as np
+import pytest
+
+from tests.unit.sim.test_lockstep import at_random
+from tilestep.errors import RecordingError
+from tilestep.record.call_tables import history_of
+from tilestep.record.capture import Compiled, Span, capture
+from tilestep.record.container import Builder, Tables
+from tilestep.record.history import begin_history, history_since
+from tilestep.record.replay import replay_of_file
+from tilestep.record.schema import TABLES, TEXTS
+from tilestep.record.whole import with_all_events
+from tilestep.sim import call_log
+from tilestep.sim.system import System
+
+CHANGES = 150
+LARGE = (-1, 0, 1, 255, 2**31, 2**62, -(2**62))
+
+
+@pytest.fixture(scope="module")
+def recording() -> Tables:
+    """A group of programs on four IPUs, from its first call on."""
+    systems: list[System] = []
+    create = System.__init__
+
+    def created(self: System, *args: object, **kwargs: object) -> None:
+        create(self, *args, **kwargs)  # type: ignore[arg-type]
+        systems.append(self)
+        begin_history(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(System, "__init__", created)
+        at_random(1, "full")
+    (system,) = systems
+    begin = System(system.machine).mark()
+    assert system.log is not None
+    history = changed(history_since(system, begin_history(system)), snapshot=System(system.machine).snapshot(), calls=system.log.calls())
+    builder = Builder(kind="run")
+    programs = {key: Compiled(program=program) for key, program in system.programs.items()}
+    capture(builder, Span(system=system, begin=begin, end=system.mark(), history=history), programs, runs_in_detail=2)
+    machine = json.loads(builder.tables().text("machine"))
+    # the machine of a file must be plausible, and the memory of the toy is not
+    builder.put_json("machine", {**machine, "ipu.tile.sram_bytes": 4096, "ipu.tile.executable_bytes": 2048})
+    return builder.tables()
+
+
+def with_change(tables: Tables, *, numbers: np.ndarray | None = None, kinds: np.ndarray | None = None, texts: dict[str, str]) -> Tables:
+    builder = Builder(kind="run")
+    for text in tables.strings:
+        builder.string(text)
+    replaced = {("numbers", "number"): numbers, ("calls", "call"): kinds}
+    for table, columns in TABLES.items():
+        if tables.has(table):
+            found = {name: replaced.get((table, name)) for name in columns}
+            builder.extend(table, **{name: tables.column(table, name) if values is None else values for name, values in found.items()})
+    for text in TEXTS:
+        if text != "strings" and (value := texts.get(text, tables.text(text))):
+            builder.put_text(text, value)
+    return builder.tables()
+
+
+def tried(tables: Tables) -> None:
+    """Plays a recording; whatever is wrong with it must be a RecordingError within a second."""
+    begin = time.perf_counter()
+    with contextlib.suppress(RecordingError):
+        whole = with_all_events(tables)
+        for name in TABLES["events"]:
+            whole.column("events", name)
+    assert time.perf_counter() - begin < 1
+
+
+def test_an_unchanged_journal_is_played(recording: Tables) -> None:
+    history = history_of(recording)
+    assert len(history.calls) > 100
+    assert with_all_events(recording).rows("events") >= recording.rows("events")
+    assert replay_of_file(history).end_cycle > 0
+
+
+@pytest.mark.parametrize("seed", range(CHANGES))
+def test_changed_numbers_are_played_or_refused(recording: Tables, seed: int) -> None:
+    choose = random.Random(seed)
+    numbers = recording.column("numbers", "number").copy()
+    for _ in range(choose.choice((1, 1, 3, 20))):
+        index = choose.randrange(len(numbers))
+        numbers[index] = choose.choice((*LARGE, int(numbers[index]) + choose.choice((-1, 1)), choose.randrange(-50, 50)))
+    tried(with_change(recording, numbers=numbers, texts={}))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_changed_kinds_are_played_or_refused(recording: Tables, seed: int) -> None:
+    choose = random.Random(seed)
+    kinds = recording.column("calls", "call").copy()
+    kinds[choose.randrange(len(kinds))] = choose.choice((*range(8), 9, 255))
+    tried(with_change(recording, kinds=kinds, texts={}))
+
+
+@pytest.mark.parametrize("name", ["snapshot", "call_names"])
+@pytest.mark.parametrize("seed", range(30))
+def test_changed_texts_are_played_or_refused(recording: Tables, name: str, seed: int) -> None:
+    choose = random.Random(seed)
+    document = json.loads(recording.text(name))
+
+    def change(value: object) -> object:
+        """Changes one leaf of nested lists."""
+        if isinstance(value, list) and value and choose.random() < 0.9:
+            index = choose.randrange(len(value))
+            return [*value[:index], change(value[index]), *value[index + 1 :]]
+        return choose.choice((*LARGE, None, "x", True, [], {}, 0.5))
+
+    tried(with_change(recording, texts={name: json.dumps(change(document))}))
+
+
+def test_more_dispatches_than_a_log_keeps_are_refused(recording: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilestep.record.replay.MAX_PARTS", 10)
+    with pytest.raises(RecordingError, match="dispatch more than 10 parts of programs"):
+        with_all_events(recording)
+
+
+def test_more_numbers_than_a_log_keeps_are_refused(recording: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilestep.record.call_tables.MAX_NUMBERS", 10)
+    with pytest.raises(RecordingError, match="at most 10 are played again"):
+        history_of(recording)
+
+
+def test_a_log_beyond_its_bound_says_that_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_log, "MAX_NUMBERS", 20)
+    log = call_log.CallLog()
+    for value in range(10):
+        log.add((2, value))
+        log.add((4, value))
+    assert log.calls().complete
+    log.add((2, 1))
+    calls = log.calls()
+    assert not calls.complete
+    assert len(calls) == 20
