@@ -52,15 +52,31 @@ def kept(key: int, arguments: Sequence[int]) -> Change:
     return change
 
 
-def donatable(calls: Sequence[Call], key: int, arguments: Sequence[int]) -> tuple[int, ...]:
-    """Those of some arguments whose values no call uses again after the program has taken them."""
+def donatable(calls: Sequence[Call], key: int, arguments: Sequence[int], *, more_follow: bool = False) -> tuple[int, ...]:
+    """Those of some arguments whose values no call uses again after the program has taken them.
+
+    Args:
+        calls: in order.
+        key: of the program.
+        arguments: their positions.
+        more_follow: whether other calls come behind these, so that a value may be used again unless it is forgotten. The program's last
+            call does not matter then.
+    """
     wanted, refused = set(arguments), set[int]()
     later: set[int] = set()  # values that are used by calls that come later
+    forgotten: set[int] = set()  # by calls that come later
+    is_last = True
     for call in reversed(calls):
         later.difference_update(made(call))
+        if isinstance(call, Forget):
+            forgotten.add(call.value)
         if isinstance(call, Dispatch) and call.key == key:
             for row in call.arguments:
                 refused |= {index for index in wanted if row[index] in later or row.count(row[index]) > 1}
+                if more_follow and not is_last:
+                    refused |= {index for index in wanted if row[index] not in forgotten}
+            is_last = False
+        forgotten.difference_update(made(call))
         later.update(used(call))
     return tuple(index for index in arguments if index not in refused)
 

@@ -64,7 +64,7 @@ def _proposal(text: str, program: ProgramProfile, way: Way, evidence: Evidence |
 
 def _possible(evidence: Evidence, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:
     """Those arguments that no call uses again after the program has taken them, and whose memory a result can take."""
-    free = donatable(evidence.calls, program.key, [argument.index for argument in arguments])
+    free = donatable(evidence.calls, program.key, [argument.index for argument in arguments], more_follow=not evidence.is_whole)
     paired = pairs_of(evidence.programs[program.key], free)
     return [argument for argument in arguments if argument.index in paired]
 

@@ -1,9 +1,12 @@
-"""The evidence behind the advice: the history of a profile, which is played again with a change to see what the change saves."""
+"""The evidence behind the advice: the history of a profile, which is played again with a change to see what the change saves.
+
+All work is bounded in numbers of calls, and not in seconds, so that the advice does not depend on the speed of the host.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, final
 
@@ -11,15 +14,19 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
 from tilestep.record.edits.script import Change, Script
 from tilestep.record.history import History
-from tilestep.record.replay import replay
+from tilestep.record.replay import play, replay
 from tilestep.record.sources import Source
-from tilestep.sim.calls import Call, Dispatch
+from tilestep.sim.calls import Call, Dispatch, Forget
 from tilestep.sim.snapshot import Snapshot
+from tilestep.sim.system import System
 from tilestep.units import seconds_from_cycles
 
-MOST_WORK: Final = 4_000_000  # numbers of calls that are played for all findings together: less than five seconds
+MOST_READ: Final = 1_000_000  # work of the calls that are looked at: a second on a slow computer
+MOST_PLAYED: Final = 2_000_000  # work of the calls that are played for all findings together: two seconds there
 _CALL_WORK: Final = 12  # numbers that take as long as a call does beside its own
-_FIRST_SHARE: Final = 0.25  # of that work, for the way to the last runs
+_FORGET_WORK: Final = 3  # of a call that forgets a value
+_LEAST_TURNS: Final = 4  # of which half are taken to be warm
+_WARM: Final = 0.25  # of the runs that are looked at: those before are the way to a warm system, if not all are looked at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +52,7 @@ class Played:
             system = replay(self.history, machine=machine, programs=changed.programs, calls=changed.calls)
         except ValueError:  # of the edit, or of a call that cannot be made any more
             return None
-        return self.cycles - (system.end_cycle - _begin(self.history.snapshot))
+        return self.cycles - (system.end_cycle - begin_of(self.history.snapshot))
 
 
 @final
@@ -56,12 +63,14 @@ class Evidence:
         history: of the profile.
         sources: what its programs were planned from, by key.
         emulated_cycles: of the profile.
+        runs: of the profile.
     """
 
-    def __init__(self, history: History, sources: Mapping[int, Source], emulated_cycles: int) -> None:
+    def __init__(self, history: History, sources: Mapping[int, Source], *, emulated_cycles: int, runs: int) -> None:
         self.history = history
         self.sources = sources
         self.emulated_cycles = emulated_cycles
+        self.runs = runs
 
     @property
     def machine(self) -> MachineSpec:
@@ -75,54 +84,122 @@ class Evidence:
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
-        """Of the history, with names for their numbers."""
-        return tuple(self.history.calls)
+        """The first calls of the history, with names for their numbers: all of them if that is no more than `MOST_READ`."""
+        found: list[Call] = []
+        work = 0
+        for call in self.history.calls:
+            work += _work(call)
+            if work > MOST_READ:
+                break
+            found.append(call)
+        return tuple(found)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `calls` has all that the host program did."""
+        return len(self.calls) == len(self.history.calls) and self.history.complete
 
     @cached_property
     def dispatches(self) -> tuple[Dispatch, ...]:
-        """Of the history, in order."""
+        """Among the calls, in order."""
         return tuple(call for call in self.calls if isinstance(call, Dispatch))
 
     def played_for(self, changes: int) -> Played:
-        """The part of the history that may be played so often: all of it, or its last runs."""
-        work = len(self.history.calls.numbers) + _CALL_WORK * len(self.calls)
-        allowed = MOST_WORK // (changes + 1)
-        if work <= allowed:
+        """The part of the calls that may be played so often: all of them, or the last runs."""
+        work = sum(map(_work, self.calls))
+        allowed = MOST_PLAYED // (changes + 2)
+        if work <= allowed and self.is_whole:
             return _played(self.history, self.calls, "")
-        share = (1 - _FIRST_SHARE) * allowed / work
-        return self._last(int(len(self.calls) * share))
+        first = _first_of_last(self.calls, min(allowed, work if self.is_whole else int((1 - _WARM) * work)))
+        starts = tuple(_starts(self.calls))
+        start = next((start for start in starts if start >= first), starts[-1] if starts else 0)
+        system = replay(self.history, calls=self.calls[:start])
+        rest = self.calls[start:]
+        runs, before = (sum(isinstance(call, Dispatch) for call in calls) for calls in (rest, self.calls[:start]))
+        if self.is_whole:
+            basis = f"of the last {runs:,} of {self.runs:,} runs" if before else ""
+        else:
+            basis = f"of runs {before + 1:,} to {before + runs:,} of {self.runs:,}"
+        return _played(replace(self.history, snapshot=system.snapshot()), rest, basis)
 
-    def seconds(self, cycles: int) -> float:
+    def entries(self, group: str) -> tuple[int, ...]:
+        """Positions in the calls at which the host enters a program group."""
+        found: dict[int, int] = {}
+        for index, call in enumerate(self.calls):
+            if isinstance(call, Dispatch) and call.group is not None and call.group[0] == group:
+                found.setdefault(call.group[1], index)
+        return tuple(found.values())
+
+    def turn(self, starts: Sequence[int]) -> float | None:
+        """Cycles of one turn once the system is warm: a mean over the second half of some turns; None if they are too few.
+
+        Args:
+            starts: positions in the calls at which the turns begin.
+        """
+        work, ends = 0, 0
+        for index, call in enumerate(self.calls):
+            work += _work(call)
+            if work > MOST_PLAYED // 4:
+                break
+            ends = index
+        starts = [start for start in starts if start <= ends]
+        if len(starts) < _LEAST_TURNS:
+            return None
+        middle, last = starts[len(starts) // 2], starts[-1]
+        history, cycles = self.history, dict[int, int]()
+        system = System.restored(history.snapshot, history.machine, history.programs, record=False)
+
+        def watched() -> Iterator[Call]:
+            for index, call in enumerate(self.calls[: last + 1]):
+                if index in (middle, last):
+                    cycles[index] = system.end_cycle
+                if index < last:
+                    yield call
+
+        play(system, watched(), history.programs)
+        return (cycles[last] - cycles[middle]) / (len(starts) - 1 - len(starts) // 2)
+
+    def seconds(self, cycles: float) -> float:
         """Of emulated time."""
-        return seconds_from_cycles(cycles, self.machine.ipu.clock_hz)
+        return seconds_from_cycles(round(cycles), self.machine.ipu.clock_hz)
 
-    def _last(self, count: int) -> Played:
-        """The last calls, from the begin of a run on."""
-        calls = self.calls
-        start = next(_starts(calls, len(calls) - count), 0)
-        system = replay(self.history, calls=calls[:start])
-        rest = calls[start:]
-        part = History(machine=self.machine, programs=self.programs, snapshot=system.snapshot(), calls=self.history.calls)
-        runs = sum(isinstance(call, Dispatch) for call in rest)
-        return _played(part, rest, f"of the last {runs:,} of {len(self.dispatches):,} runs")
+
+def begin_of(snapshot: Snapshot) -> int:
+    """The end of all work before a history."""
+    return max(snapshot.horizon, snapshot.host_cycle)
 
 
 def _played(history: History, calls: tuple[Call, ...], basis: str) -> Played:
     system = replay(history, calls=calls)
     script = Script(calls=calls, programs=history.programs)
-    return Played(history=history, script=script, cycles=system.end_cycle - _begin(history.snapshot), basis=basis)
+    return Played(history=history, script=script, cycles=system.end_cycle - begin_of(history.snapshot), basis=basis)
 
 
-def _starts(calls: tuple[Call, ...], first: int) -> Iterator[int]:
-    """Positions from `first` on of dispatches that are in no group, or begin an entry; then the last call."""
+def _first_of_last(calls: Sequence[Call], work: int) -> int:
+    """The position from which on the calls are so much work at most."""
+    for index in reversed(range(len(calls))):
+        work -= _work(calls[index])
+        if work < 0:
+            return index + 1
+    return 0
+
+
+def _starts(calls: Sequence[Call]) -> Iterator[int]:
+    """Positions of dispatches that are in no group, or begin an entry."""
     before: tuple[str, int] | None = None
     for index, call in enumerate(calls):
         if isinstance(call, Dispatch):
-            if index >= first and (call.group is None or call.group != before):
+            if call.group is None or call.group != before:
                 yield index
             before = call.group
 
 
-def _begin(snapshot: Snapshot) -> int:
-    """The end of all work before the history."""
-    return max(snapshot.horizon, snapshot.host_cycle)
+def _work(call: Call) -> int:
+    """How long it takes to read or to play a call, in numbers."""
+    match call:
+        case Dispatch():
+            return _CALL_WORK + sum(len(row) for row in (*call.arguments, *call.results))
+        case Forget():
+            return _FORGET_WORK
+        case _:
+            return _CALL_WORK

@@ -13,6 +13,7 @@ from tilestep.report.advice.limits import fallbacks, limit, unused
 from tilestep.report.advice.loads import loads
 from tilestep.report.advice.memory import memory
 from tilestep.report.advice.offload import offload
+from tilestep.report.advice.pipelines import bubbles, unbalanced
 from tilestep.report.advice.precision import halves, partials
 from tilestep.report.advice.proposal import Rule
 from tilestep.report.advice.results import results
@@ -32,6 +33,8 @@ RULES: Final[tuple[Rule, ...]] = (
     streaming,
     feeds,
     offload,
+    unbalanced,
+    bubbles,
     collectives,
     small,
     partials,
@@ -57,5 +60,6 @@ def findings(figures: Figures, *, all: bool = False) -> tuple[Finding, ...]:
     history = figures.history
     evidence = None
     if history is not None and len(history.calls) and figures.emulated_cycles:
-        evidence = Evidence(history, figures.sources, figures.emulated_cycles)
+        runs = sum(program.runs for program in figures.programs)
+        evidence = Evidence(history, figures.sources, emulated_cycles=figures.emulated_cycles, runs=runs)
     return ranked([proposal for rule in RULES for proposal in rule(figures, evidence)], evidence, all=all)

@@ -52,7 +52,7 @@ def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         f"{label} stops for its feeds ({bytes_text(size)} a run, {share} of emulated time): let them come and go while it computes "
         f"(plan_options={{'num_io_tiles': {IO_TILES}}} of the loop), or feed smaller dtypes and convert them on the IPU."
     )
-    where = f"give the loop {label} plan_options={{'num_io_tiles': {IO_TILES}}}"
+    where = f"give {label} plan_options={{'num_io_tiles': {IO_TILES}}}"
     yield _proposal("feeds", text, evidence, profile, fresh, where)
 
 

@@ -1,0 +1,125 @@
+"""Advice on pipelines: stages that differ, and IPUs that wait while the pipeline fills and empties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+from tilestep.cuts import best_cuts, stage_costs
+from tilestep.plan.steps import Program, Superstep
+from tilestep.record.edits.programs import Leaf, shorter, with_leaves
+from tilestep.record.edits.script import Change, Script
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import Finding, Gain
+from tilestep.report.advice.proposal import Proposal, Way
+from tilestep.report.advice.stages import MOST_PARTS, Stages, parts_of, pipelines
+from tilestep.report.figures import Figures
+from tilestep.report.quantities import share_text, time_text
+
+_BETTER: Final = 0.9  # of the longest stage: a cut that is not as much better is not worth a sentence
+_EMPTY: Final = 0.25  # of a step's time, that is not the longest stage's work
+_LEFT: Final = 0.1  # of a step's time, that more microbatches leave of that
+_DENSE: Final = 1.2  # times as long as stages that only wait for the first and the last microbatch: others wait in between as well
+_FACTORS: Final = (2, 4, 8, 16)
+_FINE: Final = 1000  # parts of a whole in which costs are scaled
+
+
+def unbalanced(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """Stages that another cut would make more alike."""
+    for pipeline in () if evidence is None else pipelines(figures, evidence):
+        assert evidence is not None  # else there would be no pipeline
+        parts = [parts_of(evidence, keys) for keys in pipeline.keys]
+        counts = [len(of_stage) for of_stage in parts]
+        if not all(counts) or not len(counts) < sum(counts) <= MOST_PARTS:
+            continue
+        pairs = zip(pipeline.costs, parts, strict=True)
+        work = [cost * part / sum(of_stage) for cost, of_stage in pairs for part in of_stage]  # backward goes with forward
+        passing = [0.0] * len(work)
+        cuts = best_cuts(work, passing, len(counts))
+        costs = stage_costs(work, passing, cuts)
+        if len(costs) < len(counts) or max(costs) > _BETTER * max(pipeline.costs):
+            continue
+        now, better = (", ".join(map(str, sizes)) for sizes in (counts, [after - first for first, after in pairwise(cuts)]))
+        text = f"{_longest(evidence, pipeline)}: cut the {sum(counts)} products into {better} in place of {now}, as "
+        way = Way(
+            edit=f"cut {pipeline.group} into stages of {better} products in place of {now}",
+            change=_scaled(pipeline, costs),
+            how="about",
+            basis="the supersteps of each stage in proportion to its products",
+        )
+        finding = Finding(
+            kind="pipeline", text=text + "tilestep.train.pipeline_partition would, which measures layers.", line=pipeline.line
+        )
+        yield Proposal(finding=finding, ways=(way,), only_with_gain=True)
+
+
+def bubbles(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """Steps of a pipeline that are too short for it to fill, or in which one microbatch follows the other."""
+    for pipeline in () if evidence is None else pipelines(figures, evidence):
+        assert evidence is not None  # else there would be no pipeline
+        step = evidence.turn(pipeline.starts)
+        if step is None:
+            continue
+        found = _overlapped(pipeline, step) if pipeline.in_turn else _filled(pipeline, step)
+        if found is None:
+            continue
+        edit, way_out, shorter_step, basis = found
+        saved = round(pipeline.steps * (step - shorter_step))
+        share = share_text(pipeline.microbatches * max(pipeline.busy), step)
+        takes = time_text(evidence.seconds(step))
+        text = f"A step of {pipeline.group} takes {takes}, and its longest stage works for {share} of that: {way_out}."
+        gain = Gain(cycles=saved, share=saved / figures.emulated_cycles, seconds=evidence.seconds(saved), how="about", basis=basis)
+        yield Proposal(finding=Finding(kind="bubbles", text=text, edit=edit, line=pipeline.line, gain=gain))
+
+
+def _filled(pipeline: Stages, step: float) -> tuple[str, str, float, str] | None:
+    """(edit, way out, cycles of the shorter step, basis) of more microbatches; None if the pipeline is hardly empty."""
+    work, now = pipeline.microbatches * max(pipeline.busy), pipeline.microbatches
+    empty = step - work
+    if empty < _EMPTY * step or step > _DENSE * (now + len(pipeline.busy) - 1) * max(pipeline.busy):
+        return None
+    factor = next((factor for factor in _FACTORS if empty / factor < _LEFT * (work + empty / factor)), _FACTORS[-1])
+    way_out = (
+        f"it fills and empties, and updates, for {now:,} microbatches; with {now * factor:,} in a step it does so less often for as many "
+        "samples"
+    )
+    edit = f"use {now * factor:,} microbatches in place of {now:,} in {pipeline.group}"
+    return edit, way_out, work + empty / factor, "for as many samples, by the time in which the longest stage does not work"
+
+
+def _overlapped(pipeline: Stages, step: float) -> tuple[str, str, float, str] | None:
+    """The same for a schedule in which the stages work at once; None if it would save little."""
+    longest, count = max(pipeline.busy), len(pipeline.busy)
+    beside = step - pipeline.microbatches * sum(pipeline.busy)  # updates
+    overlapped = (pipeline.microbatches + count - 1) * longest + max(beside, 0.0)
+    if overlapped > (1 - _LEFT) * step:
+        return None
+    way_out = "each microbatch goes through all stages before the next begins; in the schedule 'grouped' the stages work at once"
+    edit = f"use pipeline_schedule='grouped' in {pipeline.group}"
+    return edit, way_out, overlapped, "by the work of the longest stage"
+
+
+def _longest(evidence: Evidence, pipeline: Stages) -> str:
+    costs = pipeline.costs
+    longest = max(range(len(costs)), key=lambda stage: costs[stage])
+    mean = (sum(costs) - costs[longest]) / (len(costs) - 1)
+    times = [time_text(evidence.seconds(cycles)) for cycles in (costs[longest], mean)]
+    return f"Stage {longest} of {pipeline.group} takes {times[0]} for a microbatch, the others {times[1]} on average, and they wait for it"
+
+
+def _scaled(pipeline: Stages, costs: Sequence[float]) -> Change:
+    stages = zip(pipeline.keys, costs, pipeline.costs, strict=True)
+    ratios = {key: cost / before for keys, cost, before in stages for key in keys if before}
+
+    def change(script: Script) -> Script:
+        return script.with_programs({key: _longer(script.programs[key], ratio) for key, ratio in ratios.items()})
+
+    return change
+
+
+def _longer(program: Program, ratio: float) -> Program:
+    def change(leaf: Leaf) -> Leaf:
+        return shorter(leaf, round(_FINE * ratio), _FINE) if isinstance(leaf, Superstep) else leaf
+
+    return with_leaves(program, change)

@@ -1,0 +1,124 @@
+"""The stages of a pipeline in a profile: which programs do their tasks, and what these cost for a microbatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple, get_args
+
+from tilestep.plan.steps import CollectiveKind, Loop, Node, Series, Superstep
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import Line
+from tilestep.report.advice.lines import line_of_call
+from tilestep.report.figures import Figures
+
+MOST_PARTS: Final = 200  # of all stages together
+_PRODUCTS: Final = ("matmul", "convolution")
+_GRADIENT: Final = "transpose(jvp"
+_BETWEEN_IPUS: Final = get_args(CollectiveKind)
+
+
+class _Task(NamedTuple):
+    """One dispatch of a pipeline."""
+
+    entry: int
+    stage: int
+    microbatch: int
+    key: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stages:
+    """A pipeline, of which a history has several steps.
+
+    Attributes:
+        group: name of its program group.
+        microbatches: of a step.
+        steps: that it did.
+        keys: by stage, of the programs that do its tasks.
+        costs: by stage, cycles of supersteps for a microbatch.
+        busy: by stage, the same with what its IPU passes on and streams.
+        in_turn: whether a microbatch is through all stages before the next begins.
+        starts: positions in the calls at which the steps begin.
+        line: where the user calls it.
+    """
+
+    group: str
+    microbatches: int
+    steps: int
+    keys: tuple[frozenset[int], ...]
+    costs: tuple[float, ...]
+    busy: tuple[float, ...]
+    in_turn: bool
+    starts: tuple[int, ...]
+    line: Line | None
+
+
+def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
+    """The pipelines of a profile: program groups whose dispatches are tasks of stages."""
+    ran = [p for p in figures.programs if p.runs]
+    own = {p.key: sum(f.total for f in p.families if f.family not in _BETWEEN_IPUS) / p.runs for p in ran}
+    whole = {p.key: (p.cycles.total - p.cycles.load - p.cycles.read) / p.runs for p in ran}
+    for group, tasks in _tasks(evidence).items():
+        count = max(task.stage for task in tasks) + 1
+        keys = tuple(frozenset(task.key for task in tasks if task.stage == stage) for stage in range(count))
+        microbatches = max(task.microbatch for task in tasks) + 1
+        if count < 2 or microbatches < 1 or not all(keys) or not frozenset().union(*keys) <= own.keys():
+            continue
+        done = len({task.entry for task in tasks}) * microbatches
+        seen = sum(task.stage == 0 and task.microbatch >= 0 for task in tasks)
+        runs = sum(p.runs for p in ran if any(task.key == p.key and task.stage == 0 and task.microbatch >= 0 for task in tasks))
+        first = [task.microbatch for task in tasks if task.entry == tasks[0].entry and task.microbatch >= 0]
+        lines = (line_of_call(evidence.programs[key]) for of_stage in keys for key in sorted(of_stage))
+        yield Stages(
+            group=group,
+            microbatches=microbatches,
+            steps=done // microbatches * runs // seen if seen else 0,
+            keys=keys,
+            costs=_of_microbatch(tasks, own, count, done),
+            busy=_of_microbatch(tasks, whole, count, done),
+            in_turn=microbatches > 1 and all(before <= after for before, after in pairwise(first)),
+            starts=evidence.entries(group),
+            line=next((line for line in lines if line is not None), None),
+        )
+
+
+def parts_of(evidence: Evidence, keys: frozenset[int]) -> list[int]:
+    """Cycles of the parts of a stage, each of which begins with a product of forward; of a loop one for each trip."""
+    found: list[int] = []
+    for key in sorted(keys):
+        parts = _of_node(evidence.programs[key].body)
+        if len(parts) > len(found) and any(parts):
+            found = parts
+    return found
+
+
+def _tasks(evidence: Evidence) -> dict[str, list[_Task]]:
+    """By program group, in the order of dispatch."""
+    found: dict[str, list[_Task]] = {}
+    for call in evidence.dispatches:
+        if call.group is not None and call.task is not None and call.task.stage >= 0:
+            found.setdefault(call.group[0], []).append(_Task(call.group[1], call.task.stage, call.task.microbatch, call.key))
+    return found
+
+
+def _of_microbatch(tasks: Sequence[_Task], cycles: Mapping[int, float], count: int, microbatches: int) -> tuple[float, ...]:
+    """By stage, the mean cycles of its tasks that are of one microbatch."""
+    spent = [0.0] * count
+    for task in tasks:
+        if task.microbatch >= 0:
+            spent[task.stage] += cycles[task.key]
+    return tuple(cycles / microbatches for cycles in spent)
+
+
+def _of_node(node: Node) -> list[int]:
+    match node:
+        case Series():
+            return [part for child in node.nodes for part in _of_node(child)]
+        case Loop():
+            return _of_node(node.body) * min(node.trips or 1, MOST_PARTS)
+        case Superstep() if node.family in _PRODUCTS and _GRADIENT not in node.scope:
+            return [node.compute_cycles + node.exchange_cycles + node.sync_cycles]
+        case _:
+            return []

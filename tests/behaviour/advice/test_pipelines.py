@@ -1,0 +1,93 @@
+"""Gains of other cuts, of more microbatches and of another schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tests.behaviour.advice.fault import Fault, check, dry, of_kind
+from tilestep.train import Pipeline
+
+
+def stage(params: Any, x: Any) -> Any:
+    for w in params:
+        x = jnp.tanh(x @ w)
+    return x
+
+
+def repeated(params: Any, x: Any) -> Any:
+    """The same parameters many times, so that they take little time to come."""
+    return jax.lax.scan(lambda x, _: (stage(params, x), None), x, None, length=96)[0]
+
+
+def trained(
+    of_stage: Callable[..., Any], layers: Sequence[int], *, microbatches: int, schedule: str = "grouped", width: int = 128, batch: int = 16
+) -> Callable[[], Any]:
+    """The same samples, whatever the number of microbatches in a step."""
+
+    def first(params: Any, x: Any) -> Any:
+        return of_stage(params, jnp.tile(x, (1, width // 8)))
+
+    def last(params: Any, x: Any) -> Any:
+        return (of_stage(params, x) ** 2).mean()
+
+    def program() -> Any:
+        pipeline = Pipeline(
+            [first, *[of_stage] * (len(layers) - 2), last],
+            optax.sgd(1e-3),
+            microbatches,
+            devices=jax.devices("ipu"),
+            device_mapping=list(range(len(layers))),
+            pipeline_schedule=schedule,
+        )
+        state: Any = pipeline.init([[np.full((width, width), 0.01, np.float32)] * count for count in layers])
+        for _ in range(384 // microbatches):
+            state, _ = pipeline.step(state, np.ones((microbatches, batch, 8), np.float32))
+        return state.params
+
+    return program
+
+
+ALIKE = (1, 1, 1, 1)
+FAULTS = {
+    "stages that differ": Fault(
+        "pipeline",
+        "into stages of 6, 6, 6, 6 products in place of 3, 15, 3, 3$",
+        trained(stage, (3, 15, 3, 3), microbatches=16, width=512, batch=1024),
+        trained(stage, (6, 6, 6, 6), microbatches=16, width=512, batch=1024),
+        0.25,
+        dry=True,
+    ),
+    "few microbatches": Fault(
+        "bubbles",
+        "^use 32 microbatches in place of 8",
+        trained(repeated, ALIKE, microbatches=8, batch=256),
+        trained(repeated, ALIKE, microbatches=32, batch=256),
+        0.25,
+        dry=True,
+    ),
+    "one microbatch after the other": Fault(
+        "bubbles",
+        "^use pipeline_schedule='grouped'",
+        trained(repeated, ALIKE, microbatches=8, schedule="sequential"),
+        trained(repeated, ALIKE, microbatches=8),
+        0.25,
+        dry=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
+    check(FAULTS[name])
+
+
+def test_a_schedule_that_waits_in_between_is_not_told_to_have_more_microbatches() -> None:
+    """Forward and backward of the schedule 'interleaved' wait for each other at each microbatch, however many there are."""
+    assert of_kind(dry(trained(repeated, ALIKE, microbatches=8, schedule="interleaved")), "bubbles") == []
