@@ -50,7 +50,7 @@ def test_other_threads_may_add_to_it_while_copies_are_put_in_order(monkeypatch: 
         (Copy, 1, 2, 0, False, None),
         (Read, 1),
         (Wait, 1),
-        (Run, object(), (1, 2), 3, (), (), None),  # as C makes it (native/execute.c)
+        (Run, object(), (1, 2), 3, (), (), None, None),  # as C makes it (native/execute.c)
         (Moment, []),
         (Accumulated, object(), 3),
     ],
