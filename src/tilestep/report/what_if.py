@@ -8,10 +8,11 @@ from fractions import Fraction
 from functools import partial
 from typing import Final
 
-from tilestep.errors import RecordingError, TilestepError
+from tilestep.errors import RecordingError, SpecError, TilestepError
 from tilestep.machine.assemble import value_of
 from tilestep.machine.fields import SYNC_PATTERNS, Value
 from tilestep.machine.spec import MachineSpec
+from tilestep.messages import plain
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Program, Superstep
 from tilestep.record.edits.programs import scaled
@@ -33,7 +34,7 @@ class Turned:
     Attributes:
         knob: its name.
         now: the value of its first field, in words; '' for a family of supersteps.
-        changes: for each setting of it, what emulated time does: 0.1 is a tenth longer.
+        changes: for each setting of it that a machine may have, what emulated time does: 0.1 is a tenth longer.
     """
 
     knob: str
@@ -120,7 +121,10 @@ def table(history: History) -> tuple[tuple[Turned, ...], str]:
     for knob, settings in rows:
         changes: dict[str, float] = {}
         for setting in settings:
-            other = turned(machine, setting)
+            try:
+                other = turned(machine, setting)
+            except SpecError:  # no machine has such a value
+                continue
             theirs = _with_family(programs, setting.family, setting.factor or 1.0) if setting.family else programs
             end = replay_of_file(played.history, machine=other, programs=theirs, calls=played.script.calls).end_cycle
             changes[str(setting).partition("=")[2]] = (end - begin) / played.cycles - 1 if played.cycles else 0.0
@@ -135,12 +139,7 @@ def _planned(history: History, hlo: Mapping[int, str], machine: MachineSpec) -> 
     for key, program in history.programs.items():
         source = Source(text=partial(hlo.get, key, ""), options=PlanOptions())
         options = _options(source, program, history.machine)
-        try:
-            programs[key] = planned_again(source, program, machine, options=options)
-        except RecordingError:
-            raise
-        except TilestepError as error:
-            raise RecordingError(f"program '{program.name}' cannot be planned for that machine: {error}") from None
+        programs[key] = _plan_of_file(source, program, machine, options)
     return programs, tuple(dict.fromkeys(program.name for program in programs.values()))
 
 
@@ -150,17 +149,22 @@ def _options(source: Source, program: Program, machine: MachineSpec) -> PlanOpti
     for partials in ("float", "half"):
         for bits in (64, 128):
             options = PlanOptions(partials_type=partials, weight_load_bits=bits, num_io_tiles=program.num_io_tiles)
-            try:
-                if replace(without_lines(planned_again(source, program, machine, options=options)), dry=False) == bare:
-                    return options
-            except RecordingError:
-                raise
-            except TilestepError as error:
-                raise RecordingError(f"program '{program.name}' cannot be planned again: {error}") from None
+            if replace(without_lines(_plan_of_file(source, program, machine, options)), dry=False) == bare:
+                return options
     raise RecordingError(
         f"program '{program.name}' cannot be planned again: with no usual options does its HLO become the recorded one. It was planned "
         "with others, or by another version of tilestep"
     )
+
+
+def _plan_of_file(source: Source, program: Program, machine: MachineSpec, options: PlanOptions) -> Program:
+    """A plan of HLO that may come from anybody. Raises: RecordingError if it has none."""
+    try:
+        return planned_again(source, program, machine, options=options)
+    except RecordingError:
+        raise
+    except (TilestepError, ValueError, ArithmeticError, LookupError, AssertionError, TypeError, RecursionError) as error:
+        raise RecordingError(f"program '{program.name}' cannot be planned again: {plain(error) or type(error).__name__}") from None
 
 
 def _families(programs: Mapping[int, Program]) -> list[str]:

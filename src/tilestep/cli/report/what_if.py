@@ -17,6 +17,7 @@ from tilestep.report.what_if import Turned, outcome, table
 from tilestep.units import seconds_from_cycles
 
 _COMMAND: Final = "tilestep report what-if"
+_BOTH: Final = frozenset({"/2", "x2"})
 _LEAST: Final = 0.0001  # of emulated time: a knob that changes less is not in the table
 
 
@@ -87,17 +88,18 @@ def _what_if(args: argparse.Namespace) -> int:
 
 def _print(rows: tuple[Turned, ...], basis: str) -> None:
     shown = [row for row in rows if row.effect >= _LEAST]
-    cells = [(row.knob, row.now, *_cells(row)) for row in shown if set(row.changes) == {"/2", "x2"}]
+    cells = [(row.knob, row.now, *_cells(row)) for row in shown if set(row.changes) <= _BOTH]
     print_rows(f"Emulated time{f', {basis}' if basis else ''}", ("knob",), ("now", "halved", "doubled"), cells)
     for row in shown:
-        if set(row.changes) != {"/2", "x2"}:
+        if not set(row.changes) <= _BOTH:
             print_line(f"{row.knob} is {row.now}: " + ", ".join(f"{name} {_percent(change)}" for name, change in row.changes.items()))
     if len(shown) < len(rows):
         print_line(f"No effect: {', '.join(row.knob for row in rows if row not in shown)}.")
 
 
 def _cells(row: Turned) -> tuple[str, str]:
-    return _percent(row.changes["/2"]), _percent(row.changes["x2"])
+    halved, doubled = (row.changes.get(setting) for setting in ("/2", "x2"))
+    return "-" if halved is None else _percent(halved), "-" if doubled is None else _percent(doubled)
 
 
 def _percent(change: float) -> str:

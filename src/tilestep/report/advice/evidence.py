@@ -130,6 +130,10 @@ class Evidence:
                 found.setdefault(call.group[1], index)
         return tuple(found.values())
 
+    def runs_of(self, key: int) -> tuple[int, ...]:
+        """Positions in the calls at which a program is dispatched."""
+        return tuple(index for index, call in enumerate(self.calls) if isinstance(call, Dispatch) and call.key == key)
+
     def turn(self, starts: Sequence[int]) -> float | None:
         """Cycles of one turn once the system is warm: a mean over the second half of some turns; None if they are too few.
 
