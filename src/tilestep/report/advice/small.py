@@ -25,6 +25,7 @@ _FILLED: Final = 0.3  # of the matrix units' products: below that they are thin
 _SYNC: Final = 0.3  # of the supersteps: above that they are small
 _FACTORS: Final = (16, 8, 4, 2)
 _LEAST_SHARE: Final = 0.05  # of emulated time
+_SCALED: Final = 0.75  # of the work that a larger batch would be: with less, the size is no batch
 _SHAPE: Final = re.compile(r"\b([a-z]+[0-9]*\w*)\[([0-9,]+)\]")
 
 
@@ -91,6 +92,8 @@ def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, sourc
         try:
             planned = planned_again(replace(source, text=lambda text=text: text), program, evidence.machine)
         except TilestepError:  # the batch is more than a size of arrays
+            return None
+        if planned.flops < _SCALED * factor * program.flops:  # the size is no batch, but for example the trips of a loop
             return None
         if planned.memory.peak_bytes <= evidence.machine.ipu.tile.sram_bytes:
             return _Larger(batch, factor, planned)
