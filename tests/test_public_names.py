@@ -28,7 +28,6 @@ PUBLIC_NAMES = [
     "tilestep.__version__",
     "tilestep.cli.main",
     "tilestep.cli.make_parser",
-    "tilestep.cli.report.add_parser",
     "tilestep.cost.COLLECTIVES",
     "tilestep.cost.CONTROL_FLOW",
     "tilestep.cost.ELEMENTWISE",

@@ -103,7 +103,7 @@ def _batch(profile: ProgramProfile, program: Program) -> int | None:
     dims = {a.index: _dims(a.shape) for a in program.arguments}
     fresh = [dims[a.index] for a in program.arguments if a.result is None and not a.on_host and a.index not in again and dims[a.index]]
     firsts = {shape[0] for shape in fresh}
-    others = {dim for index, shape in dims.items() for dim in (shape[1:] if shape in fresh else shape)}
+    others = {dim for shape in dims.values() for dim in (shape[1:] if shape in fresh else shape)}
     [batch] = firsts if len(firsts) == 1 else (0,)
     return batch if batch > 1 and batch not in others else None
 
