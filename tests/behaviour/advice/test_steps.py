@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from tests.behaviour.advice.fault import Fault, check, dry, of_kind, profiled
 
 WEIGHTS = np.ones((512, 512), np.float32)
-SAMPLES = 6400
+SAMPLES = 12800
 
 
 def deep(weights: Any, x: Any) -> Any:
@@ -97,9 +97,9 @@ def averaging(every: int, dtype: Any = np.float32) -> Callable[[], Any]:
 
 
 FAULTS = {
-    "thin products": Fault("products", r"^make the batch of jit_step \d+$", batches(4), batches(64), 0.25, dry=True),
+    "thin products": Fault("products", r"^make the batch of jit_step 512$", batches(64), batches(512), 0.25, dry=True),
     "small supersteps": Fault(
-        "steps", r"^make the batch of jit_step \d+$", batches(4, products=False), batches(64, products=False), 0.25, dry=True
+        "steps", r"^make the batch of jit_step \d+$", batches(8, products=False), batches(128, products=False), 0.25, dry=True
     ),
     "float32 where half would do": Fault("halves", "^compute in float16", multiplying(np.float32), multiplying(np.float16), 0.25, dry=True),
     "sums of halves in float32": Fault(
