@@ -12,7 +12,7 @@ from .process import python
 # what the processes share: sessions and what they left
 SHARED = """
 import glob, gzip, json, tempfile, threading, time, warnings
-warnings.filterwarnings("ignore", "builtin type event_stats has no __module__")  # as an error it ends Python 3.13
+warnings.filterwarnings("ignore", "builtin type .* has no __module__")  # as an error it ends Python 3.13
 
 import jax, jax.numpy as jnp, numpy as np
 import tilestep

@@ -10,7 +10,7 @@ from typing import Final
 
 from tilestep.errors import RecordingError, SpecError, TilestepError
 from tilestep.machine.assemble import value_of
-from tilestep.machine.fields import SYNC_PATTERNS, Value
+from tilestep.machine.fields import QUANTITIES, SYNC_PATTERNS
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import plain
 from tilestep.options import PlanOptions
@@ -23,7 +23,9 @@ from tilestep.record.sources import Source, planned_again
 from tilestep.report.advice.evidence import Evidence, begin_of
 from tilestep.report.advice.lines import leaves
 from tilestep.report.knobs import FAMILY, KNOBS, TURNED, Knob, Setting, turned
+from tilestep.report.quantities import time_text
 
+_PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _MOST_FAMILIES: Final = 8  # of supersteps, those that take most
 
 
@@ -128,7 +130,7 @@ def table(history: History) -> tuple[tuple[Turned, ...], str]:
             theirs = _with_family(programs, setting.family, setting.factor or 1.0) if setting.family else programs
             end = replay_of_file(played.history, machine=other, programs=theirs, calls=played.script.calls).end_cycle
             changes[str(setting).partition("=")[2]] = (end - begin) / played.cycles - 1 if played.cycles else 0.0
-        now = _text(value_of(machine, knob.fields[0])) if knob.fields else ""
+        now = _now(machine, knob.fields[0]) if knob.fields else ""
         found.append(Turned(knob=knob.name, now=now, changes=changes))
     return tuple(sorted(found, key=lambda row: -row.effect)), played.basis
 
@@ -181,5 +183,12 @@ def _with_family(programs: Mapping[int, Program], family: str, factor: float) ->
     return {key: scaled(program, family, part.numerator, part.denominator) for key, program in programs.items()}
 
 
-def _text(value: Value) -> str:
-    return value if isinstance(value, str) else f"{value:.3g}"
+def _now(machine: MachineSpec, path: str) -> str:
+    """The value of a field with its unit."""
+    value, unit = value_of(machine, path), QUANTITIES[path].unit
+    if isinstance(value, str):
+        return value
+    if unit == "s":
+        return time_text(value)
+    scaled, prefix = next(((value / scale, prefix) for scale, prefix in _PREFIXES if value >= scale), (value, ""))
+    return f"{scaled:.3g} {prefix}{unit}"

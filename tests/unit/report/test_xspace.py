@@ -19,9 +19,7 @@ from tilestep.record.schema import EVENT_KINDS, LANE_KINDS
 from tilestep.report.xspace import MAX_PLANES, Timeline, xspace
 from tilestep.sim.trace import Lane, Rows
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:builtin type event_stats has no __module__"
-)  # of JAX's reader; an error would end Python 3.13
+pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module__")  # of JAX's reader; an error would end Python 3.13
 
 STEP = program(superstep(50, 20, 10), name="step", takes=(200, 30), gives=(200, 4))
 PS_PER_CYCLE = 10**6  # of the toy machine

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tilestep.cli.usage import given_path, print_table, stdout_errors_told, tell
 from tilestep.errors import RecordingError
+from tilestep.messages import plain
 from tilestep.report.summary import Columns, table_of
 
 PIPE_WIDTH = 140  # columns where stdout is no terminal
+_LONGEST_LINE = 24  # characters in a table
 WRONG = 2  # exit status for a recording that cannot be read
 
 
@@ -28,6 +30,12 @@ def told(command: str, act: Callable[[], int]) -> int:
     except OSError as error:
         tell(command, f"{error.filename}: {error.strerror}" if error.filename else str(error))
     return WRONG
+
+
+def line_text(line: str) -> str:
+    """A line of source for a table: the end of 'examples/mnist/train.py:41' if that is long, because the number is there."""
+    shown = plain(line)
+    return (shown if len(shown) <= _LONGEST_LINE else f"…{shown[1 - _LONGEST_LINE :]}") or "-"
 
 
 def print_json(document: object) -> None:

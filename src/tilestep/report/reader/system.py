@@ -173,7 +173,8 @@ class System:
     @cached_property
     def series(self) -> tuple[Series, ...]:
         """All lines of numbers."""
-        of_point, times, values = (self._tables.column("points", name) for name in ("series", "time_ns", "value"))
+        of_point, values = (self._tables.column("points", name) for name in ("series", "value"))
+        times = self._times("points", "time_ns")
         words = [self._texts("series", column) for column in ("name", "graph", "unit")]
         return tuple(
             Series(name=name, graph=graph, unit=unit, times_ns=times[of_point == row], values=values[of_point == row])
@@ -199,11 +200,7 @@ class System:
     def _orders(self) -> dict[str, tuple[NDArray[np.int64], NDArray[Any]]]:
         parents, starts = self._tables.column("spans", "parent"), self._tables.column("spans", "start_ns")
         for column in ("start_ns", "duration_ns"):
-            values = self._tables.column("spans", column)
-            if len(values) and not 0 <= int(values.min()) <= int(values.max()) <= MOST_NS:
-                raise RecordingError(
-                    f"column 'spans/{column}' has {int(values.min()):,} to {int(values.max()):,} ns: it must be 0 to 2**60"
-                )
+            self._times("spans", column)
         if np.any(parents >= np.arange(len(parents))):
             row = int(np.argmax(parents >= np.arange(len(parents))))
             raise RecordingError(f"column 'spans/parent' has {int(parents[row]):,} in row {row:,}: a span comes behind the one around it")
@@ -213,6 +210,13 @@ class System:
             order = np.lexsort((starts, values))
             found[name] = (order, values[order])
         return found
+
+    def _times(self, table: str, column: str) -> NDArray[np.int64]:
+        """A column of nanoseconds. Raises: RecordingError if one is negative, or nobody lives as long."""
+        values = self._tables.column(table, column)
+        if len(values) and not 0 <= int(values.min()) <= int(values.max()) <= MOST_NS:
+            raise RecordingError(f"column '{table}/{column}' has {int(values.min()):,} to {int(values.max()):,} ns: it must be 0 to 2**60")
+        return values
 
     def _event(self, row: int) -> SystemEvent:
         spans = self._tables
@@ -233,7 +237,8 @@ class System:
     def _heat_map(self, row: int, name: str) -> HeatMap:
         edges: list[float] = self._tables.column("edges", "edge")[self._tables.column("edges", "heat_map") == row].tolist()
         chosen = self._tables.column("heat", "heat_map") == row
-        times, cells, counts = (self._tables.column("heat", column)[chosen] for column in ("time_ns", "cell", "times"))
+        times = self._times("heat", "time_ns")[chosen]
+        cells, counts = (self._tables.column("heat", column)[chosen] for column in ("cell", "times"))
         moments, rows = np.unique(times, return_inverse=True)
         if len(cells) and not 0 <= int(cells.min()) <= int(cells.max()) <= len(edges):
             raise RecordingError(f"heat map {name!r} has cells {int(cells.min())} to {int(cells.max())}: it has {len(edges) + 1} cells")
