@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.sim.toy import MACHINE, Host, program, superstep
-from tilestep.plan.steps import Frame, Program, Series
+from tilestep.plan.steps import Frame, HostCall, Program, Series
 from tilestep.record.history import begin_history, history_since
 from tilestep.report import Finding, Profile, profile_between
 from tilestep.report.advice import Gain, Line, evidence_of
@@ -170,3 +170,26 @@ def test_evidence_needs_calls() -> None:
     idle = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
     assert evidence_of(idle) is None
     assert idle.findings == ()
+
+
+def kept_away(peak_bytes: int) -> Profile:
+    """A program that stops for an argument in pinned_host, on tiles that are so full without it."""
+    call = HostCall(name="call", scope="", bytes_to_host=0, bytes_from_host=400, in_memory=True)
+    called = program(
+        superstep(5), call, name="jit_step", takes=(400,), gives=(400,), donates={0: 0}, host_arguments=(0,), host_results=(0,)
+    )
+    called = replace(called, memory=replace(called.memory, peak_bytes=peak_bytes))
+    host = Host()
+    begin = begin_history(host.system)
+    away = host.put(400, on_host=True)
+    for _ in range(5):
+        [away] = host.run(called, away)
+    return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+
+def test_values_are_kept_in_the_tiles_only_where_there_is_room() -> None:
+    """A quarter of 400 bytes comes on each of four tiles, of 1,000 bytes each."""
+    [finding] = [finding for finding in kept_away(700).findings if finding.kind == "offload"]
+    assert finding.edit == "keep a0 on the IPU"
+    assert "would be 80 % full" in finding.text
+    assert [finding for finding in kept_away(800).findings if finding.kind == "offload"] == []
