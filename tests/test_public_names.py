@@ -99,8 +99,6 @@ PUBLIC_NAMES = [
     "tilestep.program.Shape",
     "tilestep.program.Work",
     "tilestep.program.parse_hlo",
-    "tilestep.record.edits.ImpossibleEditError",
-    "tilestep.record.edits.Script",
     "tilestep.report.Finding",
     "tilestep.report.Profile",
     "tilestep.report.ProgramProfile",
