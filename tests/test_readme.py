@@ -21,7 +21,8 @@ WITH_PYTHON = [path for path in DOCUMENTS if any(block.language == "python" for 
 WITH_COMMANDS = [path for path in DOCUMENTS if any(block.language == "console" for block in blocks(path.read_text(encoding="utf-8")))]
 
 # What a page's commands read, and its python blocks where those that make it can't run. Such a page runs in a folder of its own.
-FILES = {
+FILES: dict[str, dict[str, str]] = {
+    "docs/how-to/reports.md": {},
     "docs/tutorials/what-limits-my-program.md": {name: f"examples/{name}" for name in ("mnist_plain.py", "datasets.py", "flags.py")},
     "docs/how-to/onnx.md": {"build/digits.onnx": "tests/conformance/from_torch/digits.onnx"},
     "docs/how-to/pytorch.md": {
@@ -58,7 +59,7 @@ def folder_of(path: Path, own: Path) -> Path:
     for place, source in files.items():
         (own / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / source, own / place)
-    return own if files else ROOT
+    return own if name_of(path) in FILES else ROOT
 
 
 def runnable(python_blocks: list[Block]) -> list[Block]:
