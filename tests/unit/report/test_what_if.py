@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import time
+from array import array
 from dataclasses import replace
 
 import pytest
@@ -111,3 +114,21 @@ def test_a_journal_that_cannot_be_played_is_told() -> None:
         outcome(history, {}, [setting_of("host.link=x2")])
     with pytest.raises(RecordingError, match="the journal of the recording cannot be played"):
         table(history)
+
+
+def test_a_journal_of_anybody_is_played_or_refused() -> None:
+    history, chosen = busy(TWO), random.Random(5)
+    outcomes: set[str] = set()
+    for _ in range(60):
+        numbers = array("q", history.calls.numbers)
+        numbers[chosen.randrange(len(numbers))] = chosen.choice((-1, 0, 1, 7, 2**31, 2**62, -(2**62)))
+        damaged = replace(history, calls=replace(history.calls, numbers=numbers))
+        for act in (lambda damaged=damaged: table(damaged), lambda damaged=damaged: outcome(damaged, {}, [setting_of("host.link=x2")])):
+            start = time.perf_counter()
+            try:
+                act()
+                outcomes.add("played")
+            except RecordingError:
+                outcomes.add("refused")
+            assert time.perf_counter() - start < 1
+    assert outcomes == {"played", "refused"}
