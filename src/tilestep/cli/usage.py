@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn
 
@@ -34,7 +35,7 @@ class Parser(argparse.ArgumentParser):
 def tell(command: str, message: str) -> None:
     """Prints a line of `command` ("tilestep run") to stderr; nothing where there is no stderr, or nobody reads it."""
     if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # the latter: it is closed
             print(f"{command}: {message}", file=sys.stderr, flush=True)
 
 
@@ -82,6 +83,8 @@ def stdout_errors_told() -> Iterator[None]:
     Raises: SystemExit if stdout takes no more: quietly if it has no reader any longer, else with a message.
     """
     stdout: Any = sys.stdout  # None of a process without it
+    if isinstance(stdout, TextIOWrapper) and stdout.errors in ("strict", "surrogateescape"):
+        stdout.reconfigure(errors="backslashreplace")  # a terminal may know few characters, and files hold any
     try:
         yield
         if stdout is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tilestep.cli.usage import given_path, print_table, stdout_errors_told, tell
 from tilestep.errors import RecordingError
+from tilestep.messages import plain
 from tilestep.report.summary import Columns, table_of
 
 PIPE_WIDTH = 140  # columns where stdout is no terminal
@@ -26,14 +27,15 @@ def told(command: str, act: Callable[[], int]) -> int:
     except RecordingError as error:
         tell(command, str(error))
     except OSError as error:
-        tell(command, f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        tell(command, f"{plain(error.filename)}: {error.strerror}" if error.filename else plain(error))
     return WRONG
 
 
 def print_json(document: object) -> None:
-    """Prints a document to stdout."""
+    """Prints a document to stdout, in ASCII: files hold characters that terminals obey, or cannot show."""
+    text = json.dumps(document, indent=2).replace("\x7f", "\\u007f")
     with stdout_errors_told():
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print(text)
 
 
 def print_line(text: str) -> None:
