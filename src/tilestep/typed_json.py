@@ -100,7 +100,8 @@ class _Checker:
             return value
         if declared in (int, str, bool) and type(value) is declared:
             return value
-        raise StoredError(f"{self._what} has {shown(value)} as {where}: it must be {getattr(declared, '__name__', declared)}")
+        wanted = f"one of {', '.join(map(str, arguments))}" if origin is typing.Literal else getattr(declared, "__name__", declared)
+        raise StoredError(f"{self._what} has {shown(value)} as {where}: it must be {wanted}")
 
     def _record(self, value: Any, classes: tuple[type, ...], where: str) -> Any:
         names = [cls.__name__ for cls in classes]

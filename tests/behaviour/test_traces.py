@@ -210,6 +210,7 @@ def test_a_profile_that_the_program_takes_goes_before_and_both_are_right(tmp_pat
         with jax.profiler.trace({str(tmp_path / "mine")!r}):
             with tilestep.tracepoint("inside"):
                 work(5)
+            time.sleep(0.6)  # the tracer has looked meanwhile whether it may go on
         time.sleep(1)  # by then the session goes on
         with tilestep.tracepoint("after"):
             work(7)
@@ -411,3 +412,28 @@ def test_feeds_show_when_they_stall(tmp_path: Path) -> None:
     waits = sum(int(wall) for label, wall in zip(labels, durations, strict=True) if label == "tilestep: a loop waits for its infeed")
     assert waits > 0.15e9
     assert "tilestep: an infeed gathers elements" in labels
+
+
+def test_a_program_that_ends_within_its_own_long_profile_has_its_file(tmp_path: Path) -> None:
+    ended = python(
+        COMPUTES
+        + f"""
+    import time, tilestep
+    for _ in range(2):
+        with jax.profiler.trace({str(tmp_path / "mine")!r}):
+            f(x).block_until_ready()
+            time.sleep(0.6)
+    jax.profiler.start_trace({str(tmp_path / "mine")!r})
+    with tilestep.tracepoint("last"):
+        time.sleep(0.6)
+    """,
+        PVTI_OPTIONS=options(tmp_path / "ours"),
+    )
+    assert ended.stderr == ""
+    assert spans(only_file(tmp_path / "ours"), "User") == [("MainThread", "last", "")]
+
+
+def test_a_directory_with_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
+    ended = python("import tilestep; print('goes on')", PVTI_OPTIONS=options(tmp_path / ("a" * 300)))
+    assert ended.stdout == "goes on\n"
+    assert re.fullmatch(r"tilestep: PVTI_OPTIONS: .*a cannot be written: File name too long\n", ended.stderr)

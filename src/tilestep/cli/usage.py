@@ -7,8 +7,9 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, Final, NoReturn
+from typing import IO, Any, Final, NoReturn, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -34,7 +35,7 @@ class Parser(argparse.ArgumentParser):
 def tell(command: str, message: str) -> None:
     """Prints a line of `command` ("tilestep run") to stderr; nothing where there is no stderr, or nobody reads it."""
     if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # the latter: it is closed
             print(f"{command}: {message}", file=sys.stderr, flush=True)
 
 
@@ -82,13 +83,15 @@ def stdout_errors_told() -> Iterator[None]:
     Raises: SystemExit if stdout takes no more: quietly if it has no reader any longer, else with a message.
     """
     stdout: Any = sys.stdout  # None of a process without it
+    if isinstance(stdout, TextIOWrapper) and stdout.errors in ("strict", "surrogateescape"):
+        stdout.reconfigure(errors="backslashreplace")  # a terminal may know few characters, and files hold any
     try:
         yield
         if stdout is not None:
             stdout.flush()
     except OSError as error:
         if stdout is not None:
-            discard(stdout)
+            discard(cast("IO[str]", stdout))
         if not isinstance(error, BrokenPipeError):
             tell("tilestep", f"stdout cannot be written: {error.strerror}")
         raise SystemExit(_NO_READER) from error

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -21,7 +22,7 @@ from tilestep.record.archive import Archive, archived
 from tilestep.record.builder import KINDS
 from tilestep.record.builder import Builder as Builder
 from tilestep.record.columns import HEADER_BYTES, column_bytes, column_length, column_values
-from tilestep.record.schema import FORMAT, TABLES, TEXTS, VERSION
+from tilestep.record.schema import FORMAT, MOST_ROWS, TABLES, TEXTS, VERSION
 from tilestep.record.tables import Tables as Tables
 from tilestep.record.tables import known_column, known_columns, no_rows, require_rows_in, require_text, sealed
 from tilestep.record.texts import MOST_TEXT_BYTES, from_json
@@ -71,6 +72,10 @@ def recording_bytes(tables: Tables, *, quickly: bool = False) -> bytes:
                 f"a recording would have {len(data):,} B in '{name}': at most {MOST_TEXT_BYTES:,} B are read; leave it out"
             )
     for table, columns in TABLES.items():
+        if tables.rows(table) > MOST_ROWS.get(table, math.inf):
+            raise RecordingError(
+                f"a recording would have {tables.rows(table):,} rows in table '{table}': at most {MOST_ROWS[table]:,} are read; {_LESS}"
+            )
         if tables.has(table):
             members |= {f"{table}/{name}.npy": column_bytes(column, tables.column(table, name)) for name, column in columns.items()}
     data = archived(members, quickly=quickly)
@@ -201,7 +206,10 @@ def _rows(archive: Archive, table: str) -> int:
             raise archive.error(f"has a damaged column '{member}'", f"it {error}") from None
     if len(set(lengths.values())) > 1:
         raise archive.error(f"has columns of unequal lengths in table '{table}'", shown(lengths))
-    return lengths[present[0]]
+    rows = lengths[present[0]]
+    if rows > MOST_ROWS.get(table, math.inf):
+        raise archive.error(f"has {rows:,} rows in table '{table}'", f"at most {MOST_ROWS[table]:,} are read")
+    return rows
 
 
 def _json_bytes(value: Any) -> bytes:

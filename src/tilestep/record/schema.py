@@ -77,6 +77,9 @@ EVENT_KINDS: Final = (  # the first twelve are those of sim.trace.KINDS, in its 
 CATEGORIES: Final = ("temporary", "resident", "constant", "argument", "result")  # of lives
 CALLS: Final = ("put", "copy", "wait", "read", "forget", "dispatch", "accumulated", "moment")  # of the journal, by their numbers
 
+MOST_ROWS: Final[Mapping[str, int]] = MappingProxyType(  # of tables whose rows readers make objects of
+    {"frames": 1_000_000, "programs": 100_000, "lanes": 100_000, "runs": 1_000_000, "processes": 100_000, "threads": 100_000}
+)
 TABLES: Final[Mapping[str, Mapping[str, Column]]] = MappingProxyType(
     {
         # ---------------------------------------------------------------------------------------------- compilation

@@ -23,7 +23,7 @@ class TraceOptions:
 
     Attributes:
         enable: whether it is.
-        directory: of its file; relative to the working directory at the process's start.
+        directory: of its file; relative to the working directory when the trace begins.
         channels: names of those that record, in small letters; empty: all.
         duration_wall_s: after which it records no more; 0: without end.
     """

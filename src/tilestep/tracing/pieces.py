@@ -87,7 +87,7 @@ def _stem(begin_ns: int) -> str:
 def _unused(directory: Path, stem: str) -> Path:
     """A path that no file has; processes of two containers may have equal numbers."""
     names = itertools.chain((stem,), (f"{stem}-{count}" for count in itertools.count(2)))
-    return next(path for name in names if not (path := directory / f"{name}{SUFFIX}").exists())
+    return next(path for name in names if not os.path.exists(path := directory / f"{name}{SUFFIX}"))
 
 
 def _command() -> str:

@@ -25,6 +25,7 @@ def start_if_asked() -> None:
     text = trace_options()
     if text is None or _tracer is not None:
         return
+    from tilestep.messages import shown
     from tilestep.tracing.options import VARIABLE, parse_trace_options
     from tilestep.tracing.tracer import Tracer, tell
 
@@ -36,7 +37,7 @@ def start_if_asked() -> None:
     try:
         options = replace(options, directory=os.path.abspath(options.directory))
     except OSError as error:
-        tell(f"{VARIABLE}: directory {options.directory} has no absolute path: {error.strerror}; this process is not traced")
+        tell(f"{VARIABLE}: directory {shown(options.directory)} has no absolute path: {error.strerror}; this process is not traced")
         return
 
     def fork(*, follows_jax: bool) -> None:

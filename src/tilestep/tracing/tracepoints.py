@@ -10,7 +10,7 @@ import inspect
 import warnings
 from collections.abc import Callable
 from time import time_ns
-from typing import Any, Final, Protocol, TypeVar, final, overload
+from typing import Any, Final, Protocol, TypeVar, cast, final, overload
 
 from tilestep.messages import shown
 from tilestep.tracing import logs
@@ -57,6 +57,7 @@ class tracepoint:
     Args:
         label: the span's name; or a function.
         channel: that it belongs to, or its name. None: "User".
+    Raises: TypeError above a class or a property, of which a function would take the place.
     """
 
     @overload
@@ -65,10 +66,11 @@ class tracepoint:
     def __new__(cls, label: F, *, channel: Channel | str | None = None) -> F: ...
     def __new__(cls, label: str | Callable[..., Any], *, channel: Channel | str | None = None) -> Any:
         if logs.current is None:
-            return NOTHING if isinstance(label, str) or not callable(label) else label
+            return label if not isinstance(label, str) and _is_function(label) else NOTHING
         found = _USER if channel is None else found_channel(channel)
-        if callable(label):
-            return _Recorded(getattr(label, "__qualname__", repr(label)), found)(label)
+        if _is_function(label):
+            function: Any = getattr(label, "__func__", label)
+            return _Recorded(getattr(function, "__qualname__", repr(function)), found)(cast("Callable[..., Any]", label))
         return _Recorded(str(label), found)
 
     @staticmethod
@@ -127,6 +129,8 @@ class _Nothing:
         pass
 
     def __call__(self, function: F) -> F:
+        if not _is_function(function):
+            raise TypeError(f"a tracepoint is above {shown(function)}: it must be above a function")
         return function
 
 
@@ -151,7 +155,7 @@ class _Recorded:
             return
         annotation = None
         if current.annotation is not None:
-            annotation = current.annotation(self.label)
+            annotation = current.annotation(self.label.encode("utf-8", "backslashreplace").decode())  # JAX takes no lone surrogates
             annotation.__enter__()
         stack.append((self, time_ns(), annotation))
 
@@ -171,6 +175,10 @@ class _Recorded:
             current.note(log, (self.label, self.channel.name, start, now - start if now > start else 0, len(stack)))
 
     def __call__(self, function: F) -> F:
+        if isinstance(function, staticmethod | classmethod):
+            return type(function)(self(function.__func__))  # pyright: ignore[reportReturnType, reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType]
+        if not _is_function(function):
+            raise TypeError(f"a tracepoint is above {shown(function)}: it must be above a function")
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -193,6 +201,13 @@ class _Begun(_Recorded):
     """A span that `tracepoint.begin` has begun."""
 
     __slots__ = ()
+
+
+def _is_function(value: object) -> bool:
+    """Whether a tracepoint can be above it. Raises: TypeError for what a function must not replace."""
+    if isinstance(value, type | property):
+        raise TypeError(f"a tracepoint is above {shown(value)}: put it above functions and methods, or use tracing.trace_calls")
+    return callable(value) or isinstance(value, classmethod)
 
 
 def _taken_out(stack: list[Open], owner: _Recorded) -> Open | None:

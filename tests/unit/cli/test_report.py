@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.record.recordings import members_of, zipped
 from tests.unit.report.reader.recorded import larger, liveness, recorded, run_of, two_stages
 from tests.unit.report.reader.test_system import traced
 from tests.unit.sim.toy import Host
@@ -221,3 +225,38 @@ def test_what_if_tells_what_cannot_be(played: str, setting: str, problem: str, c
 def test_what_if_needs_a_journal(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "what-if", runs["five"]]) == 2
     assert "this recording has no journal, so it cannot be played again" in capsys.readouterr().err
+
+
+HOSTILE = "x\x1b[31m\x9b31m\x7f\u2028\u202e\ud800</script>"
+
+
+@pytest.mark.parametrize("arguments", [("show",), ("show", "--json"), ("compare",), ("compare", "--json")])
+def test_texts_of_a_file_do_not_reach_the_terminal_as_they_are(
+    runs: dict[str, str], arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(runs["five"])
+    members = members_of(path.read_bytes())
+    strings = json.loads(members["strings.json"])
+    path.write_bytes(zipped({**members, "strings.json": json.dumps([HOSTILE + text for text in strings]).encode()}))
+    assert main(["report", *arguments, str(path), *([runs["six"]] if "compare" in arguments else [])]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert {character for character in out if not character.isprintable()} == {"\n"}
+    if "--json" in arguments:
+        json.loads(out)
+
+
+def test_the_name_of_a_file_does_not_reach_the_terminal_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "show", "no\x1b[31m\nfile"]) == 2
+    assert capsys.readouterr().err == "tilestep report show: no\\x1b[31m\\nfile: No such file or directory\n"
+
+
+@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_show_prints_to_a_terminal_that_knows_ascii_alone(
+    runs: dict[str, str], variables: dict[str, str], arguments: tuple[str, ...]
+) -> None:
+    command = [sys.executable, "-m", "tilestep", "report", "show", runs["five"], *arguments]
+    ended = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ended.stdout.isascii()

@@ -7,6 +7,7 @@ import json
 import random
 import struct
 import time
+import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -18,9 +19,10 @@ import pytest
 
 from tests.unit.record.recordings import changed, members_of, small_recording, zipped
 from tilestep import RecordingError
-from tilestep.record.container import parse_recording, read_recording, recording_bytes
+from tilestep.record.container import Builder, parse_recording, read_recording, recording_bytes
 from tilestep.record.schema import TABLES, TEXTS
 from tilestep.record.tables import Tables, json_text
+from tilestep.record.texts import from_json
 
 
 @pytest.fixture(autouse=True)
@@ -299,3 +301,34 @@ def test_bytes_changed_anywhere_give_nothing_but_named_errors() -> None:
             assert len(str(error)) < 4000  # noqa: PT017
             found += 1
     assert found > 200
+
+
+def test_a_text_of_escaped_quotes_takes_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        assert len(from_json(b'["' + b'\\"' * 2**21 + b'"]', what="text")[0]) == 2**21
+        assert tracemalloc.get_traced_memory()[1] < 2**26  # the text has 2**22 bytes
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("text", [r'["a\"b[[[", "\\", [1]]', r'["\\\"[", {"a": "]"}]', r'"\\"', '""', "1"])
+def test_brackets_within_texts_do_not_count(text: str) -> None:
+    assert from_json(text, what="text") == json.loads(text)
+    deep = "[" * 250 + text + "]" * 250
+    with pytest.raises(RecordingError, match=r"text has lists or objects nested 25[012] deep"):
+        from_json(deep, what="text")
+
+
+def test_a_table_of_very_many_programs_is_refused() -> None:
+    members = members_of(recording_bytes(small_recording()))
+    programs = {name: npy(np.zeros(100_001, np.uint8)) for name in members if name.startswith("programs/")}
+    with pytest.raises(RecordingError, match=r"has 100,001 rows in table 'programs': at most 100,000 are read"):
+        parse_recording(zipped({**members, **programs}))
+
+
+def test_a_table_of_very_many_programs_is_not_written() -> None:
+    builder = Builder(kind="run")
+    builder.extend("lanes", **{name: np.zeros(100_001, np.int64) for name in TABLES["lanes"]})
+    with pytest.raises(RecordingError, match=r"would have 100,001 rows in table 'lanes': at most 100,000 are read; record fewer runs"):
+        recording_bytes(builder.tables())

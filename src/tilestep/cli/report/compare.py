@@ -89,7 +89,7 @@ def _print(found: Comparison) -> None:
         print_line(
             f"A is of {plain(found.names[0])} and B of {plain(found.names[1])}, which differ: cycles are not those of one machine.\n"
         )
-        rows = [(path, plain(a), plain(b)) for path, a, b in found.machines[:_MOST]]
+        rows = [(plain(path), plain(a), plain(b)) for path, a, b in found.machines[:_MOST]]
         print_rows("Machines", ("field",), ("A", "B"), rows)
     print_rows("Emulated cycles", ("what",), ("A", "B", "B - A", "change"), [("the whole", *_cells(found.emulated_cycles))])
     rows = [
@@ -109,7 +109,7 @@ def _print(found: Comparison) -> None:
         (
             line_text(step.line),
             plain("/".join(step.scope.split("/")[-2:])) or "-",
-            step.family,
+            plain(step.family),
             plain(step.program),
             *_cells(step.cycles_per_run),
         )

@@ -28,7 +28,7 @@ def told(command: str, act: Callable[[], int]) -> int:
     except RecordingError as error:
         tell(command, str(error))
     except OSError as error:
-        tell(command, f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        tell(command, f"{plain(error.filename)}: {error.strerror}" if error.filename else plain(error))
     return WRONG
 
 
@@ -39,9 +39,10 @@ def line_text(line: str) -> str:
 
 
 def print_json(document: object) -> None:
-    """Prints a document to stdout."""
+    """Prints a document to stdout, in ASCII: files hold characters that terminals obey, or cannot show."""
+    text = json.dumps(document, indent=2).replace("\x7f", "\\u007f")
     with stdout_errors_told():
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print(text)
 
 
 def print_line(text: str) -> None:

@@ -84,7 +84,7 @@ def _print_programs(found: Overview) -> None:
             share_text(program.cycles, found.emulated_cycles),
             "-" if program.flops_per_run is None else f"{program.flops_per_run:,}",
             "-" if program.peak_tile_bytes is None else share_text(program.peak_tile_bytes, found.tile_sram_bytes),
-            program.fingerprint[:8] or "-",
+            plain(program.fingerprint[:8]) or "-",
         )
         for program in programs[:_MOST]
     ]
@@ -108,8 +108,8 @@ def _print_steps(found: Overview) -> None:
     rows = [
         (
             line_text(step.line),
-            plain("/".join(step.scope.split("/")[-2:])) or step.family,
-            step.family,
+            plain("/".join(step.scope.split("/")[-2:])) or plain(step.family),
+            plain(step.family),
             plain(step.program),
             f"{step.executions:,}",
             f"{step.cycles:,}",

@@ -35,6 +35,8 @@ class PathPiece:
 class CriticalPath:
     """The events that decided the end, each of which decided when the next began. Nothing else can shorten the whole.
 
+    It begins before the time that `Profile.emulated_cycles` counts, if work from before the recording still ran when its own work began.
+
     Attributes:
         pieces: in order of time; they follow each other without a gap.
         complete: whether it goes back to the first event. Else the events before were not kept: a recording has those of the first and of
@@ -101,7 +103,7 @@ def critical_path(events: Events) -> CriticalPath:
         begin = event.cycles_from if cause is None else cause.cycles_to
         pieces.append(PathPiece(event=event, cycles_from=begin, cycles_to=event.cycles_to))
         if cause is None:
-            kept = tuple(piece for piece in reversed(pieces) if piece.cycles or len(pieces) == 1)
+            kept = tuple(piece for piece in reversed(pieces) if piece.cycles) or (pieces[0],)
             return CriticalPath(pieces=kept, complete=kept[0].cycles_from == int(events.column("start").min()))
         index = event.cause
     raise RecordingError("column 'events/cause' goes in a circle: no event can decide its own begin")

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
+from tilestep.messages import shown
+from tilestep.record.schema import TABLES
 from tilestep.record.tables import Tables
 from tilestep.report.reader.lazily import LazySequence
 
@@ -173,18 +175,19 @@ class System:
     @cached_property
     def series(self) -> tuple[Series, ...]:
         """All lines of numbers."""
-        of_point, values = (self._tables.column("points", name) for name in ("series", "value"))
-        times = self._times("points", "time_ns")
+        times, values = self._times("points", "time_ns"), self._tables.column("points", "value")
         words = [self._texts("series", column) for column in ("name", "graph", "unit")]
         return tuple(
-            Series(name=name, graph=graph, unit=unit, times_ns=times[of_point == row], values=values[of_point == row])
-            for row, (name, graph, unit) in enumerate(zip(*words, strict=True))
+            Series(name=name, graph=graph, unit=unit, times_ns=times[rows], values=values[rows])
+            for rows, name, graph, unit in zip(self._grouped("points", "series"), *words, strict=True)
         )
 
     @cached_property
     def heat_maps(self) -> tuple[HeatMap, ...]:
         """All heat maps. Raises: RecordingError if a cell is none of its heat map's, or there are too many."""
-        return tuple(self._heat_map(row, name) for row, name in enumerate(self._texts("heat_maps", "name")))
+        words = [self._texts("heat_maps", column) for column in ("name", "unit")]
+        rows = (self._grouped(table, "heat_map") for table in ("edges", "heat"))
+        return tuple(self._heat_map(*each) for each in zip(*words, *rows, strict=True))
 
     def events_of(self, column: str, row: int) -> tuple[SystemEvent, ...]:
         """The events with a row number in column `thread` or `parent`, in order of time."""
@@ -234,21 +237,27 @@ class System:
             _system=self,
         )
 
-    def _heat_map(self, row: int, name: str) -> HeatMap:
-        edges: list[float] = self._tables.column("edges", "edge")[self._tables.column("edges", "heat_map") == row].tolist()
-        chosen = self._tables.column("heat", "heat_map") == row
+    def _grouped(self, table: str, column: str) -> list[NDArray[np.int64]]:
+        """For each row of the table that a column numbers, the rows with its number, in order."""
+        numbers, count = self._tables.column(table, column), self._tables.rows(TABLES[table][column].table)
+        order = np.argsort(numbers, kind="stable")
+        return np.split(order, np.searchsorted(numbers[order], np.arange(count + 1)))[1:-1]
+
+    def _heat_map(self, name: str, unit: str, of_edges: NDArray[np.int64], chosen: NDArray[np.int64]) -> HeatMap:
+        edges: list[float] = self._tables.column("edges", "edge")[of_edges].tolist()
         times = self._times("heat", "time_ns")[chosen]
         cells, counts = (self._tables.column("heat", column)[chosen] for column in ("cell", "times"))
         moments, rows = np.unique(times, return_inverse=True)
         if len(cells) and not 0 <= int(cells.min()) <= int(cells.max()) <= len(edges):
-            raise RecordingError(f"heat map {name!r} has cells {int(cells.min())} to {int(cells.max())}: it has {len(edges) + 1} cells")
+            raise RecordingError(
+                f"heat map {shown(name)} has cells {int(cells.min())} to {int(cells.max())}: it has {len(edges) + 1} cells"
+            )
         if len(moments) * (len(edges) + 1) > MOST_CELLS:
             raise RecordingError(
-                f"heat map {name!r} has {len(moments):,} times of {len(edges) + 1:,} cells: at most {MOST_CELLS:,} are read"
+                f"heat map {shown(name)} has {len(moments):,} times of {len(edges) + 1:,} cells: at most {MOST_CELLS:,} are read"
             )
         table = np.zeros((len(moments), len(edges) + 1), np.int64)
         np.add.at(table, (rows, cells), counts)
-        unit = self._texts("heat_maps", "unit")[row]
         return HeatMap(name=name, unit=unit, edges=tuple(edges), times_ns=moments, counts=table)
 
     def _texts(self, table: str, column: str) -> list[str]:

@@ -48,7 +48,9 @@ class HostSession:
         with self._lock:
             if self._session is not None:
                 return True
-            if self._has_server:
+            if (
+                self._has_server or _profiler_module.TraceMe.is_enabled()
+            ):  # of the program: a second session fails no earlier than at its end
                 return False
             options = _profiler_module.ProfileOptions()
             options.python_tracer_level, options.host_tracer_level = 0, _HOST_LEVEL
@@ -65,7 +67,10 @@ class HostSession:
         """Ends it. Returns: what it has recorded, as an XSpace; b'' if it did not run."""
         with self._lock:
             session, self._session = self._session, None
-            return b"" if session is None else session.stop()
+            try:
+                return b"" if session is None else session.stop()
+            except jax.errors.JaxRuntimeError:  # it never began, because the program's was running
+                return b""
 
     @property
     def should_restart(self) -> bool:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from tests.unit.report.reader.recorded import everything, liveness, recorded, report_of, run_of, two_stages
 from tests.unit.sim.toy import DISPATCH, Host, program, superstep
 from tilestep import RecordingError
 from tilestep.plan.steps import Branch, Counts, Loop, Series
+from tilestep.record.container import Builder
 from tilestep.report.reader import OnTileExecute, Report, StreamCopy
+from tilestep.report.reader.blocks import scopes_of
+from tilestep.report.reader.causes import critical_path
+from tilestep.report.reader.events import Events
 
 
 def everything_ran() -> Report:
@@ -200,3 +205,17 @@ def test_walking_over_the_reader_is_what_graphcores_library_needs() -> None:
     for block in report.execution.blocks(0):
         assert block.cycles_from < block.cycles_to
         assert block.program.name
+
+
+def test_a_critical_path_of_events_that_take_no_time_is_the_last_one() -> None:
+    builder = Builder(kind="run")
+    builder.extend("lanes", kind=np.array([1]), number=np.array([0]), target=np.array([-1]))
+    numbers = {"start": [5, 5], "end": [5, 5], "cause": [1, -1], "run": [-1, -1], "program": [-1, -1], "lane": [0, 0], "kind": [3, 3]}
+    builder.extend("events", **{name: np.array(column) for name, column in numbers.items()})
+    path = critical_path(Events(builder.tables()))
+    assert (path.cycles, path.cycles_from, path.cycles_to, path.complete) == (0, 5, 5, True)
+
+
+def test_a_scope_that_no_program_has_is_an_error() -> None:
+    with pytest.raises(RecordingError, match=r"an operation has the scope 'jvp\(jvp.* of 60,003 characters: at most 10,000 are read"):
+        scopes_of("jvp(" * 12_000 + "a" + ")" * 12_000 + "/b")
