@@ -61,7 +61,8 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
     still there. A block that ends by an exception has a profile, too.
 
     Args:
-        directory: where to write `run.tilestep`, `profile.json` and `summary.txt`; made if it does not exist. None: nowhere.
+        directory: where to write `run.tilestep`, `profile.json` and `summary.txt`; made if it does not exist. A relative path counts from
+            the working directory before the block. None: nowhere.
 
     Yields:
         A recording, which has every attribute of `Profile` once the block has ended.
@@ -69,18 +70,29 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
     Raises:
         OSError: before the block if `directory` cannot be made or written to; after it if the files cannot be written (a full disk).
         RecordingError: after the block if the recording is too large for a file that can be read again.
+        An error of the block goes before them, and has a note of what could not be written.
     """
+    from tilestep.errors import RecordingError
     from tilestep.files import writable_directory
-    from tilestep.report.files import write_report
+    from tilestep.report.files import unwritten, write_report
 
-    target = None if directory is None else writable_directory(directory)
+    target = None if directory is None else writable_directory(directory).absolute()
     result = None
+
+    def write() -> None:
+        if target is not None and result is not None:
+            write_report(result.profile, writable_directory(target), recording=result.tables)  # the block may have removed it
+
     try:
         with profiled(target) as result:
             yield result
-    finally:
-        if target is not None and result is not None:
-            write_report(result.profile, target, recording=result.tables)
+    except BaseException as error:
+        try:
+            write()
+        except (OSError, RecordingError) as missing:
+            error.add_note(f"tilestep.profile: {unwritten(missing)}")
+        raise
+    write()
 
 
 @contextlib.contextmanager

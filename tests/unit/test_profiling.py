@@ -166,3 +166,31 @@ print(p.emulated_cycles, p.timeline)
     first, second = lines(code), lines(code, MALLOC_ARENA_MAX="1")
     assert first == second
     assert "jit__lambda" in first[0]
+
+
+def test_a_relative_directory_counts_from_before_the_block_and_is_made_again(tmp_path: Path) -> None:
+    assert (
+        lines(f"""
+import os, shutil, tilestep
+os.chdir({str(tmp_path)!r})
+with tilestep.profile("here"):
+    shutil.rmtree("here")
+    os.chdir("/")
+""")
+        == []
+    )
+    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == ["profile.json", "run.tilestep", "summary.txt"]
+
+
+def test_an_error_of_the_block_goes_before_one_of_its_files(tmp_path: Path) -> None:
+    out = lines(f"""
+import shutil, tilestep
+directory = {str(tmp_path / "gone")!r}
+try:
+    with tilestep.profile(directory):
+        shutil.rmtree(directory)
+        open(directory, "w").close()
+        raise KeyError("mine")
+except KeyError as error: print(error, *error.__notes__)
+""")
+    assert out == [f"'mine' tilestep.profile: {tmp_path / 'gone'} cannot be written: File exists"]

@@ -7,7 +7,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, cast
 
@@ -83,7 +82,7 @@ def stdout_errors_told() -> Iterator[None]:
     Raises: SystemExit if stdout takes no more: quietly if it has no reader any longer, else with a message.
     """
     stdout: Any = sys.stdout  # None of a process without it
-    if isinstance(stdout, TextIOWrapper) and stdout.errors in ("strict", "surrogateescape"):
+    if hasattr(stdout, "reconfigure") and stdout.errors in ("strict", "surrogateescape"):
         stdout.reconfigure(errors="backslashreplace")  # a terminal may know few characters, and files hold any
     try:
         yield

@@ -68,7 +68,7 @@ class tracepoint:
         if logs.current is None:
             return label if not isinstance(label, str) and _is_function(label) else NOTHING
         found = _USER if channel is None else found_channel(channel)
-        if _is_function(label):
+        if not isinstance(label, str) and _is_function(label):
             function: Any = getattr(label, "__func__", label)
             return _Recorded(getattr(function, "__qualname__", repr(function)), found)(cast("Callable[..., Any]", label))
         return _Recorded(str(label), found)

@@ -96,6 +96,8 @@ class Report:
     def in_full(self) -> Report:
         """The same with the events of all runs. Those that the file left out are worked out again from its journal.
 
+        Of more than 500,000 events the first so many are there, and the latest; `critical_path().complete` says whether that was enough.
+
         Raises: RecordingError if the journal was not kept or was cut, or cannot be played.
         """
         return Report(with_all_events(self.tables), where=self.where)
