@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from tilestep.plan.steps import Program
 from tilestep.record.edits.script import Change, Script, used
 from tilestep.sim.calls import Call, Dispatch, Put, Read, Wait
 
@@ -80,34 +79,3 @@ def called_as(keys: Collection[int], other: int) -> Change:
         return replace(script, calls=tuple(map(renamed, script.calls)))
 
     return change
-
-
-def without_calls(keys: Collection[int], keep: Callable[[int], bool] = lambda _: False) -> Change:
-    """The edit that leaves calls of programs out, whose results nobody needs then.
-
-    Args:
-        keys: of the programs.
-        keep: whether the n-th call of each, from 0, stays.
-    """
-
-    def change(script: Script) -> Script:
-        seen = dict.fromkeys(keys, 0)
-        calls: list[Call] = []
-        for call in script.calls:
-            if isinstance(call, Dispatch) and call.key in seen:
-                number, seen[call.key] = seen[call.key], seen[call.key] + 1
-                if not keep(number):
-                    calls += _placeholders(call, script.programs[call.key])
-                    continue
-            calls.append(call)
-        return replace(script, calls=tuple(calls))
-
-    return change
-
-
-def _placeholders(call: Dispatch, program: Program) -> Sequence[Call]:
-    return [
-        Put(value, ipu, result.size_bytes, result.on_host, None)
-        for ipu, row in zip(call.ipus, call.results, strict=True)
-        for value, result in zip(row, program.results, strict=True)
-    ]

@@ -45,11 +45,11 @@ class Played:
     cycles: int
     basis: str
 
-    def saved(self, change: Change, *, machine: MachineSpec | None = None) -> int | None:
+    def saved(self, change: Change) -> int | None:
         """Cycles that the part takes less with a change; None if the host program cannot be written so."""
         try:
             changed = change(self.script)
-            system = replay(self.history, machine=machine, programs=changed.programs, calls=changed.calls)
+            system = replay(self.history, programs=changed.programs, calls=changed.calls)
         except ValueError:  # of the edit, or of a call that cannot be made any more
             return None
         return self.cycles - (system.end_cycle - begin_of(self.history.snapshot))
@@ -71,6 +71,7 @@ class Evidence:
         self.sources = sources
         self.emulated_cycles = emulated_cycles
         self.runs = runs
+        self._turns: dict[tuple[int, ...], float | None] = {}
 
     @property
     def machine(self) -> MachineSpec:
@@ -140,6 +141,12 @@ class Evidence:
         Args:
             starts: positions in the calls at which the turns begin.
         """
+        known = tuple(starts)
+        if known not in self._turns:
+            self._turns[known] = self._turn(starts)
+        return self._turns[known]
+
+    def _turn(self, starts: Sequence[int]) -> float | None:
         work, ends = 0, 0
         for index, call in enumerate(self.calls):
             work += _work(call)
