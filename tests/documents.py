@@ -55,6 +55,20 @@ def local_links(markdown: str) -> Iterator[str]:
     yield from (match[1] for match in _LINK.finditer(markdown))
 
 
+def apply(diff: Block, folder: Path) -> None:
+    """Makes the edit of a diff block in the file that its first line names, as '--- train.py'. Lines are found by what they say.
+
+    Raises: LookupError if the file does not have the lines, or has them more than once.
+    """
+    head, *lines = diff.text.splitlines(keepends=True)
+    path = folder / head.removeprefix("--- ").strip()
+    before, after = ("".join(line[1:] for line in lines if line[0] in signs) for signs in (" -", " +"))
+    text = path.read_text(encoding="utf-8")
+    if text.count(before) != 1:
+        raise LookupError(f"{path.name} has these lines {text.count(before)} times:\n{before}")
+    path.write_text(text.replace(before, after), encoding="utf-8")
+
+
 def documents(root: Path) -> list[Path]:
     """Every Markdown file that people read: at the root and in docs/."""
     return sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")])

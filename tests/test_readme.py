@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import Block, blocks, commands, documents, local_links, refreshed
+from tests.documents import Block, apply, blocks, commands, documents, local_links, refreshed
 from tests.processes import AS_USERS_COMPILE, ROOT, run_python
 
 DOCUMENTS = documents(ROOT)
@@ -21,7 +21,9 @@ WITH_PYTHON = [path for path in DOCUMENTS if any(block.language == "python" for 
 WITH_COMMANDS = [path for path in DOCUMENTS if any(block.language == "console" for block in blocks(path.read_text(encoding="utf-8")))]
 
 # What a page's commands read, and its python blocks where those that make it can't run. Such a page runs in a folder of its own.
-FILES = {
+FILES: dict[str, dict[str, str]] = {
+    "docs/how-to/reports.md": {},
+    "docs/tutorials/what-limits-my-program.md": {name: f"examples/{name}" for name in ("mnist_plain.py", "datasets.py", "flags.py")},
     "docs/how-to/onnx.md": {"build/digits.onnx": "tests/conformance/from_torch/digits.onnx"},
     "docs/how-to/pytorch.md": {
         "build/digits.onnx": "tests/conformance/from_torch/digits.onnx",
@@ -57,7 +59,7 @@ def folder_of(path: Path, own: Path) -> Path:
     for place, source in files.items():
         (own / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / source, own / place)
-    return own if files else ROOT
+    return own if name_of(path) in FILES else ROOT
 
 
 def runnable(python_blocks: list[Block]) -> list[Block]:
@@ -87,6 +89,8 @@ def test_python_blocks_run_and_print_what_is_shown(path: Path, tmp_path: Path) -
 def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_golden: bool, tmp_path: Path) -> None:
     folder = folder_of(path, tmp_path)
     for block in blocks(path.read_text(encoding="utf-8")):
+        if block.language == "diff" and name_of(path) in FILES:
+            apply(block, folder)
         for command, shown in commands(block) if block.language == "console" else []:
             program, *arguments = shlex.split(command)
             if program != "tilestep":
@@ -116,6 +120,15 @@ def test_a_wrong_output_is_found() -> None:
     document = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
     (wrong,) = wrong_outputs(Path("example.md"), [block for block in blocks(document) if block.language == "python"])
     assert wrong.startswith("example.md:2 prints\n2\n")
+
+
+def test_a_diff_changes_the_lines_that_it_shows(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text("a\nb\nc\n")
+    (diff,) = blocks("```diff\n--- f.py\n a\n-b\n+d\n+e\n```\n")
+    apply(diff, tmp_path)
+    assert (tmp_path / "f.py").read_text() == "a\nd\ne\nc\n"
+    with pytest.raises(LookupError, match="has these lines 0 times"):
+        apply(diff, tmp_path)
 
 
 def test_shown_figures_are_refreshed_between_dots() -> None:

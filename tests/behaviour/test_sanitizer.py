@@ -25,8 +25,8 @@ FLAGS = ("-std=c11", "-pthread", "-O1", "-g", "-fno-omit-frame-pointer", "-Wall"
 LIBRARIES = ("libasan.so", "libubsan.so")
 REPORTS = ("ERROR: AddressSanitizer", "runtime error:")
 SMOKE = (
-    "test_devices.py", "test_donation.py", "test_errors.py", "test_feeds.py", "test_like_cpu.py", "test_puts.py", "test_robust.py",
-    "test_semantics.py", "test_sizes.py", "test_stored.py",
+    "test_devices.py", "test_donation.py", "test_errors.py", "test_feeds.py", "test_like_cpu.py", "test_profiler.py", "test_puts.py",
+    "test_robust.py", "test_semantics.py", "test_sizes.py", "test_stored.py",
 )  # fmt: skip
 LIMIT_WALL_S = 2400
 KEPT_MIB = 16  # of freed memory: full before a test of what steps leave behind begins to measure

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Sequence
 
 from tilestep import __version__
-from tilestep.cli import bench_data, machines, onnx, report, run
+from tilestep.cli import bench_data, machines, onnx, run
+from tilestep.cli.report import commands as report
 from tilestep.cli.usage import INTERRUPTED, Parser
 from tilestep.tracing.process import discard
 

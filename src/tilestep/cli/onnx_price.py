@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _RUNS: Final = 8  # of which the throughput is the mean
 _HOST_LINK: Final = "host link"
+_OF_PROGRAMS: Final = ("idle", "unused", "set-up", "streaming")  # kinds of findings about a host program, which a price has none of
 _RATE: Final = 0.01  # of the gradient descent that a training step ends with
 
 
@@ -61,7 +62,7 @@ class Price:
     @property
     def advice(self) -> list[str]:
         """What to do about it."""
-        found = [finding for finding in findings(self.report) if finding.kind not in ("idle", "unused")]
+        found = [finding for finding in findings(self.report) if finding.kind not in _OF_PROGRAMS]
         memory, others = ([finding.text for finding in found if (finding.kind == "memory") is wanted] for wanted in (True, False))
         return [*memory, *self._of_host_link(), *others]
 

@@ -34,7 +34,7 @@ _TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--t
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
 _USAGE: Final = (
     "tilestep run [--machine NAME|FILE.toml] [--ipus N] [--tiles N] [--sync-pattern PATTERN] [--dry-run] [--trip-count N] "
-    "[--json FILE] [--report DIR] "
+    "[--all] [--json FILE] [--report DIR] "
     "(SCRIPT | -m MODULE | -c CODE) [ARGS...]"
 )
 
@@ -81,6 +81,7 @@ def _option_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--trip-count", type=whole_number(_MAX_TRIPS), metavar="N", help="trips of each loop whose end depends on data; only with --dry-run"
     )
+    parser.add_argument("--all", action="store_true", help="also name findings that save less than 1 %% of emulated time")
     parser.add_argument("--json", type=given_path, metavar="FILE", help="also write the profile to FILE as JSON")
     parser.add_argument(
         "--report",
@@ -123,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.suppress(AttributeError, OSError, ValueError):  # none, closed, or read by nobody: the program's affair
         sys.stdout.flush()
     try:
-        _show(recording.profile, stderr)
+        _show(recording.profile, stderr, all_findings=options.all)
         if json_path is not None:
             write_file(json_path, recording.profile.to_json() + "\n")
         if report_path is not None:
@@ -252,12 +253,13 @@ def choose_platform() -> None:
     config.update("jax_platforms", _PLATFORMS)
 
 
-def _show(found: Profile, stderr: TextIO | None) -> None:
+def _show(found: Profile, stderr: TextIO | None, *, all_findings: bool) -> None:
     if stderr is None or stderr.closed:
         return
     terminal = stderr.isatty()
     width = max(shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns, 60) if terminal else _PIPE_WIDTH
     try:
-        print(f"\n{found.summary(width=width, color=terminal and 'NO_COLOR' not in os.environ)}", file=stderr, flush=True)
+        text = found.summary(width=width, color=terminal and "NO_COLOR" not in os.environ, all=all_findings)
+        print(f"\n{text}", file=stderr, flush=True)
     except OSError:  # nobody reads it any more
         discard(stderr)

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final, final
 
-from tilestep.report.advice import Finding, findings
+from tilestep.report.advice import Finding, Steady, evidence_of, findings, steady_state
+from tilestep.report.advice.evidence import Evidence
 from tilestep.report.figures import Figures
 
 SCHEMA_VERSION: Final = 2
@@ -42,7 +43,16 @@ class Profile(Figures):
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What to do about the profile, the most valuable first. The gains are worked out at the first use, in a few seconds at most."""
-        return findings(self)
+        return findings(self, evidence=self._evidence)
+
+    @cached_property
+    def steady(self) -> Steady | None:
+        """What one step takes once the system is warm, apart from set-up; None if nothing ran often enough, or the history was not kept."""
+        return None if self._evidence is None else steady_state(self, self._evidence)
+
+    @cached_property
+    def _evidence(self) -> Evidence | None:
+        return evidence_of(self)
 
     def summary(self, *, width: int = 100, color: bool = False, all: bool = False) -> str:
         """Text: what to do about the profile, then tables.
@@ -54,7 +64,8 @@ class Profile(Figures):
         """
         from tilestep.report.summary import render  # importing rich takes time, so only a summary pays for it
 
-        return render(self, findings(self, all=True) if all else self.findings, width=width, color=color)
+        advice = findings(self, all=True, evidence=self._evidence) if all else self.findings
+        return render(self, advice, self.steady, width=width, color=color)
 
     def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # IPython calls it
         """The profile for notebooks, without scripts."""
@@ -80,6 +91,7 @@ class Profile(Figures):
             "io_tiles_cycles": self.io_tiles_cycles,
             "dispatches": self.dispatches,
             "dispatch_cycles": self.dispatch_cycles,
+            "steady": None if self.steady is None else asdict(self.steady),
             "findings": [finding.as_document() for finding in self.findings],
             "programs": [asdict(program) for program in self.programs],
             "groups": [asdict(group) for group in self.groups],

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tilestep.report.advice import NEARLY_FULL, Finding
+from tilestep.report.advice import NEARLY_FULL, Finding, Steady
 from tilestep.report.figures import BatchProfile, Figures, ProgramProfile, StepProfile
 from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
 from tilestep.sim.trace import EventKind
@@ -69,8 +69,8 @@ TABLES: Final = (_KINDS, _PROGRAMS, _EVICTED, _BATCHES, _MEMORY, _STEPS)
 """All that a summary can print."""
 
 
-def render(figures: Figures, advice: Sequence[Finding], *, width: int, color: bool) -> str:
-    """The text of `Profile.summary`, with the findings in the order of `advice`."""
+def render(figures: Figures, advice: Sequence[Finding], steady: Steady | None, *, width: int, color: bool) -> str:
+    """The text of `Profile.summary`, with the findings in the order of `advice`, and what a step takes once the system is warm."""
     stream = io.StringIO()
     console = Console(
         file=stream,
@@ -81,12 +81,12 @@ def render(figures: Figures, advice: Sequence[Finding], *, width: int, color: bo
         legacy_windows=False,
         _environ={},
     )
-    for part in _parts(figures, advice):
+    for part in _parts(figures, advice, steady):
         console.print(part, highlight=False)
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
 
 
-def _parts(figures: Figures, advice: Sequence[Finding]) -> list[RenderableType]:
+def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None) -> list[RenderableType]:
     machine = figures.machine
     ipus = f"{machine.num_ipus} IPU" + ("" if machine.num_ipus == 1 else "s")
     head = f"emulated on {machine.name} ({ipus} of {machine.num_tiles:,} tiles, {machine.clock_hz / 1e9:.3g} GHz)"
@@ -94,7 +94,11 @@ def _parts(figures: Figures, advice: Sequence[Finding]) -> list[RenderableType]:
         return [Text(f"tilestep: nothing ran {head.removeprefix('emulated ')}: no program came to an IPU.")]
     runs = sum(program.runs for program in figures.programs)
     title = Text.assemble(("tilestep: ", "bold"), (time_text(figures.emulated_s), "bold"), f" {head}, {count_text(runs, 'program run')}")
-    parts: list[RenderableType] = [title, Text()]
+    parts: list[RenderableType] = [title]
+    if steady is not None:
+        each, apart = _time(figures, steady.turn_cycles), _time(figures, steady.set_up_cycles)
+        parts.append(Text(f"Once warm, a run of {steady.label} takes {each}; set-up apart from {steady.turns:,} of them took {apart}."))
+    parts.append(Text())
     if advice:
         parts.append(Text("What to do", style="bold"))
         for number, finding in enumerate(advice, 1):

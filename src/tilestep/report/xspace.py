@@ -17,7 +17,8 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
 from tilestep.protobuf import Columns, bytes_field, int_field, int_fields, message_fields, stacked
 from tilestep.record.schema import EVENT_KINDS
-from tilestep.sim.trace import Lane, Rows
+from tilestep.report.lane_names import lane_name
+from tilestep.sim.trace import Lane, LaneKind, Rows
 
 MAX_EVENTS: Final = 500_000  # of a session; the trace viewer's own bound is a million, the host's events included
 MAX_PLANES: Final = 200  # XProf numbers these planes 501 and their ids on, and the host's threads 701
@@ -38,12 +39,8 @@ _STATS: Final = {
 }
 _TIME: Final = "emulated: it begins with the session, and says nothing about the time that this host took"
 _LEFT_OUT: Final = 1  # the name of the event that says how many there are not; others follow
-_MACHINE_LINES: Final = {
-    "to-ipus": "host link, to the IPUs",
-    "to-host": "host link, to the host",
-    "memory": "streaming memory",
-    "gateway": "gateway",
-}
+
+_GROUPS: Final[tuple[tuple[LaneKind, ...], ...]] = (("host",), ("ipu", "io", "link"), ("to-ipus", "to-host", "memory", "gateway"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,34 +87,39 @@ def xspace(timeline: Timeline, *, max_events: int = MAX_EVENTS) -> bytes:
     events = _events(timeline, max_events)
     if not len(events.lane):
         return b""
-    left_out = timeline.num_events - len(events.lane)
     used: list[int] = np.unique(events.lane).tolist()
-    out = bytearray()
-    for number, (name, lines) in enumerate(_planes([(lane, timeline.lanes[lane]) for lane in used], timeline.machine).items()):
-        says_left_out = left_out > 0 and number == 0
-        plane = int_field(_PLANE_ID, number) + bytes_field(_PLANE_NAME, f"/device:CUSTOM:{name} (emulated)".encode())
-        parts = [plane]
-        names: set[int] = set()
-        for line, (title, lane) in enumerate(lines, 1):
-            here = np.flatnonzero(events.lane == lane)
-            names |= set(np.unique(events.name[here]).tolist())
-            parts.append(_line(line, title, timeline.begin_wall_ns, _encoded(events, here)))
-        if says_left_out:
-            end_ps = int((events.offset_ps + events.duration_ps).max())
-            span = int_field(_EVENT_NAME, _LEFT_OUT) + int_field(_EVENT_OFFSET_PS, 0) + int_field(_EVENT_DURATION_PS, end_ps)
-            parts.append(_line(len(lines) + 1, "left out", timeline.begin_wall_ns, bytes_field(_LINE_EVENTS, span)))
-            told = f"{left_out:,} of {timeline.num_events:,} events are left out"
-            parts.append(_entry(_PLANE_EVENTS, _LEFT_OUT, _named(_LEFT_OUT, told)))
-        parts += [_entry(_PLANE_EVENTS, name, _event_name(name, *events.names[name], timeline.names)) for name in sorted(names)]
-        parts += [_entry(_PLANE_STAT_NAMES, stat, _named(stat, name)) for name, stat in _STATS.items()]
-        parts += [
-            bytes_field(_PLANE_STATS, _text("time", _TIME)),
-            bytes_field(_PLANE_STATS, _text("clock", f"{timeline.machine.ipu.clock_hz:,.10g} Hz")),
-        ]
-        if says_left_out:
-            parts.append(bytes_field(_PLANE_STATS, _number("events left out", left_out)))
-        out += bytes_field(_SPACE_PLANES, b"".join(parts))
-    return bytes(out)
+    planes = _lanes_by_plane([(number, timeline.lanes[number]) for number in used], timeline.machine)
+    parts = [_plane(number, name, lanes, events, timeline) for number, (name, lanes) in enumerate(planes.items())]
+    if len(events.lane) < timeline.num_events:
+        parts[0] += _left_out(len(planes), events, timeline)
+    return b"".join(bytes_field(_SPACE_PLANES, part) for part in parts)
+
+
+def _plane(number: int, name: str, lanes: Sequence[tuple[int, Lane]], events: _Events, timeline: Timeline) -> bytes:
+    parts = [int_field(_PLANE_ID, number), bytes_field(_PLANE_NAME, f"/device:CUSTOM:{name} (emulated)".encode())]
+    names: set[int] = set()
+    for line, (index, lane) in enumerate(lanes, 1):
+        here = np.flatnonzero(events.lane == index)
+        names |= set(np.unique(events.name[here]).tolist())
+        parts.append(_line(line, lane_name(*lane), timeline.begin_wall_ns, _encoded(events, here)))
+    parts += [_entry(_PLANE_EVENTS, name, _event_name(name, *events.names[name], timeline.names)) for name in sorted(names)]
+    parts += [_entry(_PLANE_STAT_NAMES, stat, _named(stat, name)) for name, stat in _STATS.items()]
+    clock = f"{timeline.machine.ipu.clock_hz:,.10g} Hz"
+    parts += [bytes_field(_PLANE_STATS, _text("time", _TIME)), bytes_field(_PLANE_STATS, _text("clock", clock))]
+    return b"".join(parts)
+
+
+def _left_out(line: int, events: _Events, timeline: Timeline) -> bytes:
+    """Parts of a plane that say how many events are missing: a stat, and a line with one event, which viewers show."""
+    left_out = timeline.num_events - len(events.lane)
+    end_ps = int((events.offset_ps + events.duration_ps).max())
+    span = int_field(_EVENT_NAME, _LEFT_OUT) + int_field(_EVENT_OFFSET_PS, 0) + int_field(_EVENT_DURATION_PS, end_ps)
+    told = f"{left_out:,} of {timeline.num_events:,} events are left out"
+    return (
+        _line(line, "left out", timeline.begin_wall_ns, bytes_field(_LINE_EVENTS, span))
+        + _entry(_PLANE_EVENTS, _LEFT_OUT, _named(_LEFT_OUT, told))
+        + bytes_field(_PLANE_STATS, _number("events left out", left_out))
+    )
 
 
 def _events(timeline: Timeline, max_events: int) -> _Events:
@@ -146,40 +148,35 @@ def _events(timeline: Timeline, max_events: int) -> _Events:
     )
 
 
-def _planes(lanes: Sequence[tuple[int, Lane]], machine: MachineSpec) -> dict[str, list[tuple[str, int]]]:
-    """(title, lane) of each line, by the plane's name.
+def _lanes_by_plane(lanes: Sequence[tuple[int, Lane]], machine: MachineSpec) -> dict[str, list[tuple[int, Lane]]]:
+    """The lanes, with their numbers, by the name of their plane.
 
-    A plane for each IPU would be too many on a large machine: there the lines of an IPU are in the plane of its IPU-Machine.
+    A plane for each IPU would be too many on a large machine: there the lanes of an IPU are in the plane of its IPU-Machine.
     """
+    in_order = sorted(lanes, key=lambda item: _order(item[1]))
     for by_ipu in (True, False):
-        planes: dict[str, list[tuple[str, int]]] = {}
-        for number, lane in sorted(lanes, key=lambda item: _order(item[1])):
-            plane, title = _place(lane, machine, by_ipu=by_ipu)
-            planes.setdefault(plane, []).append((title, number))
+        planes: dict[str, list[tuple[int, Lane]]] = {}
+        for number, lane in in_order:
+            planes.setdefault(_plane_name(lane, machine, by_ipu=by_ipu), []).append((number, lane))
         if len(planes) <= MAX_PLANES:
             break
     return planes
 
 
+def _plane_name(lane: Lane, machine: MachineSpec, *, by_ipu: bool) -> str:
+    match lane.kind:
+        case "host":
+            return "host"
+        case "ipu" | "io" | "link":
+            return f"IPU {lane.number}" if by_ipu else f"IPU-Machine {machine_of(machine, lane.number)}"
+        case _:
+            return f"IPU-Machine {lane.number}"
+
+
 def _order(lane: Lane) -> tuple[int, int, int, int]:
     """The host first, then each IPU with what is its own, then each IPU-Machine."""
-    if lane.kind == "host":
-        return 0, 0, 0, 0
-    if lane.kind in _MACHINE_LINES:
-        return 2, lane.number, list(_MACHINE_LINES).index(lane.kind), 0
-    return 1, lane.number, ("ipu", "io", "link").index(lane.kind), lane.target
-
-
-def _place(lane: Lane, machine: MachineSpec, *, by_ipu: bool) -> tuple[str, str]:
-    """Names of the plane and of the line."""
-    if lane.kind == "host":
-        return "host", "host program"
-    if lane.kind in _MACHINE_LINES:
-        return f"IPU-Machine {lane.number}", _MACHINE_LINES[lane.kind]
-    title = {"ipu": "tiles", "io": "I/O tiles"}.get(lane.kind, f"IPU-Links to IPU {lane.target}")
-    if by_ipu:
-        return f"IPU {lane.number}", title
-    return f"IPU-Machine {machine_of(machine, lane.number)}", f"IPU {lane.number}: {title}"
+    group, kinds = next((group, kinds) for group, kinds in enumerate(_GROUPS) if lane.kind in kinds)
+    return group, lane.number, kinds.index(lane.kind), lane.target
 
 
 def _line(number: int, title: str, begin_wall_ns: int, events: bytes) -> bytes:

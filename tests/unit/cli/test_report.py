@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.record.recordings import members_of, zipped
-from tests.unit.report.reader.recorded import liveness, recorded, run_of, two_stages
+from tests.unit.report.reader.recorded import larger, liveness, recorded, run_of, two_stages
 from tests.unit.report.reader.test_system import traced
+from tests.unit.sim.toy import Host
 from tilestep.cli import main
-from tilestep.record.container import write_recording
+from tilestep.record.capture import Compiled, Span, capture
+from tilestep.record.container import Builder, write_recording
+from tilestep.record.history import begin_history, history_since
 
 
 @pytest.fixture
@@ -157,6 +162,69 @@ def test_a_recording_is_never_written_over(runs: dict[str, str], tmp_path: Path)
     for arguments in (["show"], ["show", "--json"], ["export", "--chrome", str(tmp_path / "x.json")]):
         main(["report", arguments[0], runs["five"], *arguments[1:]])
     assert Path(runs["five"]).read_bytes() == before
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> str:
+    """A recording with its journal."""
+    host = Host(on=replace(larger(), host=replace(larger().host, link_bytes_per_second=1e9)))
+    begin = begin_history(host.system)
+    called = two_stages(trips=5)
+    for _ in range(3):
+        host.run(called, *(host.put(argument.size_bytes) for argument in called.arguments))
+    builder = Builder(kind="run")
+    history = history_since(host.system, begin)
+    span = Span(system=host.system, begin=host.start, end=host.system.mark(), history=history)
+    capture(builder, span, {host.key(called): Compiled(program=called)}, runs_in_detail=2)
+    write_recording(tmp_path / "played.tilestep", builder.tables())
+    return str(tmp_path / "played.tilestep")
+
+
+def test_what_if_prints_a_table_of_knobs(played: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "what-if", played]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith("Emulated time\nknob ")
+    assert "\nhost.load " in out
+    assert "No effect: " in out
+
+
+def test_what_if_with_settings_says_what_changes(played: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "what-if", played, "--set", "host.load=/2", "--set", "host.dispatch=/2"]) == 0
+    assert re.fullmatch(r"host\.load=/2, host\.dispatch=/2: [\d.]+ µs in place of [\d.]+ µs \(-[\d.]+ %\)\n", capsys.readouterr().out)
+    assert main(["report", "what-if", played, "--set", "host.load=/2", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["settings"] == ["host.load=/2"]
+    assert document["turned_cycles"] == document["emulated_cycles"] - 50
+    assert document["change"] == document["turned_cycles"] / document["emulated_cycles"] - 1
+
+
+def test_what_if_as_json_has_all_knobs(played: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "what-if", played, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["complete"] is True
+    assert {row["knob"] for row in document["knobs"]} > {"host.link", "links", "sync.pattern"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("host.lonk=x2", "knob 'host.lonk' does not exist; the nearest that does is 'host.link'"),
+        ("sram=1", "ipu.tile.sram_bytes would be 1 B, and must be 1024 to 1e+09"),
+        ("amp=x2", "cannot be planned again, because its HLO was not kept"),
+    ],
+)
+def test_what_if_tells_what_cannot_be(played: str, setting: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "what-if", played, "--set", setting]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("tilestep report what-if: ")
+    assert problem in err
+
+
+def test_what_if_needs_a_journal(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "what-if", runs["five"]]) == 2
+    assert "this recording has no journal, so it cannot be played again" in capsys.readouterr().err
 
 
 HOSTILE = "x\x1b[31m\x9b31m\x7f\u2028\u202e\ud800</script>"

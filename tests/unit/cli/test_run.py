@@ -176,6 +176,17 @@ if len(sys.argv) > 1:
 """
 
 
+def test_findings_that_save_little_are_named_if_all_are_asked_for() -> None:
+    """A result of four bytes that nobody reads."""
+    code = (
+        "import jax, numpy as np\nf = jax.jit(lambda x: (x.sum(), x.max()))\n"
+        "for _ in range(5):\n    total, most = f(np.ones(100000, np.float32))\n    float(total)"
+    )
+    some, every = (tilestep_run(*flags, "-c", code).stderr for flags in ((), ("--all",)))
+    assert "do not return" not in some
+    assert "do not return f32[] from jit__lambda" in every
+
+
 def test_options_choose_the_machine_and_where_the_profile_goes(tmp_path: Path) -> None:
     document, report = tmp_path / "profile.json", tmp_path / "new" / "report"
     done = tilestep_run(

@@ -7,7 +7,7 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilestep.plan.order import Task, Tasks, peak_bytes, smallest_peak
@@ -80,6 +80,7 @@ def programs(draw: st.DrawFn) -> Tasks:
     return Tasks(tasks=tuple(tasks), sizes=tuple(sizes), kept=kept)
 
 
+@settings(deadline=None)
 @given(programs())
 def test_an_order_is_valid_and_never_worse_than_the_programs_own(tasks: Tasks) -> None:
     order = smallest_peak(tasks)

@@ -19,9 +19,7 @@ from tilestep.record.schema import EVENT_KINDS, LANE_KINDS
 from tilestep.report.xspace import MAX_PLANES, Timeline, xspace
 from tilestep.sim.trace import Lane, Rows
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:builtin type event_stats has no __module__"
-)  # of JAX's reader; an error would end Python 3.13
+pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module__")  # of JAX's reader; an error would end Python 3.13
 
 STEP = program(superstep(50, 20, 10), name="step", takes=(200, 30), gives=(200, 4))
 PS_PER_CYCLE = 10**6  # of the toy machine
@@ -95,18 +93,18 @@ def test_each_lane_is_a_line_in_the_plane_of_what_it_belongs_to() -> None:
     assert {lane.kind for lane in lanes} == set(LANE_KINDS)
     planes = parsed(xspace(timeline(*((lane, COMPUTE, 0, 1, 0, 7) for lane in range(len(lanes))), lanes=lanes, of=machine(4))))
     assert {plane: list(lines) for plane, lines in planes.items()} == {
-        "/device:CUSTOM:host (emulated)": ["host program (emulated time)"],
+        "/device:CUSTOM:host (emulated)": ["host (emulated time)"],
         "/device:CUSTOM:IPU 1 (emulated)": [
-            "tiles (emulated time)",
-            "I/O tiles (emulated time)",
-            "IPU-Links to IPU 0 (emulated time)",
-            "IPU-Links to IPU 2 (emulated time)",
+            "IPU 1 (emulated time)",
+            "I/O tiles of IPU 1 (emulated time)",
+            "IPU-Link from IPU 1 to IPU 0 (emulated time)",
+            "IPU-Link from IPU 1 to IPU 2 (emulated time)",
         ],
         "/device:CUSTOM:IPU-Machine 0 (emulated)": [
-            "host link, to the IPUs (emulated time)",
-            "host link, to the host (emulated time)",
-            "streaming memory (emulated time)",
-            "gateway (emulated time)",
+            "host link to IPU-Machine 0 (emulated time)",
+            "host link from IPU-Machine 0 (emulated time)",
+            "streaming memory of IPU-Machine 0 (emulated time)",
+            "gateway of IPU-Machine 0 (emulated time)",
         ],
     }
 
@@ -199,7 +197,7 @@ def test_a_large_machine_has_a_plane_for_each_ipu_machine() -> None:
     lanes = [Lane("ipu", ipu) for ipu in range(256)]
     planes = parsed(xspace(timeline(*((lane, COMPUTE, 0, 1, 0, 7) for lane in range(256)), lanes=lanes, of=large)))
     assert len(planes) == 64
-    assert list(planes["/device:CUSTOM:IPU-Machine 63 (emulated)"]) == [f"IPU {ipu}: tiles (emulated time)" for ipu in range(252, 256)]
+    assert list(planes["/device:CUSTOM:IPU-Machine 63 (emulated)"]) == [f"IPU {ipu} (emulated time)" for ipu in range(252, 256)]
 
 
 def test_planes_are_numbered_from_0() -> None:
@@ -215,7 +213,7 @@ def test_the_durations_of_a_simulation_are_its_cycles() -> None:
     host.system.wait(state)
     planes = parsed(xspace(of_host(host)))
     events = host.system.trace.events
-    [tiles] = [lines["tiles (emulated time)"] for plane, lines in planes.items() if "IPU 0" in plane]
+    [tiles] = [lines["IPU 0 (emulated time)"] for plane, lines in planes.items() if "IPU 0" in plane]
     assert [(name, duration // PS_PER_CYCLE, stats["cycles"], stats["run"]) for name, _, duration, stats in tiles] == [
         (f"{event.kind} ({event.program})", event.end_cycle - event.start_cycle, event.end_cycle - event.start_cycle, event.run)
         for event in events

@@ -1,22 +1,3 @@
-"""`tilestep report COMMAND ...`: what can be done with recordings. Each command is a file, as those of `tilestep` are."""
+"""The commands of `tilestep report`, a file for each."""
 
 from __future__ import annotations
-
-import argparse
-from typing import Any
-
-from tilestep.cli.report import compare, export, show
-
-_COMMANDS = (show, compare, export)
-
-
-def add_parser(subparsers: Any) -> None:
-    """Adds `report` to the subparsers of `tilestep`."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "report",
-        help="show, compare or export recordings of emulated runs",
-        description="Shows, compares or exports recordings: those of tilestep run --report, tilestep.profile(DIR) and autoReport.",
-    )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add_parser(commands)

@@ -8,7 +8,7 @@ import re
 from dataclasses import asdict
 from typing import Any, Final
 
-from tilestep.cli.report.opening import add_path, print_json, print_line, print_rows, told
+from tilestep.cli.report.opening import add_path, line_text, print_json, print_line, print_rows, told
 from tilestep.cli.usage import tell
 from tilestep.messages import plain, shown
 from tilestep.report.comparison import Change, Comparison, compare
@@ -107,7 +107,7 @@ def _print(found: Comparison) -> None:
     print_rows("Programs", ("program", "matched by", "what"), ("A", "B", "B - A", "change"), rows)
     rows = [
         (
-            plain(step.line) or "-",
+            line_text(step.line),
             plain("/".join(step.scope.split("/")[-2:])) or "-",
             plain(step.family),
             plain(step.program),

@@ -12,6 +12,7 @@ from tilestep.messages import plain
 from tilestep.report.summary import Columns, table_of
 
 PIPE_WIDTH = 140  # columns where stdout is no terminal
+_LONGEST_LINE = 24  # characters in a table
 WRONG = 2  # exit status for a recording that cannot be read
 
 
@@ -29,6 +30,12 @@ def told(command: str, act: Callable[[], int]) -> int:
     except OSError as error:
         tell(command, f"{plain(error.filename)}: {error.strerror}" if error.filename else plain(error))
     return WRONG
+
+
+def line_text(line: str) -> str:
+    """A line of source for a table: the end of 'examples/mnist/train.py:41' if that is long, because the number is there."""
+    shown = plain(line)
+    return (shown if len(shown) <= _LONGEST_LINE else f"…{shown[1 - _LONGEST_LINE :]}") or "-"
 
 
 def print_json(document: object) -> None:

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any, Final
 
-from tilestep.cli.report.opening import add_path, print_json, print_line, print_rows, told
+from tilestep.cli.report.opening import add_path, line_text, print_json, print_line, print_rows, told
 from tilestep.messages import plain
 from tilestep.report.overview import Overview, overview
 from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
@@ -107,7 +107,7 @@ def _print_memory(found: Overview) -> None:
 def _print_steps(found: Overview) -> None:
     rows = [
         (
-            plain(step.line) or "-",
+            line_text(step.line),
             plain("/".join(step.scope.split("/")[-2:])) or plain(step.family),
             plain(step.family),
             plain(step.program),

@@ -24,13 +24,9 @@ from jax._src.array import ArrayImpl
 from jax._src.dlpack import DLDeviceType
 from jax._src.interpreters import mlir, pxla
 from jax._src.lax import linalg
-from jax._src.lib import (
-    _jax,
-    _profiler,  # pyright: ignore[reportAttributeAccessIssue]  # a C extension without stubs
-    xla_client,
-)
+from jax._src.lib import _jax, xla_client
 from jax._src.lib.mlir import ir
-from jaxlib import _xla  # pyright: ignore[reportAttributeAccessIssue]  # a C extension without stubs
+from jaxlib import _profiler, _xla  # pyright: ignore[reportAttributeAccessIssue]  # a C extension without stubs
 from jaxlib.mlir.dialects import stablehlo
 
 from tilestep.pjrt.jax_private.versions import PROFILED, parse

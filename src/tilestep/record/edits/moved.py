@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Final
 
 from tilestep.plan.steps import Program
 from tilestep.record.edits.script import Change, Script, used
 from tilestep.sim.calls import Call, Dispatch, Put, Read, Wait
 
+LOOP_STEPS: Final = 100  # calls that one call with a loop would do
 MERGED = "tilestep merged"  # name of the program group that stands for one program
 
 

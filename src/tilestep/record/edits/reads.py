@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from tilestep.plan.steps import Program
@@ -46,3 +46,36 @@ def _taken_over(script: Script) -> set[int]:
         key: [argument.index for argument in program.arguments if argument.result is not None] for key, program in script.programs.items()
     }
     return {row[index] for call in script.calls if isinstance(call, Dispatch) for row in call.arguments for index in positions[call.key]}
+
+
+def read_of_last_run(key: int) -> Change:
+    """The edit that waits for and reads results of a program only after the last run of which results were read before."""
+
+    def change(script: Script) -> Script:
+        reads = list(_reads_of(script, key))
+        last = max((run for _, run in reads), default=-1)
+        dropped = {position for position, run in reads if run != last}
+        return replace(script, calls=tuple(call for position, call in enumerate(script.calls) if position not in dropped))
+
+    return change
+
+
+def runs_read(script: Script, key: int) -> int:
+    """After how many runs of a program the host reads results of it."""
+    return len({run for position, run in _reads_of(script, key) if isinstance(script.calls[position], Read)})
+
+
+def _reads_of(script: Script, key: int) -> Iterator[tuple[int, int]]:
+    """(position among the calls, number of the run) of each wait and read of a result of a program."""
+    makers: dict[int, int] = {}
+    run = -1
+    for position, call in enumerate(script.calls):
+        match call:
+            case Wait() | Read() if call.value in makers:
+                yield position, makers[call.value]
+            case Dispatch() if call.key == key:
+                run += 1
+                makers.update(dict.fromkeys(made(call), run))
+            case _:
+                for value in made(call):  # its number is given again
+                    makers.pop(value, None)

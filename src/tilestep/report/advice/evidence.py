@@ -16,7 +16,7 @@ from tilestep.record.edits.script import Change, Script
 from tilestep.record.history import History
 from tilestep.record.replay import play, replay
 from tilestep.record.sources import Source
-from tilestep.sim.calls import Call, Dispatch, Forget
+from tilestep.sim.calls import Call, Dispatch, Forget, MomentCall, Put
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.system import System
 from tilestep.units import seconds_from_cycles
@@ -114,7 +114,7 @@ class Evidence:
         starts = tuple(_starts(self.calls))
         start = next((start for start in starts if start >= first), starts[-1] if starts else 0)
         system = replay(self.history, calls=self.calls[:start])
-        rest = self.calls[start:]
+        rest = _without_earlier_moments(self.calls[start:])
         runs, before = (sum(isinstance(call, Dispatch) for call in calls) for calls in (rest, self.calls[:start]))
         if self.is_whole:
             basis = f"of the last {runs:,} of {self.runs:,} runs" if before else ""
@@ -129,6 +129,10 @@ class Evidence:
             if isinstance(call, Dispatch) and call.group is not None and call.group[0] == group:
                 found.setdefault(call.group[1], index)
         return tuple(found.values())
+
+    def runs_of(self, key: int) -> tuple[int, ...]:
+        """Positions in the calls at which a program is dispatched."""
+        return tuple(index for index, call in enumerate(self.calls) if isinstance(call, Dispatch) and call.key == key)
 
     def turn(self, starts: Sequence[int]) -> float | None:
         """Cycles of one turn once the system is warm: a mean over the second half of some turns; None if they are too few.
@@ -192,6 +196,15 @@ def _starts(calls: Sequence[Call]) -> Iterator[int]:
             if call.group is None or call.group != before:
                 yield index
             before = call.group
+
+
+def _without_earlier_moments(calls: Sequence[Call]) -> tuple[Call, ...]:
+    """The calls in which uploads that began before the first of them begin when they are made."""
+    known = {call.number for call in calls if isinstance(call, MomentCall)}
+    return tuple(
+        call._replace(since=None) if isinstance(call, Put) and isinstance(call.since, int) and call.since not in known else call
+        for call in calls
+    )
 
 
 def _work(call: Call) -> int:

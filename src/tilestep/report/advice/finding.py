@@ -15,6 +15,7 @@ FindingKind = Literal[
     "donation",  # of arguments that stream in again
     "streaming",  # of arguments that are new at each call
     "results",  # that leave the IPU and nobody uses
+    "reads",  # of values in the tiles by the host
     "steps",  # that are too short for the host to keep up
     "idle",  # waits for the host or for other IPUs
     "products",  # whose sizes fill the matrix unit badly

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from tilestep.errors import TilestepError
 from tilestep.plan.frames import user_frame
 from tilestep.plan.liveness import Life, Liveness
 from tilestep.plan.lower import lower_in_detail
-from tilestep.plan.steps import Program
-from tilestep.program.hlo import HloModule, parse_hlo, users_of
+from tilestep.plan.steps import Branch, Loop, Node, Program, Series
+from tilestep.program.hlo import HloModule, Instruction, parse_hlo, users_of
 from tilestep.record.edits.donation import pairs_of
 from tilestep.record.sources import MOST_TEXT, planned_again
 from tilestep.report.advice.evidence import Evidence
@@ -22,8 +22,9 @@ from tilestep.units import ceil_div
 
 _GRADIENT: Final = "transpose(jvp"  # in the scope of what jax.grad makes to go backward
 _FORWARD: Final = "jvp("
+_SILENT: Final = ("tuple", "copy", "bitcast", "get-tuple-element", "opt-barrier")
 _NAMED: Final = 2  # values
-_LONG: Final = 0.25  # of a program: values that live longer are worth a recomputation
+_LONG: Final = 0.25  # of a program's ticks: values that live longer are worth a recomputation
 
 
 class Freed(NamedTuple):
@@ -69,22 +70,20 @@ def _donated(evidence: Evidence, profile: ProgramProfile, program: Program) -> I
 
 
 def _recomputed(profile: ProgramProfile, program: Program, detail: Liveness) -> Iterator[Freed]:
-    """Values of forward that wait at the peak until backward takes them."""
+    """Values of forward that wait at the peak until backward takes them. One of them stays, from which the others are computed again."""
     if not profile.could_recompute:
         return
-    peak, scopes = _peak(program, detail), [leaf.scope for leaf in leaves(program.body)]
-
-    def scope(tick: int) -> str:
-        return scopes[detail.leaves[tick]] if 0 <= tick < len(detail.leaves) and detail.leaves[tick] >= 0 else ""
-
+    peak, scopes = _peak(program, detail), ["", *_scopes(program.body), ""]
     waiting = [
         life
         for life in detail.lives
         if life.category == "temporary" and life.first <= peak <= life.last and life.last - life.first > _LONG * len(detail.steps)
-        if _FORWARD in scope(life.first) and _GRADIENT not in scope(life.first)
+        if _GRADIENT in scopes[life.last] and _GRADIENT not in scopes[life.first]
     ]
-    size = sum(life.tile_bytes for life in _on_tile(waiting, program.memory.tile, detail.num_tiles))
-    yield Freed("jax.checkpoint", "recompute the forward pass (jax.checkpoint)", size, "about", _line(program, waiting))
+    sizes = [life.tile_bytes for life in _on_tile(waiting, program.memory.tile, detail.num_tiles)]
+    if len(sizes) > 1:
+        edit = "recompute the forward pass (jax.checkpoint)"
+        yield Freed("jax.checkpoint", edit, sum(sizes) - max(sizes), "about", _line(program, waiting))
 
 
 def _divided(figures: Figures, profile: ProgramProfile, program: Program, detail: Liveness) -> Iterator[Freed]:
@@ -102,7 +101,7 @@ def _offloaded(program: Program, module: HloModule, detail: Liveness) -> Iterato
     apart = [
         argument
         for argument, parameter in zip(program.arguments, module.entry.parameters, strict=True)
-        if not argument.on_host and not any(_FORWARD in user.op_name for user in users.get(parameter.name, []))
+        if not argument.on_host and not any(_FORWARD in reader.op_name for reader in _readers(users, parameter))
     ]
     if not any(_GRADIENT in leaf.scope for leaf in leaves(program.body)):
         return
@@ -112,6 +111,40 @@ def _offloaded(program: Program, module: HloModule, detail: Liveness) -> Iterato
     size = sum(life.tile_bytes for life in _on_tile(lives, program.memory.tile, detail.num_tiles) if life.first <= peak <= life.last)
     roots = names_text(list(dict.fromkeys(life.name for life in sorted(lives, key=lambda life: -life.size_bytes))), most=_NAMED)
     yield Freed(f"{roots} in pinned_host", f"keep {roots} in pinned_host", size, "about")
+
+
+def _scopes(node: Node) -> Iterator[str]:
+    """The scope of each tick: of each leaf, and in front of and behind a loop's or a branch's own."""
+    match node:
+        case Series(nodes=nodes):
+            for child in nodes:
+                yield from _scopes(child)
+        case Loop(body=body):
+            yield node.scope
+            yield from _scopes(body)
+            yield node.scope
+        case Branch(arms=arms):
+            yield node.scope
+            for arm in arms:
+                yield from _scopes(arm)
+            if arms:
+                yield node.scope
+        case _:
+            yield node.scope
+
+
+def _readers(users: Mapping[str, list[Instruction]], parameter: Instruction) -> Iterator[Instruction]:
+    """The operations that read a parameter, by itself or in a tuple."""
+    waiting, seen = [parameter.name], {parameter.name}
+    while waiting:
+        for user in users.get(waiting.pop(), []):
+            if user.name in seen:
+                continue
+            seen.add(user.name)
+            if user.opcode in _SILENT:
+                waiting.append(user.name)
+            else:
+                yield user
 
 
 def _peak(program: Program, detail: Liveness) -> int:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
-from tilestep.record.edits.moved import merged
+from tilestep.record.edits.moved import LOOP_STEPS, merged
 from tilestep.record.edits.reads import read_at_the_end
 from tilestep.record.edits.script import in_turn
 from tilestep.report.advice.evidence import Evidence
@@ -15,8 +14,6 @@ from tilestep.report.advice.lines import line_of_call
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import count_text, share_text
-
-LOOP_STEPS: Final = 100  # calls that one call with a loop would do
 
 
 def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from tilestep.plan.steps import Argument
 from tilestep.record.edits.programs import in_tiles
 from tilestep.record.edits.script import with_changed
 from tilestep.report.advice.evidence import Evidence
@@ -12,41 +13,51 @@ from tilestep.report.advice.lines import line_of_call
 from tilestep.report.advice.memory import NEARLY_FULL
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
-from tilestep.report.figures import Figures
+from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import bytes_text, names_text, share_text
 from tilestep.units import ceil_div
 
 
 def offload(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
-    """Programs whose tiles have room for what they keep in pinned_host, or hand on to it."""
-    if evidence is None:
-        return
-    tile_bytes, num_tiles = figures.machine.tile_sram_bytes, figures.machine.num_tiles
-    for profile in figures.programs:
-        program = evidence.programs.get(profile.key)
-        away = [argument for argument in program.arguments if argument.on_host] if program else []
-        if program is None or not profile.runs or not away:
-            continue
-        whole = profile.peak_tile_bytes + ceil_div(sum(argument.size_bytes for argument in away), num_tiles - program.num_io_tiles)
-        if whole > NEARLY_FULL * tile_bytes:
-            continue
-        label = figures.label(profile.key)
-        names = names_text([argument.name for argument in sorted(away, key=lambda argument: -argument.size_bytes)], most=3)
-        size = bytes_text(sum(argument.size_bytes for argument in away))
-        it, stays = one_or(away, "it", "them"), one_or(away, "stays", "stay")
-        text = (
-            f"{label} keeps {names} ({size}) in pinned_host, though its fullest tile would be {share_text(whole, tile_bytes)} full with "
-            f"{it}: give {it} to the IPU and donate {it}, and {one_or(away, 'it', 'they')} {stays} there."
-        )
-        yield Proposal(
-            finding=Finding(kind="offload", text=text, line=line_of_call(program)),
-            ways=(
-                Way(
-                    edit=f"keep {names} on the IPU",
-                    change=with_changed([profile.key], in_tiles),
-                    how="about",
-                    basis="without the transfers to pinned_host and back",
-                ),
-            ),
-            only_with_gain=True,
-        )
+    """Programs, or groups of programs, whose tiles have room for what they keep in pinned_host."""
+    units: dict[str, list[ProgramProfile]] = {}
+    for profile in figures.programs if evidence is not None else ():
+        if profile.runs:
+            units.setdefault(f"program group '{profile.group}'" if profile.group else figures.label(profile.key), []).append(profile)
+    for label, members in units.items():
+        assert evidence is not None  # else there would be no unit
+        proposal = _proposal(figures, evidence, label, members)
+        if proposal is not None:
+            yield proposal
+
+
+def _proposal(figures: Figures, evidence: Evidence, label: str, members: Sequence[ProgramProfile]) -> Proposal | None:
+    programs = {p.key: evidence.programs[p.key] for p in members if p.key in evidence.programs}
+    away = {key: [argument for argument in program.arguments if argument.on_host] for key, program in programs.items()}
+    arguments = [argument for of_program in away.values() for argument in of_program]
+    if not arguments:
+        return None
+    tile_bytes = figures.machine.tile_sram_bytes
+    beside = max((group.peak_tile_bytes for group in figures.groups if group.name == members[0].group), default=0)
+    whole = max(
+        max(p.peak_tile_bytes, beside) + ceil_div(_size(away[p.key]), figures.machine.num_tiles - programs[p.key].num_io_tiles)
+        for p in members
+        if away.get(p.key)
+    )
+    if whole > NEARLY_FULL * tile_bytes:
+        return None
+    names = names_text(list(dict.fromkeys(a.name for a in sorted(arguments, key=lambda a: -a.size_bytes))), most=2)
+    it = one_or(arguments, "it", "them")
+    text = (
+        f"{label} keeps {names} ({bytes_text(_size(arguments))}) in pinned_host, though its fullest tile would be "
+        f"{share_text(whole, tile_bytes)} full with {it}: keep {it} on the IPU, donated."
+    )
+    keys = [key for key, found in away.items() if found]
+    change = with_changed(keys, in_tiles)
+    way = Way(edit=f"keep {names} on the IPU", change=change, how="about", basis="without the transfers to pinned_host and back")
+    line = line_of_call(programs[keys[0]])
+    return Proposal(finding=Finding(kind="offload", text=text, line=line), ways=(way,), only_with_gain=True)
+
+
+def _size(arguments: Sequence[Argument]) -> int:
+    return sum(argument.size_bytes for argument in arguments)

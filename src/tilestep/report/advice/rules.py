@@ -16,8 +16,10 @@ from tilestep.report.advice.offload import offload
 from tilestep.report.advice.pipelines import bubbles, unbalanced
 from tilestep.report.advice.precision import halves, partials
 from tilestep.report.advice.proposal import Rule
+from tilestep.report.advice.reads import reads
 from tilestep.report.advice.results import results
 from tilestep.report.advice.save import save
+from tilestep.report.advice.set_up import set_up
 from tilestep.report.advice.small import small
 from tilestep.report.advice.streaming import feeds, streaming
 from tilestep.report.advice.worth import ranked
@@ -30,6 +32,7 @@ RULES: Final[tuple[Rule, ...]] = (
     loads,
     donation,
     results,
+    reads,
     streaming,
     feeds,
     offload,
@@ -39,6 +42,7 @@ RULES: Final[tuple[Rule, ...]] = (
     small,
     partials,
     halves,
+    set_up,
     limit,
     unused,
     fallbacks,
@@ -46,7 +50,16 @@ RULES: Final[tuple[Rule, ...]] = (
 """In the order of their findings where gains are not worked out."""
 
 
-def findings(figures: Figures, *, all: bool = False) -> tuple[Finding, ...]:
+def evidence_of(figures: Figures) -> Evidence | None:
+    """The evidence of a profile; None if its history was not kept, or is empty."""
+    history = figures.history
+    if history is None or not len(history.calls) or not figures.emulated_cycles:
+        return None
+    runs = sum(program.runs for program in figures.programs)
+    return Evidence(history, figures.sources, emulated_cycles=figures.emulated_cycles, runs=runs)
+
+
+def findings(figures: Figures, *, all: bool = False, evidence: Evidence | None = None) -> tuple[Finding, ...]:
     """What to do about a profile, the most urgent first.
 
     What does not fit comes first, then what saves most. The gains are worked out by playing the history of the profile again, if it has
@@ -56,10 +69,7 @@ def findings(figures: Figures, *, all: bool = False) -> tuple[Finding, ...]:
     Args:
         figures: the profile.
         all: whether to give findings that save less than a hundredth of emulated time as well.
+        evidence: of the profile, if it has been made.
     """
-    history = figures.history
-    evidence = None
-    if history is not None and len(history.calls) and figures.emulated_cycles:
-        runs = sum(program.runs for program in figures.programs)
-        evidence = Evidence(history, figures.sources, emulated_cycles=figures.emulated_cycles, runs=runs)
+    evidence = evidence or evidence_of(figures)
     return ranked([proposal for rule in RULES for proposal in rule(figures, evidence)], evidence, all=all)

@@ -23,7 +23,9 @@ from tilestep.report.quantities import share_text
 _PRODUCTS: Final = ("matmul", "convolution")
 _FILLED: Final = 0.3  # of the matrix units' products: below that they are thin
 _SYNC: Final = 0.3  # of the supersteps: above that they are small
-_FACTORS: Final = (16, 8, 4, 2)
+_FACTORS: Final = (2, 4, 8, 16)
+_MOST: Final = 0.8  # of what the largest batch saves
+_SCALES: Final = 0.7  # times as many operations as a batch is larger, at least
 _LEAST_SHARE: Final = 0.05  # of emulated time
 _SHAPE: Final = re.compile(r"\b([a-z]+[0-9]*\w*)\[([0-9,]+)\]")
 
@@ -82,30 +84,39 @@ def _filled(evidence: Evidence, profile: ProgramProfile) -> float:
 
 
 def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, source: Source) -> _Larger | None:
-    """The program with the largest multiple of its batch that fits; None if its batch is unknown."""
-    batch = _batch(profile, program)
-    if batch is None:
-        return None
+    """The program with the least multiple of its batch that saves most of what the largest one that fits does; None if there is none."""
+    for batch in _batches(profile, program):
+        found = list(_multiples(evidence, program, source, batch))
+        saved = [_cycles(program) - _cycles(larger.program) / larger.factor for larger in found]
+        if saved and max(saved) > 0:
+            return next(larger for larger, of_it in zip(found, saved, strict=True) if of_it >= _MOST * max(saved))
+    return None
+
+
+def _multiples(evidence: Evidence, program: Program, source: Source, batch: int) -> Iterator[_Larger]:
+    """The program with multiples of its batch, as long as they fit."""
     for factor in _FACTORS:
         text = _SHAPE.sub(lambda found, factor=factor: _with_batch(found, batch, factor), source.text())
         try:
             planned = planned_again(replace(source, text=lambda text=text: text), program, evidence.machine)
-        except TilestepError:  # the batch is more than a size of arrays
-            return None
-        if planned.memory.peak_bytes <= evidence.machine.ipu.tile.sram_bytes:
-            return _Larger(batch, factor, planned)
-    return None
+        except TilestepError:  # the size stands for something else as well
+            return
+        if planned.flops < _SCALES * factor * program.flops or planned.memory.peak_bytes > evidence.machine.ipu.tile.sram_bytes:
+            return  # the size is of steps of a loop, perhaps
+        yield _Larger(batch, factor, planned)
 
 
-def _batch(profile: ProgramProfile, program: Program) -> int | None:
-    """The first dimension that the arguments which are new at each call have in common, and no other dimension has."""
+def _batches(profile: ProgramProfile, program: Program) -> list[int]:
+    """What the batch may be: a first or second dimension that the arguments which are new at each call share, and no others have."""
     again = {argument.index for argument in profile.streamed_again}
-    dims = {a.index: _dims(a.shape) for a in program.arguments}
-    fresh = [dims[a.index] for a in program.arguments if a.result is None and not a.on_host and a.index not in again and dims[a.index]]
-    firsts = {shape[0] for shape in fresh}
-    others = {dim for index, shape in dims.items() for dim in (shape[1:] if shape in fresh else shape)}
-    [batch] = firsts if len(firsts) == 1 else (0,)
-    return batch if batch > 1 and batch not in others else None
+    fresh = [_dims(a.shape) for a in program.arguments if a.result is None and not a.on_host and a.index not in again]
+    others = {dim for a in program.arguments if a.result is not None or a.on_host or a.index in again for dim in _dims(a.shape)}
+    found: list[int] = []
+    for place in (0, 1):
+        here = {shape[place] for shape in fresh if len(shape) > place}
+        rest = {dim for shape in fresh for index, dim in enumerate(shape) if index != place}
+        found += [dim for dim in here if len(here) == 1 and dim > 1 and dim not in others and dim not in rest]
+    return found
 
 
 def _dims(shape: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from tilestep.plan.steps import Argument, Program
+from tilestep.record.edits.moved import LOOP_STEPS, merged
 from tilestep.record.edits.programs import on_fewer_tiles
 from tilestep.record.edits.script import Change, with_changed
 from tilestep.report.advice.evidence import Evidence
@@ -19,7 +20,7 @@ from tilestep.report.quantities import bytes_text, names_text, share_text
 from tilestep.units import cycles_from_bytes
 
 IO_TILES: Final = 32  # that Graphcore's examples give to transfers
-STREAMING_DOMINATES: Final = 0.1  # of emulated time
+LEAST_SHARE: Final = 0.05  # of emulated time that the bytes need, latency aside
 
 
 def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -33,10 +34,17 @@ def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]
     label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key])
     text = (
         f"{label} waits for {_names(fresh)}, which {one_or(fresh, 'is', 'are')} new at each call ({bytes_text(size)}, {share} of emulated "
-        "time): let them come while it computes (ipu_num_io_tiles), or send smaller dtypes and convert them on the IPU."
+        "time): let them come while it computes (ipu_num_io_tiles), bring several in one transfer (lax.scan over them), or send smaller "
+        "dtypes and convert them on the IPU."
     )
     where = f"compile {label} with compiler_options={{'ipu_num_io_tiles': {IO_TILES}}}"
-    yield _proposal("streaming", text, evidence, profile, fresh, where)
+    loop = Way(
+        edit=f"loop over the batches of {label} on the IPU (lax.scan)",
+        change=merged([profile.key], at_most=LOOP_STEPS),
+        how="about",
+        basis=f"played as one program of up to {LOOP_STEPS} steps",
+    )
+    yield _proposal("streaming", text, evidence, profile, fresh, where, loop)
 
 
 def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -57,7 +65,7 @@ def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
 
 
 def _longest(figures: Figures, evidence: Evidence, origin: Origin) -> tuple[ProgramProfile, int, str] | None:
-    """The program of an origin that moves most fresh bytes; the bytes of a run; the share of time that takes, if it is a tenth."""
+    """The program of an origin that moves most fresh bytes; the bytes of a run; the share of time that takes, if it matters."""
     known = [p for p in figures.programs if p.origin == origin and p.key in evidence.programs and p.runs]
     moved = {p.key: _moved_bytes(p, evidence.programs[p.key]) for p in known}
     profile = max(known, key=lambda p: p.runs * moved[p.key], default=None)
@@ -65,13 +73,13 @@ def _longest(figures: Figures, evidence: Evidence, origin: Origin) -> tuple[Prog
         return None
     machine = evidence.machine
     cycles = profile.runs * cycles_from_bytes(moved[profile.key], machine.host.link_bytes_per_second, machine.ipu.clock_hz)
-    if cycles < STREAMING_DOMINATES * figures.emulated_cycles:
+    if cycles < LEAST_SHARE * figures.emulated_cycles:
         return None
     return profile, moved[profile.key], share_text(cycles, figures.emulated_cycles)
 
 
 def _proposal(
-    kind: FindingKind, text: str, evidence: Evidence, profile: ProgramProfile, fresh: Sequence[Argument], io_tiles: str
+    kind: FindingKind, text: str, evidence: Evidence, profile: ProgramProfile, fresh: Sequence[Argument], io_tiles: str, *others: Way
 ) -> Proposal:
     program, num_tiles = evidence.programs[profile.key], evidence.machine.ipu.num_tiles
     ways: list[Way] = []
@@ -83,7 +91,7 @@ def _proposal(
         edit = f"send {names_text([argument.name for argument in _by_size(wide)], most=3)} as float16 or 8-bit numbers"
         change = _halved(profile.key, [argument.index for argument in wide])
         ways.append(Way(edit=edit, change=change, how="about", basis="with half of the bytes"))
-    return Proposal(finding=Finding(kind=kind, text=text, line=line_of_call(program)), ways=tuple(ways), only_with_gain=True)
+    return Proposal(finding=Finding(kind=kind, text=text, line=line_of_call(program)), ways=(*ways, *others), only_with_gain=True)
 
 
 def _names(arguments: Sequence[Argument]) -> str:

@@ -11,7 +11,7 @@ from tilestep.report.advice.finding import Finding, Gain
 from tilestep.report.advice.proposal import Proposal, Way
 
 _CLEARLY: Final = 1.1  # times as much
-_NO_PROMISE: Final = ("limit", "unused", "fallback")  # kinds that say what would be if, or that nobody has to follow
+_NO_PROMISE: Final = ("set-up", "limit", "unused", "fallback")  # kinds that say what would be if, or that nobody has to follow
 
 
 def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: bool = False) -> tuple[Finding, ...]:

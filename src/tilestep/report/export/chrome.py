@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ def chrome_trace(timeline: Timeline) -> bytes:
         "displayTimeUnit": "ns",
         "otherData": {"clock": f"{timeline.clock} time", "made by": "tilestep"},
     }
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=True).encode()
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
 
 
 def _group(group: TrackGroup) -> Iterator[dict[str, Any]]:
@@ -47,4 +48,6 @@ def _slice(each: Slice, place: dict[str, int]) -> Iterator[dict[str, Any]]:
 
 def _counter(counter: Counter, number: int) -> Iterator[dict[str, Any]]:
     for time, value in counter.points:
+        if not math.isfinite(value):  # JSON has no such number: the line has a gap
+            continue
         yield {"ph": "C", "pid": number, "tid": 0, "name": counter.name, "ts": time / _NS_PER_US, "args": {counter.unit or "value": value}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,8 +30,7 @@ def write_parquet(report: Report, directory: Path, *, source: bool) -> tuple[Pat
         RecordingError: if the recording is damaged.
         OSError: if a file cannot be written.
     """
-    arrow: Any = _pyarrow("pyarrow")
-    parquet: Any = _pyarrow("pyarrow.parquet")
+    arrow, parquet = _pyarrow()
     writable_directory(directory)
     files: list[Path] = []
     for table in TABLES:
@@ -65,8 +63,11 @@ def _columns(report: Report, table: str, arrow: Any, *, source: bool) -> Iterato
             yield name, arrow.array(values)
 
 
-def _pyarrow(module: str) -> Any:
+def _pyarrow() -> tuple[Any, Any]:
+    """pyarrow, and its part for Parquet."""
     try:
-        return importlib.import_module(module)
+        import pyarrow
+        import pyarrow.parquet
     except ImportError:
         raise UnsupportedError("Parquet files need pyarrow, which is not installed: pip install 'tilestep[parquet]'") from None
+    return pyarrow, pyarrow.parquet

@@ -13,17 +13,7 @@ from numpy.typing import NDArray
 from tilestep.errors import RecordingError
 from tilestep.record.schema import EVENT_KINDS, LANE_KINDS
 from tilestep.record.tables import Tables
-
-_LANE_NAMES = {
-    "host": "host",
-    "ipu": "IPU {number}",
-    "io": "I/O tiles of IPU {number}",
-    "to-ipus": "host link to IPU-Machine {number}",
-    "to-host": "host link from IPU-Machine {number}",
-    "memory": "streaming memory of IPU-Machine {number}",
-    "gateway": "gateway of IPU-Machine {number}",
-    "link": "IPU-Link from IPU {number} to IPU {target}",
-}
+from tilestep.report.lane_names import lane_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +35,7 @@ class Lane:
     @property
     def name(self) -> str:
         """For people: 'IPU 3', 'host link to IPU-Machine 0'."""
-        return _LANE_NAMES[self.kind].format(number=self.number, target=self.target)
+        return lane_name(self.kind, self.number, self.target)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -175,7 +175,7 @@ class System:
     @cached_property
     def series(self) -> tuple[Series, ...]:
         """All lines of numbers."""
-        times, values = (self._tables.column("points", name) for name in ("time_ns", "value"))
+        values, times = self._tables.column("points", "value"), self._times("points", "time_ns")
         words = [self._texts("series", column) for column in ("name", "graph", "unit")]
         return tuple(
             Series(name=name, graph=graph, unit=unit, times_ns=times[rows], values=values[rows])
@@ -203,11 +203,7 @@ class System:
     def _orders(self) -> dict[str, tuple[NDArray[np.int64], NDArray[Any]]]:
         parents, starts = self._tables.column("spans", "parent"), self._tables.column("spans", "start_ns")
         for column in ("start_ns", "duration_ns"):
-            values = self._tables.column("spans", column)
-            if len(values) and not 0 <= int(values.min()) <= int(values.max()) <= MOST_NS:
-                raise RecordingError(
-                    f"column 'spans/{column}' has {int(values.min()):,} to {int(values.max()):,} ns: it must be 0 to 2**60"
-                )
+            self._times("spans", column)
         if np.any(parents >= np.arange(len(parents))):
             row = int(np.argmax(parents >= np.arange(len(parents))))
             raise RecordingError(f"column 'spans/parent' has {int(parents[row]):,} in row {row:,}: a span comes behind the one around it")
@@ -217,6 +213,13 @@ class System:
             order = np.lexsort((starts, values))
             found[name] = (order, values[order])
         return found
+
+    def _times(self, table: str, column: str) -> NDArray[np.int64]:
+        """A column of nanoseconds. Raises: RecordingError if one is negative, or nobody lives as long."""
+        values = self._tables.column(table, column)
+        if len(values) and not 0 <= int(values.min()) <= int(values.max()) <= MOST_NS:
+            raise RecordingError(f"column '{table}/{column}' has {int(values.min()):,} to {int(values.max()):,} ns: it must be 0 to 2**60")
+        return values
 
     def _event(self, row: int) -> SystemEvent:
         spans = self._tables
@@ -242,7 +245,8 @@ class System:
 
     def _heat_map(self, name: str, unit: str, of_edges: NDArray[np.int64], chosen: NDArray[np.int64]) -> HeatMap:
         edges: list[float] = self._tables.column("edges", "edge")[of_edges].tolist()
-        times, cells, counts = (self._tables.column("heat", column)[chosen] for column in ("time_ns", "cell", "times"))
+        times = self._times("heat", "time_ns")[chosen]
+        cells, counts = (self._tables.column("heat", column)[chosen] for column in ("cell", "times"))
         moments, rows = np.unique(times, return_inverse=True)
         if len(cells) and not 0 <= int(cells.min()) <= int(cells.max()) <= len(edges):
             raise RecordingError(

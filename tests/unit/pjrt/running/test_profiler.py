@@ -17,9 +17,7 @@ from tilestep.pjrt.running.profiler import ProfilerSession
 from tilestep.protobuf import bytes_field, int_field
 from tilestep.settings import read_settings
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:builtin type event_stats has no __module__"
-)  # of JAX's reader; an error would end Python 3.13
+pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module__")  # of JAX's reader; an error would end Python 3.13
 
 WANTED = int_field(1, 1) + int_field(2, 2) + int_field(3, 1) + int_field(4, 1)  # as JAX serialises its defaults
 STEP = program(superstep(50))

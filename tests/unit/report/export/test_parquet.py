@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,7 @@ def test_without_source_no_line_and_no_path_is_written(tmp_path: Path) -> None:
 
 
 def test_without_pyarrow_the_error_has_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(importlib, "import_module", missing)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UnsupportedError, match=r"Parquet files need pyarrow, which is not installed: pip install 'tilestep\[parquet\]'"):
         write_parquet(report_of(two_stages()), tmp_path / "new", source=True)
     assert not (tmp_path / "new").exists()

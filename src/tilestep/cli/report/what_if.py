@@ -1,0 +1,115 @@
+"""`tilestep report what-if`: what a recorded run would take on another machine."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from tilestep.cli.report.opening import WRONG, add_path, print_json, print_line, print_rows, told
+from tilestep.cli.usage import tell
+from tilestep.errors import RecordingError, SpecError
+from tilestep.record.call_tables import history_of
+from tilestep.record.tables import json_text
+from tilestep.report.knobs import FAMILY, KNOBS, setting_of
+from tilestep.report.quantities import time_text
+from tilestep.report.reader import Report, open_report
+from tilestep.report.what_if import Turned, outcome, table
+from tilestep.units import seconds_from_cycles
+
+_COMMAND: Final = "tilestep report what-if"
+_BOTH: Final = frozenset({"/2", "x2"})
+_LEAST: Final = 0.0001  # of emulated time: a knob that changes less is not in the table
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds `what-if` to the subparsers of `tilestep report`."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "what-if",
+        help="play a recording again on another machine",
+        description="Plays the journal of a recording again with knobs of the machine turned. Without --set: each knob halved and doubled, "
+        f"and the cost of each family of operations. Knobs: {', '.join(KNOBS)}, {FAMILY}NAME, or the path of a machine's field.",
+    )
+    add_path(parser)
+    parser.add_argument(
+        "--set",
+        metavar="KNOB=xFACTOR",
+        dest="settings",
+        action="append",
+        default=[],
+        help="turn a knob: host.link=x2, host.load=/2, links=32e9, sync.pattern=singlePipeline, family.matmul=/2; all together",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints to stdout. Returns 2 after a message to stderr if the recording cannot be played, or a setting is wrong."""
+    return told(_COMMAND, lambda: _what_if(args))
+
+
+def _what_if(args: argparse.Namespace) -> int:
+    try:
+        settings = [setting_of(text) for text in args.settings]
+        report = open_report(args.path)
+        history = history_of(report.tables)
+        clock_hz = history.machine.ipu.clock_hz
+        if settings:
+            found = outcome(history, _hlo(report), settings)
+            now, then = (seconds_from_cycles(cycles, clock_hz) for cycles in (found.cycles, found.turned_cycles))
+            change = found.turned_cycles / found.cycles - 1 if found.cycles else 0.0
+            if args.json:
+                print_json(
+                    {
+                        "settings": list(found.settings),
+                        "emulated_cycles": found.cycles,
+                        "emulated_s": now,
+                        "turned_cycles": found.turned_cycles,
+                        "turned_s": then,
+                        "change": change,
+                        "planned_again": list(found.planned_again),
+                    }
+                )
+                return 0
+            print_line(f"{', '.join(found.settings)}: {time_text(then)} in place of {time_text(now)} ({_percent(change)})")
+            if found.planned_again:
+                print_line(f"Planned again: {', '.join(found.planned_again)}")
+            return 0
+        rows, basis = table(history)
+    except SpecError as error:
+        tell(_COMMAND, str(error))
+        return WRONG
+    if args.json:
+        knobs = [{"knob": row.knob, "now": row.now, "changes": dict(row.changes)} for row in rows]
+        print_json({"basis": basis, "complete": history.complete, "knobs": knobs})
+    else:
+        _print(rows, basis)
+    return 0
+
+
+def _print(rows: tuple[Turned, ...], basis: str) -> None:
+    shown = [row for row in rows if row.effect >= _LEAST]
+    cells = [(row.knob, row.now, *_cells(row)) for row in shown if set(row.changes) <= _BOTH]
+    print_rows(f"Emulated time{f', {basis}' if basis else ''}", ("knob",), ("now", "halved", "doubled"), cells)
+    for row in shown:
+        if not set(row.changes) <= _BOTH:
+            print_line(f"{row.knob} is {row.now}: " + ", ".join(f"{name} {_percent(change)}" for name, change in row.changes.items()))
+    if len(shown) < len(rows):
+        print_line(f"No effect: {', '.join(row.knob for row in rows if row not in shown)}.")
+
+
+def _cells(row: Turned) -> tuple[str, str]:
+    halved, doubled = (row.changes.get(setting) for setting in ("/2", "x2"))
+    return "-" if halved is None else _percent(halved), "-" if doubled is None else _percent(doubled)
+
+
+def _percent(change: float) -> str:
+    return f"{100 * change:+.2f} %"
+
+
+def _hlo(report: Report) -> dict[int, str]:
+    """The HLO of programs, by key. Raises: RecordingError if the text is damaged."""
+    keys: list[int] = report.tables.column("programs", "key").tolist()
+    texts: Any = json_text(report.tables, "hlo") or [None] * len(keys)
+    if not isinstance(texts, list) or len(texts) != len(keys):  # pyright: ignore[reportUnknownArgumentType]
+        raise RecordingError(f"text 'hlo' of the recording must be a list of {len(keys)} texts")
+    return {key: text for key, text in zip(keys, texts, strict=True) if isinstance(text, str)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

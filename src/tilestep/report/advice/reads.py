@@ -1,0 +1,37 @@
+"""Advice on values in the tiles that the host reads: each read stops the IPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilestep.record.edits.reads import read_of_last_run, runs_read
+from tilestep.record.edits.script import Script
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.lines import line_of_call
+from tilestep.report.advice.phrases import times_text
+from tilestep.report.advice.proposal import Proposal, Way
+from tilestep.report.figures import Figures
+from tilestep.report.quantities import bytes_text, share_text
+
+
+def reads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """The user's program of whose results in the tiles the host reads most."""
+    if evidence is None:
+        return
+    profile = max((p for p in figures.programs if p.origin == "user" and p.cycles.read), key=lambda p: p.cycles.read, default=None)
+    if profile is None or profile.key not in evidence.programs:
+        return
+    times = runs_read(Script(calls=evidence.calls, programs=evidence.programs), profile.key)
+    if times < 2:
+        return
+    label = figures.label(profile.key)
+    size = bytes_text(profile.host_bytes_read // times)
+    text = (
+        f"The host reads results of {label} out of the tiles {times_text(times)} ({size} each time, "
+        f"{share_text(profile.cycles.read, figures.emulated_cycles)} of emulated time): read them rarely, or work out on the IPU what is "
+        "needed of them, and read that."
+    )
+    way = Way(edit=f"read results of {label} once, after its last run", change=read_of_last_run(profile.key), how="replayed")
+    line = line_of_call(evidence.programs[profile.key])
+    yield Proposal(finding=Finding(kind="reads", text=text, line=line), ways=(way,), only_with_gain=True)

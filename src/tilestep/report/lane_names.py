@@ -1,0 +1,21 @@
+"""What people call the lanes of emulated time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_NAMES: Final = {
+    "host": "host",
+    "ipu": "IPU {number}",
+    "io": "I/O tiles of IPU {number}",
+    "to-ipus": "host link to IPU-Machine {number}",
+    "to-host": "host link from IPU-Machine {number}",
+    "memory": "streaming memory of IPU-Machine {number}",
+    "gateway": "gateway of IPU-Machine {number}",
+    "link": "IPU-Link from IPU {number} to IPU {target}",
+}
+
+
+def lane_name(kind: str, number: int, target: int) -> str:
+    """'IPU 3', 'host link to IPU-Machine 0'. Args: as the columns of table `lanes`, the kind in words."""
+    return _NAMES[kind].format(number=number, target=target)

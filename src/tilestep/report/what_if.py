@@ -1,0 +1,194 @@
+"""What if the machine were another: a recording's journal played again with knobs turned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Final
+
+from tilestep.errors import RecordingError, SpecError, TilestepError
+from tilestep.machine.assemble import value_of
+from tilestep.machine.fields import QUANTITIES, SYNC_PATTERNS
+from tilestep.machine.spec import MachineSpec
+from tilestep.messages import plain
+from tilestep.options import PlanOptions
+from tilestep.plan.steps import Program, Superstep
+from tilestep.record.edits.programs import scaled
+from tilestep.record.history import History
+from tilestep.record.program import without_lines
+from tilestep.record.replay import replay_of_file
+from tilestep.record.sources import Source, planned_again
+from tilestep.report.advice.evidence import Evidence, begin_of
+from tilestep.report.advice.lines import leaves
+from tilestep.report.knobs import FAMILY, KNOBS, TURNED, Knob, Setting, turned
+from tilestep.report.quantities import time_text
+
+_PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_MOST_FAMILIES: Final = 8  # of supersteps, those that take most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turned:
+    """One knob and what it decides.
+
+    Attributes:
+        knob: its name.
+        now: the value of its first field, in words; '' for a family of supersteps.
+        changes: for each setting of it that a machine may have, what emulated time does: 0.1 is a tenth longer.
+    """
+
+    knob: str
+    now: str
+    changes: Mapping[str, float]
+
+    @property
+    def effect(self) -> float:
+        """The largest change."""
+        return max((abs(change) for change in self.changes.values()), default=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A recording with settings.
+
+    Attributes:
+        settings: as they were given.
+        cycles: that the recording takes.
+        turned_cycles: that it takes with all settings.
+        planned_again: names of programs that were planned again.
+    """
+
+    settings: tuple[str, ...]
+    cycles: int
+    turned_cycles: int
+    planned_again: tuple[str, ...]
+
+
+def outcome(history: History, hlo: Mapping[int, str], settings: Sequence[Setting]) -> Outcome:
+    """Plays all of a history with settings.
+
+    Args:
+        history: of a recording, from anybody.
+        hlo: of its programs, by key, as far as it was kept.
+        settings: all together.
+
+    Raises:
+        RecordingError: if the journal cannot be played, or a setting changes plans and a program's HLO was not kept or cannot be planned.
+        SpecError: for a value outside of its bounds.
+    """
+    machine, programs = history.machine, dict(history.programs)
+    for setting in settings:
+        machine = turned(machine, setting)
+    again: tuple[str, ...] = ()
+    if any(setting.knob.plans for setting in settings):
+        programs, again = _planned(history, hlo, machine)
+    for setting in settings:
+        if setting.family and setting.factor is not None:
+            programs = _with_family(programs, setting.family, setting.factor)
+    begin = begin_of(history.snapshot)
+    cycles = replay_of_file(history).end_cycle - begin
+    changed = replay_of_file(history, machine=machine, programs=programs).end_cycle - begin
+    return Outcome(settings=tuple(map(str, settings)), cycles=cycles, turned_cycles=changed, planned_again=again)
+
+
+def table(history: History) -> tuple[tuple[Turned, ...], str]:
+    """Every knob that a replay can turn, halved and doubled, the one with the largest effect first.
+
+    Args:
+        history: of a recording, from anybody.
+
+    Returns:
+        (the knobs, of which runs the changes are; '' of all).
+
+    Raises:
+        RecordingError: if the journal cannot be played.
+    """
+    programs, machine = history.programs, history.machine
+    families = _families(programs)
+    rows = [(knob, [Setting(knob=knob, factor=0.5), Setting(knob=knob, factor=2.0)]) for knob in (KNOBS[name] for name in TURNED)]
+    pattern = KNOBS["sync.pattern"]
+    rows.append((pattern, [Setting(knob=pattern, value=name) for name in SYNC_PATTERNS if name != machine.sync_pattern]))
+    for family in families:
+        knob = Knob(name=FAMILY + family, fields=(), meaning="cycles of these supersteps")
+        rows.append((knob, [Setting(knob=knob, family=family, factor=0.5), Setting(knob=knob, family=family, factor=2.0)]))
+    try:
+        evidence = Evidence(history, {}, emulated_cycles=0, runs=0)
+        evidence.runs = len(evidence.dispatches)
+        played = evidence.played_for(sum(len(settings) for _, settings in rows))
+    except (ValueError, ArithmeticError, LookupError, AssertionError, TypeError) as error:
+        raise RecordingError(f"the journal of the recording cannot be played: {error or type(error).__name__}") from None
+    begin, found = begin_of(played.history.snapshot), list[Turned]()
+    for knob, settings in rows:
+        changes: dict[str, float] = {}
+        for setting in settings:
+            try:
+                other = turned(machine, setting)
+            except SpecError:  # no machine has such a value
+                continue
+            theirs = _with_family(programs, setting.family, setting.factor or 1.0) if setting.family else programs
+            end = replay_of_file(played.history, machine=other, programs=theirs, calls=played.script.calls).end_cycle
+            changes[str(setting).partition("=")[2]] = (end - begin) / played.cycles - 1 if played.cycles else 0.0
+        now = _now(machine, knob.fields[0]) if knob.fields else ""
+        found.append(Turned(knob=knob.name, now=now, changes=changes))
+    return tuple(sorted(found, key=lambda row: -row.effect)), played.basis
+
+
+def _planned(history: History, hlo: Mapping[int, str], machine: MachineSpec) -> tuple[dict[int, Program], tuple[str, ...]]:
+    """The programs planned for another machine, with the options of their first plan."""
+    programs: dict[int, Program] = {}
+    for key, program in history.programs.items():
+        source = Source(text=partial(hlo.get, key, ""), options=PlanOptions())
+        options = _options(source, program, history.machine)
+        programs[key] = _plan_of_file(source, program, machine, options)
+    return programs, tuple(dict.fromkeys(program.name for program in programs.values()))
+
+
+def _options(source: Source, program: Program, machine: MachineSpec) -> PlanOptions:
+    """The options with which the HLO becomes the program that was recorded, which does not name them."""
+    bare = replace(without_lines(program), dry=False)
+    for partials in ("float", "half"):
+        for bits in (64, 128):
+            options = PlanOptions(partials_type=partials, weight_load_bits=bits, num_io_tiles=program.num_io_tiles)
+            if replace(without_lines(_plan_of_file(source, program, machine, options)), dry=False) == bare:
+                return options
+    raise RecordingError(
+        f"program '{program.name}' cannot be planned again: with no usual options does its HLO become the recorded one. It was planned "
+        "with others, or by another version of tilestep"
+    )
+
+
+def _plan_of_file(source: Source, program: Program, machine: MachineSpec, options: PlanOptions) -> Program:
+    """A plan of HLO that may come from anybody. Raises: RecordingError if it has none."""
+    try:
+        return planned_again(source, program, machine, options=options)
+    except RecordingError:
+        raise
+    except (TilestepError, ValueError, ArithmeticError, LookupError, AssertionError, TypeError, RecursionError) as error:
+        raise RecordingError(f"program '{program.name}' cannot be planned again: {plain(error) or type(error).__name__}") from None
+
+
+def _families(programs: Mapping[int, Program]) -> list[str]:
+    spent: dict[str, int] = {}
+    for program in programs.values():
+        for leaf in leaves(program.body):
+            if isinstance(leaf, Superstep):
+                spent[leaf.family] = spent.get(leaf.family, 0) + leaf.compute_cycles + leaf.exchange_cycles + leaf.sync_cycles
+    return sorted(spent, key=lambda family: -spent[family])[:_MOST_FAMILIES]
+
+
+def _with_family(programs: Mapping[int, Program], family: str, factor: float) -> dict[int, Program]:
+    part = Fraction(factor).limit_denominator(1_000_000)
+    return {key: scaled(program, family, part.numerator, part.denominator) for key, program in programs.items()}
+
+
+def _now(machine: MachineSpec, path: str) -> str:
+    """The value of a field with its unit."""
+    value, unit = value_of(machine, path), QUANTITIES[path].unit
+    if isinstance(value, str):
+        return value
+    if unit == "s":
+        return time_text(value)
+    scaled, prefix = next(((value / scale, prefix) for scale, prefix in _PREFIXES if value >= scale), (value, ""))
+    return f"{scaled:.3g} {prefix}{unit}"

@@ -1,0 +1,102 @@
+"""What frees memory of a tile frees about as many bytes as the finding says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import tilestep
+from tests.behaviour.advice.fault import first_of, of_kind
+from tilestep.report import Finding, Profile
+
+LAYERS, WIDTH = 8, 1024
+
+
+def descending(*, way: str = "", batch: int = 4096, layers: int = LAYERS) -> Profile:
+    """A step with momentum on parameters, in a dry run, with one of the ways to need less memory."""
+
+    def layer(x: Any, w: Any) -> tuple[Any, None]:
+        return jnp.tanh(jnp.tanh(x @ w) * 2), None
+
+    def step(params: Any, momentum: Any, x: Any) -> Any:
+        used = jax.checkpoint(layer) if way == "recompute" else layer  # pyright: ignore[reportPrivateImportUsage]
+        gradients = jax.grad(lambda params: (jax.lax.scan(used, x, params)[0] ** 2).sum())(params)
+        inside = jax.device_put(momentum, jax.memory.Space.Device) if way == "offload" else momentum
+        inside = 0.9 * inside + gradients
+        after = jax.device_put(inside, jax.memory.Space.Host) if way == "offload" else inside
+        return params - 1e-3 * inside, after
+
+    with tilestep.profile() as recording, tilestep.dry_run():
+        mesh = Mesh(np.array(jax.devices("ipu")[: 4 if way == "divide" else 1]), ("x",))
+        chip = NamedSharding(mesh, P(None, None, "x"))
+        away = NamedSharding(mesh, P(None, None, "x"), memory_kind="pinned_host" if way == "offload" else "device")
+        params = jax.device_put(np.ones((layers, WIDTH, WIDTH), np.float32), chip)
+        momentum = jax.device_put(np.ones((layers, WIDTH, WIDTH), np.float32), away)
+        x = jax.device_put(np.ones((batch, WIDTH), np.float32), NamedSharding(mesh, P("x")))
+        jitted = jax.jit(step, donate_argnums=(0, 1) if way == "donate" else (), out_shardings=(chip, away))
+        jax.block_until_ready(jitted(params, momentum, x))
+    return recording.profile
+
+
+def promised(finding: Finding, words: str) -> int:
+    """Bytes of a tile that the sentence promises for one way."""
+    found = re.search(rf"{words}[^(]*(?:\([^)]*\))? \(-([\d.]+) (KiB|MiB|B) a tile\)", finding.text)
+    assert found is not None, finding.text
+    return round(float(found[1]) * {"B": 1, "KiB": 1024, "MiB": 1024 * 1024}[found[2]])
+
+
+WAYS = {
+    "offload": ("momentum in pinned_host", 0.25),
+    "recompute": (r"jax\.checkpoint", 0.25),
+    "divide": (r"arrays divided over the machine's 4 IPUs", 0.25),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_out_frees_what_was_promised(way: str) -> None:
+    before, after = descending(), descending(way=way)
+    finding = first_of(before)
+    assert finding.kind == "memory"
+    assert finding.urgent
+    words, within = WAYS[way]
+    made = before.programs[0].peak_tile_bytes - after.programs[0].peak_tile_bytes
+    assert made > 0
+    assert abs(promised(finding, words) - made) <= within * made, (finding.text, made)
+
+
+def test_the_best_way_is_the_headline() -> None:
+    finding = first_of(descending())
+    assert finding.gain is not None
+    assert finding.gain.tile_bytes > 0
+    assert finding.headline.startswith(finding.edit)
+    assert f"-{finding.gain.tile_bytes / 1024:,.0f} KiB a tile" in finding.headline
+
+
+def test_a_program_that_fits_well_is_not_told_to_free_memory() -> None:
+    assert of_kind(descending(batch=64, layers=2), "memory") == []
+
+
+def test_donation_frees_what_was_promised() -> None:
+    """Gradients of parameters that are large beside everything else."""
+
+    def step(params: Any, x: Any) -> Any:
+        gradients = jax.grad(lambda params: (jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, params)[0] ** 2).sum())(params)
+        return jax.tree.map(lambda w, g: w - 1e-3 * g, params, gradients)
+
+    def stepped(donated: tuple[int, ...]) -> Profile:
+        with tilestep.profile() as recording, tilestep.dry_run():
+            params = jax.device_put(np.ones((64, WIDTH, WIDTH), np.float32), jax.devices("ipu")[0])
+            jax.block_until_ready(jax.jit(step, donate_argnums=donated)(params, np.ones((256, WIDTH), np.float32)))
+        return recording.profile
+
+    before, after = stepped(()), stepped((0,))
+    made = before.programs[0].peak_tile_bytes - after.programs[0].peak_tile_bytes
+    assert made > 0
+    assert promised(first_of(before), "donated arguments") == pytest.approx(made, rel=0.02)

@@ -1,0 +1,46 @@
+"""Gains of reads by the host of values in the tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests.behaviour.advice.fault import Fault, check, of_kind, profiled
+
+STEPS = 40
+STATE = np.ones((512, 512), np.float32)
+
+
+def training(*, read_every: int, donated: bool = True) -> Callable[[], Any]:
+    """Steps whose state the host reads now and then."""
+
+    def step(state: Any) -> Any:
+        return state + 1e-3 * jnp.tanh(state @ state)
+
+    def program() -> Any:
+        jitted = jax.jit(step, donate_argnums=0 if donated else ())
+        state: Any = jax.device_put(STATE, jax.devices("ipu")[0])
+        for number in range(1, STEPS + 1):
+            state = jitted(state)
+            if number % read_every == 0:
+                np.asarray(state)
+        return state
+
+    return program
+
+
+def test_a_state_that_is_read_too_often_is_found_first_and_worth_what_was_promised() -> None:
+    edit = r"^read results of jit_step once, after its last run$"
+    check(Fault("reads", edit, training(read_every=4), training(read_every=STEPS), 0.0, how="replayed"))
+
+
+def test_a_state_that_is_read_once_is_not_told_of() -> None:
+    assert of_kind(profiled(training(read_every=STEPS)), "reads") == []
+
+
+def test_results_that_stream_out_anyway_cost_no_read() -> None:
+    assert of_kind(profiled(training(read_every=4, donated=False)), "reads") == []

@@ -1,0 +1,195 @@
+"""Gains of findings on a machine of round numbers: how they are worked out, ranked and told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.sim.toy import MACHINE, Host, program, superstep
+from tilestep.plan.steps import Frame, HostCall, Program, Series
+from tilestep.record.history import begin_history, history_since
+from tilestep.report import Finding, Profile, profile_between
+from tilestep.report.advice import Gain, Line, evidence_of
+from tilestep.report.advice import evidence as evidence_module
+from tilestep.report.advice.lines import line_of, line_of_call
+
+BIG = 4096
+STEP = program(superstep(50, 20, 10), name="jit_step", takes=(BIG, 30), gives=(BIG, 4))
+DONATING = program(superstep(50, 20, 10), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
+
+
+def trained(called: Program, steps: int, *, on: Host | None = None) -> Profile:
+    host = on or Host()
+    begin = begin_history(host.system)
+    state = host.put(BIG)
+    for _ in range(steps):
+        before, (state, loss) = state, host.run(called, state, host.put(30))
+        host.system.forget(before)
+        host.system.forget(loss)
+    return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+
+def test_a_finding_carries_what_the_edit_saves() -> None:
+    before, after = trained(STEP, 20), trained(DONATING, 20)
+    finding = before.findings[0]
+    assert (finding.kind, finding.edit) == ("donation", "donate a0")
+    assert finding.gain is not None
+    assert finding.gain.cycles == before.emulated_cycles - after.emulated_cycles
+    assert finding.gain.share == finding.gain.cycles / before.emulated_cycles
+    assert finding.gain.seconds == pytest.approx(finding.gain.cycles * 1e-6)
+    assert finding.gain.how == "within 2 %"
+    assert all(found.edit != "donate a0" for found in after.findings)
+
+
+def test_without_a_history_there_are_no_gains_and_nothing_breaks() -> None:
+    profile = replace(trained(STEP, 20), history=None)
+    assert {finding.gain for finding in profile.findings} == {None}
+    assert profile.steady is None
+    assert "donate them" in profile.summary() or "donate it" in profile.summary()
+    assert {found["gain_cycles"] for found in profile.as_document()["findings"]} == {None}
+
+
+def test_findings_come_by_gain_and_small_ones_only_if_asked_for() -> None:
+    profile = trained(STEP, 20)
+    shares = [finding.gain.share for finding in profile.findings if finding.gain and finding.kind not in ("limit", "set-up")]
+    assert shares == sorted(shares, reverse=True)
+    assert min(shares) >= 0.01
+    assert len(profile.summary(all=True)) >= len(profile.summary())
+    rare = trained(replace(STEP, body=Series(nodes=(superstep(2_000_000),))), 5)
+    texts = [finding.edit for finding in rare.findings]
+    assert not any(text.startswith("donate") for text in texts)
+
+
+def test_a_long_history_is_played_in_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = trained(STEP, 200).findings[0].gain
+    monkeypatch.setattr(evidence_module, "MOST_PLAYED", 6000)
+    last = trained(STEP, 200).findings[0].gain
+    monkeypatch.setattr(evidence_module, "MOST_READ", 6000)
+    some = trained(STEP, 200).findings[0].gain
+    assert whole is not None
+    assert last is not None
+    assert some is not None
+    assert whole.basis == ""
+    assert last.basis.startswith("of the last ")
+    assert last.basis.endswith(" of 200 runs")
+    assert some.basis.startswith("of runs ")
+    assert some.basis.endswith(" of 200")
+    assert last.share == pytest.approx(whole.share, abs=0.02)
+    assert some.share == pytest.approx(whole.share, abs=0.02)
+
+
+def test_the_steady_state_is_apart_from_set_up() -> None:
+    profile = trained(DONATING, 20)
+    steady = profile.steady
+    assert steady is not None
+    assert (steady.label, steady.turns) == ("jit_step", 20)
+    assert steady.turn_cycles == 30 + 5 + 80 + 4 + 5  # a batch comes, the supersteps, a loss leaves
+    assert steady.set_up_cycles == profile.emulated_cycles - 20 * steady.turn_cycles
+    assert "Once warm, a run of jit_step takes 124 µs; set-up apart from 20 of them took " in profile.summary()
+    assert trained(DONATING, 3).steady is None
+
+
+def test_set_up_that_dominates_is_told_with_how_often_it_pays() -> None:
+    called = program(superstep(300), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
+    few = trained(called, 6)
+    [finding] = [finding for finding in few.findings if finding.kind == "set-up"]
+    assert finding.gain is not None
+    factor = int(finding.edit.split(" times")[0].rsplit(" ", 1)[1].replace(",", "")) // 6
+    many = trained(called, 6 * factor)
+    assert finding.gain.cycles == pytest.approx(few.emulated_cycles - many.emulated_cycles / factor, rel=0.02)
+    assert all(finding.kind != "set-up" for finding in many.findings)
+
+
+def test_what_does_not_fit_comes_first() -> None:
+    profile = trained(replace(STEP, memory=replace(STEP.memory, peak_bytes=1200, resident_bytes=1190)), 20)
+    assert (profile.findings[0].kind, profile.findings[0].urgent) == ("memory", True)
+
+
+def test_findings_in_json_are_objects() -> None:
+    document = json.loads(trained(STEP, 20).to_json())
+    found = document["findings"][0]
+    assert found["kind"] == "donation"
+    assert found["headline"].startswith("donate a0: -")
+    assert found["gain_share"] == found["gain_cycles"] / document["emulated_cycles"]
+    assert (found["line"], found["how"], found["gain_tile_bytes"]) == (None, "within 2 %", None)
+    assert document["steady"]["turns"] == 20
+
+
+@pytest.mark.parametrize(
+    ("gain", "text"),
+    [
+        (Gain(cycles=67, share=0.67, seconds=46.2e-3, how="replayed"), "-67 %, 46.2 ms"),
+        (Gain(cycles=67, share=0.67, seconds=46.2e-3, how="within 2 %"), "-67 %, 46.2 ms (within 2 %)"),
+        (Gain(cycles=12, share=0.123, seconds=1, how="about", basis="as one program"), "about -12 %, 1.00 s (as one program)"),
+        (Gain(tile_bytes=12288, how="about", basis="of its fullest tile"), "about -12.0 KiB a tile (of its fullest tile)"),
+    ],
+)
+def test_a_gain_in_words(gain: Gain, text: str) -> None:
+    assert str(gain) == text
+    line = Line(file="/home/me/train.py", number=41)
+    finding = Finding(kind="donation", text="...", edit="donate state", line=line, gain=gain)
+    assert finding.headline == f"donate state (train.py:41): {text}"
+
+
+def frame(function: str, line: int, parent: int, file: str = "/home/me/train.py") -> Frame:
+    return Frame(file=file, function=function, line=line, column=1, parent=parent)
+
+
+FRAMES = (
+    frame("<module>", 9, 0),
+    frame("step", 3, 1),
+    frame("step", 4, 1),
+    frame("tanh", 77, 3, "/usr/lib/python3.11/site-packages/optax/_src/x.py"),
+)
+
+
+def called(*numbers: int, name: str = "jit_step") -> Program:
+    return replace(program(*(replace(superstep(5), frame=number) for number in numbers), name=name), frames=FRAMES)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "line"), [((2, 3), 9), ((2,), 9), ((4, 4, 2), 9), ((1,), 9), ((0, 0), None), ((), None), ((2, 2, 2, 3, 0), 9)]
+)
+def test_a_function_is_called_where_the_user_calls_it(numbers: tuple[int, ...], line: int | None) -> None:
+    found = line_of_call(called(*numbers))
+    assert (None if found is None else found.number) == line
+
+
+def test_a_step_of_a_library_is_of_the_line_that_calls_the_library() -> None:
+    found = line_of(called(4), 4)
+    assert found is not None
+    assert str(found) == "train.py:4"
+    assert line_of(called(4), 0) is None
+
+
+def test_evidence_needs_calls() -> None:
+    host = Host(on=MACHINE)
+    begin = begin_history(host.system)
+    idle = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    assert evidence_of(idle) is None
+    assert idle.findings == ()
+
+
+def kept_away(peak_bytes: int) -> Profile:
+    """A program that stops for an argument in pinned_host, on tiles that are so full without it."""
+    call = HostCall(name="call", scope="", bytes_to_host=0, bytes_from_host=400, in_memory=True)
+    called = program(
+        superstep(5), call, name="jit_step", takes=(400,), gives=(400,), donates={0: 0}, host_arguments=(0,), host_results=(0,)
+    )
+    called = replace(called, memory=replace(called.memory, peak_bytes=peak_bytes))
+    host = Host()
+    begin = begin_history(host.system)
+    away = host.put(400, on_host=True)
+    for _ in range(5):
+        [away] = host.run(called, away)
+    return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+
+def test_values_are_kept_in_the_tiles_only_where_there_is_room() -> None:
+    """A quarter of 400 bytes comes on each of four tiles, of 1,000 bytes each."""
+    [finding] = [finding for finding in kept_away(700).findings if finding.kind == "offload"]
+    assert finding.edit == "keep a0 on the IPU"
+    assert "would be 80 % full" in finding.text
+    assert [finding for finding in kept_away(800).findings if finding.kind == "offload"] == []

@@ -1,0 +1,134 @@
+"""What if the machine were another: as long as the same host program takes there."""
+
+from __future__ import annotations
+
+import random
+import time
+from array import array
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.sim.toy import MACHINE, Host, collective, program, superstep
+from tilestep.errors import RecordingError
+from tilestep.machine.spec import MachineSpec
+from tilestep.plan.lower import lower
+from tilestep.plan.steps import Program
+from tilestep.program.hlo import parse_hlo
+from tilestep.record.history import History, begin_history, history_since
+from tilestep.report.knobs import setting_of, turned
+from tilestep.report.what_if import outcome, table
+
+TWO = replace(MACHINE, num_ipus=2)
+HLO = """HloModule jit_f, entry_computation_layout={(f32[64,64]{1,0})->f32[64,64]{1,0}}
+
+ENTRY %main (x: f32[64,64]) -> f32[64,64] {
+  %x = f32[64,64]{1,0} parameter(0)
+  ROOT %d = f32[64,64]{1,0} dot(f32[64,64]{1,0} %x, f32[64,64]{1,0} %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+def busy(on: MachineSpec, called: Program | None = None) -> History:
+    """A program on two IPUs, whose result the host reads."""
+    called = called or program(superstep(40, 10, 5, family="matmul"), collective("all-reduce", 800), takes=(300,), gives=(200,), num_ipus=2)
+    host = Host(on=on)
+    begin = begin_history(host.system)
+    for _ in range(4):
+        ipus = tuple(range(called.num_ipus))
+        rows = [[host.put(argument.size_bytes, ipu=ipu) for argument in called.arguments] for ipu in ipus]
+        found = host.run_on(ipus, called, rows)
+        host.system.read(found[0][0])
+    return history_since(host.system, begin)
+
+
+def cycles(history: History) -> int:
+    return outcome(history, {}, []).cycles
+
+
+@pytest.mark.parametrize(
+    "text", ["host.link=x2", "host.latency=/5", "host.load=x3", "host.dispatch=/2", "links=/2", "sync.pattern=singlePipeline"]
+)
+def test_a_replay_with_another_machine_is_exact(text: str) -> None:
+    found = outcome(busy(TWO), {}, [setting_of(text)])
+    assert found.turned_cycles == cycles(busy(turned(TWO, setting_of(text))))
+    assert found.cycles == cycles(busy(TWO)) != found.turned_cycles
+    assert found.planned_again == ()
+
+
+def test_settings_are_turned_together() -> None:
+    settings = [setting_of("host.link=x2"), setting_of("links=x2")]
+    both = turned(turned(TWO, settings[0]), settings[1])
+    assert outcome(busy(TWO), {}, settings).turned_cycles == cycles(busy(both))
+
+
+def test_a_family_at_half_the_cost() -> None:
+    called = program(superstep(20, 5, 3, family="matmul"), collective("all-reduce", 800), takes=(300,), gives=(200,), num_ipus=2)
+    assert outcome(busy(TWO), {}, [setting_of("family.matmul=/2")]).turned_cycles == cycles(busy(TWO, called))
+
+
+def test_the_table_begins_with_the_largest_effect() -> None:
+    rows, basis = table(busy(TWO))
+    assert basis == ""
+    assert [row.effect for row in rows] == sorted((row.effect for row in rows), reverse=True)
+    found = {row.knob: row for row in rows}
+    whole = outcome(busy(TWO), {}, [setting_of("host.link=x2")])
+    assert found["host.link"].changes["x2"] == whole.turned_cycles / whole.cycles - 1
+    assert set(found["host.link"].changes) == {"x2"}  # no machine has a link as slow as half of the toy's
+    assert set(found["sync.pattern"].changes) == {"singlePipeline", "replicaAndLadder"}
+    assert found["gateway"].effect == 0
+    assert {"/2", "x2"} == set(found["family.matmul"].changes)
+
+
+def planned(on: MachineSpec) -> Program:
+    return lower(parse_hlo(HLO), on, name="f", num_ipus=1)
+
+
+def test_a_knob_of_plans_plans_again() -> None:
+    setting = setting_of("exchange=x4")
+    found = outcome(busy(TWO, planned(TWO)), {1: HLO}, [setting])
+    other = turned(TWO, setting)
+    assert found.turned_cycles == cycles(busy(other, planned(other))) < found.cycles
+    assert found.planned_again == ("f",)
+
+
+def test_a_knob_of_plans_is_refused_without_the_hlo() -> None:
+    with pytest.raises(RecordingError, match="program 'f' cannot be planned again, because its HLO was not kept"):
+        outcome(busy(TWO, planned(TWO)), {}, [setting_of("amp=x2")])
+
+
+def test_a_knob_of_plans_is_refused_if_the_hlo_is_of_another_program() -> None:
+    with pytest.raises(RecordingError, match="with no usual options does its HLO become the recorded one"):
+        outcome(busy(TWO), {1: HLO}, [setting_of("amp=x2")])
+
+
+@pytest.mark.parametrize("text", ["", "no HLO", "HloModule x\n\nENTRY e {\n  ROOT a = f32[9999999999] parameter(0)\n}"])
+def test_damaged_hlo_is_told(text: str) -> None:
+    with pytest.raises(RecordingError, match="program 'f' cannot be planned"):
+        outcome(busy(TWO, planned(TWO)), {1: text}, [setting_of("amp=x2")])
+
+
+def test_a_journal_that_cannot_be_played_is_told() -> None:
+    history = replace(busy(TWO), programs={})
+    with pytest.raises(RecordingError, match="the journal of the recording cannot be played"):
+        outcome(history, {}, [setting_of("host.link=x2")])
+    with pytest.raises(RecordingError, match="the journal of the recording cannot be played"):
+        table(history)
+
+
+def test_a_journal_of_anybody_is_played_or_refused() -> None:
+    history, chosen = busy(TWO), random.Random(5)
+    outcomes: set[str] = set()
+    for _ in range(60):
+        numbers = array("q", history.calls.numbers)
+        numbers[chosen.randrange(len(numbers))] = chosen.choice((-1, 0, 1, 7, 2**31, 2**62, -(2**62)))
+        damaged = replace(history, calls=replace(history.calls, numbers=numbers))
+        for act in (lambda damaged=damaged: table(damaged), lambda damaged=damaged: outcome(damaged, {}, [setting_of("host.link=x2")])):
+            start = time.perf_counter()
+            try:
+                act()
+                outcomes.add("played")
+            except RecordingError:
+                outcomes.add("refused")
+            assert time.perf_counter() - start < 1
+    assert outcomes == {"played", "refused"}
