@@ -96,12 +96,13 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
 
 
 @contextlib.contextmanager
-def profiled(target: Path | None) -> Iterator[Recording]:
+def profiled(target: Path | None, *, lines: bool = True) -> Iterator[Recording]:
     """The same, but the caller writes the files. Only a program that does not fit writes its own, when it is compiled.
 
     Args:
         target: where they will be; None: nowhere. Else the recording has the tables of run.tilestep at its end, for which each program is
             planned again.
+        lines: whether those have lines of the user's source.
     """
     from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
     from tilestep.pjrt.running.report_folders import report_folder
@@ -112,7 +113,7 @@ def profiled(target: Path | None) -> Iterator[Recording]:
             yield result
         finally:
             measurement = measure()
-            result.complete(measurement.profile, None if target is None else measurement.recording())
+            result.complete(measurement.profile, None if target is None else measurement.recording(lines=lines))
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ _TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--t
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
 _USAGE: Final = (
     "tilestep run [--machine NAME|FILE.toml] [--ipus N] [--tiles N] [--sync-pattern PATTERN] [--dry-run] [--trip-count N] "
-    "[--all] [--json FILE] [--report DIR] "
+    "[--all] [--json FILE] [--report DIR [--no-source]] "
     "(SCRIPT | -m MODULE | -c CODE) [ARGS...]"
 )
 
@@ -89,6 +89,9 @@ def _option_parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="also write run.tilestep, profile.json and summary.txt into DIR, made if it is missing",
     )
+    parser.add_argument(
+        "--no-source", action="store_true", help="leave lines and paths of your source out of run.tilestep; only with --report"
+    )
     return parser
 
 
@@ -102,6 +105,9 @@ def run(args: argparse.Namespace) -> int:
     if options.trip_count is not None and not options.dry_run:
         tell(_COMMAND, "--trip-count says what a dry run cannot know; it goes with --dry-run")
         return 2
+    if options.no_source and options.report is None:
+        tell(_COMMAND, "--no-source says what a recording leaves out; it goes with --report")
+        return 2
     try:
         program = _program(rest)
         environ = _environ(options)
@@ -113,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     choose_platform()
     stderr, process = sys.stderr, os.getpid()
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
-    with profiled(report_path) as recording, mode:
+    with profiled(report_path, lines=not options.no_source) as recording, mode:
         code = run_program(program)
         try:
             end_threads()

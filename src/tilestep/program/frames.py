@@ -76,3 +76,12 @@ def parse_frames(text: str, position: int) -> tuple[Mapping[int, Frame], int]:
             parent=row.get("parent_frame_id", 0) - none,
         )
     return MappingProxyType(found), position
+
+
+def without_frames(text: str) -> str:
+    """The text of a module without the tables, so that it names no line and no file."""
+    start = text.find("\n")
+    if start < 0:
+        return text
+    _, end = parse_frames(text, start)
+    return text[:start] + text[end:]

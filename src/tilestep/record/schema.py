@@ -219,6 +219,6 @@ TEXTS: Final[Mapping[str, str]] = MappingProxyType(
         "machine": "JSON object: name, description, and every field of the machine, by its path",
         "profile": "JSON object: the figures of the profile, as profile.json has them, without the timeline",
         "hlo": "JSON list: the HLO of each program as it was planned; null: not kept",
-        "sources": "JSON object: path -> lines of the user's source files that frames name; absent with --no-source",
+        "sources": "JSON object: path -> text of the user's source files that frames name; absent with --no-source",
     }
 )

@@ -10,7 +10,7 @@ import inspect
 import warnings
 from collections.abc import Callable
 from time import time_ns
-from typing import Any, Final, Protocol, TypeVar, cast, final, overload
+from typing import Any, Final, Protocol, TypeVar, final, overload
 
 from tilestep.messages import shown
 from tilestep.tracing import logs
@@ -69,8 +69,9 @@ class tracepoint:
             return label if not isinstance(label, str) and _is_function(label) else NOTHING
         found = _USER if channel is None else found_channel(channel)
         if not isinstance(label, str) and _is_function(label):
-            function: Any = getattr(label, "__func__", label)
-            return _Recorded(getattr(function, "__qualname__", repr(function)), found)(cast("Callable[..., Any]", label))
+            target: Any = label
+            function: Any = getattr(target, "__func__", target)
+            return _Recorded(getattr(function, "__qualname__", repr(function)), found)(target)
         return _Recorded(str(label), found)
 
     @staticmethod

@@ -20,6 +20,7 @@ from tests.processes import ROOT, clean_environ, run_python
 from tilestep.cli import main, make_parser
 from tilestep.cli.run import split_words
 from tilestep.machine import SYNC_PATTERNS
+from tilestep.record.container import read_recording
 
 WHO_AM_I = """
 import sys, threading
@@ -204,6 +205,26 @@ def test_options_choose_the_machine_and_where_the_profile_goes(tmp_path: Path) -
     assert profile["machine"]["num_ipus"] == 2
 
 
+def test_a_recording_has_the_source_unless_it_is_to_be_left_out(tmp_path: Path) -> None:
+    script = tmp_path / "secret.py"
+    script.write_text(TRAINS)
+    with_source, without = tmp_path / "with", tmp_path / "without"
+    for flags, folder in (((), with_source), (("--no-source",), without)):
+        done = tilestep_run("--report", str(folder), *flags, str(script))
+        assert done.returncode == 0, done.stderr
+    kept, left_out = (read_recording(folder / "run.tilestep") for folder in (with_source, without))
+    assert json.loads(kept.text("sources")) == {str(script): TRAINS}
+    assert left_out.text("sources") == ""
+    assert not any("secret" in text for text in left_out.strings)
+    assert "secret" not in "".join(left_out.text(name) for name in ("trees", "profile", "snapshot", "call_names", "hlo"))
+
+
+def test_leaving_out_the_source_goes_with_a_report() -> None:
+    done = tilestep_run("--no-source", "-c", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--no-source says what a recording leaves out; it goes with --report" in done.stderr
+
+
 def test_the_profile_may_go_to_a_pipe_behind_what_the_program_prints() -> None:
     done = tilestep_run("--json", "/dev/stdout", "-c", "print('mine')")
     mine, profile = done.stdout.splitlines()
@@ -354,7 +375,18 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert all(
         option in out
-        for option in ("--machine", "--ipus", "--tiles", "--sync-pattern", "--json", "--report", "-m MODULE", "-c CODE", "SCRIPT")
+        for option in (
+            "--machine",
+            "--ipus",
+            "--tiles",
+            "--sync-pattern",
+            "--json",
+            "--report",
+            "--no-source",
+            "-m MODULE",
+            "-c CODE",
+            "SCRIPT",
+        )
     )
 
 

@@ -10,7 +10,7 @@ from tests.golden.texts import module_text
 from tilestep.errors import HloError
 from tilestep.program import HloModule, parse_hlo
 from tilestep.program.cleanup import clean
-from tilestep.program.frames import Frame
+from tilestep.program.frames import Frame, without_frames
 
 TABLES = r"""HloModule m
 
@@ -127,3 +127,10 @@ def test_large_tables_are_read_in_no_time() -> None:
     module = parsed(head)
     assert time.perf_counter() - start < 1
     assert module.frames[count] == Frame(file="a.py", function="f", line=count, column=4, parent=count - 1)
+
+
+def test_the_tables_can_be_taken_out_of_a_text() -> None:
+    text = 'HloModule m\n\nFileNames\n1 "/home/me/train.py"\n\nFunctionNames\n1 "loss"\n\n\nENTRY %main () -> f32[] {\n}\n'
+    assert without_frames(text) == "HloModule m\n\nENTRY %main () -> f32[] {\n}\n"
+    assert without_frames("HloModule m\n\nENTRY %main {\n}\n") == "HloModule m\n\nENTRY %main {\n}\n"
+    assert without_frames("HloModule m") == "HloModule m"

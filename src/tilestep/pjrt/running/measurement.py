@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -17,9 +17,11 @@ from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.journal import Begin, Journal
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan.steps import Branch, Loop, Node, Series
+from tilestep.program.frames import without_frames
 from tilestep.record.capture import Compiled, Span, capture, notes_of
 from tilestep.record.container import Builder, Tables
 from tilestep.record.history import history_since
+from tilestep.record.source_lines import source_files
 from tilestep.record.sources import Source
 from tilestep.report import Profile, profile_between
 from tilestep.report.reader.blocks import BLOCK_PROGRAMS, BLOCKS, scopes_of
@@ -59,9 +61,18 @@ class Measurement:
     def add_to(self, builder: Builder, *, journal: bool, hlo: bool, lines: bool, memory: bool = True) -> None:
         """Adds the emulated part of a recording to one that is being made."""
         span = self.span if journal else Span(system=self.span.system, begin=self.span.begin, end=self.span.end, history=None)
-        capture(builder, span, self._compiled(span, hlo=hlo, memory=memory), runs_in_detail=self.engine.runs_in_detail, lines=lines)
+        compiled = self._compiled(span, hlo=hlo, memory=memory)
+        if not lines:
+            compiled = {key: replace(of, hlo=None if of.hlo is None else without_frames(of.hlo)) for key, of in compiled.items()}
+        capture(builder, span, compiled, runs_in_detail=self.engine.runs_in_detail, lines=lines)
         document = self.profile.as_document()
         document.pop("timeline", None)
+        if lines:
+            files = source_files(span.system.programs[program.key] for program in self.profile.programs)
+            if files:
+                builder.put_json("sources", files)
+        else:
+            document.pop("findings", None)  # they name lines
         builder.put_json("profile", document)
 
     def _chosen_blocks(self) -> dict[str, list[str]]:

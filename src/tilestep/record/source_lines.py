@@ -1,0 +1,42 @@
+"""The user's source files that a recording's frames name, so that costs can be shown beside the code."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterable
+from typing import Final
+
+from tilestep.files import read_file
+from tilestep.plan.frames import user_frame
+from tilestep.plan.steps import Program
+
+MOST_FILE_BYTES: Final = 200_000  # a larger file is left out
+MOST_BYTES: Final = 1_000_000  # of all files together
+
+
+def source_files(programs: Iterable[Program]) -> dict[str, str]:
+    """Path -> text of each file that has a line which the user wrote, and from which a step or a value comes.
+
+    A file that cannot be read, or is too large, is left out. Cells of notebooks are files that only Python knows.
+    """
+    found: dict[str, str] = {}
+    left = MOST_BYTES
+    for path in sorted({path for program in programs for path in _files_of(program)}):
+        text = _text(path)
+        if text is not None and len(text) <= left:
+            found[path] = text
+            left -= len(text)
+    return found
+
+
+def _files_of(program: Program) -> set[str]:
+    frames = program.frames
+    return {frames[number - 1].file for number in range(1, len(frames) + 1) if user_frame(frames, number) == number}
+
+
+def _text(path: str) -> str | None:
+    try:
+        return read_file(path, most_bytes=MOST_FILE_BYTES).decode(errors="replace")
+    except OSError:
+        lines = "".join(linecache.getlines(path))
+        return lines if 0 < len(lines) <= MOST_FILE_BYTES else None
