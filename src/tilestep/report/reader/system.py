@@ -175,11 +175,7 @@ class System:
     @cached_property
     def series(self) -> tuple[Series, ...]:
         """All lines of numbers."""
-<<<<<<< HEAD
         times, values = self._times("points", "time_ns"), self._tables.column("points", "value")
-=======
-        values, times = self._tables.column("points", "value"), self._times("points", "time_ns")
->>>>>>> hostile
         words = [self._texts("series", column) for column in ("name", "graph", "unit")]
         return tuple(
             Series(name=name, graph=graph, unit=unit, times_ns=times[rows], values=values[rows])
