@@ -99,12 +99,15 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None) -
         each, apart = _time(figures, steady.turn_cycles), _time(figures, steady.set_up_cycles)
         parts.append(Text(f"Once warm, a run of {steady.label} takes {each}; set-up apart from {steady.turns:,} of them took {apart}."))
     parts.append(Text())
-    if advice:
-        parts.append(Text("What to do", style="bold"))
-        for number, finding in enumerate(advice, 1):
+    for title, aside in (("What to do", False), ("Worth knowing", True)):
+        told = [(number, finding) for number, finding in enumerate(advice, 1) if finding.is_aside == aside]
+        if told:
+            parts.append(Text(title, style="bold"))
+        for number, finding in told:
             head = f"{finding.headline}\n" if finding.headline else ""
             parts.append(Padding(_bullet(f"{number}.", Text.assemble((head, "bold"), finding.text)), (0, 0, 0, 2)))
-        parts.append(Text())
+        if told:
+            parts.append(Text())
     parts += _section(f"{_KINDS.title} of IPU {figures.busiest_ipu}, the busiest", _kinds_table(figures))
     parts += _section(_PROGRAMS.title, _programs_table(figures))
     if len(figures.programs) > MOST_PROGRAMS:

@@ -12,7 +12,7 @@ from tilestep.errors import RecordingError, SpecError, TilestepError
 from tilestep.machine.assemble import value_of
 from tilestep.machine.fields import QUANTITIES, SYNC_PATTERNS
 from tilestep.machine.spec import MachineSpec
-from tilestep.messages import plain
+from tilestep.messages import nearest, plain, shown
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Program, Superstep
 from tilestep.record.edits.programs import scaled
@@ -76,7 +76,7 @@ def outcome(history: History, hlo: Mapping[int, str], settings: Sequence[Setting
 
     Raises:
         RecordingError: if the journal cannot be played, or a setting changes plans and a program's HLO was not kept or cannot be planned.
-        SpecError: for a value outside of its bounds.
+        SpecError: for a value outside of its bounds, or a family of which no superstep is.
     """
     machine, programs = history.machine, dict(history.programs)
     for setting in settings:
@@ -84,7 +84,12 @@ def outcome(history: History, hlo: Mapping[int, str], settings: Sequence[Setting
     again: tuple[str, ...] = ()
     if any(setting.knob.plans for setting in settings):
         programs, again = _planned(history, hlo, machine)
+    known = {leaf.family for program in programs.values() for leaf in leaves(program.body) if isinstance(leaf, Superstep)}
     for setting in settings:
+        if setting.family and setting.family not in known:
+            near = nearest(setting.family, known)
+            hint = f"; the nearest is '{near}'" if near else ""
+            raise SpecError(f"no superstep is of family {shown(setting.family)}{hint}: the recording has {', '.join(sorted(known))}")
         if setting.family and setting.factor is not None:
             programs = _with_family(programs, setting.family, setting.factor)
     begin = begin_of(history.snapshot)

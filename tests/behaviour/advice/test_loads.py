@@ -172,3 +172,32 @@ def test_operations_outside_of_jit_are_told_by_the_user_s_lines() -> None:
     assert "They are made by test_loads.py:" in finding.text
     assert finding.line is not None
     assert finding.line.file.endswith("test_loads.py")
+
+
+def decaying(*, static: bool) -> Callable[[], Any]:
+    """Steps whose size is a static argument, or an array."""
+
+    def step(weights: Any, x: Any, size: Any) -> Any:
+        return weights - size * jnp.tanh(x @ weights).mean()
+
+    def program() -> Any:
+        jitted = jax.jit(step, static_argnums=2 if static else (), donate_argnums=0)
+        weights: Any = jax.device_put(np.ones((128, 128), np.float32), jax.devices("ipu")[0])
+        for number in range(20):
+            size = 0.1 / (1 + number // 5)
+            weights = jitted(weights, np.ones((64, 128), np.float32), size if static else np.float32(size))
+        return weights
+
+    return program
+
+
+def test_a_static_argument_that_makes_several_programs_is_found_first() -> None:
+    check(
+        Fault(
+            "loads", r"^make jit_step one program: arrays in place of static arguments", decaying(static=True), decaying(static=False), 0.25
+        )
+    )
+
+
+def test_one_program_is_not_said_to_be_several() -> None:
+    assert not [finding for finding in profiled(decaying(static=False)).findings if "one program" in finding.edit]

@@ -288,8 +288,8 @@ def test_the_summary_reads_well_at_100_columns() -> None:
     assert all(len(line) <= 100 for line in lines)
     assert lines[0].startswith("tilestep: ")
     assert lines[0].endswith(" s emulated on toy (2 IPUs of 4 tiles, 0.001 GHz), 6 program runs")
-    assert lines[2] == "What to do"
-    titles = ["What to do", "Time of IPU 0, the busiest", "Programs", "Largest supersteps", "Assumptions and fallbacks"]
+    assert lines[2] == "Worth knowing"
+    titles = ["Worth knowing", "Time of IPU 0, the busiest", "Programs", "Largest supersteps", "Assumptions and fallbacks"]
     assert [line for line in lines if line in titles] == titles
     assert "…" in text  # the long name gives way
     figures = next(line for line in lines if line.startswith("  jit_train"))

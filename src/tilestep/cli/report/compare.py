@@ -24,7 +24,7 @@ def add_parser(subparsers: Any) -> None:
     """Adds `compare` to the subparsers of `tilestep report`."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "compare",
-        help="compare two recordings; exit status 1 if the second is slower",
+        help="compare two recordings; with --fail-above, exit status 1 if the second is slower",
         description="Compares two recordings, program by program and line by line. Emulated cycles repeat: any difference is real.",
     )
     add_path(parser, "a")

@@ -31,6 +31,7 @@ FindingKind = Literal[
     "unused",  # IPUs
     "fallback",  # operations that were priced roughly
 ]
+ASIDE: Final[tuple[FindingKind, ...]] = ("set-up", "limit", "unused", "fallback")  # kinds that nobody has to follow, in their order
 How = Literal["replayed", "within 2 %", "about"]
 LEAST_SHARE: Final = 0.01  # of emulated time: the least that is worth a sentence
 
@@ -95,6 +96,11 @@ class Finding:
     line: Line | None = None
     gain: Gain | None = None
     urgent: bool = False
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether it says what would be if, or what nobody has to follow."""
+        return self.kind in ASIDE and not self.urgent
 
     @property
     def headline(self) -> str:

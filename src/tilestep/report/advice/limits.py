@@ -47,10 +47,10 @@ def limit(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     line = next((line_of(program, leaf.frame) for leaf in leaves(program.body) if steps and leaf.name == steps[0].name), None)
     calls_host = family.family in (PINNED_HOST, "host call")
     way = Way(
-        edit=f"halve {family.family} in {figures.label(longest.key)}",
+        edit=f"if {family.family} in {figures.label(longest.key)} took half",
         change=with_changed([longest.key], lambda program: _halved(program, family.family)),
         how="about" if calls_host else "replayed",
-        basis="half of what it takes" if calls_host else "if it took half",
+        basis="half of what it takes" if calls_host else "",
         part=0.5 if calls_host else 1.0,
     )
     yield Proposal(finding=replace(finding, line=line), ways=(way,))

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tilestep.plan.frames import user_frame
+from tilestep.plan.steps import Program
 from tilestep.record.edits.moved import called_as, merged, on_cpu
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
-from tilestep.report.advice.lines import line_of_call
+from tilestep.report.advice.lines import leaves, line_of_call
 from tilestep.report.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, lines_text, times_text
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures, Origin, ShapesProfile
@@ -54,7 +56,7 @@ def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         count = sum(unit.loads for unit in part)
         are = "is" if count == 1 else "are"
         what = "single operations outside of jit" if part is single else "jitted functions"
-        text = _single_operations(part, evidence) if part is single else _switching(figures, part)
+        text = _single_operations(part, evidence) if part is single else _switching(figures, part, evidence)
         ways = _ways(figures, part, evidence, is_single=part is single)
         if len(parts) == 1:
             yield _proposal(f"{head}, all of {what}: {text}" if part is single else f"{head}: {text}", part, ways, evidence)
@@ -98,6 +100,14 @@ def _ways(figures: Figures, units: Sequence[_Loaded], evidence: Evidence | None,
                     basis="" if function.differs == "batch" else "as if all calls had the largest shapes",
                 )
             )
+    for copies in _copies(alone, evidence):
+        first, *others = copies
+        edit = f"make {_name(first)} one program: arrays in place of static arguments, one dtype, one jit"
+        change = called_as([key for unit in others for key in unit.keys], first.keys[0])
+        ways.append(Way(edit=edit, change=change, how="about", basis="as if all calls were of one program"))
+    surplus = _surplus(alone, evidence)
+    alone = [unit for unit in alone if unit not in surplus]
+    keys = [key for unit in alone for key in unit.keys]
     if len({unit.function for unit in alone}) > 1:
         names = names_text([unit.label for unit in alone], most=3)
         short = [key for unit in sorted(alone, key=lambda unit: unit.work)[:-1] for key in unit.keys]
@@ -105,6 +115,43 @@ def _ways(figures: Figures, units: Sequence[_Loaded], evidence: Evidence | None,
         ways.append(Way(edit=f"put {names} into one jitted function", change=merged(keys), how="about", basis=AS_ONE))
         ways.append(Way(edit=f"run {labels} under {CPU_DEFAULT}", change=on_cpu(short), how="about", basis=CPU_FREE))
     return tuple(ways)
+
+
+def _copies(units: Sequence[_Loaded], evidence: Evidence | None) -> list[list[_Loaded]]:
+    """Programs that are one function: of one name, made by the same pieces of code, with arguments and results of equal shapes."""
+    if evidence is None:
+        return []
+    found: dict[object, list[_Loaded]] = {}
+    for unit in units:
+        if unit.origin == "user" and len(unit.keys) == 1:
+            program = evidence.programs[unit.keys[0]]
+            shapes = (tuple(a.shape for a in program.arguments), tuple(r.shape for r in program.results), program.num_ipus)
+            code = _code(program)
+            if code:
+                found.setdefault((_name(unit), shapes, code), []).append(unit)
+    return [copies for copies in found.values() if len(copies) > 1]
+
+
+def _code(program: Program) -> frozenset[tuple[str, int, int]]:
+    """File, line and column of what the user wrote, of all steps. Two lambdas on a line differ in their columns."""
+    numbers = {user_frame(program.frames, leaf.frame) for leaf in leaves(program.body)} - {0}
+    return frozenset((program.frames[n - 1].file, program.frames[n - 1].line, program.frames[n - 1].column) for n in numbers)
+
+
+def _surplus(units: Sequence[_Loaded], evidence: Evidence | None) -> list[_Loaded]:
+    """All copies of functions but the first of each."""
+    return [unit for copies in _copies(units, evidence) for unit in copies[1:]]
+
+
+def _several(copies: Sequence[_Loaded]) -> str:
+    return (
+        f"{_name(copies[0])} is {len(copies)} programs, though its arguments have equal shapes: each new value of a static argument, a "
+        "Python number where an array was, or a new jit makes another one. Pass such values as arrays of one dtype, and jit once."
+    )
+
+
+def _name(unit: _Loaded) -> str:
+    return unit.label.partition(" #")[0]
 
 
 def _cycles(units: list[_Loaded]) -> int:
@@ -165,13 +212,14 @@ def _single_operations(units: list[_Loaded], evidence: Evidence | None) -> str:
     )
 
 
-def _switching(figures: Figures, units: list[_Loaded]) -> str:
+def _switching(figures: Figures, units: list[_Loaded], evidence: Evidence | None) -> str:
     alone = [unit for unit in units if unit.origin != "group"]  # a group is one program already
     most = names_text([f"{unit.label} ({unit.loads:,})" for unit in alone or units], most=3)
     labels = {unit.label for unit in alone}
     shapes = [f"{_other_shapes(function)} " for function in figures.reshaped if labels & {figures.label(key) for key in function.keys}]
+    shapes += [f"{_several(copies)} " for copies in _copies(alone, evidence)]
     way_out = f"Run short functions under {CPU_DEFAULT}, or put them into one jitted function." if len(alone) > 1 else ""
-    if shapes and len({unit.function for unit in alone}) == 1:
+    if shapes and len({unit.function for unit in alone}) == 1 + len(_surplus(alone, evidence)):
         way_out = ""  # they are one jitted function
     if any(unit.loads > 1 for unit in units):
         text = f"an IPU keeps one program and switching reloads. Most loads: {most}. {''.join(shapes)}{way_out}".rstrip()

@@ -1,4 +1,4 @@
-"""Advice on arguments that are new at each call, such as batches, and on feeds of loops: they may come meanwhile, or be smaller."""
+"""Advice on arguments that come with each call, such as batches, and on feeds of loops: they may come meanwhile, or be smaller."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]
     profile, size, share = found
     label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key])
     text = (
-        f"{label} waits for {_names(fresh)}, which {one_or(fresh, 'is', 'are')} new at each call ({bytes_text(size)}, {share} of emulated "
-        "time): let them come while it computes (ipu_num_io_tiles), bring several in one transfer (lax.scan over them), or send smaller "
-        "dtypes and convert them on the IPU."
+        f"{label} waits for {_names(fresh)}, which {one_or(fresh, 'comes', 'come')} with each call ({bytes_text(size)}, {share} of "
+        "emulated time): let them come while it computes (ipu_num_io_tiles), bring several in one transfer (lax.scan over them), or send "
+        "smaller dtypes and convert them on the IPU."
     )
     where = f"compile {label} with compiler_options={{'ipu_num_io_tiles': {IO_TILES}}}"
     loop = Way(

@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from tilestep.report.advice.evidence import Evidence, Played
-from tilestep.report.advice.finding import Finding, Gain
+from tilestep.report.advice.finding import ASIDE, Finding, Gain
 from tilestep.report.advice.proposal import Proposal, Way
 
 _CLEARLY: Final = 1.1  # times as much
-_NO_PROMISE: Final = ("set-up", "limit", "unused", "fallback")  # kinds that say what would be if, or that nobody has to follow
 
 
 def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: bool = False) -> tuple[Finding, ...]:
@@ -38,6 +37,8 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: boo
             finding = replace(finding, edit=best[0].edit, gain=best[1])
         if all or _is_worth_it(finding, proposal.least_share):
             found.append(finding)
+    if any(finding.kind == "set-up" for finding in found):  # it says the same of loads, with a figure
+        found = [finding for finding in found if finding.kind != "loads" or finding.gain is not None]
     return tuple(sorted(found, key=_rank))
 
 
@@ -70,6 +71,6 @@ def _rank(finding: Finding) -> tuple[int, float]:
     gain = finding.gain
     if finding.urgent or finding.kind == "memory":
         return (0, -gain.tile_bytes if gain is not None else 0) if finding.urgent else (1, 0)
-    if finding.kind in _NO_PROMISE:
-        return _NO_PROMISE.index(finding.kind) + 4, 0
+    if finding.is_aside:
+        return ASIDE.index(finding.kind) + 4, 0
     return (3, 0) if gain is None else (2, -gain.share)
