@@ -193,3 +193,8 @@ def test_values_are_kept_in_the_tiles_only_where_there_is_room() -> None:
     assert finding.edit == "keep a0 on the IPU"
     assert "would be 80 % full" in finding.text
     assert [finding for finding in kept_away(800).findings if finding.kind == "offload"] == []
+
+
+def test_a_line_of_a_notebook_is_said_to_be_of_a_cell() -> None:
+    assert str(Line(file="/tmp/ipykernel_17/1999190837.py", number=8)) == "line 8 of a cell"
+    assert str(Line(file="/home/me/ipykernel.py", number=8)) == "ipykernel.py:8"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, Literal
@@ -33,6 +34,7 @@ FindingKind = Literal[
 ]
 ASIDE: Final[tuple[FindingKind, ...]] = ("set-up", "limit", "unused", "fallback")  # kinds that nobody has to follow, in their order
 How = Literal["replayed", "within 2 %", "about"]
+_CELL: Final = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$")  # of a notebook
 LEAST_SHARE: Final = 0.01  # of emulated time: the least that is worth a sentence
 
 
@@ -44,6 +46,8 @@ class Line:
     number: int
 
     def __str__(self) -> str:
+        if _CELL.search(self.file):  # its name is a number that nobody has given
+            return f"line {self.number} of a cell"
         return f"{PurePath(self.file).name}:{self.number}"
 
 
