@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
+from tilestep.sim.calls import CALL_KINDS
+from tilestep.sim.trace import KINDS
+
 FORMAT: Final = "tilestep-recording"
 VERSION: Final = 1  # of the form; a reader refuses a higher one
 SUFFIX: Final = ".tilestep"
@@ -57,25 +60,14 @@ LANE_KINDS: Final = (
     "gateway",  # the gateway of one IPU-Machine, outwards
     "link",  # the IPU-Links from IPU `number` to its neighbour `target`
 )
-EVENT_KINDS: Final = (  # the first twelve are those of sim.trace.KINDS, in its order
-    "load",
-    "save",
-    "stream-in",
-    "compute",
-    "exchange",
-    "sync",
-    "collective",
-    "host-call",
-    "stream-out",
-    "read",
-    "io-in",
-    "io-out",
+EVENT_KINDS: Final[tuple[str, ...]] = (
+    *KINDS,
     "dispatch",  # the host starts a run
     "wait",  # the host waits for a value
     "transfer",  # a link or memory is busy
 )
 CATEGORIES: Final = ("temporary", "resident", "constant", "argument", "result")  # of lives
-CALLS: Final = ("put", "copy", "wait", "read", "forget", "dispatch", "accumulated", "moment")  # of the journal, by their numbers
+CALLS: Final = CALL_KINDS  # of the journal, by their numbers
 
 MOST_ROWS: Final[Mapping[str, int]] = MappingProxyType(  # of tables whose rows readers make objects of
     {"frames": 1_000_000, "programs": 100_000, "lanes": 100_000, "runs": 1_000_000, "processes": 100_000, "threads": 100_000}
