@@ -68,7 +68,6 @@ def capture(
     compiled: Mapping[int, Compiled],
     *,
     runs_in_detail: int,
-    executions: bool = True,
     lines: bool = True,
 ) -> None:
     """Adds a span of a simulation to a recording.
@@ -78,7 +77,6 @@ def capture(
         span: what happened.
         compiled: programs by key: all that ran in the span, and all that its history needs.
         runs_in_detail: how many runs of each program keep their events, the first and the last ones together.
-        executions: whether runs, events and the journal are kept; else only the programs are.
         lines: whether lines of the user's source are kept.
     """
     builder.put_json("machine", machine_document(span.system.machine))
@@ -99,8 +97,6 @@ def capture(
             loads=0 if ran is None else ran.loads,
         )
     programs.finish()
-    if not executions:
-        return
     for key, of in totals.items():
         for ipu, kinds in of.cycles.items():
             for kind, cycles in kinds.items():
