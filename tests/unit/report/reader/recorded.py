@@ -43,7 +43,7 @@ def recorded(
         for each in programs
     }
     span = Span(system=host.system, begin=host.start, end=host.system.mark(), history=None)
-    capture(builder, span, compiled, runs_in_detail=runs_in_detail, executions=kind == "run")
+    capture(builder, span, compiled, runs_in_detail=runs_in_detail)
     return parse_recording(recording_bytes(builder.tables()))
 
 

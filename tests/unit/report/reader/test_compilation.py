@@ -152,7 +152,7 @@ def test_the_hlo_is_there_if_it_was_kept() -> None:
 
 def test_a_compile_that_never_ran_has_no_execution() -> None:
     called = two_stages()
-    report = Report(recorded(run_of(called), [called], {called.name: liveness()}, kind="program"), where="oom.tilestep")
+    report = Report(recorded(run_of(called, runs=0), [called], {called.name: liveness()}, kind="program"), where="oom.tilestep")
     assert report.parts == ("compilation",)
     assert report.compilation.main.memory.peak.total_bytes == 218
     with pytest.raises(RecordingError, match=r"oom\.tilestep has no execution: no program ran, as after a compile that ran out of memory"):
