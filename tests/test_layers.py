@@ -38,7 +38,7 @@ SHARED = (
     "cuts",
 )
 RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
-FRONTENDS = ("onnx",)  # on top of JAX, for any platform; only the doors import them
+FRONTENDS = ("onnx", "popart")  # on top of JAX, for any platform; only the doors import them
 DOORS = ("__init__", "__main__", "cli", "profiling")  # these may import anything
 SETTINGS_IMPORTS = ("errors", "messages", "options", "engine_options", "machine")
 UNITS = (*LAYERS, *SHARED, *RUNTIME, *FRONTENDS, *DOORS)

@@ -1,0 +1,1 @@
+"""Graphs under construction: the Builder, its operators, names and settings."""

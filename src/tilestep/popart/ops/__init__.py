@@ -1,0 +1,1 @@
+"""Graphcore's own operators (domain ai.graphcore), in the importer's registry."""

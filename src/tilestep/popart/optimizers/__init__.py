@@ -1,0 +1,1 @@
+"""Optimisers by PopART's formulas, as optax transformations."""

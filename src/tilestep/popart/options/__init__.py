@@ -1,0 +1,1 @@
+"""Options of a session, and what each one does here."""
