@@ -44,7 +44,9 @@ class AnchorReturnType:
             raise TypeError(f"tileSet is {tileSet!r}: it must be a TileSet")
         identity = _IDS.get(anchorReturnTypeString.lower())
         if identity is None:
-            raise popart_exception(f"Invalid anchor return type ID supplied: {anchorReturnTypeString}. It must be one of Final, EveryN, All, Sum")
+            raise popart_exception(
+                f"Invalid anchor return type ID supplied: {anchorReturnTypeString}. It must be one of Final, EveryN, All, Sum"
+            )
         if identity != AnchorReturnTypeId.EveryN and returnPeriod is not None:
             raise popart_exception(_NO_PERIOD)
         if identity == AnchorReturnTypeId.EveryN and returnPeriod is None:
@@ -197,6 +199,4 @@ class Anchor:
 def anchors_of(flow: DataFlow) -> list[Anchor]:
     """The anchors of a data flow, sorted by name."""
     kinds = [(name, flow.art(name)) for name in flow.anchors()]
-    return [
-        Anchor(name=name, kind=kind.id(), period=kind.rp() if kind.id() == AnchorReturnTypeId.EveryN else 1) for name, kind in kinds
-    ]
+    return [Anchor(name=name, kind=kind.id(), period=kind.rp() if kind.id() == AnchorReturnTypeId.EveryN else 1) for name, kind in kinds]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,10 +28,12 @@ class Analysis:
 
     Attributes:
         types: shape and dtype of each tensor, by name.
+        known: names of tensors that do not depend on inputs or variables.
         differentiable: names of tensors whose gradient is computed, in training.
     """
 
     types: dict[str, jax.ShapeDtypeStruct]
+    known: frozenset[str]
     differentiable: frozenset[str]
 
 
@@ -43,6 +45,7 @@ def analyse(graph: SessionGraph, loss: str | None) -> Analysis:
     Raises: popart_exception for a node that cannot be computed, and for a loss that is no scalar or no tensor of the model.
     """
     types: dict[str, jax.ShapeDtypeStruct] = {}
+    known = set(graph.constants)
     variables = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in graph.variables.items()}
     key = jax.eval_shape(lambda: jax.random.key(0))
 
@@ -51,6 +54,8 @@ def analyse(graph: SessionGraph, loss: str | None) -> Analysis:
             array = jnp.asarray(value) if isinstance(value, np.ndarray | np.generic | int | float) else value
             if hasattr(array, "dtype"):
                 types[name] = jax.ShapeDtypeStruct(array.shape, array.dtype)
+            if not isinstance(value, jax.Array):
+                known.add(name)
             return value
 
         graph.run(variables, inputs, key, mark)
@@ -58,7 +63,7 @@ def analyse(graph: SessionGraph, loss: str | None) -> Analysis:
     jax.eval_shape(forward, variables, dict(graph.inputs), key)
     types |= {name: jax.ShapeDtypeStruct(array.shape, jnp.asarray(array).dtype) for name, array in graph.constants.items()}
     if loss is None:
-        return Analysis(types=types, differentiable=frozenset())
+        return Analysis(types=types, known=frozenset(known), differentiable=frozenset())
     if loss not in types:
         raise popart_exception(f"Could not find loss tensor '{loss}' in main graph tensors")
     if np.prod(types[loss].shape, dtype=int) != 1:
@@ -66,12 +71,12 @@ def analyse(graph: SessionGraph, loss: str | None) -> Analysis:
             f"Loss tensor, '{loss}', must be a scalar tensor, and has shape {list(types[loss].shape)}: reduce it, for example with "
             "aiGraphcore.identityloss"
         )
-    return Analysis(types=types, differentiable=_differentiable(graph, loss, types))
+    return Analysis(types=types, known=frozenset(known), differentiable=_differentiable(graph, loss, types, known))
 
 
-def _differentiable(graph: SessionGraph, loss: str, types: Types) -> frozenset[str]:
+def _differentiable(graph: SessionGraph, loss: str, types: Types, known: Collection[str]) -> frozenset[str]:
     """Tensors with a gradient that is no literal zero."""
-    names = [name for name, kind in types.items() if jnp.issubdtype(kind.dtype, jnp.inexact) and name not in graph.constants]
+    names = [name for name, kind in types.items() if jnp.issubdtype(kind.dtype, jnp.inexact) and name not in known]
     tapped = [name for name in names if name not in graph.statistics]
 
     def gradients(taps: Values, variables: Values, inputs: Values, key: Any) -> Any:

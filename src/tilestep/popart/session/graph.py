@@ -90,7 +90,7 @@ def session_graph(source: Any, *, training: bool, shapes: InputShapeInfo, casts:
 
     Raises: popart_exception for a damaged model, an input without a shape, an operator without an implementation, or a value beyond 32 bits.
     """
-    proto = _read(source)
+    proto = read_model(source)
     plain = onnx.ModelProto()
     plain.CopyFrom(proto)
     _strip(plain.graph)
@@ -100,7 +100,11 @@ def session_graph(source: Any, *, training: bool, shapes: InputShapeInfo, casts:
     _require_known_inputs(loaded, wanted)
     constants = {name: array for name, array in loaded.initializers.items() if name in wanted}
     variables = {name: narrowed(name, array, casts=casts) for name, array in loaded.initializers.items() if name not in wanted}
-    inputs = {spec.name: _input_type(spec, shapes, casts=casts) for spec in specs_of(loaded.proto.graph.input) if spec.name not in loaded.initializers}
+    inputs = {
+        spec.name: _input_type(spec, shapes, casts=casts)
+        for spec in specs_of(loaded.proto.graph.input)
+        if spec.name not in loaded.initializers
+    }
     graph = replace(loaded.graph, inputs=(*inputs, *variables), initializers=constants)
     return SessionGraph(
         proto=proto,
@@ -152,7 +156,7 @@ def _has_external(model: onnx.ModelProto) -> bool:
     return any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer)
 
 
-def _read(source: Any) -> onnx.ModelProto:
+def read_model(source: Any) -> onnx.ModelProto:
     model = onnx.ModelProto()
     if isinstance(source, onnx.ModelProto):
         model.CopyFrom(source)
@@ -165,7 +169,9 @@ def _read(source: Any) -> onnx.ModelProto:
             data = bytes(source)
         model.ParseFromString(data)
     except (OSError, TypeError, ValueError) as error:
-        raise popart_exception(f"Failed to read the model: {error}. Give a path, the bytes of Builder.getModelProto(), or a ModelProto") from error
+        raise popart_exception(
+            f"Failed to read the model: {error}. Give a path, the bytes of Builder.getModelProto(), or a ModelProto"
+        ) from error
     except Exception as error:  # DecodeError of either of protobuf's implementations
         raise popart_exception(f"Failed to parse the model: {error}") from error
     return model

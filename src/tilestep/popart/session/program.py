@@ -126,7 +126,10 @@ class Program:
             return new, values | self.after_update(new)
         new, values = lax.scan(self.microbatch, carry, inputs)
         new = self.update(new)
-        updated = {name: jnp.broadcast_to(new.variables[of], (self.accumulation, *new.variables[of].shape)) for name, of in self._fetched.updated.items()}
+        updated = {
+            name: jnp.broadcast_to(new.variables[of], (self.accumulation, *new.variables[of].shape))
+            for name, of in self._fetched.updated.items()
+        }
         return new, values | updated
 
     def after_update(self, carry: Carry) -> Values:
@@ -150,12 +153,16 @@ class Program:
             def body(state: tuple[Carry, Values], batch: Values) -> tuple[tuple[Carry, Values], Values]:
                 inner, values = self.batch(state[0], batch)
                 totals = {
-                    anchor.name: self._total(anchor, values[anchor.name], state[1][anchor.name]) for anchor in self._anchors if not anchor.is_stacked
+                    anchor.name: self._total(anchor, values[anchor.name], state[1][anchor.name])
+                    for anchor in self._anchors
+                    if not anchor.is_stacked
                 }
                 return (inner, totals), {anchor.name: values[anchor.name] for anchor in self._anchors if anchor.is_stacked}
 
             (new, totals), stacked = lax.scan(body, (carry, first), inputs)
-            stacked = {anchor.name: stacked[anchor.name][anchor.period - 1 :: anchor.period] for anchor in self._anchors if anchor.is_stacked}
+            stacked = {
+                anchor.name: stacked[anchor.name][anchor.period - 1 :: anchor.period] for anchor in self._anchors if anchor.is_stacked
+            }
         return new, stacked | totals | self.at_end(new)
 
     def at_end(self, carry: Carry) -> Values:
