@@ -199,6 +199,21 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     )
 
 
+def emulated_system(default: str, environ: Mapping[str, str] | None = None) -> tuple[MachineSpec, bool]:
+    """The machine whose IPUs a program can ask for, and whether a setting names it.
+
+    Args:
+        default: the name of the machine if no setting names one, or says how many IPUs there are.
+        environ: environment variables; None: the process's own.
+    Raises: SettingsError for a value that is not allowed.
+    """
+    environ = os.environ if environ is None else environ
+    named = bool(environ.get(_MACHINE, "").strip())
+    counted = DEVICE_COUNT.read(environ) is not None or VISIBLE_DEVICES.read(environ) is not None
+    given = environ if named or counted else {**environ, _MACHINE: default}
+    return _machine(given, MODEL_NUM_TILES.read(environ))[0], named
+
+
 def stated_settings(environ: Mapping[str, str] | None = None) -> tuple[object, ...]:
     """Everything that `read_settings` would parse. As long as this stays equal, no setting has changed. Opens no file."""
     environ = os.environ if environ is None else environ

@@ -7,6 +7,10 @@ try:
 except ImportError as error:
     raise ImportError("tilestep.popart needs the package onnx: pip install 'tilestep[onnx]'") from error
 
+from tilestep.popart.device_info import DeviceInfo as DeviceInfo
+from tilestep.popart.devices import DeviceManager as DeviceManager
+from tilestep.popart.devices import syncPatternFromString as syncPatternFromString
+from tilestep.popart.devices import syncPatternToString as syncPatternToString
 from tilestep.popart.enums import AccumulateOuterFragmentSchedule as AccumulateOuterFragmentSchedule
 from tilestep.popart.enums import AdamMode as AdamMode
 from tilestep.popart.enums import AdaptiveMode as AdaptiveMode
@@ -75,3 +79,6 @@ from tilestep.popart.options import ReplicatedCollectivesSettings as ReplicatedC
 from tilestep.popart.options import SessionOptions as SessionOptions
 from tilestep.popart.options import TensorLocation as TensorLocation
 from tilestep.popart.options import TensorLocationSettings as TensorLocationSettings
+from tilestep.popart.versions import packageHash as packageHash
+from tilestep.popart.versions import versionNumber as versionNumber
+from tilestep.popart.versions import versionString as versionString
