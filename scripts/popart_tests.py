@@ -22,6 +22,7 @@ import argparse
 import concurrent.futures
 import importlib.util
 import json
+import re
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ if str(ROOT) not in sys.path:
 from scripts.popart_judge import groups, tables  # noqa: E402
 from scripts.popart_judge.known import LIST, Known, read_known, surprises  # noqa: E402
 from scripts.popart_judge.runner import Case, Result, Setup, by_file, run_file  # noqa: E402
-from scripts.popart_judge.source import Function, functions  # noqa: E402
+from scripts.popart_judge.source import TESTS, Function, functions  # noqa: E402
 from scripts.popart_judge.targets import DEFAULT, targets  # noqa: E402
 from tests.processes import QUICKLY_COMPILED  # noqa: E402
 
@@ -84,6 +85,16 @@ def chosen_of(found: Sequence[Function], options: argparse.Namespace) -> list[Fu
     ]
 
 
+def files_with_torch(checkout: Path, chosen: Sequence[Function]) -> list[str]:
+    """The files whose tests, or whose fixtures, import torch."""
+
+    def imports_it(path: Path) -> bool:
+        return path.is_file() and re.search(r"^\s*(import|from) torch\b", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+    paths = {file: checkout / TESTS / file for file, _ in by_file(chosen)}
+    return [file for file, path in paths.items() if imports_it(path) or imports_it(path.with_name("conftest.py"))]
+
+
 def run_all(chosen: Sequence[Function], target_of: Mapping[str, str], known: Known, setup: Setup, jobs: int) -> list[Result]:
     """Runs the files, `jobs` at a time."""
 
@@ -126,8 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not chosen:
         say("popart_tests: nothing is chosen; --list names what there is")
         return 2
-    if importlib.util.find_spec("torch") is None:
-        say("popart_tests: there is no torch, and most of the tests compare with it; --help says where it comes from")
+    if importlib.util.find_spec("torch") is None and (users := files_with_torch(options.checkout, chosen)):
+        say(f"popart_tests: there is no torch, with which {len(users)} of the files compare; --help says where it comes from")
         return 2
     setup = Setup(
         checkout=options.checkout.resolve(),

@@ -18,6 +18,7 @@ from scripts.popart_judge.source import TESTS, Function
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 SETTINGS: Final = ("JAX_", "XLA_", "TILESTEP_", "POPLAR_", "POPART_", "PVTI_", "TEST_TARGET", "PYTEST_")
 POLL_WALL_S: Final = 0.1
+START_WALL_S: Final = 300.0  # until a file has been imported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ class Setup:
     """How processes are started."""
 
     checkout: Path
-    limit_wall_s: float  # without news of a test
+    limit_wall_s: float  # of a case
     environ: Mapping[str, str]
     mutate: str | None = None
 
@@ -145,11 +146,11 @@ def _watched(process: subprocess.Popen[bytes], log: Path, output: Path, limit_wa
                     raise ValueError(f"{log}: {event}")
         if dead:
             break
-        if time.monotonic() - heard > limit_wall_s:
+        if time.monotonic() - heard > (limit_wall_s if running or cases else START_WALL_S):
             if running:
                 cases[running] = Case(outcome="hung", error=f"no end after {limit_wall_s:.0f} s")
                 return cases, False, None
-            return cases, bool(cases), failed or f"nothing was run in {limit_wall_s:.0f} s: {_last_words(output)}"
+            return cases, bool(cases), failed or f"nothing was run in {START_WALL_S:.0f} s: {_last_words(output)}"
         time.sleep(POLL_WALL_S)
     if running and not ended:
         process.wait()
