@@ -15,6 +15,7 @@
 | POPLAR_ENGINE_OPTIONS               | JSON object of engine options (engine_options.py)          | {}                |
 | TILESTEP_TINY_STEPS                 | whether to compile CPU loops of tiny steps in one piece    | true              |
 | PVTI_OPTIONS                        | JSON object: how to trace the process (tracing/options.py) | not traced        |
+| POPART_* and POPXL_CACHE_DIR        | read by tilestep.popart (popart/environment.py)            | unset             |
 
 (*) Only a variable. compiler_options of one program may change it: there its name is in small letters, without JAX_. options.py explains
 these four. train/loop/tiny_steps.py explains the last variable.
@@ -198,6 +199,21 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     )
 
 
+def emulated_system(default: str, environ: Mapping[str, str] | None = None) -> tuple[MachineSpec, bool]:
+    """The machine whose IPUs a program can ask for, and whether a setting names it.
+
+    Args:
+        default: the name of the machine if no setting names one, or says how many IPUs there are.
+        environ: environment variables; None: the process's own.
+    Raises: SettingsError for a value that is not allowed.
+    """
+    environ = os.environ if environ is None else environ
+    named = bool(environ.get(_MACHINE, "").strip())
+    counted = DEVICE_COUNT.read(environ) is not None or VISIBLE_DEVICES.read(environ) is not None
+    given = environ if named or counted else {**environ, _MACHINE: default}
+    return _machine(given, MODEL_NUM_TILES.read(environ))[0], named
+
+
 def stated_settings(environ: Mapping[str, str] | None = None) -> tuple[object, ...]:
     """Everything that `read_settings` would parse. As long as this stays equal, no setting has changed. Opens no file."""
     environ = os.environ if environ is None else environ
@@ -222,6 +238,15 @@ def trace_options(environ: Mapping[str, str] | None = None) -> str | None:
     """
     text = (os.environ if environ is None else environ).get(_TRACE, "")
     return text if text.strip() else None
+
+
+def popart_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of PopART that have a value: POPART_* and POPXL_CACHE_DIR.
+
+    Args: environ: environment variables, the process's own if None.
+    """
+    given = os.environ if environ is None else environ
+    return {name: value for name, value in given.items() if value and (name.startswith("POPART_") or name == "POPXL_CACHE_DIR")}
 
 
 def warn_of_unknown_variables(environ: Mapping[str, str] | None = None) -> None:

@@ -7,7 +7,10 @@ try:
 except ImportError as error:
     raise ImportError("tilestep.popart needs the package onnx: pip install 'tilestep[onnx]'") from error
 
-# E402: what follows needs onnx
+from tilestep.popart.device_info import DeviceInfo as DeviceInfo
+from tilestep.popart.devices import DeviceManager as DeviceManager
+from tilestep.popart.devices import syncPatternFromString as syncPatternFromString
+from tilestep.popart.devices import syncPatternToString as syncPatternToString
 from tilestep.popart.enums import AccumulateOuterFragmentSchedule as AccumulateOuterFragmentSchedule
 from tilestep.popart.enums import AdamMode as AdamMode
 from tilestep.popart.enums import AdaptiveMode as AdaptiveMode
@@ -61,3 +64,21 @@ from tilestep.popart.exceptions import poplar_system_runtime_error as poplar_sys
 from tilestep.popart.exceptions import poplar_unknown_runtime_error as poplar_unknown_runtime_error
 from tilestep.popart.exceptions import poplar_unrecoverable_runtime_error as poplar_unrecoverable_runtime_error
 from tilestep.popart.exceptions import poplibs_exception as poplibs_exception
+from tilestep.popart.groups import CommGroup as CommGroup
+from tilestep.popart.groups import ReplicaGrouping as ReplicaGrouping
+from tilestep.popart.log import Logger as Logger
+from tilestep.popart.log import getLogger as getLogger
+from tilestep.popart.options import AccumulateOuterFragmentSettings as AccumulateOuterFragmentSettings
+from tilestep.popart.options import AutodiffSettings as AutodiffSettings
+from tilestep.popart.options import AutomaticLossScalingSettings as AutomaticLossScalingSettings
+from tilestep.popart.options import BatchSerializationSettings as BatchSerializationSettings
+from tilestep.popart.options import ExecutionPhaseSettings as ExecutionPhaseSettings
+from tilestep.popart.options import ExperimentalSettings as ExperimentalSettings
+from tilestep.popart.options import NumIOTiles as NumIOTiles
+from tilestep.popart.options import ReplicatedCollectivesSettings as ReplicatedCollectivesSettings
+from tilestep.popart.options import SessionOptions as SessionOptions
+from tilestep.popart.options import TensorLocation as TensorLocation
+from tilestep.popart.options import TensorLocationSettings as TensorLocationSettings
+from tilestep.popart.versions import packageHash as packageHash
+from tilestep.popart.versions import versionNumber as versionNumber
+from tilestep.popart.versions import versionString as versionString

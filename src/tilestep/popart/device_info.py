@@ -1,0 +1,193 @@
+"""DeviceInfo: one device, and the machine that is emulated for it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final, final
+
+from tilestep.errors import SpecError
+from tilestep.machine import MachineSpec
+from tilestep.popart.device_system import SYSTEM, emulated_machine
+from tilestep.popart.enums import DeviceConnectionType, DeviceType, SyncPattern
+from tilestep.popart.exceptions import popart_exception, popart_runtime_error
+from tilestep.popart.versions import versionString
+
+_POLL_WALL_S: Final = 0.05  # between two tries to attach
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a device was asked for.
+
+    Attributes:
+        type: of the device.
+        num_ipus: how many it has.
+        tiles: of each IPU.
+        arch: "ipu1", "ipu2" or "ipu21"; "" for a Cpu device.
+        machine: the name of the machine with such IPUs; "" for a Cpu device.
+    """
+
+    type: DeviceType
+    num_ipus: int
+    tiles: int
+    arch: str
+    machine: str
+
+
+@final
+class DeviceInfo:
+    """One device. DeviceManager makes them; as a context manager it is detached at the end.
+
+    Args:
+        request: what it was asked for.
+        pattern: which IPUs wait for each other.
+        connection: when it is attached to.
+        identity: its number among the devices of the system.
+        ipus: the system's IPUs that it has; none: it needs none to be free.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        *,
+        pattern: SyncPattern = SyncPattern.Full,
+        connection: DeviceConnectionType = DeviceConnectionType.Always,
+        identity: int = 0,
+        ipus: tuple[int, ...] = (),
+    ) -> None:
+        self.request: Final = request
+        self.sync_pattern: Final = pattern
+        self._connection, self._id, self._ipus = connection, identity, ipus
+        self._timeout_wall_s = SYSTEM.attach_timeout_wall_s
+        self._machine: MachineSpec | None = None
+        self._attached = False
+
+    # --- What it is ---
+
+    @property
+    def type(self) -> DeviceType:
+        """Its kind."""
+        return self.request.type
+
+    @property
+    def connectionType(self) -> DeviceConnectionType:
+        """When it is attached to."""
+        return self._connection
+
+    @property
+    def id(self) -> int:
+        """Its number among the devices of the system; 0 for one that was made."""
+        return self._id
+
+    @property
+    def numIpus(self) -> int:
+        """How many IPUs it has."""
+        return self.request.num_ipus
+
+    @property
+    def tilesPerIPU(self) -> int:
+        """Tiles of each IPU, as the program asked for them."""
+        return self.request.tiles
+
+    num_ipus = numIpus
+    tilesPerIpu = tiles_per_ipu = tilesPerIPU
+
+    @property
+    def ipuVersion(self) -> str:
+        """The version of its IPUs, as "ipu2". Raises: popart_exception for a Cpu device."""
+        if not self.request.arch:
+            raise popart_exception("A Cpu device has no IPU, so no ipuVersion: ask `version`")
+        return self.request.arch
+
+    @property
+    def version(self) -> str:
+        """A model's IPU version; the version of the driver, which is PopART's here, of an attached device; else a word about its kind."""
+        match self.type:
+            case DeviceType.IpuModel:
+                return self.request.arch
+            case DeviceType.Ipu:
+                return versionString() if self._attached else "<unknown-ipu-unattached>"
+            case DeviceType.Cpu:
+                return "<unknown-cpu>"
+            case DeviceType.Sim:
+                return "<unknown-sim>"
+            case DeviceType.OfflineIpu:
+                return "<offline-ipu>"
+
+    @property
+    def driverIds(self) -> list[int]:
+        """The system's IPUs that it has; [0] for a device that was made."""
+        return list(self._ipus) or [0]
+
+    @property
+    def numWorkerContexts(self) -> int:
+        """Workers of each tile; 1 for a Cpu device."""
+        machine = self.machine()
+        return 1 if machine is None else machine.ipu.tile.worker_contexts
+
+    def machine(self) -> MachineSpec | None:
+        """The machine that is emulated for it; None for a Cpu device.
+
+        A machine that a setting names goes before the device's version and tiles.
+        Raises: popart_exception if there is no machine of so many IPUs or tiles.
+        """
+        if self.type is DeviceType.Cpu:
+            return None
+        if self._machine is None:
+            asked = self.request
+            try:
+                self._machine = emulated_machine(asked.machine, asked.num_ipus, asked.tiles, str(self.sync_pattern))
+            except SpecError as error:
+                raise popart_exception(f"No {self.type} device with {asked.num_ipus} IPUs of {asked.tiles} tiles: {error}") from error
+        return self._machine
+
+    # --- Whether it is in use ---
+
+    @property
+    def isAttached(self) -> bool:
+        """Whether the program has it."""
+        return self._attached
+
+    def attach(self) -> bool:
+        """Takes its IPUs; False if another device has one of them. Raises: popart_exception for an offline device."""
+        if self.type is DeviceType.OfflineIpu:
+            raise popart_exception("Cannot attach to offline device: acquire one, or compile with compileAndExport")
+        self._attached = self._attached or SYSTEM.take(self, self._ipus)
+        return self._attached
+
+    def detach(self) -> None:
+        """Lets its IPUs go. Raises: popart_exception for an offline device."""
+        if self.type is DeviceType.OfflineIpu:
+            raise popart_exception("Cannot detach from offline device: it is never attached to")
+        SYSTEM.let_go(self)
+        self._attached = False
+
+    def tryAttachUntilTimeout(self) -> bool:
+        """Takes its IPUs, and waits for them as long as setOnDemandAttachTimeout says; False if they did not become free."""
+        end = time.monotonic() + self._timeout_wall_s
+        while not self.attach():
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_POLL_WALL_S)
+        return True
+
+    def require_attached(self) -> None:
+        """Attaches it if it is not yet. Raises: popart_runtime_error if it cannot be."""
+        if not self._attached and not self.tryAttachUntilTimeout():
+            raise popart_runtime_error(f"Failed to attach to device: others have its IPUs after {self._timeout_wall_s} s. {self!r}")
+
+    def __enter__(self) -> DeviceInfo:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.type is not DeviceType.OfflineIpu:
+            self.detach()
+
+    def __repr__(self) -> str:
+        connection = {"OnDemand": "on-demand"}.get(self._connection.name, self._connection.name.lower())
+        ids = ",".join(map(str, self.driverIds))
+        return (
+            f"Device Type:{self.type} Connection Type:{connection} Id:{self.id} Version:{self.version} NumIPUs:{self.numIpus} "
+            f"NumTilesPerIPU:{self.tilesPerIPU} DeviceIds: {{{ids}}}"
+        )

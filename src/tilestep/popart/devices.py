@@ -1,0 +1,274 @@
+"""DeviceManager: the devices that a session can be made for.
+
+Values are computed by the process's JAX devices whatever the device. All but a Cpu device have a machine besides, on which the session's
+programs are planned and played. IPUs that can be acquired are those of one emulated system: 16 Bow IPUs, unless a setting says otherwise.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, TypeVar, final
+
+from tilestep.machine import machine_names
+from tilestep.messages import nearest, shown
+from tilestep.popart.device_info import DeviceInfo, Request
+from tilestep.popart.device_system import SYSTEM, machine_of, system_machine
+from tilestep.popart.enums import DeviceConnectionType, DeviceSelectionCriterion, DeviceType, SyncPattern
+from tilestep.popart.exceptions import popart_exception, poplar_exception
+
+E = TypeVar("E", bound=Enum)
+
+_FEW_TILES: Final = 4  # of a model or simulator, unless its options say otherwise
+_HINT: Final = "The emulated system has {} IPUs: TILESTEP_MACHINE, or JAX_IPU_DEVICE_COUNT, makes it another."
+_NEVER: Final = "Trying to acquire a hardware device when connectionType is DeviceConnectionType::Never"
+_OPTIONS: Final[Mapping[DeviceType, tuple[str, ...]]] = {
+    DeviceType.IpuModel: ("numIPUs", "tilesPerIPU", "compileIPUCode", "ipuVersion"),
+    DeviceType.Sim: ("numIPUs", "tilesPerIPU"),
+    DeviceType.OfflineIpu: ("numIPUs", "tilesPerIPU", "ipuVersion", "syncPattern", "gatewayMode"),
+}
+
+
+def syncPatternFromString(text: str) -> SyncPattern:
+    """The pattern of a word: full, singlePipeline or replicaAndLadder. Raises: popart_exception for another word."""
+    for pattern in SyncPattern:
+        if text == str(pattern):
+            return pattern
+    words = ", ".join(map(str, SyncPattern))
+    raise popart_exception(f"Unknown syncPattern setting: {text}. It must be one of {words}.")
+
+
+def syncPatternToString(pattern: SyncPattern) -> str:
+    """The word of a pattern."""
+    return str(_member("pattern", pattern, SyncPattern))
+
+
+@final
+class DeviceManager:
+    """Makes devices. Each DeviceManager of a process gives the same ones."""
+
+    # --- Devices of the emulated system ---
+
+    def enumerateDevices(
+        self,
+        pattern: SyncPattern = SyncPattern.Full,
+        numIpus: int = 1,
+        deviceType: DeviceType = DeviceType.Ipu,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        tilesPerIPU: int = 0,
+    ) -> list[DeviceInfo]:
+        """The devices of that many IPUs, free or not; none if no device has so many.
+
+        Args: tilesPerIPU: of each IPU; 0: all that it has.
+        """
+        _member("connectionType", connectionType, DeviceConnectionType)
+        match _member("deviceType", deviceType, DeviceType):
+            case DeviceType.Ipu:
+                ids = SYSTEM.device_ids(numIpus)
+                return [self._of_system(identity, pattern, connectionType, tilesPerIPU) for identity in ids]
+            case DeviceType.Cpu:
+                return [self.createCpuDevice()] if numIpus == 1 else []
+            case DeviceType.IpuModel:
+                return [self.createIpuModelDevice({"numIPUs": numIpus})]
+            case DeviceType.Sim | DeviceType.OfflineIpu:
+                raise popart_exception(f"Devices of type {deviceType} cannot be listed: make one by create...Device")
+
+    def tryAcquireAvailableDevice(
+        self,
+        numIpus: int = 1,
+        tilesPerIpu: int = 0,
+        pattern: SyncPattern = SyncPattern.Full,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
+    ) -> DeviceInfo | None:
+        """A free device of that many IPUs; None if there is none.
+
+        Raises: popart_exception if the number is no power of two, or the connection type is Never.
+        """
+        if numIpus > 0 and numIpus & (numIpus - 1):
+            raise popart_exception(
+                f"You have attempted to acquire {numIpus} IPUs. The number of IPUs requested must be a power of two. "
+                "createIpuModelDevice takes any number."
+            )
+        if connectionType is DeviceConnectionType.Never:
+            raise popart_exception(_NEVER)
+        devices = self.enumerateDevices(pattern, numIpus, DeviceType.Ipu, connectionType, tilesPerIpu)
+        if _member("selectionCriterion", selectionCriterion, DeviceSelectionCriterion) is DeviceSelectionCriterion.Random:
+            random.Random(1).shuffle(devices)
+        if connectionType is DeviceConnectionType.OnDemand:
+            return devices[0] if devices else None
+        return next((device for device in devices if device.attach()), None)
+
+    def acquireAvailableDevice(
+        self,
+        numIpus: int = 1,
+        tilesPerIpu: int = 0,
+        pattern: SyncPattern = SyncPattern.Full,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
+    ) -> DeviceInfo:
+        """A free device of that many IPUs. Raises: popart_exception as tryAcquireAvailableDevice, and if there is none."""
+        device = self.tryAcquireAvailableDevice(numIpus, tilesPerIpu, pattern, connectionType, selectionCriterion)
+        if device is None:
+            raise popart_exception(
+                f"Failed to acquire device with {numIpus} IPUs. Ensure that there are sufficient IPUs available. "
+                + _HINT.format(system_machine()[0].num_ipus)
+            )
+        return device
+
+    def tryAcquireDeviceById(
+        self,
+        id: int,
+        pattern: SyncPattern = SyncPattern.Full,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+    ) -> DeviceInfo | None:
+        """The device with that number; None if one of its IPUs is in use.
+
+        Raises: poplar_exception if there is none; popart_exception if the connection type is Never.
+        """
+        if connectionType is DeviceConnectionType.Never:
+            raise popart_exception(f"{_NEVER}. For offline compilation, use createOfflineIPUDevice")
+        device = self._of_system(id, pattern, connectionType, 0)
+        return device if connectionType is DeviceConnectionType.OnDemand or device.attach() else None
+
+    def acquireDeviceById(
+        self,
+        id: int,
+        pattern: SyncPattern = SyncPattern.Full,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+    ) -> DeviceInfo:
+        """The device with that number. Raises: as tryAcquireDeviceById; popart_exception if one of its IPUs is in use."""
+        device = self.tryAcquireDeviceById(id, pattern, connectionType)
+        if device is None:
+            raise popart_exception(f"Failed to acquire device with id '{id}'. Ensure it is available: another device has its IPUs.")
+        return device
+
+    def setOnDemandAttachTimeout(self, attachTimeout: int) -> None:
+        """Sets how many seconds a device that attaches on demand waits for its IPUs. It counts for devices that are made later."""
+        SYSTEM.attach_timeout_wall_s = int(attachTimeout)
+
+    def _of_system(self, identity: int, pattern: SyncPattern, connection: DeviceConnectionType, tiles: int) -> DeviceInfo:
+        ipus = SYSTEM.ipus_of(identity)
+        if ipus is None:
+            raise poplar_exception(f"No such device set id: '{identity}'. The emulated system has 0 to {SYSTEM.num_ids() - 1}.")
+        machine, _ = system_machine()
+        if not 0 <= tiles <= machine.ipu.num_tiles:
+            raise poplar_exception(
+                f"tilesPerIpu is {tiles}: an IPU of {machine.name} has {machine.ipu.num_tiles:,} tiles, and 0 stands for all"
+            )
+        request = Request(
+            type=DeviceType.Ipu, num_ipus=len(ipus), tiles=tiles or machine.ipu.num_tiles, arch=machine.ipu.version, machine=machine.name
+        )
+        return DeviceInfo(request, pattern=_member("pattern", pattern, SyncPattern), connection=connection, identity=identity, ipus=ipus)
+
+    # --- Devices that are made as they are asked for ---
+
+    def createCpuDevice(self) -> DeviceInfo:
+        """A device without a machine: nothing is emulated."""
+        return DeviceInfo(Request(type=DeviceType.Cpu, num_ipus=1, tiles=1, arch="", machine=""))
+
+    def createIpuModelDevice(self, options: Mapping[str, object]) -> DeviceInfo:
+        """A model of any number of IPUs.
+
+        Args: options: numIPUs (1), tilesPerIPU (4), ipuVersion ("ipu2"), compileIPUCode (no effect: no code is generated).
+        Raises: popart_exception for an option that does not exist or a value that is not allowed.
+        """
+        return self._created(DeviceType.IpuModel, options, few=True)
+
+    def createSimDevice(self, options: Mapping[str, object]) -> DeviceInfo:
+        """A simulator of any number of IPUs: here the same as a model.
+
+        Args: options: numIPUs (1), tilesPerIPU (4).
+        Raises: popart_exception for an option that does not exist or a value that is not allowed.
+        """
+        return self._created(DeviceType.Sim, options, few=True)
+
+    def createOfflineIPUDevice(self, opts: Mapping[str, object]) -> DeviceInfo:
+        """A device to compile for, which cannot be attached to.
+
+        Args: opts: numIPUs (1), tilesPerIPU (all), ipuVersion ("ipu2"), syncPattern ("full"), gatewayMode (no effect).
+        Raises: popart_exception for an option that does not exist or a value that is not allowed.
+        """
+        return self._created(DeviceType.OfflineIpu, opts, few=False)
+
+    def createOfflineIpuFromDeviceInfo(self, deviceInfo: DeviceInfo) -> DeviceInfo:
+        """A device to compile for that is like another one. Raises: popart_exception for a Cpu device."""
+        machine = deviceInfo.request.machine
+        if not machine:
+            raise popart_exception("A Cpu device has no IPU to compile for: give a device with IPUs")
+        request = Request(
+            type=DeviceType.OfflineIpu,
+            num_ipus=deviceInfo.num_ipus,
+            tiles=deviceInfo.tiles_per_ipu,
+            arch=deviceInfo.request.arch,
+            machine=machine,
+        )
+        return DeviceInfo(request, pattern=deviceInfo.sync_pattern, connection=DeviceConnectionType.Never)
+
+    def createOfflineIpuFromSystemString(self, system: str, numIpus: int) -> DeviceInfo:
+        """A device to compile for: some IPUs of a machine.
+
+        Args:
+            system: a name of `tilestep machines`, as "bow-pod16", or a version, as "ipu2"; in any case, "_" counts as "-".
+            numIpus: 0: all of the machine.
+        Raises: popart_exception if no machine is called so.
+        """
+        name = system.lower().replace("_", "-").removeprefix("ipu-")
+        known = {**{machine: machine for machine in machine_names()}, **_BY_VERSION}
+        if name not in known:
+            near = nearest(name, known)
+            hint = f" The nearest is {near}." if near else ""
+            raise popart_exception(f"Unknown system {shown(system)}: it must be one of {', '.join(known)}.{hint}")
+        whole = machine_of(known[name])
+        request = Request(
+            type=DeviceType.OfflineIpu,
+            num_ipus=numIpus or whole.num_ipus,
+            tiles=whole.ipu.num_tiles,
+            arch=whole.ipu.version,
+            machine=known[name],
+        )
+        return DeviceInfo(request, connection=DeviceConnectionType.Never)
+
+    def _created(self, kind: DeviceType, options: Mapping[str, object], *, few: bool) -> DeviceInfo:
+        given = {str(key): str(value) for key, value in options.items()}
+        valid = _OPTIONS[kind]
+        for key in given:
+            if key not in valid:
+                raise popart_exception(
+                    f"Invalid option `{key}' passed to DevicexManager::createHostDevice for device type {kind}. "
+                    f"Valid options are {', '.join(valid)}"
+                )
+        arch = given.get("ipuVersion", "ipu2")
+        if arch not in _BY_VERSION:
+            raise popart_exception(
+                f"Unknown ipuVersion {shown(arch)}: it must be one of {', '.join(_BY_VERSION)}. "
+                "A machine of your own is named by TILESTEP_MACHINE, as the path of a TOML file."
+            )
+        machine = _BY_VERSION[arch]
+        tiles = _whole("tilesPerIPU", given.get("tilesPerIPU", str(_FEW_TILES if few else machine_of(machine).ipu.num_tiles)))
+        request = Request(type=kind, num_ipus=_whole("numIPUs", given.get("numIPUs", "1")), tiles=tiles, arch=arch, machine=machine)
+        pattern = syncPatternFromString(given.get("syncPattern", "full"))
+        connection = DeviceConnectionType.Never if kind is DeviceType.OfflineIpu else DeviceConnectionType.Always
+        device = DeviceInfo(request, pattern=pattern, connection=connection)
+        device.machine()  # so that a number that no machine can have is an error here
+        return device
+
+
+_BY_VERSION: Final[Mapping[str, str]] = {"ipu2": "m2000", "ipu21": "c600", "ipu1": "c2-card"}  # version -> the nearest machine
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise popart_exception(f"Option {name} is {shown(text)}: it must be a whole number from 1")
+    return number
+
+
+def _member(name: str, value: Any, kind: type[E]) -> E:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a member of {kind.__name__}, not {shown(value)}")
+    return value
