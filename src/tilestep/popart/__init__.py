@@ -79,6 +79,7 @@ from tilestep.popart.options import ReplicatedCollectivesSettings as ReplicatedC
 from tilestep.popart.options import SessionOptions as SessionOptions
 from tilestep.popart.options import TensorLocation as TensorLocation
 from tilestep.popart.options import TensorLocationSettings as TensorLocationSettings
+from tilestep.popart.patterns import Patterns as Patterns
 from tilestep.popart.versions import packageHash as packageHash
 from tilestep.popart.versions import versionNumber as versionNumber
 from tilestep.popart.versions import versionString as versionString
