@@ -62,7 +62,7 @@ def scatter_reduce(
     result = _into(data, indices, start, axis, kind)
     if kind not in ("max", "min"):
         return result
-    touched = _into(jnp.ones(data.shape, np.int32), indices, jnp.zeros(lengths, np.int32), axis, "max")
+    touched: Any = _into(jnp.ones(data.shape, np.int32), indices, jnp.zeros(lengths, np.int32), axis, "max")
     return jnp.where(touched > 0, result, jnp.zeros((), data.dtype))
 
 
