@@ -17,7 +17,7 @@ from tilestep.popart.exceptions import popart_exception
 
 @dataclass(frozen=True, kw_only=True)
 class _TypeFacts:
-    """Attributes: name_lcase: as `data_type_lcase` gives it; element_bytes: -1 where an element has no fixed size; onnx: TensorProto's number."""
+    """Attributes: name_lcase: NumPy's name; element_bytes: -1 where an element has no fixed size; onnx: TensorProto's number."""
 
     name_lcase: str
     element_bytes: int

@@ -14,7 +14,7 @@ import onnx
 from onnx import defs
 
 from tilestep.popart.builder.attributes import AttributeValue
-from tilestep.popart.builder.kinds import ARRAY, BOOL, FLOAT, FLOATS, IDS, INT, INTS, STR, STRS, Kind, optional
+from tilestep.popart.builder.kinds import ARRAY, BOOL, DEBUG, FLOAT, FLOATS, IDS, INT, INTS, STR, STRS, Kind, optional
 from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.builder.nodes import Check, Operator, add_operator
 from tilestep.popart.builder.signatures import DEBUG_CONTEXT, REQUIRED, Overload, Parameter, method
@@ -171,6 +171,8 @@ def _method(name: str, schema: defs.OpSchema, version: int) -> Any:
     varies = schema.min_output != schema.max_output
 
     def run(self: OnnxOpset, position: int, values: dict[str, Any]) -> Any:
+        if any(isinstance(value, GraphModel) for value in values.values()):
+            self._model.use_opset("ai.onnx", version)  # before versions of the inner graphs are adopted
         attributes = attributes_of(schema, {name: embedded(self._model, value) for name, value in values.items()})
         ids = add_operator(
             self._model,
@@ -178,14 +180,19 @@ def _method(name: str, schema: defs.OpSchema, version: int) -> Any:
             version,
             values.get("args", []),
             attributes,
-            name=values["debugContext"],
+            name=values.get("debugContext") or values.get("name", ""),
             outputs=values["num_outputs"] if varies else None,
             check=check,
         )
         return ids if many else ids[0]
 
-    overload = Overload(parameters=parameters_of(schema), returns="List[str]" if many else "str")
-    return method(name, [overload], _doc(schema), run, owner=f"AiOnnxOpset{version}")
+    returns = "List[str]" if many else "str"
+    overloads = [Overload(parameters=parameters_of(schema), returns=returns)]
+    if schema.name == "If":  # the original's Python layer calls its debug context `name`
+        overloads.append(
+            Overload(parameters=(*parameters_of(schema)[:-1], Parameter(name="name", kind=DEBUG, default="")), returns=returns)
+        )
+    return method(name, overloads, _doc(schema), run, owner=f"AiOnnxOpset{version}")
 
 
 def _doc(schema: defs.OpSchema) -> str:
