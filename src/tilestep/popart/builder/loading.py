@@ -83,7 +83,7 @@ def check_model(model: onnx.ModelProto, folder: Path | None = None) -> None:
         del checkable.graph.initializer[:]
         checkable.graph.initializer.extend(kept)
     try:
-        checker.check_model(checkable)
+        checker.check_model(checkable)  # pyright: ignore[reportUnknownMemberType]  # a parameter of it has a type without arguments
     except checker.ValidationError as error:
         raise ModelCheckError(str(error)) from error
 

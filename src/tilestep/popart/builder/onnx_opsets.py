@@ -54,7 +54,7 @@ class OnnxOpset:
     operators: Mapping[str, defs.OpSchema]
 
     def __init__(self, model: GraphModel) -> None:
-        self._model = model
+        self.model = model
 
     def getOpsetVersion(self) -> int:
         """The version of ONNX's domain."""
@@ -172,10 +172,10 @@ def _method(name: str, schema: defs.OpSchema, version: int) -> Any:
 
     def run(self: OnnxOpset, position: int, values: dict[str, Any]) -> Any:
         if any(isinstance(value, GraphModel) for value in values.values()):
-            self._model.use_opset("ai.onnx", version)  # before versions of the inner graphs are adopted
-        attributes = attributes_of(schema, {name: embedded(self._model, value) for name, value in values.items()})
+            self.model.use_opset("ai.onnx", version)  # before versions of the inner graphs are adopted
+        attributes = attributes_of(schema, {name: embedded(self.model, value) for name, value in values.items()})
         ids = add_operator(
-            self._model,
+            self.model,
             operator,
             version,
             values.get("args", []),
@@ -223,7 +223,7 @@ class AiOnnxMlOpset1:
     version = 1
 
     def __init__(self, model: GraphModel) -> None:
-        self._model = model
+        self.model = model
 
     def getOpsetVersion(self) -> int:
         """The version of the domain."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -94,8 +95,9 @@ def getSupportedOperationsDefinition(includeInternal: bool) -> dict[OperatorIden
 
 
 def _load_operators() -> None:
-    import tilestep.onnx.ops
-    import tilestep.popart.ops  # noqa: F401  # both register their operators
+    """Both packages register their operators when they are imported."""
+    for package in ("tilestep.onnx.ops", "tilestep.popart.ops"):
+        importlib.import_module(package)
 
 
 def _identifier(schema: defs.OpSchema) -> OperatorIdentifier:

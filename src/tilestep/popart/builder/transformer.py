@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, final
+from collections.abc import Iterator, MutableSequence, Sequence
+from typing import Any, Final, TypeVar, final
 
 import numpy as np
 import onnx
+from google.protobuf.message import Message
 from onnx import numpy_helper
 
 from tilestep.popart.builder import external
@@ -187,8 +189,11 @@ def _read(graph: onnx.GraphProto) -> Iterator[str]:
             yield from node.input
 
 
-def _replace(field: Any, items: Sequence[Any]) -> None:
+_Item = TypeVar("_Item", bound=Message)
+
+
+def _replace(field: MutableSequence[_Item], items: Sequence[_Item]) -> None:
     """Sets a repeated field of a proto."""
-    kept = [type(item).FromString(item.SerializeToString()) for item in items]
+    kept = [copy.deepcopy(item) for item in items]
     del field[:]
     field.extend(kept)
