@@ -204,7 +204,8 @@ def _grouped_gather(inputs: Inputs, attributes: Mapping[str, Any], outputs: int)
 def _reduce_median(inputs: Inputs, attributes: Mapping[str, Any], outputs: int) -> Results:
     given = _first(inputs)
     rank = len(given.shape)
-    axes = {axis % rank for axis in attributes.get("axes", range(rank))} if rank else set[int]()
+    listed: Sequence[int] = attributes["axes"] if "axes" in attributes else range(rank)
+    axes = {axis % rank for axis in listed} if rank else set[int]()
     sizes = [(axis, size) for axis, size in enumerate(given.shape) if axis not in axes or attributes.get("keepdims", 1)]
     shape = tuple(1 if axis in axes else size for axis, size in sizes)
     return [replace(given, shape=shape), Typed(kind=TensorProto.INT32, shape=shape)]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import onnx
-from onnx import defs, helper, shape_inference
+from onnx import checker, defs, helper, shape_inference
 
 from tilestep.popart.builder.graphcore_shapes import RULES, Typed
 from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.exceptions import popart_exception
 
+_LATEST_IR: Final = 10  # initialisers need not be inputs in it
 _GRAPHCORE: Final = "ai.graphcore"
 Types = list[onnx.TypeProto | None]
 
@@ -82,9 +83,29 @@ def _by_schema(model: GraphModel, node: onnx.NodeProto, opset: int, inputs: Type
     ]
     try:
         found = shape_inference.infer_node_outputs(schema, node, known, data, opset_imports=imports, ir_version=model.proto.ir_version)
+    except checker.ValidationError:  # an input of a type that the schema lacks, as And of floats: shapes are inferred all the same
+        found = _by_small_model(node, known, data, imports)
     except (shape_inference.InferenceError, ValueError, RuntimeError, KeyError):  # as for a model that is read: the type stays unknown
-        return [None] * len(node.output)
+        found = {}
     return [_useful(found.get(id)) for id in node.output]
+
+
+def _by_small_model(
+    node: onnx.NodeProto,
+    known: Mapping[str, onnx.TypeProto],
+    data: Mapping[str, onnx.TensorProto],
+    imports: Sequence[onnx.OperatorSetIdProto],
+) -> dict[str, onnx.TypeProto]:
+    """Types of a node's outputs, by inference on a model of this node alone, which does not check the inputs' types."""
+    graph = onnx.GraphProto(name="one", node=[node], input=[onnx.ValueInfoProto(name=id, type=type) for id, type in known.items()])
+    for id, tensor in data.items():
+        graph.initializer.add(name=id).MergeFrom(tensor)
+        graph.initializer[-1].name = id
+    try:
+        model = shape_inference.infer_shapes(onnx.ModelProto(ir_version=_LATEST_IR, graph=graph, opset_import=imports))
+    except (shape_inference.InferenceError, RuntimeError):
+        return {}
+    return {info.name: info.type for info in model.graph.value_info}
 
 
 def _useful(type: onnx.TypeProto | None) -> onnx.TypeProto | None:
