@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-import tilestep
 
+import tilestep
 from scripts.popart_judge import zeroed
 from tilestep.popart.install import install
 
