@@ -33,9 +33,9 @@ def test_a_class_is_the_same_by_either_name() -> None:
     assert printed(
         INSTALLED
         + """
-from popart.given_machine import GivenMachine
-from tilestep.popart.given_machine import GivenMachine as Here
-print(GivenMachine is Here)
+from popart.device_info import DeviceInfo
+from tilestep.popart.device_info import DeviceInfo as Here
+print(DeviceInfo is Here)
 """
     ) == ["True"]
 
