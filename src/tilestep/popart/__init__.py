@@ -86,6 +86,7 @@ from tilestep.popart.options import ReplicatedCollectivesSettings as ReplicatedC
 from tilestep.popart.options import SessionOptions as SessionOptions
 from tilestep.popart.options import TensorLocation as TensorLocation
 from tilestep.popart.options import TensorLocationSettings as TensorLocationSettings
+from tilestep.popart.patterns import Patterns as Patterns
 from tilestep.popart.session import InferenceSession as InferenceSession
 from tilestep.popart.session import TrainingSession as TrainingSession
 from tilestep.popart.stepio import PyStepIO as PyStepIO
