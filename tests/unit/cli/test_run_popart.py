@@ -37,7 +37,7 @@ def test_the_program_gets_tilesteps_popart_and_its_own_arguments(program: str) -
     done = tilestep_run("--popart", program, "--machine", "a")
     assert (done.returncode, done.stdout.splitlines(), done.stderr) == (
         0,
-        ["tilestep.popart ['--machine', 'a'] __main__ cpu", MODEL_OF_THE_DEVICE],
+        ["tilestep.popart ['--machine', 'a'] __main__ cpu", "m2000 2 4 full"],
         "",
     )
 
@@ -59,8 +59,7 @@ def test_without_the_flag_there_is_no_popart(program: str) -> None:
 def test_a_machine_on_the_command_line_wins_and_says_so(program: str, words: list[str], machine: str) -> None:
     done = tilestep_run(*words, "--popart", program)
     assert (done.returncode, done.stdout.splitlines()[1]) == (0, machine)
-    assert done.stderr.startswith("tilestep: sessions are emulated on machine bow-2000, which --machine or TILESTEP_MACHINE names")
-    assert len(done.stderr.splitlines()) == 1
+    assert "tilestep: sessions are emulated on machine bow-2000, which --machine or TILESTEP_MACHINE names" in done.stderr
 
 
 @pytest.mark.parametrize("words", [["--tiles", "20"], ["--sync-pattern", "full"]])
