@@ -28,6 +28,8 @@ def assemble(optimizer: Optimizer, context: UpdateContext) -> UpdateRule:
     Raises:
         popart_exception: if the optimizer can't serve the session: a parameter's type, a group of clipping, automatic loss scaling.
     """
+    if context.automatic_loss_scaling is not None and optimizer.lossScaling().isConst():
+        raise popart_exception("[AutomaticLossScale transform] The optimizer must have non-const loss scaling")
     weights = {id: _weight(id, param, optimizer) for id, param in context.params.items()}
     rules = {id: optimizer.weight_rule(weight, context) for id, weight in weights.items()}
     rule = _Rule(
@@ -113,9 +115,11 @@ class _Rule:
             updaters[id], changes = rule.prepare(hyper, tensors, arrays[id])
             tensors.update(changes)
         updaters = clipped(updaters, self.groups)
+        finished: Arrays = {}  # apart, because weights may share a tensor that all read before the first changes it
         for id, rule in self.rules.items():
             arrays[id], changes = rule.finish(hyper, tensors, arrays[id], updaters[id])
-            tensors.update(changes)
+            finished.update(changes)
+        tensors.update(finished)
         if self._counts():
             tensors[COUNTER] = jnp.zeros_like(tensors[COUNTER])
         if self.context.automatic_loss_scaling is not None:
