@@ -7,6 +7,22 @@ try:
 except ImportError as error:
     raise ImportError("tilestep.popart needs the package onnx: pip install 'tilestep[onnx]'") from error
 
+from tilestep.popart.builder import AiGraphcoreOpset1 as AiGraphcoreOpset1
+from tilestep.popart.builder import AiOnnxMlOpset1 as AiOnnxMlOpset1
+from tilestep.popart.builder import AiOnnxOpset6 as AiOnnxOpset6
+from tilestep.popart.builder import AiOnnxOpset7 as AiOnnxOpset7
+from tilestep.popart.builder import AiOnnxOpset8 as AiOnnxOpset8
+from tilestep.popart.builder import AiOnnxOpset9 as AiOnnxOpset9
+from tilestep.popart.builder import AiOnnxOpset10 as AiOnnxOpset10
+from tilestep.popart.builder import AiOnnxOpset11 as AiOnnxOpset11
+from tilestep.popart.builder import Builder as Builder
+from tilestep.popart.builder import Opset as Opset
+from tilestep.popart.builder import _BuilderCore as _BuilderCore
+from tilestep.popart.builder import defaultAiGraphcoreOpset as defaultAiGraphcoreOpset
+from tilestep.popart.builder import defaultAiOnnxMlOpset as defaultAiOnnxMlOpset
+from tilestep.popart.builder import defaultAiOnnxOpset as defaultAiOnnxOpset
+from tilestep.popart.dataflow import AnchorReturnType as AnchorReturnType
+from tilestep.popart.dataflow import DataFlow as DataFlow
 from tilestep.popart.device_info import DeviceInfo as DeviceInfo
 from tilestep.popart.devices import DeviceManager as DeviceManager
 from tilestep.popart.devices import syncPatternFromString as syncPatternFromString
@@ -137,6 +153,16 @@ from tilestep.popart.options import ReplicatedCollectivesSettings as ReplicatedC
 from tilestep.popart.options import SessionOptions as SessionOptions
 from tilestep.popart.options import TensorLocation as TensorLocation
 from tilestep.popart.options import TensorLocationSettings as TensorLocationSettings
+from tilestep.popart.patterns import Patterns as Patterns
+from tilestep.popart.session import InferenceSession as InferenceSession
+from tilestep.popart.session import TrainingSession as TrainingSession
+from tilestep.popart.stepio import PyStepIO as PyStepIO
+from tilestep.popart.stepio import PyStepIOCallback as PyStepIOCallback
+from tilestep.popart.stepio import PyWeightsIO as PyWeightsIO
+from tilestep.popart.tensors import InputSettings as InputSettings
+from tilestep.popart.tensors import InputShapeInfo as InputShapeInfo
+from tilestep.popart.tensors import TensorInfo as TensorInfo
+from tilestep.popart.variables import VariableSettings as VariableSettings
 from tilestep.popart.versions import packageHash as packageHash
 from tilestep.popart.versions import versionNumber as versionNumber
 from tilestep.popart.versions import versionString as versionString
