@@ -7,6 +7,11 @@ try:
 except ImportError as error:
     raise ImportError("tilestep.popart needs the package onnx: pip install 'tilestep[onnx]'") from error
 
+from tilestep.popart.debug_info import DebugContext as DebugContext
+from tilestep.popart.debug_info import DebugInfo as DebugInfo
+from tilestep.popart.debug_info import SourceLocation as SourceLocation
+from tilestep.popart.debug_info import closePoplarDebugInfo as closePoplarDebugInfo
+from tilestep.popart.debug_info import initializePoplarDebugInfo as initializePoplarDebugInfo
 from tilestep.popart.device_info import DeviceInfo as DeviceInfo
 from tilestep.popart.devices import DeviceManager as DeviceManager
 from tilestep.popart.devices import syncPatternFromString as syncPatternFromString
@@ -68,6 +73,10 @@ from tilestep.popart.groups import CommGroup as CommGroup
 from tilestep.popart.groups import ReplicaGrouping as ReplicaGrouping
 from tilestep.popart.log import Logger as Logger
 from tilestep.popart.log import getLogger as getLogger
+from tilestep.popart.numerics import NumericsReport as NumericsReport
+from tilestep.popart.operators import OperatorIdentifier as OperatorIdentifier
+from tilestep.popart.operators import getSupportedOperations as getSupportedOperations
+from tilestep.popart.operators import getUnsupportedOperations as getUnsupportedOperations
 from tilestep.popart.options import AccumulateOuterFragmentSettings as AccumulateOuterFragmentSettings
 from tilestep.popart.options import AutodiffSettings as AutodiffSettings
 from tilestep.popart.options import AutomaticLossScalingSettings as AutomaticLossScalingSettings
