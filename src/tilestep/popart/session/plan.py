@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -12,6 +12,7 @@ from onnx import numpy_helper
 
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix
 from tilestep.popart.optimizers import Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Names, analyse
@@ -20,6 +21,7 @@ from tilestep.popart.session.program import Fetched, Gradients, Program
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]
+_ACCUMULATE: Final = (reservedAccumPrefix(), reservedAcclPrefix())  # how names of state begin that each microbatch changes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +84,7 @@ def plan_of(
         analysis=analysis,
         variables=tuple(graph.variables),
         state=state,
-        accumulators=frozenset() if rule is None else frozenset(rule.accumulators),
+        accumulators=frozenset(name for name in state if name.startswith(_ACCUMULATE)),
         trained=trained,
     )
     anchors = anchors_of(flow)
@@ -110,6 +112,7 @@ def _context(graph: SessionGraph, trained: Sequence[str], options: SessionOption
     return UpdateContext(
         params={name: jax.ShapeDtypeStruct(graph.variables[name].shape, graph.variables[name].dtype) for name in trained},
         accumulation_factor=accumulation,
+        gradient_accumulation=bool(options.enableGradientAccumulation),
         replication_factor=1,
         reduction=options.accumulationAndReplicationReductionType,
         mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, final
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 import onnx
 
 from tilestep.popart.dataflow import DataFlow
-from tilestep.popart.devices import DeviceInfo
+from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import AnchorReturnTypeId, DeviceConnectionType
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 from tilestep.popart.optimizers import Optimizer
@@ -49,7 +50,6 @@ class _Session:
         if not isinstance(device, DeviceInfo):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
             raise popart_exception(f"Must pass a valid deviceInfo to a session, and it is {device!r}: DeviceManager gives one")
         self._options = SessionOptions() if options is None else options
-        self._options.require_supported(training=self._training)
         self._patterns = Patterns() if patterns is None else patterns
         self._device, self._name, self._data_flow = device, name, data_flow
         self._plan = plan_of(
@@ -128,9 +128,9 @@ class _Session:
         if rule is not None:
             trained = {name: values[name] for name in self._plan.names.trained}
             state = rule.init(trained)
-            optimizer = state._replace(tensors={name: values[name] for name in state.tensors})
+            optimizer = replace(state, tensors={name: values[name] for name in state.tensors})
             if self._carry is not None:
-                optimizer = optimizer._replace(hyper=self._carry.optimizer.hyper)
+                optimizer = replace(optimizer, hyper=self._carry.optimizer.hyper)
         variables = {name: values[name] for name in self._plan.graph.variables}
         key, count = (jax.random.key(self._seed), np.uint32(0)) if self._carry is None else (self._carry.key, self._carry.count)
         return jax.tree.map(jax.numpy.asarray, Carry(variables=variables, optimizer=optimizer, key=key, count=count))
