@@ -17,7 +17,7 @@ from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import AnchorReturnTypeId, DeviceConnectionType
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 from tilestep.popart.optimizers import Optimizer
-from tilestep.popart.options import SessionOptions, require_known, require_supported
+from tilestep.popart.options import SessionOptions, require_known
 from tilestep.popart.patterns import Patterns
 from tilestep.popart.session.engine import Engine, described
 from tilestep.popart.session.feeds import Feeds, deliver
@@ -58,7 +58,7 @@ class _Session:
         if not isinstance(device, DeviceInfo):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
             raise popart_exception(f"Must pass a valid deviceInfo to a session, and it is {device!r}: DeviceManager gives one")
         self._options = SessionOptions() if options is None else options
-        require_supported(self._options, training=self._training, device=device.type)
+        self._options.require_supported(training=self._training, device=device.type)
         self._patterns = Patterns() if patterns is None else patterns
         self._device, self._name, self._data_flow = device, name, data_flow
         self._plan = plan_of(
