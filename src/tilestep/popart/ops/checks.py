@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, Final
 
+import jax.numpy as jnp
 import numpy as np
 
 import tilestep.onnx.ops as _onnx_ops  # registers ONNX's operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from tilestep.onnx.convert import operands
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import Operator, all_operators, op
+from tilestep.onnx.values import is_traced
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.ops.describing import op_text, shape_text, type_text
+from tilestep.popart.ops.describing import kind_text, op_text, shape_text, type_text
 
 DIALECT: Final = "popart"
 Check = Callable[..., None]  # of the call, the inputs and the attributes
@@ -41,17 +45,14 @@ def _wrap(operator: Operator, check: Check, since: int) -> None:
         return operator.handler(call, *inputs, **attributes)
 
 
-@checked("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less", "Mod", "Max", "Min", "Mean", "Sum")
-def same_types_and_frames(call: Call, *inputs: Any, axis: int | None = None, broadcast: int = 0, **attributes: Any) -> None:
-    """Operands have one type, and shapes that broadcast. A 64-bit integer counts as one of 32 bits, as on an IPU."""
-    for a, b in zip(inputs, inputs[1:], strict=False):
-        if _type(a) != _type(b):
-            raise popart_exception(
-                f"np broadcasting failed on {op_text(call.node)}, incompatible types {_type(a)} and {_type(b)} (shapes "
-                f"{shape_text(a.shape)} and {shape_text(b.shape)})"
-            )
-        if call.version < _BROADCAST_SINCE:
-            continue
+_BROADCAST_SINCE: Final = 8  # the version since which all operators of several operands broadcast
+_NARROW: Final = {"INT64": "INT32", "UINT64": "UINT32"}
+
+
+@checked("And", "Or", "Xor", "Equal", "Greater", "Less")
+def frames(call: Call, *inputs: Any, **attributes: Any) -> None:
+    """Operands have shapes that broadcast."""
+    for a, b in itertools.pairwise(inputs) if call.version >= _BROADCAST_SINCE else ():
         try:
             np.broadcast_shapes(a.shape, b.shape)
         except ValueError:
@@ -60,13 +61,31 @@ def same_types_and_frames(call: Call, *inputs: Any, axis: int | None = None, bro
             ) from None
 
 
-_BROADCAST_SINCE: Final = 8  # the version since which all of them broadcast
-_NARROW: Final = {"INT64": "INT32", "UINT64": "UINT32"}
+@checked("Add", "Sub", "Div", "Mod", "Max", "Min", "Mean", "Sum")
+def types_and_frames(call: Call, *inputs: Any, **attributes: Any) -> None:
+    """Operands have one type, and shapes that broadcast. A 64-bit integer counts as one of 32 bits, as on an IPU."""
+    for a, b in itertools.pairwise(inputs):
+        if _type(a) != _type(b):
+            raise popart_exception(
+                f"np broadcasting failed on {op_text(call.node)}, incompatible types {_type(a)} and {_type(b)} (shapes "
+                f"{shape_text(a.shape)} and {shape_text(b.shape)})"
+            )
+    frames(call, *inputs)
 
 
 def _type(x: Any) -> str:
     name = type_text(x.dtype)
     return _NARROW.get(name, name)
+
+
+@op("Mul", since=7, dialect=DIALECT)
+def multiply(call: Call, a: Any, b: Any) -> Any:
+    """a * b of one type. A float16 may be multiplied with a float32 of one element, which gives a float16."""
+    if {str(a.dtype), str(b.dtype)} == {"float16", "float32"} and (a if a.dtype == np.float32 else b).size == 1:
+        return (jnp.asarray(a).astype(np.float32) * jnp.asarray(b).astype(np.float32)).astype(np.float16)
+    types_and_frames(call, a, b)
+    xp, a, b = operands(a, b)
+    return xp.multiply(a, b)
 
 
 @checked("MatMul")
@@ -81,3 +100,14 @@ def product(call: Call, a: Any, b: Any) -> None:
         raise popart_exception(
             f"{name} contracting dimensions unequal: lhs '{lhs}' {shape_text(a.shape)}, rhs '{rhs}' {shape_text(b.shape)}"
         )
+
+
+@checked("Clip", first=11)
+def bounds(call: Call, x: Any, low: Any = None, high: Any = None) -> None:
+    """Bounds are known when the program is made."""
+    for name, value, position in (("min", low, 1), ("max", high, 2)):
+        if is_traced(value):
+            raise popart_exception(
+                f"Op {call.node.name}({kind_text(call.node)}), inputs=[{call.node.inputs[0]}] currently only supports constant min/max parameters. Input "
+                f"'{name}' ({call.node.inputs[position]}) has no data."
+            )

@@ -32,10 +32,13 @@ def info_text(x: Any) -> str:
     return f"{_HALVES.get(name, name):<{_NAME_WIDTH}}{shape_text(x.shape)}"
 
 
-def op_text(node: Node) -> str:
-    """A node, as PopART writes an operator: Op(ai.onnx.Add:7, inputs=[a, b], outputs=[c]). The version is that of its schema."""
+def kind_text(node: Node) -> str:
+    """A node's operator with its version, which is that of its schema: ai.onnx.Add:7."""
     schema = schema_of(node.domain, node.op_type, node.version)
-    since = node.version if schema is None else schema.since_version
-    kind = f"{node.domain or 'ai.onnx'}.{node.op_type}:{since}"
-    named = f"{node.name} ({kind})" if node.name else kind
+    return f"{node.domain or 'ai.onnx'}.{node.op_type}:{node.version if schema is None else schema.since_version}"
+
+
+def op_text(node: Node) -> str:
+    """A node, as PopART writes an operator: Op(ai.onnx.Add:7, inputs=[a, b], outputs=[c])."""
+    named = f"{node.name} ({kind_text(node)})" if node.name else kind_text(node)
     return f"Op({named}, inputs=[{', '.join(node.inputs)}], outputs=[{', '.join(node.outputs)}])"
