@@ -182,7 +182,9 @@ def read_model(source: Any) -> onnx.ModelProto:
 def _strip(graph: onnx.GraphProto) -> None:
     """Removes attributes that do not change what a node computes."""
     for node in graph.node:
-        kept = [attribute for attribute in node.attribute if not attribute.name.startswith(_HIDDEN) or attribute.name.startswith(_COLLECTIVE)]
+        kept = [
+            attribute for attribute in node.attribute if not attribute.name.startswith(_HIDDEN) or attribute.name.startswith(_COLLECTIVE)
+        ]
         for attribute in kept:
             if attribute.type == onnx.AttributeProto.GRAPH:
                 _strip(attribute.g)
