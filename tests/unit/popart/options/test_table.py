@@ -38,6 +38,7 @@ def _experimental() -> ExperimentalSettings:
 # option -> a value that is refused, and other options that must be set for that
 REFUSED: dict[str, tuple[Any, dict[str, Any]]] = {
     "automaticLossScalingSettings": (AutomaticLossScalingSettings(enabled=True), {}),
+    "ensureFp32LossScaleTensor": (True, {}),
     "groupNormStridedChannelGrouping": (True, {}),
     "autoRecomputation": (enums.RecomputationType.Pipeline, {}),
     "customCodelets": (["vertex.cpp"], {}),
@@ -58,7 +59,6 @@ REFUSED: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 # option -> a value that is not the default and changes nothing
 NO_EFFECT: dict[str, Any] = {
-    "ensureFp32LossScaleTensor": True,
     "enableStochasticRounding": True,
     "enableFloatingPointChecks": True,
     "enableNonStableSoftmax": True,
