@@ -140,9 +140,13 @@ from tilestep.popart.operators import OperatorIdentifier as OperatorIdentifier
 from tilestep.popart.operators import getSupportedOperations as getSupportedOperations
 from tilestep.popart.operators import getUnsupportedOperations as getUnsupportedOperations
 from tilestep.popart.optimizers import SGD as SGD
+from tilestep.popart.optimizers import Adam as Adam
+from tilestep.popart.optimizers import Adaptive as Adaptive
 from tilestep.popart.optimizers import ClipNormSettings as ClipNormSettings
 from tilestep.popart.optimizers import ConstSGD as ConstSGD
 from tilestep.popart.optimizers import Optimizer as Optimizer
+from tilestep.popart.optimizers import OptimizerValue as OptimizerValue
+from tilestep.popart.optimizers import OptimizerValueMap as OptimizerValueMap
 from tilestep.popart.options import AccumulateOuterFragmentSettings as AccumulateOuterFragmentSettings
 from tilestep.popart.options import AutodiffSettings as AutodiffSettings
 from tilestep.popart.options import AutomaticLossScalingSettings as AutomaticLossScalingSettings
