@@ -356,16 +356,16 @@ class _Session:
                     if plan.accumulation == 1:
                         values = values | after_update(carry)
                 self._carry = carry
-                self._write_stacked(io, values, batch, totals)
+                self._write_stacked(io, values, batch * plan.accumulation + index, totals)
         totals |= plan.program.at_end(carry)
         for name, value in totals.items():
             io.write(name, np.asarray(value))
 
-    def _write_stacked(self, io: PyStepIOCallback, values: Mapping[str, Any], batch: int, totals: dict[str, Any]) -> None:
+    def _write_stacked(self, io: PyStepIOCallback, values: Mapping[str, Any], number: int, totals: dict[str, Any]) -> None:
         for anchor in self._plan.anchors:
             value = values[anchor.name]
             if anchor.is_stacked:
-                if (batch + 1) % anchor.period == 0:
+                if (number + 1) % anchor.period == 0:
                     io.write(anchor.name, np.asarray(value))
             elif anchor.kind == AnchorReturnTypeId.Final or anchor.name not in totals:
                 totals[anchor.name] = value
