@@ -101,8 +101,8 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         # --- Weights and the life of a session ---
         "constantWeights": done("whether the weights of an inference session are constants, which resetHostWeights cannot change"),
         "updatableNamedBuffers": no_effect("no call in Python updates single weights"),
-        "disableGradAccumulationTensorStreams": done("modelToHost leaves accumulated gradients out"),
-        "disableOptimizerStateTensorStreams": done("modelToHost leaves the optimizer's state out"),
+        "disableGradAccumulationTensorStreams": no_effect("what a program does not read is not sent to the host"),
+        "disableOptimizerStateTensorStreams": no_effect("what a program does not read is not sent to the host"),
         "compileEngine": done("False: prepareDevice plans nothing, and the session cannot run"),
         "enableEngineCaching": done("prepareDevice keeps executables in cachePath, and reads them from there"),
         "cachePath": done("the folder of kept executables"),
@@ -220,5 +220,22 @@ METHODS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "enableExplicitIR": "sets useHostCopyOps, enableExplicitMainLoops and explicitRecomputation",
         "getGlobalReplicationFactor": "the number of replicas in all processes",
+    }
+)
+PROGRAM: Final = frozenset(  # options that change the program or its plan, so that an executable of other ones is no use
+    {
+        "accumulationAndReplicationReductionType",
+        "accumulationFactor",
+        "automaticLossScalingSettings",
+        "constantWeights",
+        "convolutionOptions",
+        "enableGradientAccumulation",
+        "enableSupportedDataTypeCasting",
+        "lstmOptions",
+        "matmulOptions",
+        "meanAccumulationAndReplicationReductionStrategy",
+        "numIOTiles",
+        "partialsTypeMatMuls",
+        "syntheticDataMode",
     }
 )

@@ -139,10 +139,8 @@ class _Session:
 
     def loadEngineAndConnectStreams(self) -> None:
         """Attaches the device. Raises: popart_runtime_error if it can't run programs."""
-        if self._carry is None:
-            raise popart_runtime_error(
-                "Devicex::loadEngineAndConnectStreams: there is no compiled engine: call session.prepareDevice() first"
-            )
+        if self._carry is None or not self._options.compileEngine:
+            raise popart_runtime_error("There is no compiled engine: call session.prepareDevice() first, with compileEngine True")
         if self._device.connectionType == DeviceConnectionType.Never:
             raise popart_runtime_error("Trying to load an engine on an offline device")
         self._device.require_attached()

@@ -8,7 +8,7 @@ from tilestep.popart.enums import MeanReductionStrategy, RecomputationType, Redu
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.fields import fields_of
-from tilestep.popart.options.table import ALIASES, METHODS
+from tilestep.popart.options.table import ALIASES, METHODS, PROGRAM
 
 
 def test_the_interface_has_104_names() -> None:
@@ -87,3 +87,19 @@ def test_options_check_themselves() -> None:
     options.accumulationFactor = 2
     with pytest.raises(popart_exception, match="enableGradientAccumulation is false, but accumulationFactor > 1"):
         options.require_supported(training=True)
+
+
+def test_options_that_change_no_program_share_executables() -> None:
+    options = SessionOptions()
+    options.cachePath, options.enableOutlining, options.logDir = "elsewhere", False, "here"
+    options.engineOptions["autoReport.all"] = "true"
+    assert options.of_program() == {}
+    options.accumulationAndReplicationReductionType = ReductionType.Mean
+    options.numIOTiles = 8
+    options.matmulOptions = {"partialsType": "half"}
+    assert options.of_program() == {
+        "accumulationAndReplicationReductionType": "Mean",
+        "matmulOptions": {"partialsType": "half"},
+        "numIOTiles": 8,
+    }
+    assert PROGRAM <= fields_of(SessionOptions).keys()

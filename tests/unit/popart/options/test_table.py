@@ -68,6 +68,8 @@ NO_EFFECT: dict[str, Any] = {
     "_enableRngStateManagement": True,
     "strictOpVersions": False,
     "updatableNamedBuffers": ["w"],
+    "disableGradAccumulationTensorStreams": True,
+    "disableOptimizerStateTensorStreams": True,
     "enableVariablesCaching": False,
     "customCodeletCompileFlags": "-g",
     "gclOptions": {"link": "auto"},
