@@ -69,7 +69,7 @@ class Engine:
     @property
     def _mark(self) -> str:
         device = (str(self._device.type), self._device.numIpus, self._device.tilesPerIPU)
-        return fingerprint(self.plan.graph.proto, self.plan.graph.variables, device, self._identity, self._options.changed())
+        return fingerprint(self.plan.graph.proto, self.plan.graph.variables, device, self._identity, self._options.of_program())
 
     @property
     def _saves(self) -> bool:

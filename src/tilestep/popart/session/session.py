@@ -16,6 +16,7 @@ from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import AnchorReturnTypeId, DeviceConnectionType
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
+from tilestep.popart.log import Level, log
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions, require_known
 from tilestep.popart.patterns import Patterns
@@ -74,7 +75,7 @@ class _Session:
         self._carry: Carry | None = None
         self._microbatch: Any = None
         self._seed = 0
-        self._weights_sent = False
+        self._weights_sent = self._loaded = False
         self._checked: PyStepIO | None = None
         self._engine = Engine(
             self._plan, self._feeds, self._options, device, (self._training, loss, self._plan.anchors, described(optimizer))
@@ -131,16 +132,20 @@ class _Session:
         if self._options.compileEngine:
             self._figures.prepare(carry, self._feeds.step_types())
         self._engine.compile(carry)
-        self._carry = self._first_carry()
+        log("session", Level.INFO, "Graph compiled")
+        self._carry, self._loaded = self._first_carry(), False
         if loadEngine and self._options.compileEngine:
             self.loadEngineAndConnectStreams()
 
     def loadEngineAndConnectStreams(self) -> None:
         """Attaches the device. Raises: popart_runtime_error if it can't run programs."""
-        self._require_prepared("loadEngineAndConnectStreams")
+        if self._carry is None or not self._options.compileEngine:
+            raise popart_runtime_error("There is no compiled engine: call session.prepareDevice() first, with compileEngine True")
         if self._device.connectionType == DeviceConnectionType.Never:
             raise popart_runtime_error("Trying to load an engine on an offline device")
         self._device.require_attached()
+        log("devicex", Level.INFO, "Engine loaded")
+        self._loaded = True
 
     def _first_carry(self) -> Carry:
         rule, values = self._plan.rule, self._weights.outgoing
@@ -325,6 +330,8 @@ class _Session:
                 "Must call weightsFromHost before run as the model has initializers and the session has been created in training mode"
             )
         carry = self._require_prepared("run(const IStepIO &)")
+        if not self._loaded:
+            self.loadEngineAndConnectStreams()
         if isinstance(io, PyStepIO):
             self._run_arrays(carry, io)
         elif isinstance(io, PyStepIOCallback):
