@@ -147,9 +147,6 @@ from tilestep.popart.names import reservedStashedPrefix as reservedStashedPrefix
 from tilestep.popart.names import reservedStepPrefix as reservedStepPrefix
 from tilestep.popart.names import reservedUpdatedVarPrefix as reservedUpdatedVarPrefix
 from tilestep.popart.numerics import NumericsReport as NumericsReport
-from tilestep.popart.operators import OperatorIdentifier as OperatorIdentifier
-from tilestep.popart.operators import getSupportedOperations as getSupportedOperations
-from tilestep.popart.operators import getUnsupportedOperations as getUnsupportedOperations
 from tilestep.popart.optimizers import SGD as SGD
 from tilestep.popart.optimizers import Adam as Adam
 from tilestep.popart.optimizers import Adaptive as Adaptive

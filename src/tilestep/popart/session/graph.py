@@ -22,7 +22,7 @@ from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
 from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.ops.dialect import DIALECT
+from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]
