@@ -28,7 +28,8 @@ the jitted function. An array is known by the name of its `Kept` and its path in
 session that keep arrays of equal names share them.
 
 The process need not use platform `ipu`. A session emulates one machine of any number of IPUs and tiles, and a process has any number of
-sessions. A program runs on the first IPUs of the machine; one over several is jitted over a `jax.sharding.AbstractMesh` or a mesh of devices.
+sessions. A program runs on the first IPUs of the machine. One over several of them is jitted over a `jax.sharding.Mesh` of the process's
+devices, or over an AbstractMesh.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ import jax
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.pjrt.programs.planning import Planned
+from tilestep.plan.steps import Counts
 from tilestep.popart.session.emulation.arguments import Path
 from tilestep.popart.session.emulation.options import EmulationOptions
-from tilestep.plan.steps import Counts
 from tilestep.record.history import HistoryBegin, begin_history
 from tilestep.sim import System
 from tilestep.sim.trace import Task

@@ -6,8 +6,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
-import jax
-
 from tilestep.errors import StreamingMemoryError, TileMemoryError
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, shown
@@ -20,6 +18,8 @@ from tilestep.popart.session.emulation.calls import FromHost, Notes, Ran, Sessio
 from tilestep.popart.session.emulation.machine import emulated_machine
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.report.reader import Report
+from tilestep.sim import EventKind
+from tilestep.train.untyped import jax as _jax
 
 _FROM_HOST: Final = "weightsFromHost"
 _OUT_OF_MEMORY: Final = "Out of memory: Cannot fit all variable data onto one or more tiles"
@@ -48,7 +48,7 @@ class Emulation:
         self._said: dict[Ran, Ran] = {}  # equal notes are one object
         self._first = 0  # number of the first call that reports count
         self._live = SessionSystem(self._notes)
-        self._last: tuple[int, Mapping[int, Mapping[str, int]]] | None = None  # number of the last run, its cycles by IPU and kind
+        self._last: tuple[int, Mapping[int, Mapping[EventKind, int]]] | None = None  # number of the last run, its cycles by IPU and kind
         self._close = weakref.finalize(self, reports.write, self._notes)
 
     # ------------------------------------------------------------------------------------------------ what happens
@@ -61,7 +61,7 @@ class Emulation:
             jitted: of `jax.jit`, without static arguments.
             arguments: as for `jitted.trace`; arrays may be jax.ShapeDtypeStruct.
             kept: the arguments that stay on the device. All others come from the host at each call, and all other results go there.
-            in_slices: whether the program goes in a loop through what comes from the host, so that one part of it is in the tiles at a time.
+            in_slices: whether the program loops over what comes from the host, so that one part of it is in the tiles at a time.
 
         Raises:
             OutOfMemoryException: if it does not fit into the machine.
@@ -119,7 +119,7 @@ class Emulation:
             names = sorted(paths)
             arrays = [self._notes.arrays[name] for name in names]
             kept = [Kept(argument=number, result=number, name=name) for number, name in enumerate(names)]
-            self._transfers[paths] = self._plan(_FROM_HOST, jax.jit(lambda *arrays: arrays), arrays, kept, in_slices=False)
+            self._transfers[paths] = self._plan(_FROM_HOST, _jax.jit(_unchanged), arrays, kept, in_slices=False)
         self._notes.calls.append(FromHost(self._transfers[paths]))
 
     def weights_to_host(self, select: Callable[[Path], bool] | None = None) -> None:
@@ -148,7 +148,7 @@ class Emulation:
 
     def total_cycles(self) -> int:
         """Cycles of the machine's clock until all that the session has called is done."""
-        if self._last_number() is not None:
+        if self._last_call() is not None:
             self._last_run()  # before the calls behind it
         self._live.play(len(self._notes.calls))
         return self._live.system.end_cycle
@@ -174,23 +174,29 @@ class Emulation:
         """Writes the report that the options ask for. Happens by itself when the emulation is no longer used, or the process ends."""
         self._close()
 
-    def _last_number(self) -> int | None:
-        """The number of the last call of a program; None: nothing ran."""
+    def _last_call(self) -> tuple[int, Ran] | None:
+        """The last call of a program, and its number; None: nothing ran."""
         calls = self._notes.calls
-        return next((number for number in range(len(calls) - 1, -1, -1) if isinstance(calls[number], Ran)), None)
+        numbered = ((number, calls[number]) for number in range(len(calls) - 1, -1, -1))
+        return next(((number, call) for number, call in numbered if isinstance(call, Ran)), None)
 
-    def _last_run(self) -> Mapping[int, Mapping[str, int]]:
+    def _last_run(self) -> Mapping[int, Mapping[EventKind, int]]:
         """The cycles of the last call of a program: IPU -> kind -> cycles."""
-        number = self._last_number()
-        if number is None:
+        last = self._last_call()
+        if last is None:
             raise popart_runtime_error("Must call run before getCycleCount.")
+        number, call = last
         if self._last is None or self._last[0] != number:
-            live, key = self._live, self._notes.calls[number].key
+            live = self._live
             live.play(number)
-            before = live.system.mark().programs.get(key)
+            before = live.system.mark().programs.get(call.key)
             live.play(number + 1)
-            self._last = number, live.system.mark().programs[key].since(before).cycles
+            self._last = number, live.system.mark().programs[call.key].since(before).cycles
         return self._last[1]
+
+
+def _unchanged(*arrays: Any) -> tuple[Any, ...]:
+    return arrays
 
 
 def _session_program(key: int, planned: Planned, layout: Layout) -> SessionProgram:
