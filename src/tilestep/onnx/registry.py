@@ -24,6 +24,7 @@ class Operator:
         handler: see above.
         needs: positions of the inputs whose values must be known when the program is made, such as a Reshape's shape.
         random: whether it draws random numbers, so that known inputs give no known result.
+        state: positions of the inputs whose initialisers it gives new values: they are state in training, and no parameters.
     """
 
     domain: str
@@ -32,17 +33,21 @@ class Operator:
     handler: Handler
     needs: frozenset[int]
     random: bool
+    state: frozenset[int] = frozenset()
 
 
 _operators: Final[dict[tuple[str, str], list[Operator]]] = {}  # by (domain, name), in the order of `since`
 
 
-def op(*names: str, since: int = 1, domain: str = "", needs: Iterable[int] = (), random: bool = False) -> Callable[[_H], _H]:
+def op(
+    *names: str, since: int = 1, domain: str = "", needs: Iterable[int] = (), random: bool = False, state: Iterable[int] = ()
+) -> Callable[[_H], _H]:
     """Registers the decorated handler for `names`. A second one for the same version takes the first one's place."""
+    read, kept = frozenset(needs), frozenset(state)
 
     def decorator(handler: _H) -> _H:
         for name in names:
-            operator = Operator(domain=domain, name=name, since=since, handler=handler, needs=frozenset(needs), random=random)
+            operator = Operator(domain=domain, name=name, since=since, handler=handler, needs=read, random=random, state=kept)
             versions = _operators.setdefault((domain, name), [])
             versions[:] = [other for other in versions if other.since != since]
             bisect.insort(versions, operator, key=lambda version: version.since)

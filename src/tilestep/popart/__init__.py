@@ -7,6 +7,8 @@ try:
 except ImportError as error:
     raise ImportError("tilestep.popart needs the package onnx: pip install 'tilestep[onnx]'") from error
 
+from tilestep.popart.dataflow import AnchorReturnType as AnchorReturnType
+from tilestep.popart.dataflow import DataFlow as DataFlow
 from tilestep.popart.device_info import DeviceInfo as DeviceInfo
 from tilestep.popart.devices import DeviceManager as DeviceManager
 from tilestep.popart.devices import syncPatternFromString as syncPatternFromString
@@ -68,6 +70,11 @@ from tilestep.popart.groups import CommGroup as CommGroup
 from tilestep.popart.groups import ReplicaGrouping as ReplicaGrouping
 from tilestep.popart.log import Logger as Logger
 from tilestep.popart.log import getLogger as getLogger
+from tilestep.popart.names import _prefix as _prefix
+from tilestep.popart.optimizers import SGD as SGD
+from tilestep.popart.optimizers import ClipNormSettings as ClipNormSettings
+from tilestep.popart.optimizers import ConstSGD as ConstSGD
+from tilestep.popart.optimizers import Optimizer as Optimizer
 from tilestep.popart.options import AccumulateOuterFragmentSettings as AccumulateOuterFragmentSettings
 from tilestep.popart.options import AutodiffSettings as AutodiffSettings
 from tilestep.popart.options import AutomaticLossScalingSettings as AutomaticLossScalingSettings
@@ -79,6 +86,12 @@ from tilestep.popart.options import ReplicatedCollectivesSettings as ReplicatedC
 from tilestep.popart.options import SessionOptions as SessionOptions
 from tilestep.popart.options import TensorLocation as TensorLocation
 from tilestep.popart.options import TensorLocationSettings as TensorLocationSettings
+from tilestep.popart.patterns import Patterns as Patterns
+from tilestep.popart.session import InferenceSession as InferenceSession
+from tilestep.popart.session import TrainingSession as TrainingSession
+from tilestep.popart.stepio import PyStepIO as PyStepIO
+from tilestep.popart.stepio import PyStepIOCallback as PyStepIOCallback
+from tilestep.popart.stepio import PyWeightsIO as PyWeightsIO
 from tilestep.popart.versions import packageHash as packageHash
 from tilestep.popart.versions import versionNumber as versionNumber
 from tilestep.popart.versions import versionString as versionString
