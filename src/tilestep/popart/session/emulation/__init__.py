@@ -15,10 +15,10 @@ A session whose device has a machine (`DeviceInfo.machine()` is not None) makes 
     )                                       # OutOfMemoryException if it does not fit
 
     emulation.weights_from_host()           # weightsFromHost: all that is kept; or weights_from_host(lambda path: ...) for some
-    emulation.ran("run", name="a step")     # run(stepio, "a step"): a note of a microsecond
+    emulation.ran("run", name="a step")     # run(stepio, "a step"): a note of a microsecond; several programs: ran("microbatch", "update")
     emulation.weights_to_host()             # weightsToHost
 
-    emulation.cycles()                      # getCycleCount(): of the last run; inner_cycles(ipu): "inner_ipu_0"
+    emulation.cycles()                      # getCycleCount(): of the last call; inner_cycles(ipu): "inner_ipu_0"
     emulation.report()                      # getReport()
     emulation.summary()                     # getSummaryReport(); reset_profile() behind it if resetProfile is set
     emulation.close()                       # writes autoReport's files; without it they are written when the session is gone
