@@ -1,0 +1,153 @@
+"""The builder's core: a graph under construction, with its operators and all that can be said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, final
+
+from tilestep.popart.builder import external
+from tilestep.popart.builder.bound import overloaded
+from tilestep.popart.builder.graphcore_opset import AiGraphcoreOpset1
+from tilestep.popart.builder.kinds import IDS, INT, STR, Kind, Mismatch
+from tilestep.popart.builder.loading import check_model, check_opsets, checked_model
+from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.builder.nodes import Operator, add_operator
+from tilestep.popart.builder.onnx_opsets import (
+    AiOnnxMlOpset1,
+    AiOnnxOpset6,
+    AiOnnxOpset7,
+    AiOnnxOpset8,
+    AiOnnxOpset9,
+    AiOnnxOpset10,
+    AiOnnxOpset11,
+    OnnxOpset,
+)
+from tilestep.popart.builder.placement import Placement
+from tilestep.popart.builder.signatures import Parameter
+from tilestep.popart.builder.tensors_of_graph import TensorsOfGraph
+from tilestep.popart.builder.tuning import Tuning
+from tilestep.popart.exceptions import popart_exception
+
+
+def _attribute_dict(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Mismatch
+    return {str(name): _custom_value(str(name), one) for name, one in value.items()}  # type: ignore[misc]  # of any types
+
+
+def _custom_value(name: str, value: object) -> object:
+    """A text, a number or a list of numbers of one kind. Raises: popart_exception for something else."""
+    if isinstance(value, (str, int, float)):
+        return value
+    if not isinstance(value, list):
+        raise popart_exception(f"Invalid type provided in custom op attribute '{name}'")
+    items: list[object] = value
+    if all(isinstance(item, int) for item in items) or all(isinstance(item, float) for item in items):
+        return items
+    raise popart_exception(f"Invalid or mismatched python list type provided in custom op attribute '{name}'")
+
+
+_CUSTOM: Final = (
+    Parameter(name="opName", kind=STR),
+    Parameter(name="opVersion", kind=INT),
+    Parameter(name="domain", kind=STR),
+    Parameter(name="inputs", kind=IDS),
+    Parameter(name="attributes", kind=Kind(label="dict", convert=_attribute_dict)),
+    Parameter(name="numOutputs", kind=INT, default=1),
+    Parameter(name="name", kind=STR, default=""),
+)
+_FILENAME: Final = Parameter(name="filename", kind=STR)
+
+
+@final
+class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # pyright: ignore[reportUnusedClass]  # the original's name
+    """A graph under construction.
+
+    Args: modelProtoOrFilename: a model to go on with, in bytes or the name of its file; None for an empty graph.
+    Raises: popart_exception if it is no model, breaks ONNX's rules, or is of a version beyond 6 to 11.
+    """
+
+    def __init__(self, modelProtoOrFilename: str | bytes | None = None, *, parent: GraphModel | None = None) -> None:
+        proto = None
+        if modelProtoOrFilename is not None:
+            proto = checked_model(modelProtoOrFilename)
+            check_opsets(proto)
+        super().__init__(GraphModel(parent, proto))
+
+    def _createSubgraphBuilder(self) -> _BuilderCore:
+        return _BuilderCore(parent=self._model)
+
+    @property
+    def aiOnnxOpset6(self) -> OnnxOpset:
+        """Operators of ONNX's version 6."""
+        return AiOnnxOpset6(self._model)
+
+    @property
+    def aiOnnxOpset7(self) -> OnnxOpset:
+        """Operators of ONNX's version 7."""
+        return AiOnnxOpset7(self._model)
+
+    @property
+    def aiOnnxOpset8(self) -> OnnxOpset:
+        """Operators of ONNX's version 8."""
+        return AiOnnxOpset8(self._model)
+
+    @property
+    def aiOnnxOpset9(self) -> OnnxOpset:
+        """Operators of ONNX's version 9."""
+        return AiOnnxOpset9(self._model)
+
+    @property
+    def aiOnnxOpset10(self) -> OnnxOpset:
+        """Operators of ONNX's version 10."""
+        return AiOnnxOpset10(self._model)
+
+    @property
+    def aiOnnxOpset11(self) -> OnnxOpset:
+        """Operators of ONNX's version 11."""
+        return AiOnnxOpset11(self._model)
+
+    @property
+    def aiOnnxMlOpset1(self) -> AiOnnxMlOpset1:
+        """Operators of ai.onnx.ml's version 1."""
+        return AiOnnxMlOpset1(self._model)
+
+    @property
+    def aiGraphcoreOpset1(self) -> Any:
+        """Operators of ai.graphcore's version 1."""
+        return AiGraphcoreOpset1(self._model)
+
+    @overloaded((Parameter(name="name", kind=STR),))
+    def setGraphName(self, name: str) -> None:
+        """Names the graph. The empty name is replaced by a number."""
+        self._model.set_name(name)
+
+    @overloaded(_CUSTOM, returns="List[str]")
+    def customOp(
+        self, opName: str, opVersion: int, domain: str, inputs: list[str], attributes: dict[str, Any], numOutputs: int, name: str
+    ) -> list[str]:
+        """Adds an operator of one's own, which `tilestep.onnx.register_op(domain, opName)` implements.
+
+        Returns: the outputs' ids. Their shapes are not known to the builder.
+        Raises: popart_exception for an attribute that is no text, number or list of numbers of one kind.
+        """
+        operator = Operator(domain=domain or "ai.onnx", name=opName)
+        return add_operator(self._model, operator, 1, inputs, attributes, name=name, outputs=numOutputs)
+
+    def getModelProto(self) -> bytes:
+        """The model so far."""
+        return self._model.proto.SerializeToString()
+
+    @overloaded((_FILENAME,))
+    def saveModelProto(self, filename: str) -> None:
+        """Writes the model to a file. Raises: popart_exception if it breaks ONNX's rules."""
+        check_model(self._model.proto)
+        Path(filename).write_bytes(self.getModelProto())
+
+    @overloaded((Parameter(name="ids", kind=IDS), _FILENAME))
+    def saveInitializersExternally(self, ids: list[str], filename: str) -> None:
+        """Moves variables' values into a file, of which the model keeps the name.
+
+        Raises: popart_exception if a tensor is no variable or stands in a file already, or the file's folder is not there.
+        """
+        external.save(self._model.proto, ids, filename)

@@ -1,0 +1,141 @@
+"""Types of a new node's outputs: by ONNX's own inference, and by rules for ai.graphcore and for what ONNX has no rule for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import onnx
+from onnx import defs, helper, shape_inference
+
+from tilestep.popart.builder.graphcore_shapes import RULES, Typed
+from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.exceptions import popart_exception
+
+_GRAPHCORE: Final = "ai.graphcore"
+Types = list[onnx.TypeProto | None]
+
+
+def infer(model: GraphModel, node: onnx.NodeProto, opset: int) -> Types:
+    """The type of each output; None where it can't be known.
+
+    Args: opset: the version of the node's domain.
+    Raises: popart_exception for arguments that make no output, such as a Split into unequal parts.
+    """
+    inputs = [model.type_of(id) if id else None for id in node.input]
+    if node.domain == _GRAPHCORE and node.op_type == "Call":
+        return _of_callee(model, node, inputs)
+    if node.domain == _GRAPHCORE:
+        return _by_rule(node, inputs)
+    if node.domain in ("", "ai.onnx"):
+        if node.op_type == "BatchNormalization" and opset < 14:
+            return _of_batch_normalization(inputs, len(node.output))
+        if node.op_type == "Split" and opset < 13:
+            return _of_split(node, inputs)
+        return _by_schema(model, node, opset, inputs)
+    return [None] * len(node.output)
+
+
+def typed(type: onnx.TypeProto | None) -> Typed | None:
+    """A type in short; None if it is not known, or has no known shape."""
+    if type is None or not type.tensor_type.HasField("shape"):
+        return None
+    sizes = type.tensor_type.shape.dim
+    if not all(size.HasField("dim_value") for size in sizes):
+        return None
+    return Typed(kind=type.tensor_type.elem_type, shape=tuple(size.dim_value for size in sizes))
+
+
+def type_proto(kind: int, shape: tuple[int, ...] | None) -> onnx.TypeProto:
+    """A tensor's type. Args: kind: TensorProto's number; shape: None if it is not known."""
+    return helper.make_tensor_type_proto(kind, shape)
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    values = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
+
+
+def _by_rule(node: onnx.NodeProto, inputs: Types) -> Types:
+    rule = RULES.get(node.op_type)
+    known = [typed(type) for type in inputs]
+    if rule is None:
+        return [None] * len(node.output)
+    present = [one for one, id in zip(known, node.input, strict=True) if id]
+    if any(one is None for one in present):
+        return [None] * len(node.output)
+    results = rule(known, _attributes(node), len(node.output))
+    return [None if result is None else type_proto(result.kind, result.shape) for result in results]
+
+
+def _by_schema(model: GraphModel, node: onnx.NodeProto, opset: int, inputs: Types) -> Types:
+    if not defs.has(node.op_type, opset, ""):
+        return [None] * len(node.output)
+    schema = defs.get_schema(node.op_type, opset, "")
+    known = dict.fromkeys(filter(None, node.input), onnx.TypeProto())
+    known.update((id, type) for id, type in zip(node.input, inputs, strict=True) if type is not None)
+    if any(attribute.type == onnx.AttributeProto.GRAPH for attribute in node.attribute):
+        known = {**model.types(), **known}
+    data = {id: tensor for id in node.input if id and (tensor := model.constant(id)) is not None}
+    imports = [
+        onnx.OperatorSetIdProto(domain="" if domain == "ai.onnx" else domain, version=version) for domain, version in model.opsets.items()
+    ]
+    try:
+        found = shape_inference.infer_node_outputs(schema, node, known, data, opset_imports=imports, ir_version=model.proto.ir_version)
+    except (shape_inference.InferenceError, ValueError, RuntimeError, KeyError):  # as for a model that is read: the type stays unknown
+        return [None] * len(node.output)
+    return [_useful(found.get(id)) for id in node.output]
+
+
+def _useful(type: onnx.TypeProto | None) -> onnx.TypeProto | None:
+    return type if type is not None and type.WhichOneof("value") is not None else None
+
+
+def _of_batch_normalization(inputs: Types, outputs: int) -> Types:
+    """x as the first input; mean and variance, running and saved, as the fourth and fifth."""
+    x, mean, variance = ((*inputs, *(None,) * 5)[position] for position in (0, 3, 4))
+    return [x, mean, variance, mean, variance][:outputs]
+
+
+def _of_split(node: onnx.NodeProto, inputs: Types) -> Types:
+    """ONNX's own rule for Split before version 13 infers nothing for the attribute `split`."""
+    given = typed(inputs[0]) if inputs else None
+    count = len(node.output)
+    if given is None:
+        return [None] * count
+    attributes = _attributes(node)
+    rank, axis = len(given.shape), int(attributes.get("axis", 0))
+    if not -rank <= axis < rank:
+        raise popart_exception(f"Invalid value of attribute 'axis'. Rank={rank} Value={axis}")
+    axis %= rank
+    size = given.shape[axis]
+    parts = list(attributes.get("split", ()))
+    if parts and len(parts) != count:
+        raise popart_exception(f"Mismatch between number of splits ({len(parts)}) and outputs ({count})")
+    if parts and sum(parts) != size:
+        raise popart_exception(f"Mismatch between the sum of 'split' ({sum(parts)}) and the split dimension of the input ({size})")
+    if not parts and size % count:
+        raise popart_exception("The input is not evenly splittable")
+    shapes = [(*given.shape[:axis], part, *given.shape[axis + 1 :]) for part in parts or [size // count] * count]
+    return [type_proto(given.kind, shape) for shape in shapes]
+
+
+def _of_callee(model: GraphModel, node: onnx.NodeProto, inputs: Types) -> Types:
+    """Types of what a called graph gives, with the caller's types for its inputs."""
+    graph = next(attribute.g for attribute in node.attribute if attribute.name == "callee")
+    inside = GraphModel(proto=onnx.ModelProto(ir_version=model.proto.ir_version, opset_import=model.proto.opset_import))
+    for info, type in zip(graph.input, inputs, strict=True):
+        inside.add_input(info.name, type)
+    for tensor in graph.initializer:
+        inside.add_initializer(tensor)
+    outside: Mapping[str, onnx.TypeProto] = model.types()
+    for id in {id for inner in graph.node for id in inner.input} - {info.name for info in graph.input}:
+        if id in outside:
+            inside.add_type(id, outside[id])
+    for inner in graph.node:
+        inside.note_node(inner)
+        domain = inner.domain or "ai.onnx"
+        types = infer(inside, inner, model.opsets[domain]) if domain in model.opsets else [None] * len(inner.output)
+        for id, type in zip(inner.output, types, strict=True):
+            inside.add_type(id, type)
+    return [inside.type_of(info.name) for info in graph.output]

@@ -1,0 +1,117 @@
+"""Adding operators: the checks, the node, and the types of its outputs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import onnx
+
+from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID
+from tilestep.popart.builder.attributes import AttributeValue
+from tilestep.popart.builder.inference import infer
+from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.exceptions import popart_exception
+
+_debug_numbers: Final = itertools.count(1)  # process-wide, as all builders write into one debug file
+
+
+def next_debug_number() -> int:
+    """A number that no other node or input of the process has, for the debug file."""
+    return next(_debug_numbers)
+
+
+Check = Callable[[GraphModel, Sequence[str], Mapping[str, AttributeValue]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """An operator of some domain.
+
+    Attributes:
+        name: as nodes have it, such as "MatMul".
+        inputs: the least and the largest number of inputs; (0, 0) if there is no bound, -1 for no largest one.
+        outputs: the number of outputs; 0 if the caller says it.
+        may_lack: positions of inputs that may be "" although they are below the least number.
+    """
+
+    domain: str
+    name: str
+    inputs: tuple[int, int] = (0, 0)
+    outputs: int = 0
+    may_lack: tuple[int, ...] = ()
+
+
+def add_operator(
+    model: GraphModel,
+    operator: Operator,
+    opset: int,
+    inputs: Sequence[str],
+    attributes: Mapping[str, AttributeValue],
+    *,
+    name: str,
+    outputs: int | None = None,
+    check: Check | None = None,
+) -> list[str]:
+    """Adds a node to a graph.
+
+    Args:
+        opset: the version of the operator's domain.
+        name: of the node; "" for none.
+        outputs: how many; None for as many as the operator has.
+        check: a further check of the arguments, before anything is changed but the outputs' names.
+
+    Returns: the outputs' ids.
+    Raises: popart_exception for wrong numbers of inputs or outputs, an unknown input, another version of the domain, or a negative size.
+    """
+    count = operator.outputs if outputs is None else outputs
+    if 0 < operator.outputs < count:
+        raise popart_exception(f"{operator.name} has an invalid number of outputs {count}. Must be between 0..{operator.outputs}")
+    names = [model.new_id(operator.name, position) for position in range(count)]
+    _check_inputs(model, operator, inputs)
+    if check is not None:
+        check(model, inputs, attributes)
+    model.use_opset(operator.domain, opset)
+    node = model.proto.graph.node.add(op_type=operator.name, domain="" if operator.domain == "ai.onnx" else operator.domain)
+    node.input.extend(inputs)
+    node.output.extend(names)
+    for key, value in sorted({**attributes, DEBUG_INFO_ID: next_debug_number()}.items()):
+        model.set_attribute(node, key, value)
+    if name or model.scope:
+        node.name = model.scoped(name or operator.name)
+    for key, value in model.attributes.items():
+        model.set_attribute(node, key, value)
+    model.note_node(node)
+    _note_types(model, node, opset)
+    return names
+
+
+def _check_inputs(model: GraphModel, operator: Operator, inputs: Sequence[str]) -> None:
+    least, most = operator.inputs
+    if least > 0 and (len(inputs) < least or 0 < most < len(inputs)):
+        bound = most if most > 0 else "inf"
+        raise popart_exception(f"{operator.name} has invalid number of inputs {len(inputs)}. Must be between {least}..{bound}")
+    for position, id in enumerate(inputs):
+        if not id and (position >= least or position in operator.may_lack):
+            continue
+        if not model.may_read(id):
+            known = ", ".join(sorted(model.readable()))
+            raise popart_exception(
+                f"Unknown tensor '{id}' ({f'valid tensors are {known}' if known else 'there are no valid tensors yet'})."
+            )
+
+
+def _note_types(model: GraphModel, node: onnx.NodeProto, opset: int) -> None:
+    types = infer(model, node, opset)
+    for id, type in zip(node.output, types, strict=True):
+        if not id:
+            continue
+        model.add_type(id, type)
+        sizes = () if type is None else type.tensor_type.shape.dim
+        if any(size.dim_value < 0 for size in sizes):
+            shape = f"[{' '.join(str(size.dim_value) for size in sizes)}]"
+            raise popart_exception(
+                f"Output '{id}' of node '{node.name or node.op_type}' has invalid shape, {shape}. Values must be non-negative in each shape dimension."
+            )

@@ -1,0 +1,228 @@
+"""Operators of ONNX's versions 6 to 11, as methods that are made from ONNX's schemas.
+
+Parameters are `args`, if the operator has inputs; `num_outputs`, if its number of outputs varies; attributes that are required, by name;
+the others, by name; and `debugContext`. `auto_pad` is never a parameter. Constant takes an array, and from version 11 on `is_value_sparse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import defs
+
+from tilestep.popart.builder.attributes import AttributeValue
+from tilestep.popart.builder.kinds import ARRAY, BOOL, FLOAT, FLOATS, IDS, INT, INTS, STR, STRS, Kind, optional
+from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.builder.nodes import Check, Operator, add_operator
+from tilestep.popart.builder.signatures import DEBUG_CONTEXT, REQUIRED, Overload, Parameter, method
+from tilestep.popart.builder.subgraphs import SUBGRAPH, embedded
+from tilestep.popart.builder.windows import check_conv, check_pad, check_pool
+from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.tensors import data_type_of, onnx_number
+
+VERSIONS: Final = (6, 7, 8, 9, 10, 11)
+DEFAULT_VERSION: Final = 10
+_KEYWORDS: Final = frozenset({"and", "or", "not", "xor", "if"})
+_MOST_NUMBER: Final = (1 << 31) - 1  # what schemas have for "no bound"
+_OMITTED: Final = frozenset({"auto_pad"})
+_CHECKS: Final[Mapping[str, Check]] = {"AveragePool": check_pool, "Conv": check_conv, "MaxPool": check_pool}
+_Type: Final = defs.OpSchema.AttrType
+_KINDS: Final[Mapping[Any, Kind]] = {
+    _Type.INT: INT,
+    _Type.INTS: INTS,
+    _Type.FLOAT: FLOAT,
+    _Type.FLOATS: FLOATS,
+    _Type.STRING: STR,
+    _Type.STRINGS: STRS,
+    _Type.GRAPH: SUBGRAPH,
+    _Type.TENSOR: ARRAY,
+    _Type.SPARSE_TENSOR: ARRAY,
+}
+_LISTS: Final = (_Type.INTS, _Type.FLOATS, _Type.STRINGS)
+
+
+class OnnxOpset:
+    """Operators of one version of ONNX, which add nodes to a builder's graph.
+
+    Attributes: version: of ONNX's domain; operators: the schema of each method.
+    """
+
+    version: int
+    operators: Mapping[str, defs.OpSchema]
+
+    def __init__(self, model: GraphModel) -> None:
+        self._model = model
+
+    def getOpsetVersion(self) -> int:
+        """The version of ONNX's domain."""
+        return self.version
+
+
+def method_name(operator: str) -> str:
+    """The name of an operator's method: in lower case, with "logical_" before words that C++ keeps for itself."""
+    name = operator.lower()
+    return f"logical_{name}" if name in _KEYWORDS else name
+
+
+def schemas_of(version: int) -> dict[str, defs.OpSchema]:
+    """The schema of each operator in a version of ONNX, by its method's name. Operators that are deprecated are among them."""
+    newest: dict[str, defs.OpSchema] = {}
+    for schema in defs.get_all_schemas_with_history():
+        if schema.domain == "" and schema.since_version <= version:
+            known = newest.get(schema.name)
+            if known is None or known.since_version < schema.since_version:
+                newest[schema.name] = schema
+    return {method_name(name): newest[name] for name in sorted(newest)}
+
+
+def parameters_of(schema: defs.OpSchema) -> tuple[Parameter, ...]:
+    """The parameters of an operator's method."""
+    parameters: list[Parameter] = []
+    if schema.max_input > 0:
+        parameters.append(Parameter(name="args", kind=IDS))
+    if schema.min_output != schema.max_output:
+        parameters.append(Parameter(name="num_outputs", kind=INT))
+    if schema.name == "Constant":
+        parameters.append(Parameter(name="value", kind=ARRAY))
+        if schema.since_version >= 11:
+            parameters.append(Parameter(name="is_value_sparse", kind=BOOL, default=False))
+        return (*parameters, DEBUG_CONTEXT)
+    attributes = [_parameter(schema, schema.attributes[name]) for name in sorted(schema.attributes) if name not in _OMITTED]
+    parameters += [one for one in attributes if one.default is REQUIRED]
+    parameters += [one for one in attributes if one.default is not REQUIRED]
+    return (*parameters, DEBUG_CONTEXT)
+
+
+def _parameter(schema: defs.OpSchema, attribute: defs.OpSchema.Attribute) -> Parameter:
+    kind = STR if schema.name == "Cast" else _KINDS[attribute.type]
+    tensor = attribute.type in (_Type.TENSOR, _Type.SPARSE_TENSOR)
+    if attribute.required or tensor:
+        return Parameter(name=attribute.name, kind=kind)
+    default = _default(schema, attribute)
+    return Parameter(name=attribute.name, kind=optional(kind) if default is None else kind, default=default)
+
+
+def _default(schema: defs.OpSchema, attribute: defs.OpSchema.Attribute) -> Any:
+    if attribute.type in _LISTS:
+        is_axes = attribute.name == "axes" and "reduce" in schema.name.lower()
+        return None if is_axes else []
+    value = attribute.default_value
+    if value.type == onnx.AttributeProto.INT:
+        return value.i
+    if value.type == onnx.AttributeProto.FLOAT:
+        return float(np.format_float_scientific(np.float32(value.f)))  # the shortest number that gives this float
+    if value.type == onnx.AttributeProto.STRING:
+        return value.s.decode()
+    return None
+
+
+def attributes_of(schema: defs.OpSchema, values: Mapping[str, Any]) -> dict[str, AttributeValue]:
+    """The attributes that a node gets.
+
+    Integers with a default are always written; other attributes with a default, only if they differ from it; lists, if they are not empty.
+
+    Args: values: of the method's parameters.
+    Raises: popart_exception for a sparse constant, and a Cast to an unknown type.
+    """
+    if schema.name == "Constant":
+        if values.get("is_value_sparse"):
+            raise popart_exception("Attributes of type `sparse_tensor' are currently not supported.")
+        return {"value": values["value"]}
+    written: dict[str, AttributeValue] = {}
+    for parameter in parameters_of(schema):
+        name = parameter.name
+        if name not in schema.attributes:
+            continue
+        value, attribute = values[name], schema.attributes[name]
+        if schema.name == "Cast":
+            written[name] = onnx_number(data_type_of(value))
+        elif attribute.type == _Type.GRAPH:
+            written[name] = value
+        elif parameter.default is REQUIRED or attribute.type == _Type.INT or isinstance(value, np.ndarray):
+            if value is not None:
+                written[name] = value
+        elif value is not None and not _is_default(value, parameter.default):
+            written[name] = value
+    return written
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if isinstance(value, float):
+        return default is not None and np.float32(value) == np.float32(default)
+    return bool(value == default)
+
+
+def operator_of(schema: defs.OpSchema) -> Operator:
+    """The operator of a schema."""
+    most = -1 if schema.max_input == _MOST_NUMBER else schema.max_input
+    outputs = 0 if schema.max_output == _MOST_NUMBER else schema.max_output
+    is_resize = schema.name == "Resize" and schema.since_version == 11  # takes `scales` or `sizes`, which is the fourth input
+    may_lack = (2,) if is_resize else ()
+    return Operator(domain="ai.onnx", name=schema.name, inputs=(schema.min_input, most), outputs=outputs, may_lack=may_lack)
+
+
+def _method(name: str, schema: defs.OpSchema, version: int) -> Any:
+    operator = operator_of(schema)
+    check = check_pad if schema.name == "Pad" and version < 11 else _CHECKS.get(schema.name)
+    many = schema.max_output > 1
+    varies = schema.min_output != schema.max_output
+
+    def run(self: OnnxOpset, position: int, values: dict[str, Any]) -> Any:
+        attributes = attributes_of(schema, {name: embedded(self._model, value) for name, value in values.items()})
+        ids = add_operator(
+            self._model,
+            operator,
+            version,
+            values.get("args", []),
+            attributes,
+            name=values["debugContext"],
+            outputs=values["num_outputs"] if varies else None,
+            check=check,
+        )
+        return ids if many else ids[0]
+
+    overload = Overload(parameters=parameters_of(schema), returns="List[str]" if many else "str")
+    return method(name, [overload], _doc(schema), run, owner=f"AiOnnxOpset{version}")
+
+
+def _doc(schema: defs.OpSchema) -> str:
+    link = f"https://github.com/onnx/onnx/blob/main/docs/Changelog.md#{schema.name}-{schema.since_version}"
+    returns = "Returns: the outputs' ids." if schema.max_output > 1 else "Returns: the output's id."
+    return f"Adds operator {schema.name} of ONNX, in the meaning that it has since version {schema.since_version}: {link}\n\n{returns}"
+
+
+def opset_class(version: int) -> type[OnnxOpset]:
+    """The class of a version's operators, such as AiOnnxOpset10."""
+    operators = schemas_of(version)
+    members: dict[str, Any] = {name: _method(name, schema, version) for name, schema in operators.items()}
+    members |= {"version": version, "operators": operators, "__doc__": f"Operators of version {version} of ONNX."}
+    return type(f"AiOnnxOpset{version}", (OnnxOpset,), members)
+
+
+AiOnnxOpset6 = opset_class(6)
+AiOnnxOpset7 = opset_class(7)
+AiOnnxOpset8 = opset_class(8)
+AiOnnxOpset9 = opset_class(9)
+AiOnnxOpset10 = opset_class(10)
+AiOnnxOpset11 = opset_class(11)
+
+
+class AiOnnxMlOpset1:
+    """Operators of ai.onnx.ml's version 1: the original's builder has none."""
+
+    version = 1
+
+    def __init__(self, model: GraphModel) -> None:
+        self._model = model
+
+    def getOpsetVersion(self) -> int:
+        """The version of the domain."""
+        return self.version
+
+
+OPSETS: Final[Mapping[int, type[OnnxOpset]]] = dict(
+    zip(VERSIONS, (AiOnnxOpset6, AiOnnxOpset7, AiOnnxOpset8, AiOnnxOpset9, AiOnnxOpset10, AiOnnxOpset11), strict=True)
+)

@@ -1,0 +1,175 @@
+"""The part of the builder's core that adds tensors to a graph, and says what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import onnx
+
+from tilestep.popart.builder import attribute_names as names
+from tilestep.popart.builder.attributes import tensor_of
+from tilestep.popart.builder.bound import overloaded
+from tilestep.popart.builder.inference import type_proto
+from tilestep.popart.builder.kinds import ARRAY, INT, INTS, STR, instance_of
+from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.builder.nodes import next_debug_number
+from tilestep.popart.builder.settings import note_input, note_variable
+from tilestep.popart.builder.signatures import DEBUG_CONTEXT, Parameter
+from tilestep.popart.enums import DataType
+from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.tensors import InputSettings, TensorInfo, data_type_of_onnx, name_lcase, onnx_number
+from tilestep.popart.variables import VariableSettings
+
+_T = TypeVar("_T")
+_INFO: Final = Parameter(name="tensorInfo", kind=instance_of(TensorInfo))
+_TYPE: Final = Parameter(name="dataType", kind=STR)
+_SHAPE: Final = Parameter(name="shape", kind=INTS)
+_SETTINGS: Final = Parameter(name="settings", kind=instance_of(InputSettings))
+_VALUES: Final = Parameter(name="initVal", kind=ARRAY)
+_VARIABLE: Final = Parameter(name="variableSettings", kind=instance_of(VariableSettings))
+_ID: Final = Parameter(name="id", kind=STR)
+
+
+class TensorsOfGraph:
+    """Inputs, initialisers, outputs, and what is known of each tensor."""
+
+    def __init__(self, model: GraphModel) -> None:
+        self._model = model
+
+    @overloaded(
+        (_INFO, DEBUG_CONTEXT),
+        (_TYPE, _SHAPE, DEBUG_CONTEXT),
+        (_INFO, _SETTINGS, DEBUG_CONTEXT),
+        (_TYPE, _SHAPE, _SETTINGS, DEBUG_CONTEXT),
+        returns="str",
+    )
+    def addInputTensor(
+        self,
+        tensorInfo: TensorInfo | None = None,
+        dataType: str = "",
+        shape: list[int] | None = None,
+        settings: InputSettings | None = None,
+        debugContext: str = "",
+    ) -> str:
+        """Adds an input that the host streams.
+
+        Returns: its id: the debug context, "input" if there is none.
+        Raises: popart_exception for an unknown type.
+        """
+        info = TensorInfo(dataType, shape or []) if tensorInfo is None else tensorInfo
+        id = self._model.new_id(debugContext or "input")
+        self._model.add_input(id, type_proto(onnx_number(info.dataType()), tuple(info.shape())))
+        self._model.note_metadata(names.DEBUG_INPUT + id, next_debug_number())
+        note_input(self._model, id, InputSettings() if settings is None else settings)
+        return id
+
+    @overloaded((DEBUG_CONTEXT,), returns="str")
+    def addUntypedInputTensor(self, debugContext: str) -> str:
+        """Adds an input of a subgraph, whose type its caller decides. Raises: popart_exception in the main graph."""
+        if self._model.parent is None:
+            raise popart_exception(
+                "Can not add untyped tensors to the top-level graph. Use Builder::addInputTensor(const TensorInfo &tensorInfo, ...) instead."
+            )
+        id = self._model.new_id(debugContext or "input")
+        self._model.add_input(id)
+        return id
+
+    @overloaded((Parameter(name="tensorId", kind=STR),))
+    def addInputTensorFromParentGraph(self, tensorId: str) -> None:
+        """Makes a tensor of a graph around this one its input. Raises: popart_exception if no graph around has it."""
+        if not self._model.is_around(tensorId):
+            raise popart_exception(
+                f"Failed to add unrecognised Tensor {tensorId} from higher scope, Currently, a Tensor must already exist in a higher (parent) "
+                "scope to add it as an input in a lower scope."
+            )
+        self._model.add_input(tensorId)
+
+    @overloaded((_VALUES, DEBUG_CONTEXT), (_VALUES, _VARIABLE, DEBUG_CONTEXT), returns="str")
+    def addInitializedInputTensor(
+        self, initVal: np.ndarray[Any, Any], variableSettings: VariableSettings | None = None, debugContext: str = ""
+    ) -> str:
+        """Adds a variable with its first values.
+
+        Returns: its id: the debug context, "init_input" if there is none.
+        Raises: popart_exception for an array of doubles, or of elements that have no type.
+        """
+        id = self._model.new_id(debugContext or "init_input")
+        tensor = tensor_of(initVal, id)
+        self._model.add_input(id, type_proto(tensor.data_type, initVal.shape))
+        self._model.add_initializer(tensor)
+        self._model.note_metadata(names.DEBUG_INPUT + id, next_debug_number())
+        note_variable(self._model, id, VariableSettings() if variableSettings is None else variableSettings)
+        return id
+
+    @overloaded((Parameter(name="outputName", kind=STR),))
+    def addOutputTensor(self, outputName: str) -> None:
+        """Declares a tensor an output of the graph."""
+        self._model.add_output(outputName)
+
+    @overloaded((Parameter(name="replicationFactor", kind=INT),))
+    def embedReplicationFactor(self, replicationFactor: int) -> None:
+        """Notes the number of replicas in the model."""
+        self._model.note_metadata(names.REPLICATION_FACTOR, replicationFactor)
+
+    def getInputTensorIds(self) -> list[str]:
+        """Ids of inputs, variables among them, in the order in which they were added."""
+        return [info.name for info in self._model.proto.graph.input]
+
+    def getOutputTensorIds(self) -> list[str]:
+        """Ids of outputs, in the order in which they were added."""
+        return [info.name for info in self._model.proto.graph.output]
+
+    def getValueTensorIds(self) -> list[str]:
+        """Ids of what nodes give, in the order in which they were added."""
+        return [info.name for info in self._model.proto.graph.value_info]
+
+    def getTrainableTensorIds(self) -> list[str]:
+        """Ids of variables, in the order in which they were added."""
+        return [tensor.name for tensor in self._model.proto.graph.initializer]
+
+    @overloaded((_ID,), returns="bool")
+    def isInitializer(self, id: str) -> bool:
+        """Whether a tensor is a variable."""
+        return id in self._model.initializers
+
+    @overloaded((_ID,), returns="bool")
+    def hasValueInfo(self, id: str) -> bool:
+        """Whether the graph has a tensor."""
+        return self._model.own_info(id) is not None
+
+    @overloaded((_ID,), returns="List[int]")
+    def getTensorShape(self, id: str) -> list[int]:
+        """The shape of a tensor. Raises: popart_exception if the graph has no such tensor, or its shape can't be known."""
+        return self._known(id, "shape", self._model.shape_of)
+
+    @overloaded((_ID,), returns="str")
+    def getTensorDtypeString(self, id: str) -> str:
+        """The type of a tensor as NumPy calls it. Raises: popart_exception if the graph has no such tensor, or its type can't be known."""
+        return name_lcase(self.getTensorDataType(id))
+
+    @overloaded((_ID,), returns="DataType")
+    def getTensorDataType(self, id: str) -> DataType:
+        """The type of a tensor. Raises: popart_exception if the graph has no such tensor, or its type can't be known."""
+        return data_type_of_onnx(self._known(id, "type", self._model.type_of).tensor_type.elem_type)
+
+    def _known(self, id: str, what: str, read: Callable[[str], _T | None]) -> _T:
+        if self._model.own_info(id) is None:
+            inputs, outputs, values = (
+                " ".join(ids) for ids in (self.getInputTensorIds(), self.getOutputTensorIds(), self.getValueTensorIds())
+            )
+            raise popart_exception(f"{id} is not an known tensor. Must be one of (inputs:{inputs}) (outputs:{outputs}) (values:{values}).")
+        found = read(id)
+        if found is None:
+            raise popart_exception(f"The {what} of tensor '{id}' is not known to the builder: what its node gives can't be inferred.")
+        return found
+
+
+def typed_input(info: onnx.ValueInfoProto) -> TensorInfo:
+    """The type and shape that a model gives an input. Raises: popart_exception for a size that the model leaves open."""
+    sizes = info.type.tensor_type.shape.dim
+    for size in sizes:
+        if size.HasField("dim_param"):
+            raise popart_exception(f"Tensor shape requires unspecified parameter '{size.dim_param}'")
+    return TensorInfo(data_type_of_onnx(info.type.tensor_type.elem_type), [size.dim_value for size in sizes])

@@ -1,0 +1,283 @@
+"""Types and shapes of tensors, and the settings of a model's inputs and variables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import ml_dtypes
+import numpy as np
+import onnx
+
+from tilestep.popart.enums import DataType, ExchangeStrategy, ReplicatedStreamMode, TileSet
+from tilestep.popart.exceptions import popart_exception
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TypeFacts:
+    """Attributes: name_lcase: as `data_type_lcase` gives it; element_bytes: -1 where an element has no fixed size; onnx: TensorProto's number."""
+
+    name_lcase: str
+    element_bytes: int
+    onnx: int
+    fixed_point: bool = False
+
+
+_UNDEFINED: Final = 0  # TensorProto.UNDEFINED: ONNX's versions that models are written for have no 8-bit floats
+
+_FACTS: Final[Mapping[DataType, _TypeFacts]] = {
+    DataType.UINT8: _TypeFacts(name_lcase="uint8", element_bytes=1, onnx=onnx.TensorProto.UINT8, fixed_point=True),
+    DataType.INT8: _TypeFacts(name_lcase="int8", element_bytes=1, onnx=onnx.TensorProto.INT8, fixed_point=True),
+    DataType.UINT16: _TypeFacts(name_lcase="uint16", element_bytes=2, onnx=onnx.TensorProto.UINT16, fixed_point=True),
+    DataType.INT16: _TypeFacts(name_lcase="int16", element_bytes=2, onnx=onnx.TensorProto.INT16, fixed_point=True),
+    DataType.INT32: _TypeFacts(name_lcase="int32", element_bytes=4, onnx=onnx.TensorProto.INT32, fixed_point=True),
+    DataType.INT64: _TypeFacts(name_lcase="int64", element_bytes=8, onnx=onnx.TensorProto.INT64, fixed_point=True),
+    DataType.UINT32: _TypeFacts(name_lcase="uint32", element_bytes=4, onnx=onnx.TensorProto.UINT32, fixed_point=True),
+    DataType.UINT64: _TypeFacts(name_lcase="uint64", element_bytes=8, onnx=onnx.TensorProto.UINT64, fixed_point=True),
+    DataType.BOOL: _TypeFacts(name_lcase="bool", element_bytes=1, onnx=onnx.TensorProto.BOOL, fixed_point=True),
+    DataType.FLOAT16: _TypeFacts(name_lcase="float16", element_bytes=2, onnx=onnx.TensorProto.FLOAT16),
+    DataType.BFLOAT16: _TypeFacts(name_lcase="bfloat16", element_bytes=2, onnx=onnx.TensorProto.BFLOAT16),
+    DataType.FLOAT8_143: _TypeFacts(name_lcase="float8_143", element_bytes=1, onnx=_UNDEFINED),
+    DataType.FLOAT8_152: _TypeFacts(name_lcase="float8_152", element_bytes=1, onnx=_UNDEFINED),
+    DataType.FLOAT: _TypeFacts(name_lcase="float32", element_bytes=4, onnx=onnx.TensorProto.FLOAT),
+    DataType.DOUBLE: _TypeFacts(name_lcase="float64", element_bytes=8, onnx=onnx.TensorProto.DOUBLE),
+    DataType.COMPLEX64: _TypeFacts(name_lcase="complex64", element_bytes=8, onnx=onnx.TensorProto.COMPLEX64),
+    DataType.COMPLEX128: _TypeFacts(name_lcase="complex128", element_bytes=16, onnx=onnx.TensorProto.COMPLEX128),
+    DataType.STRING: _TypeFacts(name_lcase="string", element_bytes=-1, onnx=onnx.TensorProto.STRING),
+    DataType.UNDEFINED: _TypeFacts(name_lcase="undefined", element_bytes=-1, onnx=_UNDEFINED),
+}
+_OF_ONNX: Final = {facts.onnx: kind for kind, facts in _FACTS.items() if facts.onnx != _UNDEFINED}
+_OF_NUMPY: Final = {facts.name_lcase: kind for kind, facts in _FACTS.items() if kind not in (DataType.STRING, DataType.UNDEFINED)}
+
+
+def data_type_of(name: str) -> DataType:
+    """The type with the name, such as "FLOAT". Raises: popart_exception for another name."""
+    try:
+        return DataType[name]
+    except KeyError:
+        raise popart_exception(f"no ONNX type {name}, they're [{', '.join(sorted(kind.name for kind in DataType))}].") from None
+
+
+def data_type_of_numpy(dtype: np.dtype[Any]) -> DataType:
+    """The type of a NumPy array's elements. Raises: popart_exception for one that has no counterpart."""
+    found = _OF_NUMPY.get(dtype.names[0] if dtype.names is not None and len(dtype.names) == 1 else dtype.name)
+    if found is None:
+        raise popart_exception(f"No numpy type {dtype} registered in map to DataType")
+    return found
+
+
+def data_type_of_onnx(number: int) -> DataType:
+    """The type with one of TensorProto's numbers. Raises: popart_exception for a number of a later ONNX version."""
+    if number == _UNDEFINED:
+        return DataType.UNDEFINED
+    if number not in _OF_ONNX:
+        raise popart_exception(f"unrecognised ONNX DataType {number}")
+    return _OF_ONNX[number]
+
+
+def onnx_number(kind: DataType) -> int:
+    """TensorProto's number of a type; 0 (UNDEFINED) for 8-bit floats."""
+    return _FACTS[kind].onnx
+
+
+def name_lcase(kind: DataType) -> str:
+    """NumPy's name of a type, such as "float32"."""
+    return _FACTS[kind].name_lcase
+
+
+def is_fixed_point(kind: DataType) -> bool:
+    """Whether elements are integers or booleans."""
+    return _FACTS[kind].fixed_point
+
+
+def numpy_dtype(kind: DataType) -> np.dtype[Any]:
+    """The dtype of arrays of a type. Raises: popart_exception for strings and the undefined type."""
+    if kind is DataType.BFLOAT16:
+        return np.dtype(ml_dtypes.bfloat16)
+    if kind in (DataType.FLOAT8_143, DataType.FLOAT8_152):
+        return np.dtype([(_FACTS[kind].name_lcase, "u1")])
+    if _FACTS[kind].element_bytes < 0:
+        raise popart_exception(f"tensors of type {kind.name} have no NumPy arrays")
+    return np.dtype(_FACTS[kind].name_lcase)
+
+
+class TensorInfo:
+    """The type and shape of a tensor.
+
+    `TensorInfo(dtype, shape)` or `TensorInfo(array)`: dtype is a name as "FLOAT16", a `DataType`, a NumPy dtype or scalar type; shape is a
+    sequence of integers, or a text as "(2,3)". A third argument is the meta-shape, which a sharded tensor had before.
+
+    Raises: TypeError for other arguments; popart_exception for an unknown type.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        if len(args) == 1 and isinstance(args[0], np.ndarray):
+            array = cast("np.ndarray[Any, Any]", args[0])
+            args = (array.dtype, array.shape)
+        if len(args) not in (2, 3):
+            raise TypeError(f"Can not create TensorInfo with args {args}")
+        self._kind = _kind_of(args[0])
+        self._shape = _shape_of(args[1], args)
+        self._meta_shape = _shape_of(args[2], args) if len(args) == 3 else ()
+
+    def set(self, dataType: DataType, shape: Iterable[int] | None = None, metaShape: Iterable[int] | None = None) -> None:
+        """Takes another type and, where they are given, another shape and meta-shape."""
+        self._kind = dataType
+        if shape is not None:
+            self._shape = _shape_of(shape, (dataType, shape))
+        if metaShape is not None:
+            self._meta_shape = _shape_of(metaShape, (dataType, shape, metaShape))
+
+    def shape(self) -> list[int]:
+        """The size of each dimension."""
+        return list(self._shape)
+
+    def metaShape(self) -> list[int]:
+        """The shape before the tensor was sharded; empty if it is not."""
+        return list(self._meta_shape)
+
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self._shape)
+
+    def nelms(self) -> int:
+        """The number of elements."""
+        return math.prod(self._shape)
+
+    def nbytes(self) -> int:
+        """The size of all elements in bytes."""
+        return self.nelms() * _FACTS[self._kind].element_bytes
+
+    def dim(self, i: int) -> int:
+        """The size of dimension i. Raises: popart_exception beyond the last one."""
+        if not 0 <= i < len(self._shape):
+            raise popart_exception(f"invalid input dimension {i}, tensor of shape {list(self._shape)}")
+        return self._shape[i]
+
+    def strides(self, shape: Iterable[int] | None = None) -> list[int]:
+        """Bytes from one element to the next along each dimension, with the last one contiguous. Args: shape: the tensor's own if None."""
+        sizes = self._shape if shape is None else _shape_of(shape, (shape,))
+        return [math.prod(sizes[axis + 1 :]) * _FACTS[self._kind].element_bytes for axis in range(len(sizes))]
+
+    def dataType(self) -> DataType:
+        """The type."""
+        return self._kind
+
+    def data_type(self) -> str:
+        """The type's name, such as "FLOAT"."""
+        return self._kind.name
+
+    def data_type_lcase(self) -> str:
+        """NumPy's name of the type, such as "float32"."""
+        return _FACTS[self._kind].name_lcase
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorInfo):
+            return NotImplemented
+        return (self._kind, self._shape, self._meta_shape) == (other._kind, other._shape, other._meta_shape)
+
+    __hash__ = None  # type: ignore[assignment]  # `set` changes it
+
+    def __repr__(self) -> str:
+        return f"TensorInfo({self._kind.name!r}, {list(self._shape)})"
+
+
+def _kind_of(dtype: object) -> DataType:
+    if isinstance(dtype, DataType):
+        return dtype
+    if isinstance(dtype, str):
+        return data_type_of(dtype)
+    if isinstance(dtype, np.dtype):
+        return data_type_of_numpy(cast("np.dtype[Any]", dtype))
+    if isinstance(dtype, type):
+        try:
+            return data_type_of_numpy(np.dtype(cast("type[np.generic]", dtype)))
+        except TypeError:
+            pass
+    raise TypeError(f"Can not create TensorInfo with the data type {dtype!r}")
+
+
+def _shape_of(shape: object, args: tuple[object, ...]) -> tuple[int, ...]:
+    if isinstance(shape, str):
+        return _shape_of_text(shape)
+    try:
+        return tuple(_size(size) for size in cast("Iterable[Any]", shape))
+    except TypeError:
+        raise TypeError(f"Can not create TensorInfo with args {args}") from None
+
+
+def _size(size: Any) -> int:
+    if isinstance(size, (float, str)):
+        raise TypeError(size)
+    return int(size.__index__())
+
+
+def _shape_of_text(text: str) -> tuple[int, ...]:
+    if len(text) < 2 or text[0] != "(" or text[-1] != ")":
+        raise popart_exception("invalid string for shape")
+    if " " in text:
+        raise popart_exception("s contains a space : not valid shape string")
+    return tuple(int(size) for size in text[1:-1].split(",") if size)
+
+
+class InputShapeInfo:
+    """Types and shapes of inputs whose model does not say them, or says other ones."""
+
+    def __init__(self) -> None:
+        self._infos: dict[str, TensorInfo] = {}
+
+    def add(self, id: str, info: TensorInfo) -> None:
+        """Sets what input `id` is."""
+        self._infos[id] = info
+
+    def get(self, id: str) -> TensorInfo:
+        """What input `id` is. Raises: popart_exception if nothing was added for it."""
+        if id not in self._infos:
+            raise popart_exception(f"No input shape info for Tensor `{id}' in InputShapeInfo::get")
+        return self._infos[id]
+
+    def has(self, id: str) -> bool:
+        """Whether something was added for input `id`."""
+        return id in self._infos
+
+    def getAllTensorIds(self) -> list[str]:
+        """Inputs for which something was added, in order."""
+        return sorted(self._infos)
+
+
+class InputSettings:
+    """How an input is streamed from the host.
+
+    `InputSettings(tileSet, exchangeStrategy)` or `InputSettings(replicatedStreamMode)`.
+    """
+
+    def __init__(
+        self,
+        tileSet: TileSet | ReplicatedStreamMode = TileSet.Compute,
+        exchangeStrategy: ExchangeStrategy = ExchangeStrategy.JustInTime,
+        *,
+        relicatedStreamMode: ReplicatedStreamMode | None = None,
+        replicatedStreamMode: ReplicatedStreamMode | None = None,
+    ) -> None:
+        mode = replicatedStreamMode if relicatedStreamMode is None else relicatedStreamMode  # the original misspells it
+        if isinstance(tileSet, ReplicatedStreamMode):
+            tileSet, mode = TileSet.Compute, tileSet
+        if not isinstance(cast("object", tileSet), TileSet) or not isinstance(cast("object", exchangeStrategy), ExchangeStrategy):
+            raise TypeError(
+                f"InputSettings takes a TileSet and an ExchangeStrategy, or a ReplicatedStreamMode; got {tileSet!r}, {exchangeStrategy!r}"
+            )
+        self._tile_set, self._strategy, self._mode = tileSet, exchangeStrategy, ReplicatedStreamMode.Replicate if mode is None else mode
+
+    def tileSet(self) -> TileSet:
+        """The tiles that receive it."""
+        return self._tile_set
+
+    def exchangeStrategy(self) -> ExchangeStrategy:
+        """When it is received."""
+        return self._strategy
+
+    def replicatedStreamMode(self) -> ReplicatedStreamMode:
+        """Whether each replica reads its own data."""
+        return self._mode
