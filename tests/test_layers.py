@@ -67,6 +67,7 @@ TRAIN_TOP = (
     "planned",
     "progress_bar",
     "resume",
+    "tuned",
     "untyped",
     "_feeds",
 )
