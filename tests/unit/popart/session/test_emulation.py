@@ -245,6 +245,17 @@ def test_a_report_has_programs_before_they_run_and_runs_by_their_names() -> None
     assert "2 program runs" in emulation.summary()
 
 
+def test_a_program_takes_the_place_of_one_with_its_label() -> None:
+    emulation = training()
+    emulation.prepare("run", jax.jit(infer), ({"w": W}, X), kept=[Kept(argument=0)])
+    assert len(emulation.report().compilation.programs) == 1
+    emulation.ran("run")
+    emulation.prepare("run", jax.jit(train), ({"w": W}, X), kept=[STATE])
+    emulation.ran("run")
+    assert [len(run.program.planned.results) for run in emulation.report().execution.runs] == [2, 2]
+    assert len(emulation.report().compilation.programs) == 2  # that of the first call is still in the report
+
+
 def test_a_profile_that_is_reset_counts_from_there() -> None:
     emulation = training()
     emulation.ran("run", times=2)

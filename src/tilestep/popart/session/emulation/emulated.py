@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
@@ -42,6 +43,7 @@ class Emulation:
     def __init__(self, machine: MachineSpec, *, name: str, options: EmulationOptions | None = None) -> None:
         self.machine = machine
         self._notes = Notes(machine=self.machine, name=name, options=options or EmulationOptions())
+        self._new_key = itertools.count(1)
         self._keys: dict[str, int] = {}  # label -> key of its program
         self._transfers: dict[frozenset[Path], int] = {}  # arrays -> key of the program that takes them from the host
         self._said: dict[Ran, Ran] = {}  # equal notes are one object
@@ -65,7 +67,10 @@ class Emulation:
             OutOfMemoryException: if it does not fit into the machine.
             ValueError: if an argument and the result that replaces it differ.
         """
+        before = self._keys.get(label)
         self._keys[label] = self._plan(label, jitted, arguments, kept, in_slices=in_slices)
+        if before is not None and not any(isinstance(call, Ran) and before in call.keys for call in self._notes.calls):
+            del self._notes.programs[before]
 
     def _plan(self, label: str, jitted: Any, arguments: Sequence[Any], kept: Sequence[Kept], *, in_slices: bool) -> int:
         initialize()  # JAX lowers for the emulated machine whether or not the process uses it as a platform
@@ -74,7 +79,7 @@ class Emulation:
         notes = self._notes
         residence = Residence(kept=layout.kept, in_host_memory=in_slices)
         planned = plan_for(self.machine, lowered, name=label, residence=residence, options=notes.options.plan)
-        key = len(notes.programs) + 1
+        key = next(self._new_key)
         notes.programs[key] = program = _session_program(key, planned, layout)
         notes.arrays.update(layout.arrays)
         self._require_fits(program)
