@@ -6,7 +6,8 @@
     scripts/popart_tests.py ~/src/popart --mutate anchors               with all anchors zeroed: nearly all must fail
 
 CHECKOUT is a checkout of graphcore/popart; only its `tests` are used. Most of the tests compare with PyTorch: they need torch beside
-tilestep (pip install --index-url https://download.pytorch.org/whl/cpu torch; a folder on PYTHONPATH will do).
+tilestep (pip install --index-url https://download.pytorch.org/whl/cpu torch torchvision; then, without build isolation, torch-scatter
+and torch-spline-conv, for some operators). A folder on PYTHONPATH will do.
 
 Each file runs in a pytest process of its own, in which the name `popart` means tilestep.popart. Values are computed on the CPU. Each
 test gets the emulated device for which the originals' build makes it (the first of Cpu, IpuModel2 and Hw that its VARIANTS name), so a

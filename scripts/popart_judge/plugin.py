@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+import tilestep
 from scripts.popart_judge import zeroed
 from tilestep.popart.install import install
 
@@ -25,6 +26,7 @@ ONLY: Final = "POPART_JUDGE_ONLY"  # a file with the functions to run, one a lin
 AGAIN_FROM: Final = "POPART_JUDGE_DONE"  # a file with the cases that have been run, one a line
 MUTATE: Final = "POPART_JUDGE_MUTATE"
 LONGEST: Final = 300
+PACKAGE: Final = Path(tilestep.__file__).parent
 # Names that NumPy had when the tests were written.
 OLD_NUMPY: Final = {
     "int": int,
@@ -128,7 +130,9 @@ def _told(raised: pytest.ExceptionInfo[BaseException]) -> str:
     """The error's first line and where it was raised."""
     text = raised.exconly(tryshort=False).strip()
     where = raised.traceback[-1]
-    return f"{text.splitlines()[0][:LONGEST]} ({Path(str(where.path)).name}:{where.lineno + 1})"
+    path = Path(str(where.path))
+    ours = PACKAGE in path.parents
+    return f"{text.splitlines()[0][:LONGEST]} ({path.relative_to(PACKAGE) if ours else path.name}:{where.lineno + 1})"
 
 
 def _case(nodeid: str) -> str:

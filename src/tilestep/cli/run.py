@@ -97,7 +97,7 @@ def _option_parser() -> argparse.ArgumentParser:
         "--popart",
         action="store_true",
         help="give the program tilestep.popart where it imports popart; values are computed on the CPU, and each session is emulated on "
-        "its device's machine, or on that of --machine, --ipus, --tiles and --sync-pattern where one of them is given",
+        "its device's machine, or on that of --machine",
     )
     return parser
 
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
         tell(_COMMAND, str(error))
         return 2
     if options.popart:
-        return run_popart(program, options, _COMMAND)
+        return run_popart(program, environ, _COMMAND)
     os.environ.update(environ)
     choose_platform()
     stderr, process = sys.stderr, os.getpid()

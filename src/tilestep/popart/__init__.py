@@ -84,6 +84,7 @@ from tilestep.popart.groups import CommGroup as CommGroup
 from tilestep.popart.groups import ReplicaGrouping as ReplicaGrouping
 from tilestep.popart.log import Logger as Logger
 from tilestep.popart.log import getLogger as getLogger
+from tilestep.popart.names import _prefix as _prefix
 from tilestep.popart.names import reservedAccl1Prefix as reservedAccl1Prefix
 from tilestep.popart.names import reservedAccl2Prefix as reservedAccl2Prefix
 from tilestep.popart.names import reservedAccl3Prefix as reservedAccl3Prefix
@@ -134,10 +135,18 @@ from tilestep.popart.names import reservedSpecificWeightDecayScaleFactor0Prefix 
 from tilestep.popart.names import reservedStashedPrefix as reservedStashedPrefix
 from tilestep.popart.names import reservedStepPrefix as reservedStepPrefix
 from tilestep.popart.names import reservedUpdatedVarPrefix as reservedUpdatedVarPrefix
+from tilestep.popart.numerics import NumericsReport as NumericsReport
+from tilestep.popart.operators import OperatorIdentifier as OperatorIdentifier
+from tilestep.popart.operators import getSupportedOperations as getSupportedOperations
+from tilestep.popart.operators import getUnsupportedOperations as getUnsupportedOperations
 from tilestep.popart.optimizers import SGD as SGD
+from tilestep.popart.optimizers import Adam as Adam
+from tilestep.popart.optimizers import Adaptive as Adaptive
 from tilestep.popart.optimizers import ClipNormSettings as ClipNormSettings
 from tilestep.popart.optimizers import ConstSGD as ConstSGD
 from tilestep.popart.optimizers import Optimizer as Optimizer
+from tilestep.popart.optimizers import OptimizerValue as OptimizerValue
+from tilestep.popart.optimizers import OptimizerValueMap as OptimizerValueMap
 from tilestep.popart.options import AccumulateOuterFragmentSettings as AccumulateOuterFragmentSettings
 from tilestep.popart.options import AutodiffSettings as AutodiffSettings
 from tilestep.popart.options import AutomaticLossScalingSettings as AutomaticLossScalingSettings

@@ -16,6 +16,7 @@ from types import MappingProxyType, ModuleType
 from typing import Final
 
 _NAME: Final = "popart"
+_SAME: Final = "popart_core"  # the original's extension in C++, from which programs take public names, too
 _PACKAGE: Final = "tilestep.popart"
 _RENAMED: Final = MappingProxyType({"tensorinfo": "tensors"})  # the original's module -> the module here that has its names
 _OWN_OPERATORS: Final = (
@@ -31,7 +32,6 @@ _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
             "tilestep has no intermediate representation of PopART; a session's lowered program can be read with tilestep.popart's "
             f"reports (session.getReport()), and {_OWN_OPERATORS}"
         ),
-        "popart_core": f"tilestep.popart is no C++ extension; all public names are in `popart`, and {_OWN_OPERATORS}",
         "popart_internal_ir": f"tilestep.popart is no C++ extension; all public names are in `popart`, and {_OWN_OPERATORS}",
     }
 )
@@ -52,7 +52,7 @@ def install() -> None:
             f"the name popart is taken by {where}; call tilestep.popart.install.install() before anything imports popart",
             name=_NAME,
         )
-    sys.modules[_NAME] = package
+    sys.modules[_NAME] = sys.modules[_SAME] = package
     sys.meta_path.insert(0, _Finder())
 
 

@@ -13,11 +13,12 @@ PROGRAM = """
 import sys
 import popart
 import jax
-from tilestep.popart.given_machine import machine_for
+from tilestep.popart.session.emulation import Emulation
 
 print(popart.__name__, sys.argv[1:], __name__, jax.devices()[0].platform)
-found = machine_for(2, None)
-print(found and (found.name, found.num_ipus, found.ipu.num_tiles, found.sync_pattern))
+device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": 4})
+machine = Emulation(device.machine(), name="session").machine
+print(machine.name, machine.num_ipus, machine.ipu.num_tiles, machine.sync_pattern)
 """
 
 
@@ -36,7 +37,7 @@ def test_the_program_gets_tilesteps_popart_and_its_own_arguments(program: str) -
     done = tilestep_run("--popart", program, "--machine", "a")
     assert (done.returncode, done.stdout.splitlines(), done.stderr) == (
         0,
-        ["tilestep.popart ['--machine', 'a'] __main__ cpu", "None"],
+        ["tilestep.popart ['--machine', 'a'] __main__ cpu", "m2000 2 4 full"],
         "",
     )
 
@@ -50,22 +51,25 @@ def test_without_the_flag_there_is_no_popart(program: str) -> None:
 @pytest.mark.parametrize(
     ("words", "machine"),
     [
-        (["--machine", "m2000"], "('m2000', 2, 1472, 'full')"),
-        (["--tiles", "20"], "('bow-2000', 2, 20, 'full')"),
-        (["--ipus", "4"], "('bow-2000', 4, 1472, 'full')"),
-        (["--ipus", "1"], "('bow-2000', 2, 1472, 'full')"),  # the device that the program makes has two
-        (["--sync-pattern", "singlePipeline"], "('bow-2000', 2, 1472, 'singlePipeline')"),
+        (["--machine", "bow-2000"], "bow-2000 2 1472 full"),
+        (["--machine", "bow-2000", "--tiles", "20"], "bow-2000 2 20 full"),
+        (["--machine", "bow-2000", "--sync-pattern", "singlePipeline"], "bow-2000 2 1472 singlePipeline"),
     ],
 )
 def test_a_machine_on_the_command_line_wins_and_says_so(program: str, words: list[str], machine: str) -> None:
     done = tilestep_run(*words, "--popart", program)
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[1] == machine
-    said = f"tilestep run: all sessions are emulated on the machine of {' '.join(words)}, whatever devices the program asks for"
-    assert done.stderr.splitlines() == [said]
+    assert (done.returncode, done.stdout.splitlines()[1]) == (0, machine)
+    assert "tilestep: sessions are emulated on machine bow-2000, which --machine or TILESTEP_MACHINE names" in done.stderr
 
 
-@pytest.mark.parametrize("words", [["--dry-run"], ["--json", "x.json"], ["--report", "folder"], ["--all"]])
+@pytest.mark.parametrize("words", [["--tiles", "20"], ["--sync-pattern", "full"]])
+def test_what_changes_a_machine_needs_one(program: str, words: list[str]) -> None:
+    done = tilestep_run(*words, "--popart", program)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"tilestep run: {words[0]} changes the machine of --machine with --popart")
+
+
+@pytest.mark.parametrize("words", [["--dry-run"], ["--json", "x.json"], ["--report", "folder"], ["--all"], ["--ipus", "2"]])
 def test_options_that_say_nothing_of_a_popart_program_are_refused(program: str, words: list[str], tmp_path: Path) -> None:
     done = run_python("-m", "tilestep", "run", *words, "--popart", program, folder=tmp_path)
     assert done.returncode == 2

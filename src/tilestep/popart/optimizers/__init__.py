@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from tilestep.popart.optimizers.adam import Adam as Adam
+from tilestep.popart.optimizers.adaptive import Adaptive as Adaptive
 from tilestep.popart.optimizers.clipping import ClipNormSettings as ClipNormSettings
+from tilestep.popart.optimizers.loss_scaling import AutomaticLossScaling as AutomaticLossScaling
+from tilestep.popart.optimizers.loss_scaling import ForwardNode as ForwardNode
+from tilestep.popart.optimizers.loss_scaling import tracked_tensors as tracked_tensors
 from tilestep.popart.optimizers.optimizer import Optimizer as Optimizer
 from tilestep.popart.optimizers.rule import OptimizerState as OptimizerState
 from tilestep.popart.optimizers.rule import UpdateContext as UpdateContext

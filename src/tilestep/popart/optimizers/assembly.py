@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tilestep.popart.exceptions import popart_exception, popart_internal_exception, popart_runtime_error
-from tilestep.popart.names import reservedFinalReducedGradPrefix
+from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedFinalReducedGradPrefix
 from tilestep.popart.optimizers.clipping import clip_groups, clipped
 from tilestep.popart.optimizers.gradients import COUNTER
 from tilestep.popart.optimizers.rule import Arrays, OptimizerState, UpdateContext, UpdateRule, as_arrays, changed
@@ -28,6 +28,8 @@ def assemble(optimizer: Optimizer, context: UpdateContext) -> UpdateRule:
     Raises:
         popart_exception: if the optimizer can't serve the session: a parameter's type, a group of clipping, automatic loss scaling.
     """
+    if context.automatic_loss_scaling is not None and optimizer.lossScaling().isConst():
+        raise popart_exception("[AutomaticLossScale transform] The optimizer must have non-const loss scaling")
     weights = {id: _weight(id, param, optimizer) for id, param in context.params.items()}
     rules = {id: optimizer.weight_rule(weight, context) for id, weight in weights.items()}
     rule = _Rule(
@@ -46,6 +48,7 @@ def assemble(optimizer: Optimizer, context: UpdateContext) -> UpdateRule:
         update=rule.update,
         with_values=rule.with_values,
         values=rule.values,
+        accumulators=rule.accumulators(),
     )
 
 
@@ -113,9 +116,11 @@ class _Rule:
             updaters[id], changes = rule.prepare(hyper, tensors, arrays[id])
             tensors.update(changes)
         updaters = clipped(updaters, self.groups)
+        finished: Arrays = {}  # apart, because weights may share a tensor that all read before the first changes it
         for id, rule in self.rules.items():
             arrays[id], changes = rule.finish(hyper, tensors, arrays[id], updaters[id])
-            tensors.update(changes)
+            finished.update(changes)
+        tensors.update(finished)
         if self._counts():
             tensors[COUNTER] = jnp.zeros_like(tensors[COUNTER])
         if self.context.automatic_loss_scaling is not None:
@@ -133,6 +138,12 @@ class _Rule:
                     f"New optimizer is not a valid replacement. {name} is constant at {old.value} and would become {new[name].value}"
                 )
         return changed(state, hyper={name: jnp.asarray(new[name].value, old.dtype) for name, old in state.hyper.items()})
+
+    def accumulators(self) -> frozenset[str]:
+        if not self.context.accumulates:
+            return frozenset()
+        shapes = jax.eval_shape(self.init, dict(self.context.params)).tensors
+        return frozenset(name for name in shapes if name.startswith((reservedAccumPrefix(), reservedAcclPrefix())))
 
     def values(self, state: OptimizerState) -> Arrays:
         return {**state.hyper, **state.tensors, "finalLossScale": self.loss_scale(state)}

@@ -11,8 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar, Self
 
+import jax
 import numpy as np
+import optax
 
+from tilestep.popart.enums import MeanReductionStrategy, ReductionType
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 from tilestep.popart.optimizers.assembly import assemble
 from tilestep.popart.optimizers.clipping import ClipNormSettings
@@ -80,6 +83,38 @@ class Optimizer(ABC):
             popart_exception: if the optimizer can't serve the session.
         """
         return assemble(self, context)
+
+    def as_optax(
+        self,
+        *,
+        accumulation_factor: int = 1,
+        reduction: ReductionType = ReductionType.Sum,
+        mean_strategy: MeanReductionStrategy = MeanReductionStrategy.Post,
+        replication_factor: int = 1,
+        reduce: Callable[[jax.Array], jax.Array] | None = None,
+    ) -> optax.GradientTransformation:
+        """This optimizer for a training loop of one's own: an optax transformation over any tree of parameters.
+
+        A parameter's name, for `insertSpecific` and clipping, is its path in the tree, joined by "/": `{"w": ...}` has "w". Gradients are
+        those of the loss times the optimizer's loss scaling.
+
+        Args:
+            accumulation_factor: calls per update; the others return zeros.
+            reduction, mean_strategy: whether gradients of these calls and of replicas are summed or averaged, and when.
+            replication_factor: replicas.
+            reduce: sums an array over replicas, as `lambda x: jax.lax.psum(x, "replicas")`.
+        """
+        from tilestep.popart.optimizers.as_optax import as_optax  # it needs this class
+
+        context = UpdateContext(
+            params={},
+            accumulation_factor=accumulation_factor,
+            reduction=reduction,
+            mean_strategy=mean_strategy,
+            replication_factor=replication_factor,
+            reduce=reduce,
+        )
+        return as_optax(self, context)
 
     def validReplacement(self, other: Optimizer) -> None:
         """Check that `other` may take this optimizer's place in a compiled program.

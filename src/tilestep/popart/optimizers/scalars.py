@@ -7,7 +7,7 @@ PopART names each for all tensors of a type (`scaledLearningRate0___default___FL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
@@ -20,7 +20,7 @@ from tilestep.popart.optimizers.values import OptimizerValue
 
 FLOAT32 = np.dtype(np.float32)
 FLOAT16 = np.dtype(np.float16)
-TYPE_NAMES = {FLOAT32: "FLOAT", FLOAT16: "FLOAT16"}  # as DataType calls them
+TYPE_NAMES: dict[np.dtype[np.generic], str] = {FLOAT32: "FLOAT", FLOAT16: "FLOAT16"}  # as DataType calls them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +115,8 @@ class Hyper:
 def compound(
     kind: str,
     weight: Weight,
-    formula: Callable[..., object],
-    *values: OptimizerValue,
+    value: np.floating,
+    *parts: OptimizerValue,
     inverse_loss_scale: bool = False,
     in_type_of_weight: bool = False,
 ) -> Scalar:
@@ -125,18 +125,15 @@ def compound(
     Args:
         kind: the beginning of its name, as "scaledLearningRate0".
         weight: the weight.
-        formula: gives the value of `values`, each a float32.
-        values: the optimizer's values in it.
+        value: its value, float32.
+        parts: the optimizer's values in it.
         inverse_loss_scale: see Scalar.
         in_type_of_weight: whether it is streamed in the weight's type, not in float32, if it isn't constant.
     """
-    const = all(value.isConst() for value in values)
-    with np.errstate(all="ignore"):  # a dampening of 1 has an infinite inverse, which most updates never look at
-        result = np.float32(formula(*(np.float32(value.val()) for value in values)))  # pyright: ignore[reportArgumentType]
-        if in_type_of_weight and not const:
-            result = weight.dtype.type(result)
+    const = all(part.isConst() for part in parts)
+    rounded = np.float16(value) if in_type_of_weight and not const and weight.dtype == FLOAT16 else np.float32(value)
     suffix = f"specific___{weight.id}" if weight.specific else f"default___{TYPE_NAMES[weight.dtype]}"
-    return Scalar(name=f"{kind}___{suffix}", value=result, const=const, inverse_loss_scale=inverse_loss_scale)  # pyright: ignore[reportArgumentType]
+    return Scalar(name=f"{kind}___{suffix}", value=rounded, const=const, inverse_loss_scale=inverse_loss_scale)
 
 
 def state_type(type: DataType, weight: Weight) -> np.dtype[np.generic]:

@@ -19,7 +19,7 @@ from tilestep.popart.optimizers.rule import UpdateContext
 from tilestep.popart.optimizers.scalars import Factors, Scalar, Weight, state_type
 from tilestep.popart.optimizers.sgd_combined import CombinedRule
 from tilestep.popart.optimizers.sgd_plain import PlainRule
-from tilestep.popart.optimizers.sgd_scalars import sgd_scalars
+from tilestep.popart.optimizers.sgd_scalars import SgdValues, sgd_scalars
 from tilestep.popart.optimizers.sgd_separate import SeparateRule
 from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, complete, quoted, read_values, specific_values
 from tilestep.popart.optimizers.weight_rule import WeightRule
@@ -132,8 +132,15 @@ class SGD(Optimizer):
 
     def scalars(self, weight: Weight, context: UpdateContext) -> dict[str, Scalar]:
         """See Optimizer."""
-        values = {label: values.get(weight.id) for label, values in self.value_maps().items()}
-        return sgd_scalars(weight, Factors.of(context), self._loss_scaling, values)
+        values = SgdValues(
+            learning_rate=self._lrs.get(weight.id),
+            weight_decay=self._wds.get(weight.id),
+            momentum=self._mms.get(weight.id),
+            dampening=self._dps.get(weight.id),
+            velocity_scaling=self._vss.get(weight.id),
+            loss_scaling=self._loss_scaling,
+        )
+        return sgd_scalars(weight, Factors.of(context), values)
 
     def weight_rule(self, weight: Weight, context: UpdateContext) -> WeightRule:
         """See Optimizer."""

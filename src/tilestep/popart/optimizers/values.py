@@ -35,6 +35,11 @@ class OptimizerValue:
         """The value, a float32 as a Python number."""
         return float(self._value)
 
+    @property
+    def float32(self) -> np.float32:
+        """The value, for arithmetic in float32 as the original's."""
+        return self._value
+
     def isConst(self) -> bool:
         """Whether the value is frozen into the program."""
         return self._const
