@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, final, overload
 
 from tilestep.popart.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
-from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.exceptions import noted, popart_exception
 
 _IDS: Final = {
     "final": AnchorReturnTypeId.Final,
@@ -22,7 +22,7 @@ _NO_PERIOD: Final = "A return period should not be supplied for this anchor retu
 class AnchorReturnType:
     """When an anchored tensor leaves the device.
 
-    "Final": the last microbatch's. "All": each microbatch's. "EveryN": those of every N-th batch. "Sum": the sum over all microbatches.
+    "Final": the last microbatch's. "All": each microbatch's. "EveryN": every N-th microbatch's. "Sum": the sum over all microbatches.
     """
 
     def __init__(
@@ -44,15 +44,14 @@ class AnchorReturnType:
             raise TypeError(f"tileSet is {tileSet!r}: it must be a TileSet")
         identity = _IDS.get(anchorReturnTypeString.lower())
         if identity is None:
-            raise popart_exception(
-                f"Invalid anchor return type ID supplied: {anchorReturnTypeString}. It must be one of Final, EveryN, All, Sum"
-            )
+            unknown = popart_exception(f"Invalid anchor return type ID supplied: {anchorReturnTypeString}")
+            raise noted(unknown, "It must be one of Final, EveryN, All, Sum.")
         if identity != AnchorReturnTypeId.EveryN and returnPeriod is not None:
             raise popart_exception(_NO_PERIOD)
         if identity == AnchorReturnTypeId.EveryN and returnPeriod is None:
             raise popart_exception("Must specify return period with option 'EVERYN'")
         if returnPeriod is not None and returnPeriod <= 0:
-            raise popart_exception(f"Anchor return period must be greater than zero, and is {returnPeriod}")
+            raise noted(popart_exception("Anchor return period must be greater than zero"), f"It is {returnPeriod}.")
         self._id, self._period = identity, returnPeriod
         self._tile_set, self._exchange_strategy = tileSet, exchangeStrategy
 
@@ -127,7 +126,7 @@ class DataFlow:
             raise TypeError(f"anchorTensors is the text {given!r}: it must be a list of names, or a dict")
         self._batches_per_step = int(batchesPerStep)
         if self._batches_per_step <= 0:
-            raise popart_exception(f"'Batches per step' must be greater than zero, and is {batchesPerStep}")
+            raise noted(popart_exception("'Batches per step' must be greater than zero"), f"It is {batchesPerStep}.")
         every = AnchorReturnType("All") if anchorReturnType is None else anchorReturnType
         self._anchors = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, every)
         for name, kind in self._anchors.items():
@@ -138,10 +137,13 @@ class DataFlow:
             return
         batches = self._batches_per_step
         if kind.rp() > batches:
-            raise popart_exception(f"Return period must be <= to the number of batches per step: {kind.rp()} of '{name}' against {batches}")
+            raise noted(
+                popart_exception("Return period must be <= to the number of batches per step"), f"It is {kind.rp()} of '{name}', of {batches} batches."
+            )
         if batches % kind.rp():
-            raise popart_exception(
-                f"Return period must be a factor of the number of batches per step: {kind.rp()} of '{name}' against {batches}"
+            raise noted(
+                popart_exception("Return period must be a factor of the number of batches per step"),
+                f"It is {kind.rp()} of '{name}', of {batches} batches.",
             )
 
     def isAnchored(self, name: str) -> bool:

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.interpolation import wide
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.ops.describing import shape_text
+from tilestep.popart.ops.describing import op_text, shape_text
+from tilestep.popart.ops.gradients import refusing_gradient
 
 _LEAST_RANK = 3
 _MEAN, _VARIANCE = 3, 4  # positions of the inputs that are the running statistics
@@ -28,7 +29,11 @@ def batch_norm(call: Call, inputs: tuple[Any, ...], *, epsilon: float, momentum:
     x, scale, bias, mean, variance = map(jnp.asarray, inputs)
     along = (1, -1, *(1,) * (x.ndim - 2)) if spatial else (1, *x.shape[1:])
     if not any(map(call.wants, range(1, 5))):
-        return _normed(x, scale, bias, mean, variance, epsilon, along)
+        return refusing_gradient(
+            _normed(x, scale, bias, mean, variance, epsilon, along),
+            f'BatchNorm Op "{op_text(call.node)}" has {len(call.node.outputs)} output(s) which means it is in inference mode, but its '
+            "gradient Op is being created. To use the BatchNorm Op in inference mode during training, it has to be detached first.",
+        )
     axes = (0, *range(2, x.ndim)) if spatial else (0,)
     count = math.prod(x.shape[axis] for axis in axes)
     if not x.size:

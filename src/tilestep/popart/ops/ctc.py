@@ -14,6 +14,7 @@ import numpy as np
 from onnx import helper
 
 from tilestep.onnx.interpret import Call
+from tilestep.onnx.ops.interpolation import wide
 from tilestep.onnx.registry import op
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN, op_text, shape_text, type_text
@@ -50,7 +51,7 @@ def ctc_loss(
         raise popart_exception(
             f"Unsupported data type for output 0 of Op {op_text(call.node)} (expected a floating point type, got {type_text(kind)})."
         )
-    scores = jnp.asarray(logarithms).astype(np.float32)
+    scores = wide(jnp.asarray(logarithms))
     label, times, lengths = (jnp.asarray(values).astype(np.int32) for values in (targets, input_lengths, target_lengths))
     each = functools.partial(_losses, targets=label, times=times, lengths=lengths, blank=blank, zero_infinity=bool(zeroInfinity))
     loss = each(scores).astype(kind)

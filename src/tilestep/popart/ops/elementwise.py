@@ -14,7 +14,7 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import is_known, module_of
 from tilestep.popart.ops.describing import DOMAIN
-from tilestep.popart.ops.gradients import without_gradient
+from tilestep.popart.ops.gradients import rounded, without_gradient
 
 # ---- one operand
 
@@ -34,13 +34,13 @@ def log1p(call: Call, x: Any) -> Any:
 @op("Round", domain=DOMAIN)
 def round_half_away(call: Call, x: Any) -> Any:
     """The nearest whole number; halves go away from zero. Its gradient is 0."""
-    return lax.round(jnp.asarray(x), lax.RoundingMethod.AWAY_FROM_ZERO)
+    return rounded(x, lax.round(jnp.asarray(x), lax.RoundingMethod.AWAY_FROM_ZERO))
 
 
 @op("NearbyInt", domain=DOMAIN)
 def round_half_even(call: Call, x: Any) -> Any:
     """The nearest whole number; halves go to the even neighbour. Its gradient is 0."""
-    return module_of(x).rint(x)
+    return rounded(x, module_of(x).rint(x))
 
 
 @op("Gelu", domain=DOMAIN)

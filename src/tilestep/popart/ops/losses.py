@@ -14,6 +14,7 @@ from tilestep.onnx.ops.interpolation import wide
 from tilestep.onnx.registry import op
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN, info_text, op_text, shape_text
+from tilestep.popart.ops.gradients import magnitude
 
 _REDUCTIONS: Final = {"None": "None", "NoReduction": "None", "Sum": "Sum", "Mean": "Mean"}
 # The least probability that a logarithm and a gradient see, of float32 and float16. Source: popart, willow/src/popx/op/nllx.cpp.
@@ -51,7 +52,7 @@ def l1_loss(call: Call, x: Any, **attributes: Any) -> Any:
     """Magnitudes times the attribute `lambda`, their sum or their mean. The gradient at 0 is 0."""
     if x.ndim == 0:
         raise popart_exception("L1Op not valid for rank-0 tensor (scalar)")
-    return reduced(jnp.abs(jnp.asarray(x)), attributes.get("reduction", "Mean"), float(attributes["lambda"]))
+    return reduced(magnitude(jnp.asarray(x)), attributes.get("reduction", "Mean"), float(attributes["lambda"]))
 
 
 @op("Nll", domain=DOMAIN)

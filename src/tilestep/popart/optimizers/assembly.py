@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tilestep.popart.exceptions import popart_exception, popart_internal_exception, popart_runtime_error
-from tilestep.popart.names import reservedFinalReducedGradPrefix
+from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedFinalReducedGradPrefix
 from tilestep.popart.optimizers.clipping import clip_groups, clipped
 from tilestep.popart.optimizers.gradients import COUNTER
 from tilestep.popart.optimizers.rule import Arrays, OptimizerState, UpdateContext, UpdateRule, as_arrays, changed
@@ -48,6 +48,7 @@ def assemble(optimizer: Optimizer, context: UpdateContext) -> UpdateRule:
         update=rule.update,
         with_values=rule.with_values,
         values=rule.values,
+        accumulators=rule.accumulators(),
     )
 
 
@@ -137,6 +138,12 @@ class _Rule:
                     f"New optimizer is not a valid replacement. {name} is constant at {old.value} and would become {new[name].value}"
                 )
         return changed(state, hyper={name: jnp.asarray(new[name].value, old.dtype) for name, old in state.hyper.items()})
+
+    def accumulators(self) -> frozenset[str]:
+        if not self.context.accumulates:
+            return frozenset()
+        shapes = jax.eval_shape(self.init, dict(self.context.params)).tensors
+        return frozenset(name for name in shapes if name.startswith((reservedAccumPrefix(), reservedAcclPrefix())))
 
     def values(self, state: OptimizerState) -> Arrays:
         return {**state.hyper, **state.tensors, "finalLossScale": self.loss_scale(state)}

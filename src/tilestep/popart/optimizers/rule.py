@@ -94,6 +94,7 @@ class UpdateRule:
         update: (state, params) -> (new params, state).
         with_values: (state, optimizer) -> state with the new optimizer's values; raises popart_exception where a constant would change.
         values: (state) -> every tensor that a program may ask for by the original's names, `finalLossScale` too.
+        accumulators: names of the state's tensors whose value a program looks at after each microbatch, not after the update.
     """
 
     init: Callable[[Mapping[str, jax.Array]], OptimizerState]
@@ -103,6 +104,7 @@ class UpdateRule:
     update: Callable[[OptimizerState, Mapping[str, jax.Array]], tuple[Arrays, OptimizerState]]
     with_values: Callable[[OptimizerState, Optimizer], OptimizerState]
     values: Callable[[OptimizerState], Arrays]
+    accumulators: frozenset[str]
 
 
 def changed(state: OptimizerState, *, hyper: Arrays | None = None, tensors: Arrays | None = None) -> OptimizerState:

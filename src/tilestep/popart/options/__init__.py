@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tilestep.popart.options.checks import require_supported as require_supported
 from tilestep.popart.options.libraries import require_known as require_known
 from tilestep.popart.options.libraries import tuning_of as tuning_of
 from tilestep.popart.options.locations import TensorLocation as TensorLocation

@@ -19,13 +19,13 @@ from tilestep.popart.enums import (
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.log import warn
 from tilestep.popart.options.fates import Situation
-from tilestep.popart.options.session_options import SessionOptions
+from tilestep.popart.options.option_fields import OptionFields
 from tilestep.popart.options.table import TABLE
 
 _LOSS_SCALE: Final = "[AutomaticLossScale transform]"
 
 
-def require_supported(options: SessionOptions, *, training: bool, device: DeviceType = DeviceType.Cpu) -> None:
+def require_supported(options: OptionFields, *, training: bool, device: DeviceType = DeviceType.Cpu) -> None:
     """Checks the options of a session that is about to be made, and warns of those that have no effect though someone waits for one.
 
     Args:
@@ -42,7 +42,7 @@ def require_supported(options: SessionOptions, *, training: bool, device: Device
         warn(note)
 
 
-def refusals(options: SessionOptions, situation: Situation) -> Iterator[str]:
+def refusals(options: OptionFields, situation: Situation) -> Iterator[str]:
     """A message for each option whose value is refused."""
     for name, row in TABLE.items():
         if row.refuses is not None and row.refuses(options, situation):
@@ -50,7 +50,7 @@ def refusals(options: SessionOptions, situation: Situation) -> Iterator[str]:
             yield f"SessionOptions.{name} = {shown(value)} is not supported by tilestep: {row.text}. To go on: {row.way_out}."
 
 
-def notes(options: SessionOptions) -> list[str]:
+def notes(options: OptionFields) -> list[str]:
     """A sentence for each changed option that has no effect though someone waits for one."""
     changed, phases = options.changed(), options.executionPhaseSettings.phases
     told = [f"SessionOptions.{name} has no effect: {row.text}." for name, row in TABLE.items() if row.warns and name in changed]
@@ -59,14 +59,14 @@ def notes(options: SessionOptions) -> list[str]:
     return told
 
 
-def problems(options: SessionOptions, situation: Situation) -> Iterator[str]:
+def problems(options: OptionFields, situation: Situation) -> Iterator[str]:
     """A message for each value that is not allowed, or does not fit another."""
     for check in _CHECKS:
         if message := check(options, situation):
             yield message
 
 
-def _accumulation(options: SessionOptions, situation: Situation) -> str | None:
+def _accumulation(options: OptionFields, situation: Situation) -> str | None:
     if options.enableGradientAccumulation and not situation.training:
         return "Gradient Accumulation only available when training. Set enableGradientAccumulation to False for an InferenceSession."
     if options.accumulationFactor < 1:
@@ -79,7 +79,7 @@ def _accumulation(options: SessionOptions, situation: Situation) -> str | None:
     return None
 
 
-def _replicas(options: SessionOptions, _: Situation) -> str | None:
+def _replicas(options: OptionFields, _: Situation) -> str | None:
     if options.replicatedGraphCount < 1:
         return f"replicatedGraphCount is {options.replicatedGraphCount}: it must be 1 or more."
     if not options.enableReplicatedGraphs and options.replicatedGraphCount > 1:
@@ -90,7 +90,7 @@ def _replicas(options: SessionOptions, _: Situation) -> str | None:
     return None
 
 
-def _distributed(options: SessionOptions, _: Situation) -> str | None:
+def _distributed(options: OptionFields, _: Situation) -> str | None:
     if not options.enableDistributedReplicatedGraphs:
         return None
     factor, offset, local = options.globalReplicationFactor, options.globalReplicaOffset, options.replicatedGraphCount
@@ -107,7 +107,7 @@ def _distributed(options: SessionOptions, _: Situation) -> str | None:
     return None
 
 
-def _forward_only(options: SessionOptions, _: Situation) -> str | None:
+def _forward_only(options: OptionFields, _: Situation) -> str | None:
     if not options.createImplicitPipeliningFwdOnlyProgram:
         return None
     explicit = options.useHostCopyOps and options.enableExplicitMainLoops
@@ -121,14 +121,14 @@ def _forward_only(options: SessionOptions, _: Situation) -> str | None:
     return None
 
 
-def _phases(options: SessionOptions, _: Situation) -> str | None:
+def _phases(options: OptionFields, _: Situation) -> str | None:
     phases, mode = options.executionPhaseSettings.phases, options.virtualGraphMode
     if phases > 1 and mode is not VirtualGraphMode.ExecutionPhases:
         return f"> 1 execution phases requires VirtualGraphMode::ExecutionPhases: phases is {phases}, virtualGraphMode {mode}"
     return None
 
 
-def _loops(options: SessionOptions, situation: Situation) -> str | None:
+def _loops(options: OptionFields, situation: Situation) -> str | None:
     serial = options.batchSerializationSettings
     if options.enableExplicitMainLoops and not options.useHostCopyOps:
         return "enableExplicitMainLoops requires useHostCopyOps. Set both, or call enableExplicitIR(True)."
@@ -145,7 +145,7 @@ def _loops(options: SessionOptions, situation: Situation) -> str | None:
     return None
 
 
-def _loss_scaling(options: SessionOptions, situation: Situation) -> str | None:
+def _loss_scaling(options: OptionFields, situation: Situation) -> str | None:
     settings = options.automaticLossScalingSettings
     if not settings.enabled:
         return None
@@ -169,7 +169,7 @@ def _loss_scaling(options: SessionOptions, situation: Situation) -> str | None:
     return None
 
 
-def _words(options: SessionOptions, _: Situation) -> str | None:
+def _words(options: OptionFields, _: Situation) -> str | None:
     if options.kahnTieBreaker.lower() not in ("fifo", "greedy", "random"):
         return f'Unrecognised KahnTieBreaker, {options.kahnTieBreaker}. Should be one of "fifo", "greedy", and "random".'
     if options.partialsTypeMatMuls.lower() not in ("", "float", "half"):
@@ -186,7 +186,7 @@ def _words(options: SessionOptions, _: Situation) -> str | None:
     return None
 
 
-Check = Callable[[SessionOptions, Situation], str | None]
+Check = Callable[[OptionFields, Situation], str | None]
 _CHECKS: Final[tuple[Check, ...]] = (
     _accumulation,
     _replicas,

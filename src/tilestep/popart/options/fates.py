@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilestep.popart.enums import DeviceType
-from tilestep.popart.options.session_options import SessionOptions
+from tilestep.popart.options.option_fields import OptionFields
 
 Fate = Literal["done", "no effect", "refused"]
 
@@ -30,7 +30,7 @@ class Situation:
         return self.device in (DeviceType.Ipu, DeviceType.OfflineIpu)
 
 
-Refuses = Callable[[SessionOptions, Situation], bool]
+Refuses = Callable[[OptionFields, Situation], bool]
 
 
 @dataclass(frozen=True, kw_only=True)

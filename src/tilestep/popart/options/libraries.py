@@ -14,7 +14,7 @@ from tilestep.engine_options import EFFECTIVE, VARIABLE, EngineOptions, read_eng
 from tilestep.errors import SettingsError
 from tilestep.messages import nearest, shown
 from tilestep.popart.exceptions import poplar_exception
-from tilestep.popart.options.session_options import SessionOptions
+from tilestep.popart.options.option_fields import OptionFields
 from tilestep.poplar_keys import NO_EFFECT
 
 _TUNING: Final = ("availableMemoryProportion", "partialsType")  # what reaches the plan
@@ -61,7 +61,7 @@ _OPERATORS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def require_known(options: SessionOptions) -> EngineOptions:
+def require_known(options: OptionFields) -> EngineOptions:
     """Checks all options of libraries, as prepareDevice must.
 
     Returns: what `engineOptions` asks for.
@@ -81,7 +81,7 @@ def require_known(options: SessionOptions) -> EngineOptions:
         raise poplar_exception(str(error).replace(VARIABLE, "SessionOptions.engineOptions")) from None
 
 
-def tuning_of(options: SessionOptions, op_type: str) -> dict[str, str | float]:
+def tuning_of(options: OptionFields, op_type: str) -> dict[str, str | float]:
     """Node attributes that nodes of a type get where they have none of their own: `__partials_type`, `__available_memory`.
 
     Args: op_type: of the node, without its domain.

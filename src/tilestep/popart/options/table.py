@@ -9,7 +9,7 @@ from typing import Final
 from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, VirtualGraphMode
 from tilestep.popart.options.fates import Refuses, Row, Situation, done, no_effect, refused
 from tilestep.popart.options.locations import TensorLocationSettings
-from tilestep.popart.options.session_options import SessionOptions
+from tilestep.popart.options.option_fields import OptionFields
 
 _ONE_IPU: Final = "a session runs on one IPU"
 _SCHEDULE: Final = "XLA and the emulator's planner choose the order of operations"
@@ -28,14 +28,14 @@ def _flagged(name: str) -> Refuses:
 
 
 def _sharded(name: str) -> Refuses:
-    def refuses(options: SessionOptions, _: Situation) -> bool:
+    def refuses(options: OptionFields, _: Situation) -> bool:
         settings: TensorLocationSettings = getattr(options, name)
         return settings.location.replicatedTensorSharding is ReplicatedTensorSharding.On and _replicas(options) > 1
 
     return refuses
 
 
-def _replicas(options: SessionOptions) -> int:
+def _replicas(options: OptionFields) -> int:
     return options.replicatedGraphCount if options.enableReplicatedGraphs else 1
 
 
@@ -82,11 +82,7 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
             "leave it False, as weights that other frameworks are to read need it",
             _flagged("groupNormStridedChannelGrouping"),
         ),
-        "enableSupportedDataTypeCasting": refused(
-            "64-bit integers are computed in 32 bits, so False is refused",
-            "leave it True",
-            lambda options, _: not options.enableSupportedDataTypeCasting,
-        ),
+        "enableSupportedDataTypeCasting": done("64-bit integers are computed in 32 bits; if it is False, they are errors"),
         "throwIfLog2ScaleTensorNotInRange": no_effect("operators that take a scale of float8 always check it where its value is known"),
         "autoRecomputation": refused(
             "XLA decides what the backward pass computes again, which changes no value; Pipeline is refused, as pipelines are",

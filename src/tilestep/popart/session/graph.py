@@ -22,12 +22,14 @@ from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
 from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.ops.dialect import DIALECT
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]  # by tensor name
 
 _HIDDEN: Final = "__"  # how names of attributes begin that say where and how a node runs, not what it computes
+_COLLECTIVE: Final = "__collective"  # how those begin that nevertheless say what collectives compute
 _NARROW: Final = {
     np.dtype(np.int64): np.dtype(np.int32),
     np.dtype(np.uint64): np.dtype(np.uint32),
@@ -95,7 +97,7 @@ def session_graph(source: Any, *, training: bool, shapes: InputShapeInfo, casts:
     plain.CopyFrom(proto)
     _strip(plain.graph)
     with named_errors():
-        loaded = load(plain) if not _has_external(plain) else load_with_files(plain, source)
+        loaded = load(plain, dialect=DIALECT) if not _has_external(plain) else load_with_files(plain, source)
     wanted = demanded(loaded.graph)
     _require_known_inputs(loaded, wanted)
     constants = {name: array for name, array in loaded.initializers.items() if name in wanted}
@@ -149,7 +151,7 @@ def load_with_files(model: onnx.ModelProto, source: Any) -> Loaded:
     """A model some of whose initialisers stand in files, below the folder of its own file or the working directory."""
     folder = os.path.dirname(os.path.abspath(source)) if isinstance(source, str) else os.getcwd()
     onnx.load_external_data_for_model(model, folder)
-    return load(model)
+    return load(model, dialect=DIALECT)
 
 
 def _has_external(model: onnx.ModelProto) -> bool:
@@ -180,7 +182,7 @@ def read_model(source: Any) -> onnx.ModelProto:
 def _strip(graph: onnx.GraphProto) -> None:
     """Removes attributes that do not change what a node computes."""
     for node in graph.node:
-        kept = [attribute for attribute in node.attribute if not attribute.name.startswith(_HIDDEN)]
+        kept = [attribute for attribute in node.attribute if not attribute.name.startswith(_HIDDEN) or attribute.name.startswith(_COLLECTIVE)]
         for attribute in kept:
             if attribute.type == onnx.AttributeProto.GRAPH:
                 _strip(attribute.g)

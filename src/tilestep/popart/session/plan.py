@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,7 +11,8 @@ import numpy as np
 from onnx import numpy_helper
 
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
-from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.enums import RecomputationType
+from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix
 from tilestep.popart.optimizers import Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
@@ -21,6 +22,8 @@ from tilestep.popart.session.program import Fetched, Gradients, Program
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]
+_RECOMPUTE: Final = "__recompute_output_in_backward_pass"
+_ACTING: Final = frozenset({"Abort", "PrintTensor"})
 _ACCUMULATE: Final = (reservedAccumPrefix(), reservedAcclPrefix())  # how names of state begin that each microbatch changes
 
 
@@ -76,6 +79,7 @@ def plan_of(
         raise popart_exception("Gradient Accumulation only available when training.")
     accumulation = int(options.accumulationFactor) if options.enableGradientAccumulation else 1
     graph = session_graph(model, training=training, shapes=shapes, casts=options.enableSupportedDataTypeCasting)
+    _require_one_recomputation(graph, options)
     analysis = analyse(graph, loss)
     trained = [name for name in graph.variables if name in analysis.differentiable]
     rule = None if optimizer is None else optimizer.rule(_context(graph, trained, options, accumulation))
@@ -89,6 +93,7 @@ def plan_of(
     )
     anchors = anchors_of(flow)
     fetched = names.fetched(anchor.name for anchor in anchors)
+    _require_work(graph, {*fetched.tensors, *fetched.gradients.values(), *([] if loss is None else [loss])})
     return Plan(
         graph=graph,
         names=names,
@@ -105,6 +110,23 @@ def plan_of(
         first=_first_values(graph, rule, trained),
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
+    )
+
+
+def _require_one_recomputation(graph: SessionGraph, options: SessionOptions) -> None:
+    asked = any(attribute.name == _RECOMPUTE for node in graph.proto.graph.node for attribute in node.attribute)
+    if asked and options.autoRecomputation != RecomputationType.NoRecompute:
+        raise popart_exception("A mixture of auto and manual recomputation is not supported")
+
+
+def _require_work(graph: SessionGraph, wanted: Collection[str]) -> None:
+    """Raises: popart_exception if no operator leads to what is returned or trained, or acts outside of the program."""
+    for node in graph.graph.nodes:
+        if node.op_type in _ACTING or not wanted.isdisjoint(node.outputs):
+            return
+    raise noted(
+        popart_exception("All operations in the main graph were pruned, nothing to compute"),
+        f"The anchors are {', '.join(sorted(wanted)) or 'none'}: anchor a tensor that an operator makes.",
     )
 
 

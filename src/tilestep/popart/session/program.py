@@ -160,10 +160,15 @@ class Program:
                 return (inner, totals), {anchor.name: values[anchor.name] for anchor in self._anchors if anchor.is_stacked}
 
             (new, totals), stacked = lax.scan(body, (carry, first), inputs)
-            stacked = {
-                anchor.name: stacked[anchor.name][anchor.period - 1 :: anchor.period] for anchor in self._anchors if anchor.is_stacked
-            }
+            stacked = {anchor.name: self._selected(anchor, stacked[anchor.name]) for anchor in self._anchors if anchor.is_stacked}
         return new, stacked | totals | self.at_end(new)
+
+    def _selected(self, anchor: Anchor, values: Any) -> Any:
+        """Every N-th microbatch of a step. Args: values: first the dimension of batches, then that of microbatches if there are several."""
+        if anchor.period == 1:
+            return values
+        flat = values.reshape(-1, *values.shape[2:]) if self.accumulation > 1 else values
+        return flat[anchor.period - 1 :: anchor.period]
 
     def at_end(self, carry: Carry) -> Values:
         """Anchors of variables that are returned once, at the end of a step."""

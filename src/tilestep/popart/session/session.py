@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
 
 import jax
 import numpy as np
@@ -16,17 +17,24 @@ from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import AnchorReturnTypeId, DeviceConnectionType
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 from tilestep.popart.optimizers import Optimizer
-from tilestep.popart.options import SessionOptions
+from tilestep.popart.options import SessionOptions, require_known
 from tilestep.popart.patterns import Patterns
+from tilestep.popart.session.engine import Engine, described
 from tilestep.popart.session.feeds import Feeds, deliver
+from tilestep.popart.session.figures import Figures
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program import Carry
+from tilestep.popart.session.synthetic import Synthetic
 from tilestep.popart.session.weights import HostWeights
 from tilestep.popart.stepio import IStepIO, PyStepIO, PyStepIOCallback, PyWeightsIO
 from tilestep.popart.tensors import InputShapeInfo, TensorInfo
 
+if TYPE_CHECKING:
+    from tilestep.report.reader import Report
+
 Array = np.ndarray[Any, Any]
-_WORDS: Final = 2  # of a random seed: its low and its high 32 bits
+_STATE_WORDS: Final = 3  # of the random numbers: two of the seed, and how many microbatches drew from it
+_RANDOM: Final = "threefry2x32"
 
 
 class _Session:
@@ -50,6 +58,7 @@ class _Session:
         if not isinstance(device, DeviceInfo):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
             raise popart_exception(f"Must pass a valid deviceInfo to a session, and it is {device!r}: DeviceManager gives one")
         self._options = SessionOptions() if options is None else options
+        self._options.require_supported(training=self._training, device=device.type)
         self._patterns = Patterns() if patterns is None else patterns
         self._device, self._name, self._data_flow = device, name, data_flow
         self._plan = plan_of(
@@ -63,11 +72,15 @@ class _Session:
         self._weights = HostWeights(self._plan.first, self._plan.graph.constants)
         self._feeds = Feeds(self._plan)
         self._carry: Carry | None = None
-        self._step: Any = None
         self._microbatch: Any = None
         self._seed = 0
-        self._weights_sent = self._has_run = False
+        self._weights_sent = False
         self._checked: PyStepIO | None = None
+        self._engine = Engine(
+            self._plan, self._feeds, self._options, device, (self._training, loss, self._plan.anchors, described(optimizer))
+        )
+        self._figures = Figures(self._plan, device, self._options, name)
+        self._synthetic = Synthetic(self._options.syntheticDataMode)
 
     # -- what the session is
 
@@ -108,19 +121,26 @@ class _Session:
     # -- preparing
 
     def prepareDevice(self, loadEngine: bool = True) -> None:
-        """Compiles the session's programs. Raises: popart_exception for an operation that can't be compiled, OutOfMemoryException."""
-        program = self._plan.program
+        """Compiles the session's program, and plans it for the device's machine.
+
+        Raises: poplar_exception for an unknown engine option, popart_exception for an operation that can't be compiled, OutOfMemoryException
+        for a program that does not fit the machine.
+        """
+        require_known(self._options)
         carry = jax.eval_shape(self._first_carry)
-        self._step = jax.jit(program.step).lower(carry, self._feeds.step_types()).compile()
+        if self._options.compileEngine:
+            self._figures.prepare(carry, self._feeds.step_types())
+        self._engine.compile(carry)
         self._carry = self._first_carry()
-        if loadEngine:
+        if loadEngine and self._options.compileEngine:
             self.loadEngineAndConnectStreams()
 
     def loadEngineAndConnectStreams(self) -> None:
         """Attaches the device. Raises: popart_runtime_error if it can't run programs."""
         self._require_prepared("loadEngineAndConnectStreams")
-        if not self._device.isAttached and self._device.connectionType == DeviceConnectionType.OnDemand:
-            self._device.attach()
+        if self._device.connectionType == DeviceConnectionType.Never:
+            raise popart_runtime_error("Trying to load an engine on an offline device")
+        self._device.require_attached()
 
     def _first_carry(self) -> Carry:
         rule, values = self._plan.rule, self._weights.outgoing
@@ -132,7 +152,7 @@ class _Session:
             if self._carry is not None:
                 optimizer = replace(optimizer, hyper=self._carry.optimizer.hyper)
         variables = {name: values[name] for name in self._plan.graph.variables}
-        key, count = (jax.random.key(self._seed), np.uint32(0)) if self._carry is None else (self._carry.key, self._carry.count)
+        key, count = (_key_of(self._seed), np.uint32(0)) if self._carry is None else (self._carry.key, self._carry.count)
         return jax.tree.map(jax.numpy.asarray, Carry(variables=variables, optimizer=optimizer, key=key, count=count))
 
     def _require_prepared(self, what: str) -> Carry:
@@ -147,12 +167,17 @@ class _Session:
     def weightsFromHost(self) -> None:
         """Sends the weights and the optimiser's state to the device."""
         self._require_prepared("weightsFromHost()")
-        self._carry = self._first_carry()
+        if self._synthetic.off:
+            self._carry = self._first_carry()
+            self._figures.weights_from_host()
         self._weights_sent = True
 
     def weightsToHost(self) -> None:
         """Receives the weights and the optimiser's state from the device; `readWeights` gives them out."""
         carry = self._require_prepared("weightsToHost()")
+        if not self._synthetic.off:
+            return
+        self._figures.weights_to_host()
         values = {**carry.variables, **({} if carry.optimizer is None else carry.optimizer.tensors)}
         self._weights.incoming = {name: np.array(value) for name, value in jax.device_get(values).items()}
 
@@ -200,6 +225,87 @@ class _Session:
         self._require_prepared("getRandomSeedToHost()")
         return self._seed
 
+    def getRNGState(self) -> list[int]:
+        """The state of the random numbers: three numbers of 32 bits. Raises: popart_runtime_error without `enableLoadAndOffloadRNGState`."""
+        self._require_state_option("get")
+        carry = self._require_prepared("getRngStateToHost")
+        return [*(int(word) for word in np.asarray(jax.random.key_data(carry.key))), int(carry.count)]
+
+    def setRNGState(self, rngValue: Sequence[int]) -> None:
+        """Sets what `getRNGState` gave. Raises: popart_runtime_error for another number of values, or without the option."""
+        self._require_state_option("set")
+        carry = self._require_prepared("setRngStateFromHost")
+        if len(rngValue) != _STATE_WORDS:
+            raise popart_runtime_error(
+                f"Devicex::setRngStateValue received rngState of size {len(rngValue)}; was expecting size {_STATE_WORDS}"
+            )
+        words = np.array(list(rngValue), np.uint32)
+        self._carry = carry._replace(key=jax.random.wrap_key_data(words[:2], impl=_RANDOM), count=jax.numpy.uint32(words[2]))
+
+    def _require_state_option(self, verb: str) -> None:
+        if not self._options.enableLoadAndOffloadRNGState:
+            raise popart_runtime_error(
+                f"Trying to {verb} the RNG state, but the session option enableLoadAndOffloadRNGState must be set to True."
+            )
+
+    # -- figures
+
+    def getCycleCount(self, id: str = "") -> int:
+        """Cycles of the last run on the device's machine. Args: id: "" for the whole run, "inner_ipu_0" for its computation alone.
+
+        Raises: popart_runtime_error before a run, or without `instrumentWithHardwareCycleCounter`; poplar_exception for a Cpu device.
+        """
+        return self._figures.cycles(id)
+
+    def getSummaryReport(self, resetProfile: bool = True) -> str:
+        """Figures of the session as text. Raises: popart_runtime_error before `prepareDevice`, poplar_exception for a Cpu device."""
+        self._require_report()
+        return self._figures.summary(reset=resetProfile)
+
+    def getReport(self) -> Report:
+        """The recording of the session so far, as `tilestep.open_report` gives it. Raises: as `getSummaryReport`."""
+        self._require_report()
+        return self._figures.report()
+
+    def getSerializedGraph(self) -> str:
+        """The session's program as StableHLO. Raises: popart_runtime_error before `prepareDevice`."""
+        self._require_report()
+        return self._engine.text()
+
+    def _require_report(self) -> None:
+        if self._carry is None or not self._options.compileEngine:
+            raise popart_runtime_error("Session must have been prepared before a report can be fetched")
+        if self._engine.from_file is not None:
+            raise popart_runtime_error(
+                f"Unable to get reports when using a cached executable.\nEither remove the cache file ({self._engine.from_file}), or \n"
+                "disable engine caching (userOptions.enableEngineCaching = false)"
+            )
+
+    # -- executables
+
+    def compileAndExport(self, filename: str) -> None:
+        """Compiles the session's program and writes it to a file. A folder gets a file of its own.
+
+        Raises: popart_exception for a device whose executables are not saved, OutOfMemoryException, OSError.
+        """
+        self._engine.require_saves()
+        self.prepareDevice(loadEngine=False)
+        self._engine.save(os.fspath(filename), jax.eval_shape(self._first_carry), self._weights.outgoing)
+
+    def saveExecutable(self, path: str, savePopartMetadata: bool = True, saveVariables: bool = True) -> None:
+        """Writes the prepared program to a file. Args: saveVariables: whether its weights are in it. Raises: as `compileAndExport`."""
+        self._require_prepared("serializeExecutable")
+        self._engine.save(os.fspath(path), jax.eval_shape(self._first_carry), self._weights.outgoing if saveVariables else None)
+
+    def loadExecutable(self, filename: str) -> None:
+        """Takes the program of a file for the next `prepareDevice`, and its weights.
+
+        Raises: popart_exception if the file can't be opened, popart_runtime_error if it is damaged or of another session.
+        """
+        weights = self._engine.load(Path(filename))
+        if weights is not None:
+            self._weights.write(PyWeightsIO(weights))
+
     # -- running
 
     def run(self, *arguments: Any, stepio: IStepIO | None = None, debugName: str = "", programHandle: str = "") -> None:
@@ -208,6 +314,8 @@ class _Session:
         Raises: popart_runtime_error before `prepareDevice`, before `weightsFromHost` in training, and for arrays that do not fit.
         """
         io = next((argument for argument in arguments if isinstance(argument, IStepIO)), stepio)
+        names = [argument for argument in arguments if isinstance(argument, str)]
+        debugName = debugName or (names[-1] if names and not isinstance(arguments[-1], IStepIO) else "")
         if io is None:
             raise TypeError("run(stepio, debugName=''): stepio must be a PyStepIO or a PyStepIOCallback")
         if self._device.connectionType == DeviceConnectionType.Never:
@@ -221,13 +329,16 @@ class _Session:
             if io.checks and io is not self._checked:
                 self._feeds.require(io)
                 self._checked = io
-            self._carry, values = self._step(carry, self._feeds.step_inputs(io))
-            deliver(values, io)
+            if self._synthetic.off:
+                self._carry, values = self._engine.step(carry, self._feeds.step_inputs(io))
+                deliver(values, io)
+            else:
+                self._carry, _ = self._engine.step(carry, self._synthetic.arrays(self._feeds.step_types()))
         elif isinstance(io, PyStepIOCallback):
             self._run_callbacks(carry, io)
         else:
             raise TypeError(f"run: stepio is a {type(io).__name__}: it must be a PyStepIO or a PyStepIOCallback")
-        self._has_run = True
+        self._figures.ran(debugName)
 
     def _run_callbacks(self, carry: Carry, io: PyStepIOCallback) -> None:
         """One microbatch after another: a function may depend on what an earlier one has returned."""
@@ -245,16 +356,16 @@ class _Session:
                     if plan.accumulation == 1:
                         values = values | after_update(carry)
                 self._carry = carry
-                self._write_stacked(io, values, batch, totals)
+                self._write_stacked(io, values, batch * plan.accumulation + index, totals)
         totals |= plan.program.at_end(carry)
         for name, value in totals.items():
             io.write(name, np.asarray(value))
 
-    def _write_stacked(self, io: PyStepIOCallback, values: Mapping[str, Any], batch: int, totals: dict[str, Any]) -> None:
+    def _write_stacked(self, io: PyStepIOCallback, values: Mapping[str, Any], number: int, totals: dict[str, Any]) -> None:
         for anchor in self._plan.anchors:
             value = values[anchor.name]
             if anchor.is_stacked:
-                if (batch + 1) % anchor.period == 0:
+                if (number + 1) % anchor.period == 0:
                     io.write(anchor.name, np.asarray(value))
             elif anchor.kind == AnchorReturnTypeId.Final or anchor.name not in totals:
                 totals[anchor.name] = value
@@ -322,7 +433,7 @@ class TrainingSession(_Session):
 
 
 def _key_of(seed: int) -> Any:
-    return jax.random.wrap_key_data(np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32), impl="threefry2x32")
+    return jax.random.wrap_key_data(np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32), impl=_RANDOM)
 
 
 def _model(source: Any) -> onnx.ModelProto:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from tilestep.popart.exceptions import popart_runtime_error
+from tilestep.popart.exceptions import noted, popart_runtime_error
 from tilestep.popart.stepio import PyWeightsIO
 
 Array = np.ndarray[Any, Any]
@@ -64,9 +64,9 @@ class HostWeights:
             elif tensor.name in self._constants:
                 self._require_same(tensor.name, value)
             elif not ignore_unknown:
-                raise popart_runtime_error(
-                    f"resetWeights, no tensor '{tensor.name}' in tensors: the session's model has no such initialiser. Set "
-                    "ignoreWeightsInModelWithoutCorrespondingHostWeight to leave it out"
+                raise noted(
+                    popart_runtime_error(f"resetWeights, no tensor '{tensor.name}' in tensors"),
+                    "The session's model has no such initialiser. Set ignoreWeightsInModelWithoutCorrespondingHostWeight to leave it out.",
                 )
 
     def _require_same(self, name: str, value: Array) -> None:
