@@ -17,6 +17,38 @@ def num_results(module: Any) -> int:
     return len(_type(_main(module)).results)
 
 
+def drop_tokens(module: Any) -> None:
+    """Makes the tokens of ordered effects in the module itself, so that its arguments and results are those of the function."""
+    main = _main(module)
+    kind, block = _type(main), main.regions[0].blocks[0]
+    tokens = [number for number, each in enumerate(kind.inputs) if _is_token(each)]
+    given = [number for number, each in enumerate(kind.results) if _is_token(each)]
+    if not tokens and not given:
+        return
+    inputs = [each for number, each in enumerate(kind.inputs) if number not in tokens]
+    results = [each for number, each in enumerate(kind.results) if number not in given]
+    marks = [mark for number, mark in enumerate(_of_arguments(main)) if number not in tokens]
+    of_results = [mark for number, mark in enumerate(_of_results(main)) if number not in given]
+    end = list(block.operations)[-1].operation
+    with module.context, ir.Location.unknown():
+        for number in reversed(tokens):
+            argument = block.arguments[number]
+            with ir.InsertionPoint.at_block_begin(block):
+                first = ir.Operation.create("stablehlo.after_all", results=[argument.type])
+            argument.replace_all_uses_with(first.results[0])
+            block.erase_argument(number)
+        with ir.InsertionPoint(end):
+            func.ReturnOp([value for number, value in enumerate(end.operands) if number not in given])
+        end.erase()
+        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
+        _put(main, "arg_attrs", marks)
+        _put(main, "res_attrs", of_results)
+
+
+def _is_token(kind: Any) -> bool:
+    return str(kind) == "!stablehlo.token"
+
+
 def keep_arguments(module: Any, results: Mapping[int, int | None]) -> None:
     """Lets a result take over the memory of each of some arguments. No other argument is donated.
 

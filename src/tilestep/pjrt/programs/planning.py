@@ -91,6 +91,7 @@ def plan_for(
     with compat.make_context() as context:
         context.allow_unregistered_dialects = True
         module = compat.parse_program(code, context)
+        signature.drop_tokens(module)
         name = name or mlir.module_name(module)
         replicas, partitions = mlir.num_devices(module)
         count = replicas * partitions
