@@ -181,7 +181,7 @@ def test_what_is_wrong_with_a_recording_goes_to_stderr(
     for path, message in (
         (damaged, "is truncated or damaged"),
         (tmp_path / "missing", "No such file or directory"),
-        (tmp_path, "has no run.tilestep"),
+        (tmp_path, "has 4 recordings: name one of them (damaged.tilestep, five.tilestep, six.tilestep, trace.tilestep)"),
     ):
         assert main(["report", chosen[0], str(path), *chosen[1:]]) == 2
         out, err = capsys.readouterr()
