@@ -28,6 +28,7 @@ SHARED = (
     "units",
     "hints",
     "messages",
+    "regex",
     "files",
     "protobuf",
     "options",
@@ -129,7 +130,7 @@ def allowed_units(unit: str, layers: tuple[str, ...]) -> tuple[str, ...] | None:
     if unit in ("options", "typed_json"):
         return ("errors", "messages")
     if unit == "engine_options":
-        return ("errors", "messages", "poplar_keys")
+        return ("errors", "messages", "poplar_keys", "regex")
     if unit in SHARED:
         return ()
     if unit in RUNTIME:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -23,6 +22,7 @@ from tilestep.record.container import Builder, Tables
 from tilestep.record.history import history_since
 from tilestep.record.source_lines import source_files
 from tilestep.record.sources import Source
+from tilestep.regex import Regex
 from tilestep.report import Profile, profile_between
 from tilestep.report.reader.blocks import BLOCK_PROGRAMS, BLOCKS, scopes_of
 from tilestep.sim import Mark, System
@@ -78,15 +78,15 @@ class Measurement:
     def _chosen_blocks(self) -> dict[str, list[str]]:
         """The names of scopes and of programs that the process's filters choose, for each filter that was stated.
 
-        Raises: RecordingError if they are too many for a manifest.
+        Raises: RecordingError if they are too many for a manifest, or matching takes too long.
         """
         engine, programs = self.engine, [self.span.system.programs[program.key] for program in self.profile.programs]
         chosen: dict[str, list[str]] = {}
         if engine.blocks is not None:
             names = {name for program in programs for scope in _scopes(program.body) for name in scopes_of(scope)}
-            chosen[BLOCKS] = sorted(name for name in names if re.fullmatch(engine.blocks, name))
+            chosen[BLOCKS] = _matching(BLOCKS_FILTER, engine.blocks, names)
         if engine.programs is not None:
-            chosen[BLOCK_PROGRAMS] = sorted({program.name for program in programs if re.fullmatch(engine.programs, program.name)})
+            chosen[BLOCK_PROGRAMS] = _matching(PROGRAMS_FILTER, engine.programs, {program.name for program in programs})
         for option, names in zip((BLOCKS_FILTER, PROGRAMS_FILTER), (chosen.get(BLOCKS, []), chosen.get(BLOCK_PROGRAMS, [])), strict=True):
             if (size := sum(map(len, names))) > _MOST_NAMES:
                 raise RecordingError(
@@ -113,6 +113,14 @@ class Measurement:
             retained = ((key, source) for key, source in self.sources.items() if key not in found)
             found |= {key: _with_source(None, source, hlo=hlo, memory=memory) for key, source in retained}
         return found
+
+
+def _matching(option: str, pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that an option's expression matches, sorted. Raises: RecordingError if that takes too long."""
+    try:
+        return sorted(Regex(pattern).matching(names))
+    except ValueError as error:
+        raise RecordingError(f"engine option {option} chooses nothing: {error}") from None
 
 
 def _scopes(node: Node) -> Iterator[str]:

@@ -113,15 +113,15 @@ def open_report(path: str | PathLike[str]) -> Report:
     """Opens a recording.
 
     Args:
-        path: a .tilestep file; or the folder of `tilestep.profile`, `tilestep run --report` or autoReport; or a program's folder in one; or a
-            folder with one .tilestep file, as PVTI_OPTIONS leaves it.
+        path: a .tilestep file; or the folder of `tilestep.profile`, `tilestep run --report` or autoReport, or a program's folder in one; or
+            a folder with one .tilestep file, as PVTI_OPTIONS leaves it.
 
     Returns:
         Its target, compilation, execution and system.
 
     Raises:
-        RecordingError: the file is no recording, is damaged or too large, or was made by a newer version; or the folder has none, or several
-            of which none is that of the report. What only columns show is found when they are read.
+        RecordingError: the file is no recording, is damaged or too large, or was made by a newer version; or the folder has none, or
+            several files of which none is a report's. What only columns show is found when they are read.
         OSError: there is no such file, or it cannot be read.
     """
     path = Path(path)
