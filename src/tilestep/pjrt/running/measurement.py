@@ -147,6 +147,7 @@ def _with_source(compiled: Compiled | None, source: ProgramSource, *, hlo: bool,
         detail=detail if memory else None,
         fingerprint=source.fingerprint,
         hlo=text if hlo else None,
+        options=source.options,
         origin=("jax" if is_jax_program(source.name) else "user") if compiled is None else compiled.origin,
         group="" if compiled is None else compiled.group,
     )
