@@ -45,6 +45,15 @@ def test_show_prints_programs_memory_steps_and_runs(runs: dict[str, str], capsys
     assert "/home" not in out
 
 
+def test_show_says_of_how_many_programs_the_lives_are_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    host = run_of(two_stages())
+    known, other = host._programs[0], program(step("other", "", 1), name="other")
+    host.run(other)
+    write_recording(tmp_path / "run.tilestep", recorded(host, [known, other], {known.name: liveness()}))
+    assert main(["report", "show", str(tmp_path)]) == 0
+    assert "\nThe lives of values are those of 1 of 2 programs; of others only the peak.\n" in capsys.readouterr().out
+
+
 def test_show_prints_a_trace_of_the_host(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "show", runs["trace"]]) == 0
     out = capsys.readouterr().out
