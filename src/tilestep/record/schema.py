@@ -15,7 +15,7 @@ from tilestep.sim.calls import CALL_KINDS
 from tilestep.sim.trace import KINDS
 
 FORMAT: Final = "tilestep-recording"
-VERSION: Final = 1  # of the form; a reader refuses a higher one
+VERSION: Final = 2  # of the form; a reader refuses a higher one. Form 1 lacks the text 'options'
 SUFFIX: Final = ".tilestep"
 
 Dtype = Literal["uint8", "int16", "int32", "int64", "float64"]
@@ -211,6 +211,7 @@ TEXTS: Final[Mapping[str, str]] = MappingProxyType(
         "machine": "JSON object: name, description, and every field of the machine, by its path",
         "profile": "JSON object: the figures of the profile, as profile.json has them, without the timeline",
         "hlo": "JSON list: the HLO of each program as it was planned; null: not kept",
+        "options": "JSON list: the options of each program's plan, an object with the fields of PlanOptions (options.py); null: unknown",
         "sources": "JSON object: path -> text of the user's source files that frames name; absent with --no-source",
     }
 )
