@@ -20,7 +20,7 @@ from tilestep.popart.log import Level, log
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions, require_known
 from tilestep.popart.patterns import Patterns
-from tilestep.popart.session.engine import Engine, described
+from tilestep.popart.session.engine import Engine, described, named_failures
 from tilestep.popart.session.feeds import Feeds, deliver
 from tilestep.popart.session.figures import Figures
 from tilestep.popart.session.plan import plan_of
@@ -334,19 +334,25 @@ class _Session:
         if not self._loaded:
             self.loadEngineAndConnectStreams()
         if isinstance(io, PyStepIO):
-            if io.checks and io is not self._checked:
-                self._feeds.require(io)
-                self._checked = io
-            if self._synthetic.off:
-                self._carry, values = self._engine.step(carry, self._feeds.step_inputs(io))
-                deliver(values, io)
-            else:
-                self._carry, _ = self._engine.step(carry, self._synthetic.arrays(self._feeds.step_types()))
+            self._run_arrays(carry, io)
         elif isinstance(io, PyStepIOCallback):
-            self._run_callbacks(carry, io)
+            with named_failures():
+                self._run_callbacks(carry, io)
         else:
             raise TypeError(f"run: stepio is a {type(io).__name__}: it must be a PyStepIO or a PyStepIOCallback")
         self._figures.ran(debugName)
+
+    def _run_arrays(self, carry: Carry, io: PyStepIO) -> None:
+        if io.checks and io is not self._checked:
+            self._feeds.require(io)
+            self._checked = io
+        off = self._synthetic.off
+        inputs = self._feeds.step_inputs(io) if off else self._synthetic.arrays(self._feeds.step_types())
+        with named_failures():
+            after, values = self._engine.step(carry, inputs)
+            if off:
+                deliver(values, io)
+        self._carry = after  # a run that failed leaves the weights as they were
 
     def _run_callbacks(self, carry: Carry, io: PyStepIOCallback) -> None:
         """One microbatch after another: a function may depend on what an earlier one has returned."""
