@@ -98,13 +98,13 @@ class EngineOptions:
         return tuple(f"Engine option {key} has no effect: {NO_EFFECT[key].why}." for key, _ in self.stated if key in NO_EFFECT)
 
 
-def read_engine_options(text: str) -> EngineOptions:
+def read_engine_options(text: str, given: Mapping[str, Any] | None = None) -> EngineOptions:
     """The options that a text states.
 
-    Args: text: of POPLAR_ENGINE_OPTIONS; empty: nothing is stated.
+    Args: text: of POPLAR_ENGINE_OPTIONS; empty: nothing is stated. given: that a program states, which go before those of the text.
     Raises: SettingsError naming the option that does not exist, or has a value that is not allowed.
     """
-    given = _object(text)
+    given = {**_object(text), **(given or {})}
     stated: dict[str, Stated] = {}
     for key in sorted(given):
         if key not in EFFECTIVE and key not in NO_EFFECT:

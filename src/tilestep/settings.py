@@ -259,6 +259,21 @@ def warn_of_unknown_variables(environ: Mapping[str, str] | None = None) -> None:
             warnings.warn(f"environment variable {plain(variable)} does nothing{hint}", UserWarning, stacklevel=2)
 
 
+def read_program_engine_options(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> tuple[EngineOptions, EngineOptions]:
+    """The options of Poplar's engine for a program that states some itself, which go before those of the variable.
+
+    Args: given: option -> value. environ: environment variables; None: the process's own.
+    Returns: all of them together, and the variable's alone.
+    Raises: SettingsError for an option that does not exist, or a value that is not allowed.
+    """
+    text = (os.environ if environ is None else environ).get(VARIABLE, "")
+    of_variable = read_engine_options(text)
+    try:
+        return read_engine_options(text, given), of_variable
+    except SettingsError as error:
+        raise SettingsError(str(error).replace(VARIABLE, "the program's engine options", 1)) from None
+
+
 def _machine(environ: Mapping[str, str], num_tiles: int | None) -> tuple[MachineSpec, tuple[int, ...]]:
     from tilestep.machine import DEFAULT_MACHINE, SYNC_PATTERNS, load_machine
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, end_threads, run_program
+from tilestep.cli.run_popart import require_fitting, run_popart
 from tilestep.cli.usage import INTERRUPTED, Parser, UsageError, discard, given_path, tell, whole_number, working_directory
 from tilestep.errors import RecordingError, SettingsError, SpecError
 from tilestep.files import require_writable, writable_directory, write_file
@@ -34,7 +35,7 @@ _TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--t
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
 _USAGE: Final = (
     "tilestep run [--machine NAME|FILE.toml] [--ipus N] [--tiles N] [--sync-pattern PATTERN] [--dry-run] [--trip-count N] "
-    "[--all] [--json FILE] [--report DIR [--no-source]] "
+    "[--all] [--json FILE] [--report DIR [--no-source]] [--popart] "
     "(SCRIPT | -m MODULE | -c CODE) [ARGS...]"
 )
 
@@ -92,6 +93,12 @@ def _option_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-source", action="store_true", help="leave lines and paths of your source out of run.tilestep; only with --report"
     )
+    parser.add_argument(
+        "--popart",
+        action="store_true",
+        help="give the program tilestep.popart where it imports popart; values are computed on the CPU, and each session is emulated on "
+        "its device's machine, or on that of --machine",
+    )
     return parser
 
 
@@ -109,12 +116,16 @@ def run(args: argparse.Namespace) -> int:
         tell(_COMMAND, "--no-source says what a recording leaves out; it goes with --report")
         return 2
     try:
+        if options.popart:
+            require_fitting(options)
         program = _program(rest)
         environ = _environ(options)
         json_path, report_path = output_paths(options)
     except UsageError as error:
         tell(_COMMAND, str(error))
         return 2
+    if options.popart:
+        return run_popart(program, environ, _COMMAND)
     os.environ.update(environ)
     choose_platform()
     stderr, process = sys.stderr, os.getpid()

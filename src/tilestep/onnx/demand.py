@@ -5,7 +5,7 @@ It goes backwards from the inputs that operators need the values of, and stops w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,8 +15,7 @@ from tilestep.onnx.graph import Graph, Node, schema_of
 
 _OF_SHAPES: Final = frozenset({"Shape", "Size", "SequenceLength", "OptionalHasElement"})  # operators that read no values
 _MOST_VISITS: Final = 1_000_000
-_STATISTICS: Final = (3, 4)  # inputs of BatchNormalization that are running means and variances
-_RATIO: Final = (1,)  # the input of Dropout that is one, from version 12 on
+_RATIO: Final = frozenset({1})  # the input of Dropout that is one, from version 12 on
 
 
 def demanded(graph: Graph, *, bounds: Collection[str] = ()) -> frozenset[str]:
@@ -28,26 +27,26 @@ def demanded(graph: Graph, *, bounds: Collection[str] = ()) -> frozenset[str]:
 
 
 def statistics(graph: Graph) -> frozenset[str]:
-    """Names of inputs, initialisers and values around the graph that batch norms read as their running means and variances."""
-    return _read_by(graph, "BatchNormalization", _STATISTICS)
+    """Names of inputs, initialisers and values around the graph to which operators give new values, as batch norms to running means."""
+    return _read_by(graph, lambda node: frozenset() if node.operator is None else node.operator.state)
 
 
 def ratios(graph: Graph) -> frozenset[str]:
     """Names of inputs, initialisers and values around the graph that dropouts read as their ratios: no optimiser should change them."""
-    return _read_by(graph, "Dropout", _RATIO)
+    return _read_by(graph, lambda node: _RATIO if (node.domain, node.op_type) == ("", "Dropout") else frozenset())
 
 
-def _read_by(graph: Graph, op_type: str, positions: Collection[int]) -> frozenset[str]:
-    """Names that the graph does not make, and that an operator of ONNX's reads at some positions, in functions and subgraphs too."""
+def _read_by(graph: Graph, positions: Callable[[Node], Collection[int]]) -> frozenset[str]:
+    """Names that the graph does not make, and that nodes read at those positions, in functions and subgraphs too."""
     found: set[str] = set()
     for node in graph.nodes:
         if node.function is not None:
-            inner = _read_by(node.function, op_type, positions)
+            inner = _read_by(node.function, positions)
             found.update(_at(node.inputs, (position for position, name in enumerate(node.function.inputs) if name in inner)))
-        elif (node.domain, node.op_type) == ("", op_type):
-            found.update(_at(node.inputs, positions))
+        else:
+            found.update(_at(node.inputs, positions(node)))
         for inner in node.subgraphs:
-            found.update(_read_by(inner, op_type, positions) & inner.outer)
+            found.update(_read_by(inner, positions) & inner.outer)
     return frozenset(found - {""})
 
 

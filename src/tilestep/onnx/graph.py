@@ -87,10 +87,12 @@ class Preparation:
         functions: of the model, by (domain, name, overload).
         missing: (domain, name, version) -> nodes that need it.
         left: nodes that may still be read.
+        dialect: whose implementations come before the importer's own.
     """
 
     functions: Mapping[tuple[str, str, str], onnx.FunctionProto]
     left: int
+    dialect: str = ""
     missing: dict[tuple[str, str, int], list[str]] = field(default_factory=dict[tuple[str, str, int], list[str]])
     numbers: int = 0
     calls: tuple[tuple[str, str, str], ...] = ()  # functions that are being prepared, outermost first
@@ -168,7 +170,7 @@ class Preparation:
         if key in self.functions:
             function = self.function(key, {attribute.name: attribute for attribute in written}, depth)
         else:
-            operator = find(domain, proto.op_type, version)
+            operator = find(domain, proto.op_type, version, dialect=self.dialect)
             if operator is None and (schema is None or not has_body(schema)):
                 self.missing.setdefault((domain, proto.op_type, version), []).append(proto.name or next(iter(proto.output), "?"))
         if schema is not None and schema.deprecated and (operator is None or operator.since < schema.since_version):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from tilestep.onnx.values import NeedsValueError, NoRoomError, SequenceValue, fo
 _UNUSUAL: Final = re.compile(r"[^\w./:-]")
 NO_PROGRAM: Final = ("INVALID_ARGUMENT", "UNIMPLEMENTED", "INTERNAL")  # XLA's words for what it can't compile, such as a type of 6 bits
 _MOST_NAME: Final = 100  # characters of a node's name
+_Mark = Callable[[str, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,7 @@ class Run:
         bounds: node's name or output's name -> most elements, for outputs whose length depends on values.
         folds: numbers of loops and of their turns around the nodes, outermost first: they tell the turns' random numbers apart.
         inside: the branch or the loop around the nodes that may run any number of times, in words; "" if there is none.
+        mark: gets the name and the value of each output of a node of the main graph, and returns the value that later nodes read.
     """
 
     training: bool = False
@@ -44,6 +46,7 @@ class Run:
     bounds: Mapping[str, int] = field(default_factory=dict[str, int])
     folds: tuple[Any, ...] = ()
     inside: str = ""
+    mark: _Mark | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,15 +115,16 @@ def run_graph(graph: Graph, inputs: Sequence[Any], run: Run, *, outer: MutableMa
     values.update(dict.fromkeys(graph.inputs))
     values.update(zip(graph.inputs, inputs, strict=False))
     scope: MutableMapping[str, Any] = values if outer is None else ChainMap(values, outer)
+    mark, run = run.mark, run if run.mark is None else replace(run, mark=None)  # graphs inside of nodes have names of their own
     for node in graph.nodes:
-        _run_node(node, values, scope, run)
+        _run_node(node, values, scope, run, mark)
     try:
         return [scope[name] if name else None for name in graph.outputs]
     except KeyError as error:
         raise OnnxError(f"graph '{graph.name}' has an output {error} that no node makes") from None
 
 
-def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any], run: Run) -> None:
+def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any], run: Run, mark: _Mark | None) -> None:
     try:
         inputs = [scope[name] if name else None for name in node.inputs]
     except KeyError as error:
@@ -143,7 +147,9 @@ def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError, AssertionError) as error:
         kinds = ", ".join(_kind(value) for value in inputs)
         raise OnnxError(f"{node.place} can't take ({kinds}): {error}") from error
-    values.update((name, value) for name, value in zip(node.outputs, outputs, strict=False) if name)
+    for name, value in zip(node.outputs, outputs, strict=False):
+        if name:
+            values[name] = value if mark is None else mark(name, value)
     for name in node.ended:
         values.pop(name, None)
 

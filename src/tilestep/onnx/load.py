@@ -54,10 +54,12 @@ class Loaded:
     path: Path | None
 
 
-def load(source: Source) -> Loaded:
+def load(source: Source, *, dialect: str = "") -> Loaded:
     """Reads a model and prepares its graph.
 
-    Args: source: a path, the bytes of a file, or a ModelProto, which stays as it is.
+    Args:
+        source: a path, the bytes of a file, or a ModelProto, which stays as it is.
+        dialect: whose implementations come before the importer's own.
 
     Raises:
         OSError: for a file that cannot be read.
@@ -79,16 +81,18 @@ def load(source: Source) -> Loaded:
     initializers = dict(_initializers(model.graph, folder))
     proto = _copy(onnx.ModelProto(), model, ("graph",))
     _copy(proto.graph, model.graph, ("initializer", "sparse_initializer"))
-    return prepared(proto, initializers, path)
+    return prepared(proto, initializers, path, dialect=dialect)
 
 
-def prepared(proto: onnx.ModelProto, initializers: Mapping[str, np.ndarray[Any, Any]], path: Path | None) -> Loaded:
+def prepared(
+    proto: onnx.ModelProto, initializers: Mapping[str, np.ndarray[Any, Any]], path: Path | None, *, dialect: str = ""
+) -> Loaded:
     """A model that is ready to run. Args: proto: without the initialisers of its main graph. Raises: as `load` does."""
     opset = versions_of(proto.opset_import) or {"": 1}
     functions = {(plain_domain(function.domain), function.name, function.overload): function for function in proto.functions}
     if functions and _expanded(proto.graph.node, functions, {}, 0) > MOST_NODES:  # counted first, which takes no time
         raise UnsafeModelError("the model has more nodes than are allowed, with those of its functions counted at each call")
-    preparation = Preparation(functions=functions, left=MOST_NODES)
+    preparation = Preparation(functions=functions, left=MOST_NODES, dialect=dialect)
     graph = preparation.graph(proto.graph, opset, initializers=initializers)
     preparation.require_all()
     require_sound(graph)

@@ -24,6 +24,7 @@ class Operator:
         handler: see above.
         needs: positions of the inputs whose values must be known when the program is made, such as a Reshape's shape.
         random: whether it draws random numbers, so that known inputs give no known result.
+        state: positions of the inputs whose initialisers it gives new values: they are state in training, and no parameters.
     """
 
     domain: str
@@ -32,18 +33,31 @@ class Operator:
     handler: Handler
     needs: frozenset[int]
     random: bool
+    state: frozenset[int] = frozenset()
 
 
 _operators: Final[dict[tuple[str, str], list[Operator]]] = {}  # by (domain, name), in the order of `since`
 
 
-def op(*names: str, since: int = 1, domain: str = "", needs: Iterable[int] = (), random: bool = False) -> Callable[[_H], _H]:
-    """Registers the decorated handler for `names`. A second one for the same version takes the first one's place."""
+def op(
+    *names: str,
+    since: int = 1,
+    domain: str = "",
+    needs: Iterable[int] = (),
+    random: bool = False,
+    state: Iterable[int] = (),
+    dialect: str = "",
+) -> Callable[[_H], _H]:
+    """Registers the decorated handler for `names`. A second one for the same version takes the first one's place.
+
+    Args: dialect: of a front end that gives these operators a meaning of its own; others don't see the handler.
+    """
+    read, kept = frozenset(needs), frozenset(state)
 
     def decorator(handler: _H) -> _H:
         for name in names:
-            operator = Operator(domain=domain, name=name, since=since, handler=handler, needs=frozenset(needs), random=random)
-            versions = _operators.setdefault((domain, name), [])
+            operator = Operator(domain=domain, name=name, since=since, handler=handler, needs=read, random=random, state=kept)
+            versions = _operators.setdefault((_place(domain, dialect), name), [])
             versions[:] = [other for other in versions if other.since != since]
             bisect.insort(versions, operator, key=lambda version: version.since)
         return handler
@@ -77,13 +91,21 @@ def plain_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def find(domain: str, name: str, version: int) -> Operator | None:
-    """The newest implementation whose version is at most `version`; None if there is none."""
-    versions = _operators.get((domain, name), [])
-    position = bisect.bisect_right(versions, version, key=lambda operator: operator.since)
-    return versions[position - 1] if position else None
+def _place(domain: str, dialect: str) -> str:
+    """Where implementations of a domain stand in a dialect; no domain's name has a space."""
+    return f"{dialect} {domain}" if dialect else domain
+
+
+def find(domain: str, name: str, version: int, *, dialect: str = "") -> Operator | None:
+    """The newest implementation whose version is at most `version`; None if there is none. Those of the dialect come first."""
+    for place in dict.fromkeys((_place(domain, dialect), domain)):
+        versions = _operators.get((place, name), [])
+        position = bisect.bisect_right(versions, version, key=lambda operator: operator.since)
+        if position:
+            return versions[position - 1]
+    return None
 
 
 def all_operators() -> Mapping[tuple[str, str], tuple[Operator, ...]]:
-    """All implementations by (domain, name), oldest first."""
-    return {key: tuple(versions) for key, versions in sorted(_operators.items())}
+    """All implementations by (domain, name), oldest first, without those of dialects."""
+    return {key: tuple(versions) for key, versions in sorted(_operators.items()) if " " not in key[0]}

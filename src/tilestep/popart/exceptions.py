@@ -17,10 +17,12 @@ TilestepError
 
 from __future__ import annotations
 
-from typing import final
+from typing import TypeVar, final
 
 from tilestep.errors import TilestepError
 from tilestep.popart.enums import RecoveryAction
+
+_E = TypeVar("_E", bound=TilestepError)
 
 
 class popart_exception(TilestepError):
@@ -95,3 +97,9 @@ class poplar_unrecoverable_runtime_error(poplar_system_runtime_error):
 @final
 class poplar_unknown_runtime_error(poplar_system_runtime_error):
     """A failure of the system of unknown kind."""
+
+
+def noted(error: _E, note: str) -> _E:
+    """An error with a way out as a note: a message that programs compare stays as PopART has it, and a traceback shows both."""
+    error.add_note(note)
+    return error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from importlib.metadata import version
 from typing import Final
 
 _VERSION: Final = (3, 4, 0)  # of the original's sources, whose interface this is
@@ -20,6 +21,4 @@ def versionString() -> str:
 
 def packageHash() -> str:
     """A text that is equal in equal builds: of tilestep's version and PopART's."""
-    from tilestep import __version__
-
-    return hashlib.sha256(f"tilestep {__version__} popart {versionString()}".encode()).hexdigest()[:10]
+    return hashlib.sha256(f"tilestep {version('tilestep')} popart {versionString()}".encode()).hexdigest()[:10]

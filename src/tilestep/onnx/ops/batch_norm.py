@@ -14,7 +14,7 @@ from tilestep.onnx.values import jax_dtype, module_of
 _MEAN, _VARIANCE = 3, 4  # positions of the inputs that are the running statistics
 
 
-@op("BatchNormalization")
+@op("BatchNormalization", state=(_MEAN, _VARIANCE))
 def batch_norm_by_outputs(
     call: Call,
     x: Any,
@@ -41,7 +41,7 @@ def batch_norm_by_outputs(
     return _trained(call, x, scale, bias, mean, variance, epsilon, momentum, bool(spatial))
 
 
-@op("BatchNormalization", since=14)
+@op("BatchNormalization", since=14, state=(_MEAN, _VARIANCE))
 def batch_norm(
     call: Call,
     x: Any,

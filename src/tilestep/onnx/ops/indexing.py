@@ -58,7 +58,8 @@ def _chosen(length: int, start: int, end: int, step: int) -> range:
     return range(min(max(start, 0), length - 1), min(max(end, -1), length - 1), step)
 
 
-def _cut(x: Any, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None, steps: Sequence[int] | None) -> Any:
+def cut(x: Any, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None, steps: Sequence[int] | None) -> Any:
+    """The elements from `starts` until before `ends`, in `steps`, of each axis of `axes`; of the first axes if it is None."""
     ranges = [range(length) for length in x.shape]
     axes = range(len(starts)) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
@@ -71,14 +72,14 @@ def _cut(x: Any, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int]
 @op("Slice", since=1)
 def slice_1(call: Call, x: Any, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None) -> Any:
     """The elements from `starts` until before `ends` of each axis of `axes`."""
-    return _cut(x, starts, ends, axes, None)
+    return cut(x, starts, ends, axes, None)
 
 
 @op("Slice", since=10, needs=(1, 2, 3, 4))
 def slice_10(call: Call, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
     """The elements from `starts` until before `ends`, in `steps` that may go backwards, of each axis of `axes`."""
     lists = [None if given is None else known_ints(given, what) for given, what in ((axes, "the axes"), (steps, "the steps"))]
-    return _cut(x, known_ints(starts, "the starts"), known_ints(ends, "the ends"), *lists)
+    return cut(x, known_ints(starts, "the starts"), known_ints(ends, "the ends"), *lists)
 
 
 def _parts(call: Call, x: Any, axis: int, lengths: Sequence[int]) -> tuple[Any, ...]:

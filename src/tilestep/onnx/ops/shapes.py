@@ -55,7 +55,7 @@ def normal_axis(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def _reshaped(x: Any, lengths: Sequence[int], allowzero: bool) -> Any:
+def reshaped(x: Any, lengths: Sequence[int], allowzero: bool) -> Any:
     """`x` with other lengths: 0 keeps one, unless `allowzero`, and -1 is what the others leave."""
     if not allowzero:
         if any(n == 0 for n in lengths[x.ndim :]):
@@ -74,13 +74,13 @@ def _reshaped(x: Any, lengths: Sequence[int], allowzero: bool) -> Any:
 @op("Reshape", since=1)
 def reshape_1(call: Call, x: Any, *, shape: Sequence[int] = (), consumed_inputs: Any = None) -> Any:
     """The elements in another shape: 0 keeps a length, and -1 is what the others leave."""
-    return _reshaped(x, shape, allowzero=False)
+    return reshaped(x, shape, allowzero=False)
 
 
 @op("Reshape", since=5, needs=(1,))
 def reshape(call: Call, x: Any, shape: Any, *, allowzero: int = 0) -> Any:
     """The elements in another shape: 0 keeps a length, unless `allowzero`, and -1 is what the others leave."""
-    return _reshaped(x, known_ints(shape, "the shape"), bool(allowzero))
+    return reshaped(x, known_ints(shape, "the shape"), bool(allowzero))
 
 
 @op("Flatten")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -102,6 +103,22 @@ def text_without_locations(module: Any) -> str:
     """The module as text, without lines of the user's source."""
     text: str = module.operation.get_asm(enable_debug_info=False)
     return text
+
+
+def bytecode(module: Any) -> bytes:
+    """The module as MLIR's bytecode, with lines of the user's source."""
+    output = io.BytesIO()
+    module.operation.write_bytecode(file=output)
+    return output.getvalue()
+
+
+def num_devices(module: Any) -> tuple[int, int]:
+    """(replicas, partitions) that the module is for."""
+    attributes = module.operation.attributes
+    replicas, partitions = (
+        ir.IntegerAttr(attributes[name]).value if name in attributes else 1 for name in ("mhlo.num_replicas", "mhlo.num_partitions")
+    )
+    return replicas, partitions
 
 
 def module_name(module: Any) -> str:

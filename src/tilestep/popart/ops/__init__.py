@@ -1,1 +1,9 @@
-"""Graphcore's own operators (domain ai.graphcore), in the importer's registry."""
+"""The operators of the domain ai.graphcore, a file for each family. Importing this package registers all in the importer's registry."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tilestep.popart.options.libraries import require_known as require_known
+from tilestep.popart.options.libraries import tuning_of as tuning_of
 from tilestep.popart.options.locations import TensorLocation as TensorLocation
 from tilestep.popart.options.locations import TensorLocationSettings as TensorLocationSettings
 from tilestep.popart.options.session_options import SessionOptions as SessionOptions

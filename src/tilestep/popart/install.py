@@ -1,0 +1,101 @@
+"""The name `popart`: after `install()`, `import popart` gives this package to programs that were written for the original.
+
+Module paths that programs use are there, too (`popart.session`, `popart.builder`, `popart.tensorinfo`). They are this package's own
+modules under a second name, so a class is the same by either. What tilestep has no counterpart of is refused when it is imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, ModuleType
+from typing import Final
+
+_NAME: Final = "popart"
+_SAME: Final = "popart_core"  # the original's extension in C++, from which programs take public names, too
+_PACKAGE: Final = "tilestep.popart"
+_RENAMED: Final = MappingProxyType({"tensorinfo": "tensors"})  # the original's module -> the module here that has its names
+_OWN_OPERATORS: Final = (
+    "operators of your own are Python functions here: register one with tilestep.onnx.register_op(domain, name, since) "
+    "and add it to a model with builder.customOp(...)"
+)
+# Whole names, or packages with all that is below them.
+_REFUSED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "popxl": "tilestep has no popxl; write the program with tilestep.popart's Builder, or directly in JAX",
+        "popart.ir": "tilestep has no popart.ir (later called popxl); write the program with popart.Builder, or directly in JAX",
+        "popart._internal": (
+            "tilestep has no intermediate representation of PopART; a session's lowered program can be read with tilestep.popart's "
+            f"reports (session.getReport()), and {_OWN_OPERATORS}"
+        ),
+        "popart_internal_ir": f"tilestep.popart is no C++ extension; all public names are in `popart`, and {_OWN_OPERATORS}",
+    }
+)
+
+
+def install() -> None:
+    """Makes `import popart` give this package, in this process. A second call changes nothing.
+
+    Raises: ImportError if another module named popart has been imported already.
+    """
+    package = importlib.import_module(_PACKAGE)
+    present = sys.modules.get(_NAME)
+    if present is package:
+        return
+    if present is not None:
+        where = getattr(present, "__file__", None) or "a module made by the program"
+        raise ImportError(
+            f"the name popart is taken by {where}; call tilestep.popart.install.install() before anything imports popart",
+            name=_NAME,
+        )
+    sys.modules[_NAME] = sys.modules[_SAME] = package
+    sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds `popart.x` as `tilestep.popart.x`, and refuses what has no counterpart."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        del path, target
+        refused = _refusal(fullname)
+        if refused is not None:
+            raise ModuleNotFoundError(f"no module named {fullname!r}: {refused}", name=fullname)
+        parent, _, rest = fullname.partition(".")
+        if parent != _NAME or not rest:
+            return None
+        first, dot, last = rest.partition(".")
+        here = f"{_PACKAGE}.{_RENAMED.get(first, first)}{dot}{last}"
+        found = importlib.util.find_spec(here)
+        return (
+            None
+            if found is None
+            else importlib.util.spec_from_loader(fullname, _Alias(here), is_package=bool(found.submodule_search_locations))
+        )
+
+
+class _Alias(importlib.abc.Loader):
+    """Gives a module that exists under a name of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._spec: importlib.machinery.ModuleSpec | None = None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        del spec
+        module = importlib.import_module(self._name)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # the import has replaced it by the alias's
+
+
+def _refusal(name: str) -> str | None:
+    """Why a module is refused, and the way out; None if it isn't."""
+    return next((why for refused, why in _REFUSED.items() if name == refused or name.startswith(f"{refused}.")), None)

@@ -1,0 +1,91 @@
+"""Gradients that end: operators whose result has none with respect to an input.
+
+PopART's operators name the inputs that have a gradient. Through all others no gradient goes, whatever the derivative would be.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from tilestep.onnx.values import is_traced
+from tilestep.popart.exceptions import popart_exception
+
+ALL: Final = None  # inputs
+NO_GRADIENT: Final[dict[str, frozenset[int] | None]] = {  # operator -> positions of inputs through which no gradient goes
+    "Abort": ALL,
+    "BitwiseAnd": ALL,
+    "BitwiseNot": ALL,
+    "BitwiseOr": ALL,
+    "BitwiseXnor": ALL,
+    "BitwiseXor": ALL,
+    "Bucketize": ALL,
+    "CopyVarUpdate": ALL,
+    "CtcBeamSearchDecoder": ALL,
+    "Detach": ALL,
+    "Fmod": frozenset({1}),
+    "IncrementMod": ALL,
+    "Init": ALL,
+    "Nop": ALL,
+    "NormalizeImage": ALL,
+    "PackedDataBlock": ALL,
+    "Remainder": frozenset({1}),
+    "ScaledAdd": ALL,
+    "SequenceSlice": ALL,
+    "Sort": ALL,
+    "SplineBasis": ALL,
+    "SplineWeighting": ALL,
+}
+
+
+def without_gradient(x: Any) -> Any:
+    """`x`, through which no gradient goes."""
+    return lax.stop_gradient(x) if is_traced(x) and jnp.issubdtype(x.dtype, jnp.inexact) else x
+
+
+@jax.custom_jvp
+def with_zero_gradient(x: Any, y: Any) -> Any:
+    """`y`, which was computed of `x`, with a gradient of zeros with respect to `x`. A session tells such zeros from no gradient at all."""
+    return y
+
+
+@with_zero_gradient.defjvp
+def _zero_slope(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    return primals[1], tangents[0] * 0
+
+
+def rounded(x: Any, y: Any) -> Any:
+    """The same for known values as well."""
+    return with_zero_gradient(x, lax.stop_gradient(y)) if is_traced(x) else y
+
+
+@jax.custom_jvp
+def magnitude(x: Any) -> Any:
+    """|x|, whose gradient at 0 is 0."""
+    return jnp.abs(x)
+
+
+@magnitude.defjvp
+def _magnitude_slope(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    return jnp.abs(primals[0]), tangents[0] * jnp.sign(primals[0])
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def refusing_gradient(x: Any, message: str) -> Any:
+    """`x`; whoever differentiates through it gets a popart_exception with that message."""
+    return x
+
+
+def _refusing_forward(x: Any, message: str) -> tuple[Any, None]:
+    return x, None
+
+
+def _refusing_backward(message: str, kept: None, cotangent: Any) -> Any:
+    raise popart_exception(message)
+
+
+refusing_gradient.defvjp(_refusing_forward, _refusing_backward)

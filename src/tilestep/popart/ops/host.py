@@ -1,0 +1,103 @@
+"""Operators by which a running program speaks to its host: it prints, and it stops."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tilestep.onnx.interpret import Call
+from tilestep.onnx.registry import op
+from tilestep.popart.exceptions import popart_exception, poplar_application_runtime_error
+from tilestep.popart.ops.describing import DOMAIN
+from tilestep.popart.ops.printing import Format, written
+
+_GRADIENT: Final = "Gradient___"  # what names of gradients begin with
+ABORTED: Final = "Abort Program"  # what the message of an abort begins with
+
+
+@op("PrintTensor", domain=DOMAIN, random=True)  # a known input is printed by the program too, each time that it runs
+def print_tensor(
+    call: Call,
+    x: Any,
+    *,
+    print_gradient: int = 1,
+    title: str = "",
+    summariseThreshold: int = 1000,
+    edgeItems: int = 3,
+    maxLineWidth: int = 75,
+    digits: int = 8,
+    floatFormat: int = 0,
+    separator: int = 32,
+    openBracket: int = 91,
+    closeBracket: int = 93,
+) -> Any:
+    """x, whose values go to stderr when the program runs, and so do those of its gradient if `print_gradient`.
+
+    Args:
+        title: stands in front of the values; the name of the input if it is empty.
+        separator, openBracket, closeBracket: code points.
+    """
+    form = Format(
+        threshold=summariseThreshold,
+        edge_items=edgeItems,
+        line_width=maxLineWidth,
+        digits=digits,
+        floats=floatFormat,
+        separator=chr(separator),
+        brackets=(chr(openBracket), chr(closeBracket)),
+    )
+    name = title or call.node.inputs[0]
+    of_gradient = (f"{title}_gradient" if title else f"{_GRADIENT}{name}") if print_gradient else ""
+    return _printed(jnp.asarray(x), name, of_gradient, form)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
+def _printed(x: Any, title: str, of_gradient: str, form: Format) -> Any:
+    jax.debug.callback(functools.partial(_print, title, form), x, ordered=True)
+    return x
+
+
+def _printed_forward(x: Any, title: str, of_gradient: str, form: Format) -> tuple[Any, None]:
+    return _printed(x, title, of_gradient, form), None
+
+
+def _printed_backward(title: str, of_gradient: str, form: Format, kept: None, cotangent: Any) -> tuple[Any]:
+    if of_gradient:
+        jax.debug.callback(functools.partial(_print, of_gradient, form), cotangent, ordered=True)
+    return (cotangent,)
+
+
+_printed.defvjp(_printed_forward, _printed_backward)
+
+
+def _print(title: str, form: Format, values: Any) -> None:
+    sys.stderr.write(f"{title}: {written(np.asarray(values), form)}\n")
+    sys.stderr.flush()
+
+
+@op("Abort", domain=DOMAIN, random=True)  # it has no result that could be known
+def abort(call: Call, condition: Any = None) -> tuple[Any, ...]:
+    """Stops the program when it runs, if the condition is not 0 or absent: the run raises an error that `aborted` knows."""
+    if condition is not None and condition.size > 1:
+        raise popart_exception("Conditional abort op can only test a scalar tensor")
+    place = call.node.name or "a node without a name"
+    value = jnp.ones((), bool) if condition is None else jnp.asarray(condition).reshape(()) != 0
+    jax.debug.callback(functools.partial(_abort, place), value, ordered=True)
+    return ()
+
+
+def _abort(place: str, condition: Any) -> None:
+    if condition:
+        raise poplar_application_runtime_error(f"{ABORTED}: {place} (ai.graphcore.Abort) stopped it")
+
+
+def aborted(error: BaseException) -> poplar_application_runtime_error | None:
+    """The error of an Abort that made a run fail; None if another thing did. Args: error: as JAX raises it from the run."""
+    text = str(error)
+    start = text.find(ABORTED)
+    return None if start < 0 else poplar_application_runtime_error(text[start:].splitlines()[0])

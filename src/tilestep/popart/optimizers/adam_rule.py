@@ -1,0 +1,162 @@
+"""The update of Adam's family. Source: PopART's adamdecompose.cpp, adamupdaterx.cpp, adamvarupdatex.cpp, accumulatex.cpp and lambx.cpp.
+
+    g = gradient * scale (+ wd * w with L2 regularization)
+    m = b1 * m + (1 - b1) * g
+    v = b2 * v + (1 - b2) * g ** 2, or max(b2 * v, |g|) for AdaMax
+    u = (m / (1 - b1 ** t)) / (sqrt(v / (1 - b2 ** t)) + eps) (+ wd * w with decay)
+    w -= lr * u, for Lamb times min(norm of w, max weight norm) / norm of u, or 1 if a norm is 0
+
+AdaMax corrects the bias of m alone, and takes no root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tilestep.popart.enums import AdamMode, WeightDecayMode
+from tilestep.popart.names import reservedAccl1Prefix, reservedAccl2Prefix, reservedStepPrefix
+from tilestep.popart.optimizers.arithmetic import Number, moving_average, moving_average_of_squares, scaled, scaled_add
+from tilestep.popart.optimizers.gradients import GradientStore
+from tilestep.popart.optimizers.rule import Arrays
+from tilestep.popart.optimizers.scalars import Hyper, Scalar
+
+BIAS_CORRECTED = (AdamMode.Adam, AdamMode.Lamb, AdamMode.AdaMax)
+LAMB = (AdamMode.Lamb, AdamMode.LambNoBias)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamRule:
+    """The update of one weight.
+
+    Args:
+        gradients: where gradients wait.
+        mode: the member of the family.
+        decay_mode: where weight decay goes.
+        accl1_type: the type of m, `Accl1___w`.
+        accl2_type: the type of v, `Accl2___w`.
+        cast: whether the gradient becomes float32 before it is scaled.
+        rescale: the loss scaling that m and v have in them and that may change; None if they have none, or it can't.
+        scale: what the gradient is multiplied by.
+        rate, decay, beta1, beta2, eps, max_norm: the values.
+    """
+
+    gradients: GradientStore
+    mode: AdamMode
+    decay_mode: WeightDecayMode
+    accl1_type: np.dtype[np.generic]
+    accl2_type: np.dtype[np.generic]
+    cast: bool
+    rescale: Scalar | None
+    scale: Scalar
+    rate: Scalar
+    decay: Scalar
+    beta1: Scalar
+    beta2: Scalar
+    eps: Scalar
+    max_norm: Scalar
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """See WeightRule."""
+        values = (self.scale, self.rate, self.decay, self.beta1, self.beta2, self.eps, self.max_norm)
+        return values if self.rescale is None else (*values, self.rescale)
+
+    @property
+    def _names(self) -> tuple[str, str, str]:
+        id = self.gradients.weight.id
+        return reservedAccl1Prefix() + id, reservedAccl2Prefix() + id, reservedStepPrefix() + id
+
+    @property
+    def _previous(self) -> str:
+        """The loss scaling that m and v have in them, shared by the weights that share its value."""
+        assert self.rescale is not None
+        return self.rescale.name.replace("lossScaling_", "PreviousLossScaling_", 1)
+
+    def init(self, param: jax.Array) -> Arrays:
+        """See WeightRule."""
+        accl1, accl2, step = self._names
+        arrays = {accl1: jnp.zeros(param.shape, self.accl1_type), accl2: jnp.zeros(param.shape, self.accl2_type)}
+        if self.mode in BIAS_CORRECTED:
+            arrays[step] = jnp.zeros((), jnp.float32)
+        if self.rescale is not None:
+            arrays[self._previous] = jnp.asarray(self.rescale.value)
+        return {**self.gradients.init(), **arrays}
+
+    def accumulate(self, hyper: Hyper, tensors: Mapping[str, jax.Array], gradient: jax.Array) -> Arrays:
+        """See WeightRule."""
+        del hyper
+        return self.gradients.add(tensors, gradient)
+
+    def prepare(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array) -> tuple[jax.Array, Arrays]:
+        """See WeightRule."""
+        gradient, changes = self.gradients.total(tensors)
+        if self.cast:
+            gradient = gradient.astype(jnp.float32)
+        gradient = scaled(gradient, hyper(self.scale))
+        if self.decay_mode is WeightDecayMode.L2Regularization:
+            gradient = scaled_add(gradient, param, hyper(self.decay))
+        return gradient, changes
+
+    def finish(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array, updater: jax.Array) -> tuple[jax.Array, Arrays]:
+        """See WeightRule. `updater` is the gradient."""
+        moments, changes = self._moments(hyper, tensors, updater)
+        step: jax.Array | None = None
+        if self.mode in BIAS_CORRECTED:
+            step = tensors[self._names[2]] + 1.0
+            changes[self._names[2]] = step
+        direction = self._direction(hyper, *moments, step)
+        if self._decays():
+            direction = direction.astype(param.dtype) + scaled(param, hyper(self.decay))
+        return scaled_add(param, direction, -(hyper(self.rate) * self._trust(hyper, param, direction))), changes
+
+    def _moments(self, hyper: Hyper, tensors: Mapping[str, jax.Array], gradient: jax.Array) -> tuple[tuple[jax.Array, jax.Array], Arrays]:
+        accl1, accl2, _ = self._names
+        first, second = tensors[accl1], tensors[accl2]
+        beta1, beta2 = hyper(self.beta1), hyper(self.beta2)
+        changes: Arrays = {}
+        if self.rescale is not None:
+            # A new loss scaling rescales what the old one has left behind: both by the same ratio, squares too, as in the original.
+            ratio = hyper.arrays[self.rescale.name] / tensors[self._previous]
+            first, second = scaled(first, ratio), scaled(second, ratio)
+            changes[f"{self._previous}"] = hyper.arrays[self.rescale.name]
+        first = moving_average(first, gradient, beta1)
+        if self.mode is AdamMode.AdaMax:
+            second = jnp.maximum(scaled(second, beta2), jnp.abs(gradient).astype(second.dtype))
+        else:
+            second = moving_average_of_squares(second, gradient, beta2)
+        return (first, second), {**changes, accl1: first, accl2: second}
+
+    def _direction(self, hyper: Hyper, first: jax.Array, second: jax.Array, step: jax.Array | None) -> jax.Array:
+        if step is not None:
+            first = first / _correction(hyper(self.beta1), step).astype(first.dtype)
+            if self.mode is not AdamMode.AdaMax:
+                second = second / _correction(hyper(self.beta2), step).astype(second.dtype)
+        root = second if self.mode is AdamMode.AdaMax else jnp.sqrt(second)
+        eps = hyper(self.eps)
+        direction = first.astype(second.dtype) / (root + (eps if isinstance(eps, float) else eps.astype(second.dtype)))
+        return direction.astype(first.dtype)
+
+    def _decays(self) -> bool:
+        return self.decay_mode is WeightDecayMode.Decay and not (self.decay.const and self.decay.value == 0)
+
+    def _trust(self, hyper: Hyper, param: jax.Array, direction: jax.Array) -> Number:
+        """What Lamb multiplies the learning rate with; norms are float32."""
+        max_norm = hyper(self.max_norm)
+        if self.mode not in LAMB or (isinstance(max_norm, float) and max_norm == 0.0):
+            return 1.0
+        weight_norm, step_norm = _norm(param), _norm(direction)
+        none = (weight_norm == 0.0) | (step_norm == 0.0) | (jnp.asarray(max_norm) == 0.0)
+        return jnp.where(none, 1.0, jnp.minimum(weight_norm, max_norm) / step_norm)
+
+
+def _correction(beta: Number, step: jax.Array) -> jax.Array:
+    return 1.0 - jnp.power(jnp.asarray(beta, jnp.float32), step)
+
+
+def _norm(array: jax.Array) -> jax.Array:
+    return jnp.sqrt(jnp.sum(jnp.square(array.astype(jnp.float32))))

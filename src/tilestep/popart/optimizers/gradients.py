@@ -1,0 +1,71 @@
+"""Where gradients wait for the update: summed or averaged over microbatches, and over replicas.
+
+Used by each optimizer that keeps its momentum apart. Source: gradAccum, gradReduce and zeroAccumulator in PopART's optimizerdecompose.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tilestep.popart.names import reservedAccumPrefix, reservedFinalReducedGradPrefix
+from tilestep.popart.optimizers.arithmetic import scaled_add
+from tilestep.popart.optimizers.rule import Arrays, UpdateContext
+from tilestep.popart.optimizers.scalars import Weight
+
+COUNTER = "Counter___"  # microbatches in a running mean; one for all parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientStore:
+    """The gradients of one weight between backward passes and the update.
+
+    Args:
+        weight: the weight.
+        dtype: the type in which gradients are accumulated.
+        context: how.
+    """
+
+    weight: Weight
+    dtype: np.dtype[np.generic]
+    context: UpdateContext
+
+    @property
+    def _accumulator(self) -> str:
+        return reservedAccumPrefix() + self.weight.id
+
+    @property
+    def _waiting(self) -> str:
+        return reservedFinalReducedGradPrefix() + self.weight.id
+
+    def init(self) -> Arrays:
+        """The accumulator, of zeros; none if gradients aren't accumulated."""
+        return {self._accumulator: jnp.zeros(self.weight.shape, self.dtype)} if self.context.accumulates else {}
+
+    def add(self, tensors: Mapping[str, jax.Array], gradient: jax.Array) -> Arrays:
+        """What changes when a microbatch's gradient arrives."""
+        if not self.context.accumulates:
+            return {self._waiting: self._reduced(gradient)}
+        accumulator = tensors[self._accumulator]
+        if not self.context.running_mean:
+            return {self._accumulator: scaled_add(accumulator, gradient)}
+        # The counter of the first microbatch is 0, so that what is left of the last batch is multiplied by 0.
+        share = 1.0 / (tensors[COUNTER] + 1.0)
+        return {self._accumulator: scaled_add(accumulator, gradient, share, keep=1.0 - share)}
+
+    def total(self, tensors: Mapping[str, jax.Array]) -> tuple[jax.Array, Arrays]:
+        """The gradient for the update, and what changes: the accumulator is zeroed, but for a running mean."""
+        if not self.context.accumulates:
+            return tensors[self._waiting], {}
+        total = self._reduced(tensors[self._accumulator])
+        return total, {self._accumulator: total if self.context.running_mean else jnp.zeros_like(total)}
+
+    def _reduced(self, gradient: jax.Array) -> jax.Array:
+        if self.context.reduce is None:
+            return gradient
+        total = self.context.reduce(gradient)
+        return total / self.context.replication_factor if self.context.running_mean else total

@@ -1,0 +1,150 @@
+"""Compound scalars: what an optimizer's values and a session's factors come to, computed once on the host in float32.
+
+PopART names each for all tensors of a type (`scaledLearningRate0___default___FLOAT`) or for the one tensor that has values of its own
+(`scaledLearningRate0___specific___w`). A scalar is constant if all values in it are; else it is an array of the state that
+`updateOptimizerFromHost` replaces. Source: PopART's compoundscalarhelper.hpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from tilestep.popart.enums import DataType
+from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.optimizers.rule import UpdateContext
+from tilestep.popart.optimizers.values import OptimizerValue
+
+FLOAT32 = np.dtype(np.float32)
+FLOAT16 = np.dtype(np.float16)
+TYPE_NAMES: dict[np.dtype[np.generic], str] = {FLOAT32: "FLOAT", FLOAT16: "FLOAT16"}  # as DataType calls them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weight:
+    """A parameter that an optimizer changes.
+
+    Args:
+        id: its tensor's name.
+        shape: its shape.
+        dtype: float32 or float16.
+        specific: whether the optimizer has values of its own for it.
+    """
+
+    id: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+    specific: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factors:
+    """The numbers of a session that compound scalars divide by or multiply with.
+
+    Args:
+        accumulates: whether gradients of microbatches are accumulated.
+        mean: whether gradients are averaged, not summed.
+        accumulation: microbatches per update; 1 if nothing is accumulated.
+        replication: replicas.
+        post_accumulation: what the last step divides by because of accumulation: the factor for a mean at the end, else 1.
+        post_replication: the same because of replicas.
+    """
+
+    accumulates: bool
+    mean: bool
+    accumulation: int
+    replication: int
+    post_accumulation: int
+    post_replication: int
+
+    @classmethod
+    def of(cls, context: UpdateContext) -> Factors:
+        """The factors of a session. Source: setFactorsFromOptions in PopART's optimizer.cpp."""
+        accumulation = context.accumulation_factor if context.accumulates else 1
+        post = context.mean and not context.running_mean
+        return cls(
+            accumulates=context.accumulates,
+            mean=context.mean,
+            accumulation=accumulation,
+            replication=context.replication_factor,
+            post_accumulation=accumulation if post else 1,
+            post_replication=context.replication_factor if post else 1,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scalar:
+    """One compound scalar.
+
+    Args:
+        name: its tensor's name.
+        value: its value: float32, or float16 where the original streams it in the type of a float16 tensor.
+        const: whether it is part of the program.
+        inverse_loss_scale: whether it has the loss scaling in its denominator, so that automatic loss scaling divides it.
+    """
+
+    name: str
+    value: np.floating
+    const: bool
+    inverse_loss_scale: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyper:
+    """The values of scalars in one state of a rule.
+
+    Args:
+        arrays: the values that aren't constant, by name.
+        factor: what automatic loss scaling has multiplied the loss scaling with; None without it.
+    """
+
+    arrays: Mapping[str, jax.Array]
+    factor: jax.Array | None = None
+
+    def __call__(self, scalar: Scalar) -> float | jax.Array:
+        """A Python number for a constant, which a program holds, and else an array."""
+        value = float(scalar.value) if scalar.const else self.arrays[scalar.name]
+        if scalar.inverse_loss_scale and self.factor is not None:
+            return value / self.factor.astype(np.float32)
+        return value
+
+
+def compound(
+    kind: str,
+    weight: Weight,
+    value: np.floating,
+    *parts: OptimizerValue,
+    inverse_loss_scale: bool = False,
+    in_type_of_weight: bool = False,
+) -> Scalar:
+    """The scalar of one kind for one weight.
+
+    Args:
+        kind: the beginning of its name, as "scaledLearningRate0".
+        weight: the weight.
+        value: its value, float32.
+        parts: the optimizer's values in it.
+        inverse_loss_scale: see Scalar.
+        in_type_of_weight: whether it is streamed in the weight's type, not in float32, if it isn't constant.
+    """
+    const = all(part.isConst() for part in parts)
+    rounded = np.float16(value) if in_type_of_weight and not const and weight.dtype == FLOAT16 else np.float32(value)
+    suffix = f"specific___{weight.id}" if weight.specific else f"default___{TYPE_NAMES[weight.dtype]}"
+    return Scalar(name=f"{kind}___{suffix}", value=rounded, const=const, inverse_loss_scale=inverse_loss_scale)
+
+
+def state_type(type: DataType, weight: Weight) -> np.dtype[np.generic]:
+    """The type of a weight's accumulator or momentum: UNDEFINED is the weight's own.
+
+    Raises:
+        popart_exception: if it isn't FLOAT, FLOAT16 or UNDEFINED.
+    """
+    types = {DataType.UNDEFINED: weight.dtype, DataType.FLOAT: FLOAT32, DataType.FLOAT16: FLOAT16}
+    if type not in types:
+        raise popart_exception(
+            f"Unsupported data type for tensor {weight.id}, {type.name}: only FLOAT16 and FLOAT are supported for a state"
+        )
+    return types[type]

@@ -1,0 +1,241 @@
+"""What each option of a session does here. docs/reference/popart-options.md is made of this table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, VirtualGraphMode
+from tilestep.popart.options.fates import Refuses, Row, Situation, done, no_effect, refused
+from tilestep.popart.options.locations import TensorLocationSettings
+from tilestep.popart.options.option_fields import OptionFields
+
+_ONE_IPU: Final = "a session runs on one IPU"
+_SCHEDULE: Final = "XLA and the emulator's planner choose the order of operations"
+_OUTLINE: Final = "the emulator's planner decides which code the tiles share"
+_COPIES: Final = "no tensor is updated in place, so there is no alias to check"
+_STREAMS: Final = "the emulated host link has one model, docs/reference/cost-model.md"
+_PICTURES: Final = "no pictures of graphs are drawn: there are no stages of PopART's intermediate representation"
+_EXPLICIT: Final = "a session's program always has its loops and copies in it"
+_COLLECTIVES: Final = f"{_ONE_IPU}, so there are no collective operations to merge"
+_DISTRIBUTED: Final = "several instances of a program cannot share a model"
+_TRAIN: Final = "use tilestep.train"
+
+
+def _flagged(name: str) -> Refuses:
+    return lambda options, _: bool(getattr(options, name))
+
+
+def _sharded(name: str) -> Refuses:
+    def refuses(options: OptionFields, _: Situation) -> bool:
+        settings: TensorLocationSettings = getattr(options, name)
+        return settings.location.replicatedTensorSharding is ReplicatedTensorSharding.On and _replicas(options) > 1
+
+    return refuses
+
+
+def _replicas(options: OptionFields) -> int:
+    return options.replicatedGraphCount if options.enableReplicatedGraphs else 1
+
+
+def _location(what: str, name: str) -> Row:
+    return refused(
+        f"{what} stay in the tiles, and with one replica nothing is sharded; ReplicatedTensorSharding.On is refused with replicas",
+        "leave replicatedTensorSharding Off, or leave enableReplicatedGraphs False",
+        _sharded(name),
+        warns=True,
+    )
+
+
+_REPLICAS: Final = refused(
+    f"{_ONE_IPU}: more than one replica is refused",
+    "set replicatedGraphCount to 1, or use tilestep.train.Replicas",
+    lambda options, _: _replicas(options) > 1,
+)
+_DISTRIBUTED_ROW: Final = refused(_DISTRIBUTED, _TRAIN, _flagged("enableDistributedReplicatedGraphs"))
+
+TABLE: Final[Mapping[str, Row]] = MappingProxyType(
+    {
+        # --- Values: what a step computes ---
+        "accumulationFactor": done("microbatches for each update"),
+        "enableGradientAccumulation": done("gradients of accumulationFactor microbatches make one update"),
+        "accumulationAndReplicationReductionType": done("whether gradients of microbatches are summed, or their mean is taken"),
+        "meanAccumulationAndReplicationReductionStrategy": done("whether a mean divides at each addition, or after the last"),
+        "automaticLossScalingSettings": refused(
+            "automatic loss scaling is refused",
+            "give the optimizer a loss scaling of your own",
+            lambda options, _: options.automaticLossScalingSettings.enabled,
+        ),
+        "ensureFp32LossScaleTensor": refused(
+            "the loss scale has the type of the loss, so True is refused",
+            "cast the loss to FLOAT in the model",
+            _flagged("ensureFp32LossScaleTensor"),
+        ),
+        "syntheticDataMode": done("inputs are not read from the host: they hold zeros or random numbers"),
+        "enableStochasticRounding": no_effect(
+            "results are rounded to the nearest, as on the original's Cpu and IpuModel devices", warns=True
+        ),
+        "enableFloatingPointChecks": no_effect(
+            "nothing is trapped, as on the original's Cpu and IpuModel devices; jax_debug_nans finds a NaN", warns=True
+        ),
+        "enableNonStableSoftmax": no_effect("softmax always subtracts the largest value first, which changes results by rounding only"),
+        "enableStableNorm": no_effect("normalisations always subtract the mean before they compute the variance"),
+        "groupNormStridedChannelGrouping": refused(
+            "a group of a group norm always is neighbouring channels: another grouping is refused",
+            "leave it False, as weights that other frameworks are to read need it",
+            _flagged("groupNormStridedChannelGrouping"),
+        ),
+        "enableSupportedDataTypeCasting": done("64-bit integers are computed in 32 bits; if it is False, they are errors"),
+        "throwIfLog2ScaleTensorNotInRange": no_effect("operators with a scale of float8 are not computed at all"),
+        "autoRecomputation": refused(
+            "XLA decides what the backward pass computes again, which changes no value; Pipeline is refused, as pipelines are",
+            "choose Standard",
+            lambda options, _: options.autoRecomputation is RecomputationType.Pipeline,
+            warns=True,
+        ),
+        "explicitRecomputation": no_effect(_EXPLICIT),
+        "enableLoadAndOffloadRNGState": done("getRNGState and setRNGState may be called"),
+        "_enableRngStateManagement": no_effect("random numbers come from JAX's keys"),
+        "strictOpVersions": no_effect("each version of an operator that exists is computed as it was defined"),
+        # --- Weights and the life of a session ---
+        "constantWeights": done("whether the weights of an inference session are constants, which resetHostWeights cannot change"),
+        "updatableNamedBuffers": no_effect("no call in Python updates single weights"),
+        "disableGradAccumulationTensorStreams": no_effect("what a program does not read is not sent to the host"),
+        "disableOptimizerStateTensorStreams": no_effect("what a program does not read is not sent to the host"),
+        "compileEngine": done("False: prepareDevice plans nothing, and the session cannot run"),
+        "enableEngineCaching": done("prepareDevice keeps executables in cachePath, and reads them from there"),
+        "cachePath": done("the folder of kept executables"),
+        "enableVariablesCaching": no_effect("an executable is kept without variables: they come from the model"),
+        "engineOptions": done(
+            "options of reports and memory, docs/reference/engine-options.md; an unknown one is an error of prepareDevice"
+        ),
+        "reportOptions": done("options of getSummaryReport; an unknown one is an error of prepareDevice"),
+        "instrumentWithHardwareCycleCounter": done("getCycleCount may be called"),
+        "hardwareInstrumentations": done("which cycles getCycleCount can give: of a step (Outer), or of a microbatch (Inner)"),
+        "customCodelets": refused(
+            "code for tiles is not run",
+            "write the operator in JAX and register it with tilestep.onnx.register_op",
+            _flagged("customCodelets"),
+        ),
+        "customCodeletCompileFlags": no_effect("code for tiles is not compiled: customCodelets is refused"),
+        # --- The plan: where and how, not what ---
+        "partialsTypeMatMuls": done("the type in which float16 products of matrix multiplications are added up"),
+        "numIOTiles": done("tiles that only transfer"),
+        "convolutionOptions": done("partialsType and availableMemoryProportion reach the plan; other known ones have no effect"),
+        "matmulOptions": done("partialsType and availableMemoryProportion reach the plan; other known ones have no effect"),
+        "lstmOptions": done("partialsType and availableMemoryProportion reach the plan; other known ones have no effect"),
+        "gclOptions": no_effect(_COLLECTIVES),
+        "enableFullyConnectedPass": no_effect("the emulator's planner finds the three products of a layer by itself"),
+        "enableOutlining": no_effect(_OUTLINE),
+        "enableOutliningCopyCostPruning": no_effect(_OUTLINE),
+        "outlineThreshold": no_effect(_OUTLINE),
+        "outlineSequenceBreakCost": no_effect(_OUTLINE),
+        "subgraphCopyingStrategy": no_effect(_OUTLINE),
+        "aliasZeroCopy": no_effect(_OUTLINE),
+        "useLoopCandidateCreator": no_effect(_OUTLINE),
+        "mergeVarUpdate": no_effect("XLA fuses the updates of variables"),
+        "mergeVarUpdateMemThreshold": no_effect("XLA fuses the updates of variables"),
+        "decomposeGradSum": no_effect("XLA adds gradients as they come"),
+        "delayVarUpdates": no_effect(_SCHEDULE),
+        "scheduleNonWeightUpdateGradientConsumersEarly": no_effect(_SCHEDULE),
+        "accumulateOuterFragmentSettings": no_effect(_SCHEDULE),
+        "kahnTieBreaker": no_effect(_SCHEDULE),
+        "timeLimitScheduler": no_effect(_SCHEDULE),
+        "swapLimitScheduler": no_effect(_SCHEDULE),
+        "transitiveClosureOptimizationThreshold": no_effect(_SCHEDULE),
+        "serializedPoprithmsShiftGraphsDir": no_effect(_SCHEDULE),
+        "groupHostSync": no_effect(_SCHEDULE),
+        "enableEfficientOverlapIOTopoCons": no_effect(_SCHEDULE),
+        "batchSerializationSettings": no_effect("the emulator's planner splits what does not fit; values are the same", warns=True),
+        "rearrangeAnchorsOnHost": no_effect(_STREAMS),
+        "rearrangeStreamsOnHost": no_effect(_STREAMS),
+        "enablePrefetchDatastreams": no_effect(_STREAMS),
+        "defaultBufferingDepth": no_effect(_STREAMS),
+        "bufferingDepthMap": no_effect(_STREAMS),
+        "enableMergeExchange": no_effect(_STREAMS),
+        "useHostCopyOps": no_effect(_EXPLICIT),
+        "enableExplicitMainLoops": no_effect(_EXPLICIT),
+        "activationTensorLocationSettings": _location("activations", "activationTensorLocationSettings"),
+        "weightTensorLocationSettings": _location("weights", "weightTensorLocationSettings"),
+        "optimizerStateTensorLocationSettings": _location("the optimizer's state", "optimizerStateTensorLocationSettings"),
+        "accumulatorTensorLocationSettings": _location("accumulated gradients", "accumulatorTensorLocationSettings"),
+        "tensorLocationSettingsOverride": no_effect("tensors stay in the tiles", warns=True),
+        # --- Several IPUs ---
+        "virtualGraphMode": refused(
+            f"{_ONE_IPU}: another mode than Off is refused",
+            "leave it Off, or use tilestep.train.Pipeline",
+            lambda options, _: options.virtualGraphMode is not VirtualGraphMode.Off,
+        ),
+        "virtualGraphSplitRatios": no_effect("it counts for VirtualGraphMode.Auto, which is refused"),
+        "enablePipelining": refused(
+            f"{_ONE_IPU}: True is refused", "leave it False, or use tilestep.train.Pipeline", _flagged("enablePipelining")
+        ),
+        "createImplicitPipeliningFwdOnlyProgram": refused(
+            "pipelines are refused, and so is a program of their forward part",
+            "make an InferenceSession beside the TrainingSession",
+            _flagged("createImplicitPipeliningFwdOnlyProgram"),
+        ),
+        "stashAllTensorsInferencePipeline": no_effect("it counts for pipelines, which are refused"),
+        "executionPhaseSettings": refused(
+            f"{_ONE_IPU}, in one piece: two or more phases are refused",
+            "set phases to 0, or use tilestep.train.Pipeline(offload=...)",
+            lambda options, _: options.executionPhaseSettings.phases > 1,
+        ),
+        "enableReplicatedGraphs": _REPLICAS,
+        "replicatedGraphCount": _REPLICAS,
+        "replicatedCollectivesSettings": no_effect(_COLLECTIVES),
+        "enableDistributedReplicatedGraphs": _DISTRIBUTED_ROW,
+        "globalReplicationFactor": _DISTRIBUTED_ROW,
+        "globalReplicaOffset": _DISTRIBUTED_ROW,
+        # --- For developers ---
+        "logDir": no_effect(_PICTURES),
+        "dotChecks": no_effect(_PICTURES, warns=True),
+        "dotOpNames": no_effect(_PICTURES),
+        "firstDotOp": no_effect(_PICTURES),
+        "finalDotOp": no_effect(_PICTURES),
+        "separateCallOpPdfs": no_effect(_PICTURES),
+        "exportPoplarComputationGraph": no_effect("no graph of Poplar is made", warns=True),
+        "exportPoplarVertexGraph": no_effect("no graph of Poplar is made", warns=True),
+        "opxAliasChecking": no_effect(_COPIES),
+        "opxModifyChecking": no_effect(_COPIES),
+        "enableInplaceAmbiguityChecking": no_effect(_COPIES),
+        "enableConstantFoldingOfMultipleConsumers": no_effect("a constant is computed once, however many operators read it"),
+        "experimentalSettings": refused(
+            "transformations of the intermediate representation, which are C++ code, are refused",
+            "change the ONNX model before the session is made",
+            lambda options, _: bool(options.experimentalSettings.customTransformApplierSettings),
+        ),
+    }
+)
+
+ALIASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "defaultPrefetchBufferingDepth": "defaultBufferingDepth",
+        "prefetchBufferingDepthMap": "bufferingDepthMap",
+        "serializedPoprithmsAnnealGraphsDir": "serializedPoprithmsShiftGraphsDir",
+    }
+)
+METHODS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "enableExplicitIR": "sets useHostCopyOps, enableExplicitMainLoops and explicitRecomputation",
+        "getGlobalReplicationFactor": "the number of replicas in all processes",
+    }
+)
+PROGRAM: Final = frozenset(  # options that change the program or its plan, so that an executable of other ones is no use
+    {
+        "accumulationAndReplicationReductionType",
+        "accumulationFactor",
+        "automaticLossScalingSettings",
+        "constantWeights",
+        "convolutionOptions",
+        "enableGradientAccumulation",
+        "enableSupportedDataTypeCasting",
+        "lstmOptions",
+        "matmulOptions",
+        "meanAccumulationAndReplicationReductionStrategy",
+        "numIOTiles",
+        "partialsTypeMatMuls",
+        "syntheticDataMode",
+    }
+)

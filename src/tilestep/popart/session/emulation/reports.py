@@ -1,0 +1,82 @@
+"""Reports of a session: figures, recordings and files, worked out from its notes."""
+
+from __future__ import annotations
+
+from tilestep.errors import RecordingError
+from tilestep.files import writable_directory
+from tilestep.pjrt.running.journal import Begin
+from tilestep.pjrt.running.measurement import Measurement, measurement_of
+from tilestep.pjrt.running.program_reports import ProgramReports
+from tilestep.popart.session.emulation.calls import Notes, SessionProgram, SessionSystem
+from tilestep.record.tables import Tables
+from tilestep.report.files import MEMORY_FILE, PROGRAM_FILE, RUN_FILE, tell_unwritten, write_report
+from tilestep.report.memory import memory_text
+from tilestep.report.reader import Report
+
+
+def measured(notes: Notes) -> Measurement:
+    """What a session did."""
+    played = SessionSystem(notes)
+    played.play(notes.first)
+    history = played.record()
+    begin = Begin(played.system.mark(), history)
+    played.play(len(notes.calls))
+    sources = {key: program.planned.source for key, program in notes.programs.items()}
+    return measurement_of(played.system, begin, played.system.mark(), notes.options.of_session(notes.name), sources)
+
+
+def tables_of(measurement: Measurement) -> Tables:
+    """The recording of a measurement, with what its options ask for, and at least all that a reader needs."""
+    return measurement.recording(lines=True, hlo=measurement.engine.serialized_graph)
+
+
+def report_of(notes: Notes) -> Report:
+    """The recording of a session, opened."""
+    return Report(tables_of(measured(notes)), where=f"the report of session '{notes.name}'")
+
+
+def summary_of(notes: Notes) -> str:
+    """The figures of a session as text, and the memory of its programs that have not run."""
+    measurement = measured(notes)
+    ran = {program.key for program in measurement.profile.programs}
+    silent = [program for key, program in notes.programs.items() if key not in ran]
+    return "\n\n".join([measurement.profile.summary(), *map(memory_of, silent)])
+
+
+def memory_of(program: SessionProgram) -> str:
+    """The memory of a program as text."""
+    planned, detail = program.planned.source.detail()
+    return memory_text(planned, detail, program.planned.source.machine)
+
+
+def write_program(notes: Notes, program: SessionProgram) -> None:
+    """Writes the folder of a program if the options ask for one."""
+    ProgramReports(notes.options.of_session(notes.name)).compiled(program.planned.source, program.key)
+
+
+def write_unfit(notes: Notes, program: SessionProgram) -> str:
+    """Writes the folder of a program that does not fit, if there is a place for reports.
+
+    Returns: the path of its recording; '' if there is no place, or none can be written.
+    """
+    path = ProgramReports(notes.options.of_session(notes.name)).does_not_fit(program.planned.source, program.key)
+    return path.removesuffix(MEMORY_FILE) + PROGRAM_FILE if path.endswith(MEMORY_FILE) else ""
+
+
+def write(notes: Notes) -> None:
+    """Writes the recording, the profile and its summary if the options ask for them. A file that cannot be written is a line on stderr."""
+    engine = notes.options.of_session(notes.name)
+    if engine.directory is None or not engine.execution_profile:
+        return
+    measurement = measured(notes)
+    try:
+        recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
+        write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
+    except (OSError, RecordingError) as error:
+        tell_unwritten(error)
+
+
+def profile_path(notes: Notes) -> str:
+    """The path that the recording of the session has or will have; '' if none is asked for."""
+    engine = notes.options.of_session(notes.name)
+    return str(engine.directory / RUN_FILE) if engine.directory is not None and engine.execution_profile else ""

@@ -1,0 +1,152 @@
+"""Compiles a session's step, or takes it from a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, final
+
+import jax
+
+from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.enums import DeviceType
+from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_runtime_error
+from tilestep.popart.log import Level, log
+from tilestep.popart.ops.host import aborted
+from tilestep.popart.options import SessionOptions
+from tilestep.popart.session.executables import SUFFIX, Array, Executable, exported, fingerprint, loaded, read, save
+from tilestep.popart.session.feeds import Feeds
+from tilestep.popart.session.plan import Plan
+
+_OFFLINE: Final = (DeviceType.Ipu, DeviceType.OfflineIpu)  # kinds of devices whose executables are saved
+_KINDS: Final = {DeviceType.IpuModel: "ipu-model", DeviceType.Cpu: "cpu", DeviceType.Sim: "sim"}
+
+
+def described(thing: object) -> str:
+    """An object and all that it holds as text, the same in each process."""
+    if isinstance(thing, Mapping):
+        return "{" + ", ".join(f"{described(key)}: {described(value)}" for key, value in sorted(thing.items(), key=repr)) + "}"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType, reportUnknownLambdaType]
+    if isinstance(thing, list | tuple):
+        return "[" + ", ".join(map(described, thing)) + "]"  # pyright: ignore[reportUnknownArgumentType]
+    fields = getattr(thing, "__dict__", None)
+    if fields is None or isinstance(thing, type | Enum):
+        return repr(thing)
+    return type(thing).__name__ + described(fields)
+
+
+@contextlib.contextmanager
+def named_failures() -> Iterator[None]:
+    """Errors of a running program as PopART's."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            jax.effects_barrier()  # JAX would raise the error once more when the process ends
+        raise (aborted(error) or poplar_runtime_error(f"The session's program failed: {error}")) from error
+
+
+@final
+class Engine:
+    """The compiled step of one session.
+
+    Attributes:
+        plan: of the session.
+        from_file: the file that it was taken from; None: it was compiled from the model.
+        step: the compiled function; None before `compile`.
+    """
+
+    def __init__(self, plan: Plan, feeds: Feeds, options: SessionOptions, device: DeviceInfo, identity: tuple[object, ...]) -> None:
+        """Args: identity: what decides the program besides the model, options and device, with a stable repr."""
+        self.plan, self._feeds, self._options, self._device, self._identity = plan, feeds, options, device, identity
+        self.from_file: Path | None = None
+        self.step: Any = None
+        self._saved: Executable | None = None
+        self._lowered: Any = None
+
+    @property
+    def _mark(self) -> str:
+        device = (str(self._device.type), self._device.numIpus, self._device.tilesPerIPU)
+        return fingerprint(self.plan.graph.proto, self.plan.graph.variables, device, self._identity, self._options.of_program())
+
+    @property
+    def _saves(self) -> bool:
+        return self._device.type in _OFFLINE
+
+    def compile(self, carry: Any) -> None:
+        """Compiles the step. Args: carry: shapes and dtypes of what stays on the device.
+
+        Raises: popart_exception for an operation that XLA can't compile.
+        """
+        arguments = (carry, self._feeds.step_types())
+        step = self.plan.program.step
+        caches = self._options.enableEngineCaching and bool(self._options.cachePath) and self._saves
+        path = Path(self._options.cachePath).expanduser() / f"{self._mark}{SUFFIX}" if caches else None
+        if self._saved is None and path is not None and path.exists():
+            self._read_cached(path)
+        if self._saved is None:
+            self.from_file = None
+            log("devicex", Level.INFO, "Starting compilation")
+            function = step
+        else:
+            log("session", Level.INFO, f"Loading serialized PopART executable from {self.from_file}")
+            function = loaded(self._saved.program, step, arguments)
+        try:
+            self._lowered = jax.jit(function).lower(*arguments)
+            self.step = self._lowered.compile()
+        except jax.errors.JaxRuntimeError as error:
+            raise popart_exception(f"The session's program can't be compiled: {error}") from error
+        if path is not None and self._saved is None:
+            self._write_cached(path, arguments)
+
+    def text(self) -> str:
+        """The program as StableHLO; "" before `compile`."""
+        return "" if self._lowered is None else self._lowered.as_text()
+
+    def _read_cached(self, path: Path) -> None:
+        try:
+            self.load(path)
+        except (popart_exception, popart_runtime_error) as error:
+            log("session", Level.WARN, f"Failed to load cached PopART executable from {path}: {error}")
+
+    def _write_cached(self, path: Path, arguments: Any) -> None:
+        try:
+            save(path, Executable(program=exported(self.plan.program.step, arguments), weights=None), self._mark)
+        except popart_exception as error:
+            log("session", Level.WARN, f"The executable is not cached: {error}")
+        except OSError as error:
+            raise popart_exception(f"Cannot create cache directory. {path}: {error}") from error
+
+    def load(self, path: Path) -> Mapping[str, Array] | None:
+        """Takes the program of a file for the next `compile`.
+
+        Returns: weights by name; None if the file has none.
+
+        Raises: popart_exception if the file can't be opened, popart_runtime_error if it is damaged or of another session.
+        """
+        self._saved, self.from_file = read(path, self._mark), path
+        return self._saved.weights
+
+    def save(self, path: str, carry: Any, weights: Mapping[str, Array] | None) -> None:
+        """Writes the program to a file; a folder gets a file named after the session.
+
+        Args: weights: by name; None: they are left out.
+
+        Raises: popart_exception for a kind of device whose executables are not saved, OSError.
+        """
+        self.require_saves()
+        target = Path(path).expanduser()
+        if os.path.isdir(target):
+            target /= f"{self._mark}{SUFFIX}"
+        program = exported(self.plan.program.step, (carry, self._feeds.step_types()))
+        save(target, Executable(program=program, weights=weights), self._mark)
+
+    def require_saves(self) -> None:
+        """Raises: popart_exception for a kind of device whose executables are not saved."""
+        if not self._saves:
+            raise popart_exception(
+                f"Executables for device type {_KINDS.get(self._device.type, self._device.type)} cannot be saved: acquire a device, or make one "
+                "with createOfflineIPUDevice"
+            )

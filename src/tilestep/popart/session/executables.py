@@ -1,0 +1,184 @@
+"""Executables in files: a session's traced program, its weights, and what it was made for. Nothing in them is code of Python.
+
+A file is a zip archive: `manifest.json` (form, fingerprint of the session, SHA-256 of the other members), `step.stablehlo` (of `jax.export`)
+and `weights.npz`. A file that was altered, or belongs to another session, is an error. XLA compiles the program when the file is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import numpy as np
+import onnx
+from jax import export
+
+from tilestep.files import read_file, write_file
+from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID, DEBUG_INPUT
+from tilestep.popart.exceptions import popart_exception, popart_runtime_error
+
+Array = np.ndarray[Any, Any]
+SUFFIX: Final = ".popef"
+_FORM: Final = "tilestep executable 1"
+_PROGRAM: Final = "step.stablehlo"
+_WEIGHTS: Final = "weights.npz"
+_MANIFEST: Final = "manifest.json"
+_MOST_BYTES: Final = 4 << 30  # of a file, and of a member that is unpacked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executable:
+    """What a file has.
+
+    Attributes:
+        program: as `jax.export` serialises it.
+        weights: of the variables and the optimiser's state, by name; None if they were left out.
+    """
+
+    program: bytes
+    weights: Mapping[str, Array] | None
+
+
+def fingerprint(model: onnx.ModelProto, variables: Mapping[str, Array], *others: object) -> str:
+    """A number that is the same for sessions with one program.
+
+    Args:
+        model: of the session.
+        variables: initialisers whose values are no part of the program.
+        others: what else decides the program, with a stable repr.
+    """
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    for tensor in bare.graph.initializer:
+        if tensor.name in variables:
+            for part in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
+                tensor.ClearField(part)  # pyright: ignore[reportArgumentType]  # names of fields
+    _drop_numbers(bare.graph)
+    facts = [entry for entry in bare.metadata_props if not entry.key.startswith(DEBUG_INPUT)]
+    del bare.metadata_props[:]
+    bare.metadata_props.extend(facts)
+    digest = hashlib.sha256(bare.SerializeToString(deterministic=True))
+    digest.update(repr((jax.__version__, *others)).encode())
+    return digest.hexdigest()
+
+
+def _drop_numbers(graph: onnx.GraphProto) -> None:
+    """Takes away what counts the models that the process has made before: the graph's name, and nodes' numbers in debug information."""
+    graph.ClearField("name")
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                _drop_numbers(inner)
+        kept = [attribute for attribute in node.attribute if attribute.name != DEBUG_INFO_ID]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+
+
+def exported(step: Callable[..., Any], arguments: Any) -> bytes:
+    """A program as bytes. Args: step: of the arguments. arguments: a tree of shapes and dtypes.
+
+    Raises: popart_exception for a program that calls Python, such as one that prints.
+    """
+    leaves, tree = jax.tree.flatten(arguments)
+
+    def flat(*leaves: Any) -> Any:
+        return jax.tree.leaves(step(*jax.tree.unflatten(tree, leaves)))
+
+    try:
+        return bytes(export.export(jax.jit(flat))(*leaves).serialize())
+    except (NotImplementedError, ValueError) as error:
+        raise popart_exception(f"The session's program can't be saved, because it calls functions of this process: {error}") from error
+
+
+def loaded(program: bytes, step: Callable[..., Any], arguments: Any) -> Callable[..., Any]:
+    """The function that `exported` saved. Args: step, arguments: as there. Raises: popart_runtime_error if it does not fit them."""
+    results = jax.tree.structure(jax.eval_shape(step, *arguments))
+    types = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments)]
+    try:
+        call = export.deserialize(bytearray(program))
+    except Exception as error:  # flatbuffers and XLA have errors of many classes
+        raise popart_runtime_error(f"The executable's program is damaged: {error}") from error
+    if [(value.shape, value.dtype) for value in call.in_avals] != types:
+        raise popart_runtime_error("The executable's program takes other arguments than the session gives")
+
+    def again(*given: Any) -> Any:
+        return jax.tree.unflatten(results, call.call(*jax.tree.leaves(given)))
+
+    return again
+
+
+def save(path: Path, executable: Executable, mark: str) -> None:
+    """Writes a file, and the folders above it. Args: mark: the session's fingerprint. Raises: OSError."""
+    members = {_PROGRAM: executable.program}
+    if executable.weights is not None:
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **{f"{number:06}": value for number, value in enumerate(executable.weights.values())})
+        members[_WEIGHTS] = buffer.getvalue()
+    manifest = {
+        "form": _FORM,
+        "session": mark,
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+        "weights": list(executable.weights or ()),
+    }
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
+        for name, data in members.items():
+            archive.writestr(name, data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, whole.getvalue())
+
+
+def read(path: Path, mark: str) -> Executable:
+    """Reads a file. Args: mark: the session's fingerprint.
+
+    Raises:
+        popart_exception: if it can't be opened.
+        popart_runtime_error: if it is no executable, was altered, or belongs to another session.
+    """
+    try:
+        data = read_file(path, most_bytes=_MOST_BYTES)
+    except OSError as error:
+        raise popart_exception(f"Could not open file {path}: {error}") from error
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            manifest = json.loads(_member(archive, _MANIFEST))
+            if not isinstance(manifest, dict) or manifest.get("form") != _FORM:
+                raise popart_runtime_error(f"{path} is no executable of this version of tilestep")
+            members = {name: _member(archive, name) for name in (_PROGRAM, _WEIGHTS) if name in archive.namelist()}
+        return _checked(path, manifest, members, mark)
+    except popart_runtime_error:
+        raise
+    except Exception as error:  # a damaged archive gives errors of many classes
+        raise popart_runtime_error(f"{path} is no executable, or it is damaged: {error}") from error
+
+
+def _checked(path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], mark: str) -> Executable:
+    found = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
+    if found != manifest.get("sha256"):
+        raise popart_runtime_error(f"{path} was altered: the hash of a member is not that of its manifest")
+    if manifest.get("session") != mark:
+        raise popart_runtime_error(
+            f"{path} belongs to another session: another model, data flow, optimiser, device or options. Compile this one with compileAndExport"
+        )
+    names = [str(name) for name in manifest.get("weights", ())]
+    weights = None
+    if _WEIGHTS in members:
+        with np.load(io.BytesIO(members[_WEIGHTS]), allow_pickle=False) as arrays:
+            weights = {name: arrays[f"{number:06}"] for number, name in enumerate(names)}
+    return Executable(program=members[_PROGRAM], weights=weights)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    info = archive.getinfo(name)
+    if info.file_size > _MOST_BYTES:
+        raise popart_runtime_error(f"member {name} has {info.file_size:,} B, and at most {_MOST_BYTES:,} B are read")
+    with archive.open(info) as file:
+        return file.read(_MOST_BYTES + 1)

@@ -1,0 +1,118 @@
+"""Arrays of a step's inputs and anchors: shapes, sizes, types."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, final
+
+import jax
+import numpy as np
+
+from tilestep.popart.dataflow import Anchor
+from tilestep.popart.enums import AnchorReturnTypeId
+from tilestep.popart.exceptions import popart_runtime_error
+from tilestep.popart.session.graph import narrowed
+from tilestep.popart.session.plan import Plan
+from tilestep.popart.stepio import PyStepIO
+
+Array = np.ndarray[Any, Any]
+_TYPES: Final = {np.dtype(np.int64): np.dtype(np.int32)}  # of an array given -> of the tensor: what is converted without a word
+
+
+@final
+class Feeds:
+    """Shapes of the arrays of one session."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._inputs: Mapping[str, jax.ShapeDtypeStruct] = plan.graph.inputs
+        self._plan = plan
+        lead = tuple(size for size in (plan.batches, plan.accumulation) if size != 1)
+        self._shapes = {name: (*lead, *spec.shape) for name, spec in self._inputs.items()}
+        self._sizes = {name: math.prod(shape) for name, shape in self._shapes.items()}
+        self._anchors: dict[str, tuple[Anchor, jax.ShapeDtypeStruct]] = {}
+        for anchor in plan.anchors:
+            kind = plan.type_of(anchor.name)
+            assert kind is not None
+            self._anchors[anchor.name] = (anchor, kind)
+
+    def step_types(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes and dtypes of a step's inputs, as the program takes them."""
+        return {name: jax.ShapeDtypeStruct(shape, self._inputs[name].dtype) for name, shape in self._shapes.items()}
+
+    def anchor_arrays(self) -> dict[str, Array]:
+        """New arrays for the anchors, with anything in them."""
+        arrays: dict[str, Array] = {}
+        for name, (anchor, kind) in self._anchors.items():
+            leading = anchor.leading(batches=self._plan.batches, accumulation=self._plan.accumulation)
+            arrays[name] = np.empty([*(size for size in leading if size != 1), *kind.shape], kind.dtype)
+        return arrays
+
+    def require(self, io: PyStepIO) -> None:
+        """Raises: popart_runtime_error for an array with another number of elements, and for an input that the model does not have."""
+        for name, array in io.inputs.items():
+            if name not in self._inputs:
+                raise popart_runtime_error(self._unknown(name))
+            self._require_size(name, "input", self._sizes[name], array.size, self._inputs[name].shape)
+        for name, array in io.outputs.items():
+            if name not in self._anchors:
+                continue
+            anchor, kind = self._anchors[name]
+            leading = math.prod(anchor.leading(batches=self._plan.batches, accumulation=self._plan.accumulation))
+            more = f"\nThe anchor return type is  {anchor.kind.name}"
+            if anchor.kind == AnchorReturnTypeId.EveryN:
+                more += f"\nThe return period is {anchor.period}"
+            self._require_size(name, "output", leading * math.prod(kind.shape), array.size, kind.shape, more)
+
+    def _unknown(self, name: str) -> str:
+        if self._plan.type_of(name) is not None:
+            return (
+                f"The tensor '{name}' has been provided as one of the inputs to the stepIO, but it is not registered as one of the inputs to "
+                f"the model, which are {', '.join(self._inputs) or 'none'}. Please check this tensor and your stepIO."
+            )
+        return (
+            f"Testing that the buffer provided by user for input Tensor {name} has the correct number of elements, But there is no Tensor named "
+            f"{name} in the Ir's main Graph, and it does not exist in the original ONNX Model. The inputs are {', '.join(self._inputs) or 'none'}."
+        )
+
+    def _require_size(self, name: str, what: str, expected: int, given: int, shape: Sequence[int], more: str = "") -> None:
+        if expected == given:
+            return
+        raise popart_runtime_error(
+            f"Unexpected number of {what} elements for Tensor {name}. Expected {expected}, but received {given}.\n"
+            "To disable this check at your own risk, use IStepIO::enableRuntimeAsserts.\n"
+            f"This with, \n   replication  factor = 1\n   accumulation factor = {self._plan.accumulation}\n"
+            f"   batches per step    = {self._plan.batches}\n   Tensor nelms        = {math.prod(shape)}{more}"
+        )
+
+    def step_inputs(self, io: PyStepIO) -> dict[str, Array]:
+        """The arrays of a step in the program's shapes and types. Raises: popart_runtime_error for a missing one, or one of another type."""
+        return {name: self._typed(name, io.input(name)).reshape(shape) for name, shape in self._shapes.items()}
+
+    def microbatch_input(self, name: str, array: Array) -> Array:
+        """An array of one microbatch. Raises: popart_runtime_error for another size or type."""
+        spec = self._inputs[name]
+        size = math.prod(spec.shape)
+        if array.size != size:
+            raise popart_runtime_error(
+                f"Unexpected number of input elements for Tensor {name}. Expected {size}, but received {array.size}."
+            )
+        return self._typed(name, array).reshape(spec.shape)
+
+    def _typed(self, name: str, array: Array) -> Array:
+        dtype = self._inputs[name].dtype
+        if array.dtype == dtype:
+            return array
+        if _TYPES.get(array.dtype) == dtype:
+            return narrowed(name, array, casts=True)
+        raise popart_runtime_error(
+            f"Type discrepancy for tensor {name}. User provided : {array.dtype.name.upper()} and expected : {np.dtype(dtype).name.upper()}. "
+            f"Consider a custom copy here, such as array.astype({np.dtype(dtype).name!r})"
+        )
+
+
+def deliver(values: Mapping[str, Any], io: PyStepIO) -> None:
+    """Copies a step's anchors into the caller's arrays."""
+    for name, value in values.items():
+        target = io.output(name)
+        target[...] = np.asarray(value).reshape(target.shape)

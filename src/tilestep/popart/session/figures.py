@@ -1,0 +1,104 @@
+"""What a session would have taken on its device's machine. A session on a Cpu device has no machine, and no figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+
+from tilestep.options import PlanOptions
+from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.enums import Instrumentation, SyntheticDataMode
+from tilestep.popart.exceptions import popart_runtime_error, poplar_exception
+from tilestep.popart.options import SessionOptions
+from tilestep.popart.session.plan import Plan
+
+if TYPE_CHECKING:
+    from tilestep.popart.session.emulation import Emulation
+    from tilestep.report.reader import Report
+
+_RUN = "run"
+
+
+@final
+class Figures:
+    """The emulated machine of a session, told what the session does."""
+
+    def __init__(self, plan: Plan, device: DeviceInfo, options: SessionOptions, name: str) -> None:
+        self._plan, self._options = plan, options
+        self._machine = device.machine()
+        self._emulation: Emulation | None = None
+        self._name = name
+        self._has_run = False
+
+    def prepare(self, carry: Any, inputs: Any) -> None:
+        """Plans the step. Raises: OutOfMemoryException if it does not fit the machine."""
+        if self._machine is None:
+            return
+        from tilestep.popart.session.emulation import Emulation, Kept, emulation_options
+
+        options = emulation_options(self._options.engineOptions, PlanOptions(num_io_tiles=max(0, self._options.numIOTiles)))
+        emulation = Emulation(self._machine, name=self._name, options=options)
+        slices = self._plan.batches * self._plan.accumulation > 1
+        emulation.prepare(_RUN, jax.jit(self._plan.program.step), (carry, inputs), kept=[Kept(argument=0, result=0)], in_slices=slices)
+        self._emulation = emulation
+
+    @property
+    def _transfers(self) -> bool:
+        return self._emulation is not None and self._options.syntheticDataMode == SyntheticDataMode.Off
+
+    def weights_from_host(self) -> None:
+        """The weights were sent."""
+        if self._emulation is not None and self._transfers:
+            self._emulation.weights_from_host()
+
+    def weights_to_host(self) -> None:
+        """The weights were received."""
+        if self._emulation is not None and self._transfers:
+            self._emulation.weights_to_host()
+
+    def ran(self, name: str) -> None:
+        """A step ran. Args: name: of the run, in reports."""
+        self._has_run = True
+        if self._emulation is not None:
+            self._emulation.ran(_RUN, name=name)
+
+    def cycles(self, counter: str) -> int:
+        """Cycles of the last run. Args: counter: "" for the whole run, "inner_ipu_0" for the programs of an IPU.
+
+        Raises: popart_runtime_error before a run, without the option, and for a counter that the options do not ask for.
+        """
+        if not self._has_run:
+            raise popart_runtime_error("Must call run before getCycleCount.")
+        if not self._options.instrumentWithHardwareCycleCounter:
+            raise popart_runtime_error(
+                "SessionOption 'instrumentWithHardwareCycleCounter' must be set to true in order to measure cycle count"
+            )
+        counters = self._options.hardwareInstrumentations
+        known = {"": Instrumentation.Outer, "inner_ipu_0": Instrumentation.Inner}
+        if counter not in known or known[counter] not in counters:
+            raise popart_runtime_error(
+                f"Invalid id for cycle counter, '{counter}'. Make sure you have set SessionOption::hardwareInstrumentations correctly."
+            )
+        emulation = self._emulated()
+        return emulation.inner_cycles(0) if counter else emulation.cycles()
+
+    def report(self) -> Report:
+        """The recording of the session so far. Raises: poplar_exception for a Cpu device."""
+        return self._emulated().report()
+
+    def summary(self, *, reset: bool) -> str:
+        """Figures as text. Args: reset: whether the next summary begins here. Raises: poplar_exception for a Cpu device."""
+        emulation = self._emulated()
+        text = emulation.summary()
+        if reset:
+            emulation.reset_profile()
+        return text
+
+    def _emulated(self) -> Emulation:
+        if self._emulation is None:
+            raise poplar_exception(
+                "A Cpu device has no tiles and no cycles: use createIpuModelDevice, or acquire a device. "
+                "Profiling is disabled for current device type."
+            )
+        return self._emulation

@@ -1,0 +1,226 @@
+"""The model of a session as one function of variables and inputs that sees every tensor by its name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx
+
+from tilestep.onnx import OnnxError
+from tilestep.onnx import ops as _ops  # registers ONNX's operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from tilestep.onnx.demand import demanded, draws, statistics
+from tilestep.onnx.graph import Graph
+from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.load import Loaded, load
+from tilestep.onnx.specs import ValueSpec, specs_of
+from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.ops.checks import DIALECT
+from tilestep.popart.tensors import InputShapeInfo
+
+Array = np.ndarray[Any, Any]
+Values = dict[str, Any]  # by tensor name
+
+_HIDDEN: Final = "__"  # how names of attributes begin that say where and how a node runs, not what it computes
+_COLLECTIVE: Final = "__collective"  # how those begin that nevertheless say what collectives compute
+_NARROW: Final = {
+    np.dtype(np.int64): np.dtype(np.int32),
+    np.dtype(np.uint64): np.dtype(np.uint32),
+    np.dtype(np.float64): np.dtype(np.float32),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionGraph:
+    """A model, ready to run.
+
+    Attributes:
+        proto: as it was given.
+        inputs: shape and dtype of one microbatch, by name; 64-bit types are 32-bit ones.
+        variables: initialisers that the program takes as arguments; 64-bit types are 32-bit ones.
+        constants: initialisers on whose values shapes depend.
+        statistics: variables that batch norms keep.
+        draws: whether it draws random numbers.
+        training: whether dropouts drop and batch norms keep statistics.
+    """
+
+    proto: onnx.ModelProto
+    graph: Graph
+    inputs: Mapping[str, jax.ShapeDtypeStruct]
+    variables: Mapping[str, Array]
+    constants: Mapping[str, Array]
+    statistics: frozenset[str]
+    draws: bool
+    training: bool
+
+    def run(self, variables: Values, inputs: Values, key: Any, mark: Callable[[str, Any], Any]) -> Values:
+        """Runs the model for one microbatch.
+
+        Args:
+            variables, inputs: by name.
+            key: a random key, if it draws.
+            mark: gets each tensor's name and value, and returns the value that is read from there on.
+
+        Returns:
+            New values of the statistics, by name.
+
+        Raises: popart_exception for a node that cannot be computed.
+        """
+        state: Values = {}
+        run = Run(training=self.training, key=key if self.draws else None, state=state, mark=mark)
+        given = {**inputs, **variables}
+        with named_errors():
+            run_graph(self.graph, [mark(name, given[name]) for name in self.graph.inputs], run)
+        return state
+
+
+def session_graph(source: Any, *, training: bool, shapes: InputShapeInfo, casts: bool) -> SessionGraph:
+    """Reads a model for a session.
+
+    Args:
+        source: a ModelProto, its bytes, or a path.
+        training: whether it is trained.
+        shapes: of inputs whose shape the model leaves open.
+        casts: whether 64-bit types may become 32-bit ones.
+
+    Raises: popart_exception for a damaged model, an input without a shape, an operator without an implementation, or a value beyond 32 bits.
+    """
+    proto = read_model(source)
+    plain = onnx.ModelProto()
+    plain.CopyFrom(proto)
+    _strip(plain.graph)
+    with named_errors():
+        loaded = load(plain, dialect=DIALECT) if not _has_external(plain) else load_with_files(plain, source)
+    wanted = demanded(loaded.graph)
+    _require_known_inputs(loaded, wanted)
+    constants = {name: array for name, array in loaded.initializers.items() if name in wanted}
+    variables = {name: narrowed(name, array, casts=casts) for name, array in loaded.initializers.items() if name not in wanted}
+    inputs = {
+        spec.name: _input_type(spec, shapes, casts=casts)
+        for spec in specs_of(loaded.proto.graph.input)
+        if spec.name not in loaded.initializers
+    }
+    graph = replace(loaded.graph, inputs=(*inputs, *variables), initializers=constants)
+    return SessionGraph(
+        proto=proto,
+        graph=graph,
+        inputs=inputs,
+        variables=variables,
+        constants=constants,
+        statistics=(statistics(loaded.graph) & variables.keys()) if training else frozenset(),
+        draws=draws(loaded.graph),
+        training=training,
+    )
+
+
+def narrowed(name: str, array: Array, *, casts: bool) -> Array:
+    """An array with a type that an IPU has. Raises: popart_exception where a value does not fit, or casts are off."""
+    target = _NARROW.get(array.dtype)
+    if target is None:
+        return array
+    if not casts:
+        raise popart_exception(
+            f"Tensor '{name}' is {array.dtype}, which an IPU does not have: set enableSupportedDataTypeCasting, or give it as {target}"
+        )
+    if target.kind in "iu" and array.size:
+        bounds = np.iinfo(target)
+        if array.min() < bounds.min or array.max() > bounds.max:
+            raise popart_exception(
+                f"Tensor '{name}' has a value outside of {target}: it is from {array.min()} to {array.max()}, and an IPU has no {array.dtype}"
+            )
+    return array.astype(target)
+
+
+@contextlib.contextmanager
+def named_errors() -> Iterator[None]:
+    """Errors of the importer as PopART's."""
+    try:
+        yield
+    except OnnxError as error:
+        raise popart_exception(str(error)) from error
+
+
+def load_with_files(model: onnx.ModelProto, source: Any) -> Loaded:
+    """A model some of whose initialisers stand in files, below the folder of its own file or the working directory."""
+    folder = os.path.dirname(os.path.abspath(source)) if isinstance(source, str) else os.getcwd()
+    onnx.load_external_data_for_model(model, folder)
+    return load(model, dialect=DIALECT)
+
+
+def _has_external(model: onnx.ModelProto) -> bool:
+    return any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer)
+
+
+def read_model(source: Any) -> onnx.ModelProto:
+    model = onnx.ModelProto()
+    if isinstance(source, onnx.ModelProto):
+        model.CopyFrom(source)
+        return model
+    try:
+        if isinstance(source, str | os.PathLike):
+            with open(source, "rb") as file:
+                data = file.read()
+        else:
+            data = bytes(source)
+        model.ParseFromString(data)
+    except (OSError, TypeError, ValueError) as error:
+        raise popart_exception(
+            f"Failed to read the model: {error}. Give a path, the bytes of Builder.getModelProto(), or a ModelProto"
+        ) from error
+    except Exception as error:  # DecodeError of either of protobuf's implementations
+        raise popart_exception(f"Failed to parse the model: {error}") from error
+    return model
+
+
+def _strip(graph: onnx.GraphProto) -> None:
+    """Removes attributes that do not change what a node computes."""
+    for node in graph.node:
+        kept = [
+            attribute for attribute in node.attribute if not attribute.name.startswith(_HIDDEN) or attribute.name.startswith(_COLLECTIVE)
+        ]
+        for attribute in kept:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                _strip(attribute.g)
+        if len(kept) < len(node.attribute):
+            del node.attribute[:]
+            node.attribute.extend(kept)
+
+
+def _require_known_inputs(loaded: Loaded, wanted: frozenset[str]) -> None:
+    for name in loaded.graph.inputs:
+        if name in wanted:
+            raise popart_exception(
+                f"The shape of a tensor depends on the value of input '{name}', which is known only when the session runs: make it a constant"
+            )
+
+
+def _input_type(spec: ValueSpec, shapes: InputShapeInfo, *, casts: bool) -> jax.ShapeDtypeStruct:
+    if shapes.has(spec.name):
+        info = shapes.get(spec.name)
+        return jax.ShapeDtypeStruct(tuple(info.shape()), _narrow_type(spec.name, np.dtype(info.data_type_lcase()), casts=casts))
+    if spec.shape is None or spec.dtype is None:
+        raise popart_exception(f"Could not find tensor {spec.name} in InputShapeInfo, but no shape is specified in the onnx model")
+    for size in spec.shape:
+        if not isinstance(size, int):
+            dims = "[" + ", ".join(str(each) if each is not None else "?" for each in spec.shape) + "]"
+            raise popart_exception(
+                f"Input tensor '{spec.name}' must be specified in InputShapeInfo, as it has shape {dims}, which uses an unknown value "
+                f"'{'?' if size is None else size}'."
+            )
+    return jax.ShapeDtypeStruct(tuple(int(size) for size in spec.shape), _narrow_type(spec.name, spec.dtype, casts=casts))
+
+
+def _narrow_type(name: str, dtype: np.dtype[Any], *, casts: bool) -> np.dtype[Any]:
+    return narrowed(name, np.zeros(0, dtype), casts=casts).dtype
+
+
+def zeros(spec: Any) -> Any:
+    """A traced or concrete array of zeros of a shape and dtype."""
+    return jnp.zeros(spec.shape, spec.dtype)

@@ -1,0 +1,170 @@
+"""Makes of a model, a data flow, options and an optimiser what a session runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jax
+import numpy as np
+from onnx import numpy_helper
+
+from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
+from tilestep.popart.enums import RecomputationType
+from tilestep.popart.exceptions import noted, popart_exception
+from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedGradientPrefix
+from tilestep.popart.optimizers import Optimizer, UpdateContext, UpdateRule
+from tilestep.popart.options import SessionOptions
+from tilestep.popart.session.analysis import Names, analyse
+from tilestep.popart.session.graph import SessionGraph, Values, session_graph
+from tilestep.popart.session.program import Fetched, Gradients, Program
+from tilestep.popart.tensors import InputShapeInfo
+
+Array = np.ndarray[Any, Any]
+_RECOMPUTE: Final = "__recompute_output_in_backward_pass"
+_ACTING: Final = frozenset({"Abort", "PrintTensor"})
+_ACCUMULATE: Final = (reservedAccumPrefix(), reservedAcclPrefix())  # how names of state begin that each microbatch changes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a session runs.
+
+    Attributes:
+        graph: the model.
+        names: what may be anchored, with types.
+        anchors: what is returned, sorted by name.
+        program: functions of one device.
+        rule: of the optimiser; None in inference.
+        first: first values of the variables and of the optimiser's state, by name.
+        batches, accumulation: batches of a step, microbatches of a batch.
+    """
+
+    graph: SessionGraph
+    names: Names
+    anchors: Sequence[Anchor]
+    program: Program
+    rule: UpdateRule | None
+    first: Mapping[str, Array]
+    batches: int
+    accumulation: int
+
+    def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
+        """A tensor's shape and dtype; None if there is no such tensor."""
+        return self.names.type_of(name)
+
+
+def plan_of(
+    model: Any,
+    flow: DataFlow,
+    *,
+    shapes: InputShapeInfo,
+    options: SessionOptions,
+    loss: str | None = None,
+    optimizer: Optimizer | None = None,
+) -> Plan:
+    """Plans a session.
+
+    Args:
+        model: a ModelProto, its bytes, or a path.
+        loss, optimizer: in training.
+
+    Raises: popart_exception for a model, an anchor or a loss that does not fit.
+    """
+    training = optimizer is not None
+    if not training and not flow.nAnchors():
+        raise popart_exception("User must specify an anchor tensor when doing inference.")
+    if not training and options.enableGradientAccumulation:
+        raise popart_exception("Gradient Accumulation only available when training.")
+    accumulation = int(options.accumulationFactor) if options.enableGradientAccumulation else 1
+    graph = session_graph(model, training=training, shapes=shapes, casts=options.enableSupportedDataTypeCasting)
+    _require_one_recomputation(graph, options)
+    asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors_of(flow)}
+    analysis = analyse(graph, loss, asked)
+    trained = [name for name in graph.variables if name in analysis.differentiable]
+    rule = None if optimizer is None else optimizer.rule(_context(graph, trained, options, accumulation))
+    state = {} if rule is None else _state_types(rule, graph, trained)
+    names = Names(
+        analysis=analysis,
+        variables=tuple(graph.variables),
+        state=state,
+        accumulators=frozenset(name for name in state if name.startswith(_ACCUMULATE)),
+        trained=trained,
+    )
+    anchors = anchors_of(flow)
+    fetched = names.fetched(anchor.name for anchor in anchors)
+    _require_work(graph, {*fetched.tensors, *fetched.gradients.values(), *([] if loss is None else [loss])})
+    return Plan(
+        graph=graph,
+        names=names,
+        anchors=anchors,
+        program=Program(
+            graph,
+            anchors=anchors,
+            fetched=fetched,
+            gradients=None if rule is None or loss is None else _gradients(loss, rule, fetched, trained, names),
+            batches=flow.batchesPerStep(),
+            accumulation=accumulation,
+        ),
+        rule=rule,
+        first=_first_values(graph, rule, trained),
+        batches=flow.batchesPerStep(),
+        accumulation=accumulation,
+    )
+
+
+def _require_one_recomputation(graph: SessionGraph, options: SessionOptions) -> None:
+    asked = any(attribute.name == _RECOMPUTE for node in graph.proto.graph.node for attribute in node.attribute)
+    if asked and options.autoRecomputation != RecomputationType.NoRecompute:
+        raise popart_exception("A mixture of auto and manual recomputation is not supported")
+
+
+def _require_work(graph: SessionGraph, wanted: Collection[str]) -> None:
+    """Raises: popart_exception if no operator leads to what is returned or trained, or acts outside of the program."""
+    for node in graph.graph.nodes:
+        if node.op_type in _ACTING or not wanted.isdisjoint(node.outputs):
+            return
+    raise noted(
+        popart_exception("All operations in the main graph were pruned, nothing to compute"),
+        f"The anchors are {', '.join(sorted(wanted)) or 'none'}: anchor a tensor that an operator makes.",
+    )
+
+
+def _context(graph: SessionGraph, trained: Sequence[str], options: SessionOptions, accumulation: int) -> UpdateContext:
+    return UpdateContext(
+        params={name: jax.ShapeDtypeStruct(graph.variables[name].shape, graph.variables[name].dtype) for name in trained},
+        accumulation_factor=accumulation,
+        gradient_accumulation=bool(options.enableGradientAccumulation),
+        replication_factor=1,
+        reduction=options.accumulationAndReplicationReductionType,
+        mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,
+    )
+
+
+def _state_types(rule: UpdateRule, graph: SessionGraph, trained: Sequence[str]) -> dict[str, jax.ShapeDtypeStruct]:
+    state = jax.eval_shape(rule.init, {name: graph.variables[name] for name in trained})
+    return {**state.hyper, **state.tensors}
+
+
+def _gradients(loss: str, rule: UpdateRule, fetched: Fetched, trained: Sequence[str], names: Names) -> Gradients:
+    taps = {name: names.analysis.types[name] for name in fetched.gradients.values() if name not in trained}
+    return Gradients(loss=loss, rule=rule, trained=trained, taps=taps)
+
+
+def _first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequence[str]) -> dict[str, Array]:
+    """First values of variables, and of the optimiser's state: those of a saved model where it has them."""
+    variables = {name: array for name, array in graph.variables.items()}
+    if rule is None:
+        return variables
+    state = rule.init({name: graph.variables[name] for name in trained})
+    saved = {tensor.name: tensor for tensor in graph.proto.graph.initializer if tensor.name in state.tensors}
+    tensors: Values = {name: np.asarray(value) for name, value in state.tensors.items()}
+    for name, tensor in saved.items():
+        array = numpy_helper.to_array(tensor)
+        if array.shape != tensors[name].shape:
+            raise popart_exception(
+                f"The model's '{name}' has shape {list(array.shape)}, and the optimiser's has {list(tensors[name].shape)}"
+            )
+        tensors[name] = array.astype(tensors[name].dtype)
+    return variables | tensors

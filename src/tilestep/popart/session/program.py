@@ -1,0 +1,229 @@
+"""The compiled programs of a session on one device: a step, a microbatch, an update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tilestep.popart.dataflow import Anchor
+from tilestep.popart.enums import AnchorReturnTypeId
+from tilestep.popart.optimizers import UpdateRule
+from tilestep.popart.session.graph import SessionGraph, Values
+
+
+class Carry(NamedTuple):
+    """What stays on the device from microbatch to microbatch.
+
+    Attributes:
+        variables: by name.
+        optimizer: the optimiser's state; None in inference.
+        key: the random key of the session.
+        count: microbatches since the key was set, uint32.
+    """
+
+    variables: Values
+    optimizer: Any
+    key: Any
+    count: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gradients:
+    """What is differentiated.
+
+    Attributes:
+        loss: the tensor.
+        rule: of the optimiser.
+        trained: variables that get gradients.
+        taps: other tensors whose gradient is anchored: shape and dtype by name.
+    """
+
+    loss: str
+    rule: UpdateRule
+    trained: Sequence[str]
+    taps: Mapping[str, jax.ShapeDtypeStruct]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """Where the values of anchors come from.
+
+    Attributes:
+        tensors: of the graph, also inputs.
+        gradients: anchor -> the tensor whose gradient it is.
+        variables: of the graph or the optimiser's state: their value changes with the update.
+        accumulators: of the optimiser's state: their value changes with each microbatch.
+        updated: anchor -> the variable whose value after the update it is.
+    """
+
+    tensors: Sequence[str] = ()
+    gradients: Mapping[str, str] = field(default_factory=dict[str, str])
+    variables: Sequence[str] = ()
+    accumulators: Sequence[str] = ()
+    updated: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@final
+class Program:
+    """Pure functions of one device. `step` runs all microbatches of a call of `session.run`."""
+
+    def __init__(
+        self,
+        graph: SessionGraph,
+        *,
+        anchors: Sequence[Anchor],
+        fetched: Fetched,
+        gradients: Gradients | None,
+        batches: int,
+        accumulation: int,
+    ) -> None:
+        self._graph, self._anchors, self._fetched, self._gradients = graph, anchors, fetched, gradients
+        self.batches, self.accumulation = batches, accumulation
+
+    def microbatch(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
+        """Runs the model and, in training, adds the gradients to the accumulators.
+
+        Args: inputs: of one microbatch.
+
+        Returns: the carry, and the values of the anchors before an update.
+        """
+        key = jax.random.fold_in(carry.key, carry.count)
+        captured: Values = {}
+        if self._gradients is None:
+            state = self._graph.run(carry.variables, inputs, key, self._capture(captured, {}))
+            optimizer = carry.optimizer
+        else:
+            captured, state, grads, seeds = self._differentiated(self._gradients, carry, inputs, key)
+            optimizer = self._gradients.rule.accumulate(carry.optimizer, grads)
+            captured.update((anchor, {**grads, **seeds}[name]) for anchor, name in self._fetched.gradients.items())
+        new = carry._replace(variables={**carry.variables, **state}, optimizer=optimizer, count=carry.count + np.uint32(1))
+        return new, captured | self._kept(new, (*self._fetched.variables, *self._fetched.accumulators))
+
+    def update(self, carry: Carry) -> Carry:
+        """Changes the variables by the accumulated gradients. In inference there is nothing to do."""
+        if self._gradients is None:
+            return carry
+        trained = {name: carry.variables[name] for name in self._gradients.trained}
+        changed, optimizer = self._gradients.rule.update(carry.optimizer, trained)
+        return carry._replace(variables={**carry.variables, **changed}, optimizer=optimizer)
+
+    def batch(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
+        """All microbatches between two updates, and the update.
+
+        Args: inputs: of the microbatches; with more than one of them the first dimension counts them.
+
+        Returns: the carry, and the anchors' values with the same first dimension.
+        """
+        if self.accumulation == 1:
+            new, values = self.microbatch(carry, inputs)
+            new = self.update(new)
+            return new, values | self.after_update(new)
+        new, values = lax.scan(self.microbatch, carry, inputs)
+        new = self.update(new)
+        updated = {
+            name: jnp.broadcast_to(new.variables[of], (self.accumulation, *new.variables[of].shape))
+            for name, of in self._fetched.updated.items()
+        }
+        return new, values | updated
+
+    def after_update(self, carry: Carry) -> Values:
+        """Anchors that a batch of one microbatch returns as they are after the update."""
+        return self._kept(carry, self._fetched.variables) | {name: carry.variables[of] for name, of in self._fetched.updated.items()}
+
+    def step(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
+        """All batches of a step.
+
+        Args: inputs: first the dimension of batches, then that of microbatches; a dimension of one element is left out.
+
+        Returns: the carry, and the anchors' values. "All" has the dimensions of the inputs in front, "EveryN" fewer batches.
+        """
+        if self.batches == 1:
+            new, values = self.batch(carry, inputs)
+            totals = {anchor.name: self._total(anchor, values[anchor.name]) for anchor in self._anchors if not anchor.is_stacked}
+            stacked = {anchor.name: values[anchor.name] for anchor in self._anchors if anchor.is_stacked}
+        else:
+            first = {anchor.name: jnp.zeros(shape.shape, shape.dtype) for anchor, shape in self._total_types(carry, inputs)}
+
+            def body(state: tuple[Carry, Values], batch: Values) -> tuple[tuple[Carry, Values], Values]:
+                inner, values = self.batch(state[0], batch)
+                totals = {
+                    anchor.name: self._total(anchor, values[anchor.name], state[1][anchor.name])
+                    for anchor in self._anchors
+                    if not anchor.is_stacked
+                }
+                return (inner, totals), {anchor.name: values[anchor.name] for anchor in self._anchors if anchor.is_stacked}
+
+            (new, totals), stacked = lax.scan(body, (carry, first), inputs)
+            stacked = {anchor.name: self._selected(anchor, stacked[anchor.name]) for anchor in self._anchors if anchor.is_stacked}
+        return new, stacked | totals | self.at_end(new)
+
+    def _selected(self, anchor: Anchor, values: Any) -> Any:
+        """Every N-th microbatch of a step. Args: values: first the dimension of batches, then that of microbatches if there are several."""
+        if anchor.period == 1:
+            return values
+        flat = values.reshape(-1, *values.shape[2:]) if self.accumulation > 1 else values
+        return flat[anchor.period - 1 :: anchor.period]
+
+    def at_end(self, carry: Carry) -> Values:
+        """Anchors of variables that are returned once, at the end of a step."""
+        final = {anchor.name for anchor in self._anchors if anchor.kind == AnchorReturnTypeId.Final}
+        return self._kept(carry, [name for name in self._fetched.variables if name in final])
+
+    def _total_types(self, carry: Carry, inputs: Values) -> list[tuple[Anchor, Any]]:
+        one = {name: jax.ShapeDtypeStruct(value.shape[1:], value.dtype) for name, value in inputs.items()}
+        _, values = jax.eval_shape(self.batch, carry, one)
+        leading = 1 if self.accumulation > 1 else 0
+        return [
+            (anchor, jax.ShapeDtypeStruct(values[anchor.name].shape[leading:], values[anchor.name].dtype))
+            for anchor in self._anchors
+            if not anchor.is_stacked
+        ]
+
+    def _total(self, anchor: Anchor, values: Any, so_far: Any = None) -> Any:
+        """The sum or the last of a batch's microbatches, with what batches before have given."""
+        if anchor.kind == AnchorReturnTypeId.Final:
+            return values[-1] if self.accumulation > 1 else values
+        total = values.sum(0, dtype=values.dtype) if self.accumulation > 1 else values
+        return total if so_far is None else so_far + total
+
+    def _differentiated(self, of: Gradients, carry: Carry, inputs: Values, key: Any) -> tuple[Values, Values, Values, Values]:
+        """(captured values, new statistics, gradients of variables, gradients of taps)."""
+        others = {name: value for name, value in carry.variables.items() if name not in of.trained}
+
+        def forward(trained: Values, taps: Values) -> tuple[Any, tuple[Values, Values]]:
+            captured: Values = {}
+            marked: Values = {}
+            mark = self._capture(captured, taps, marked, of.loss)
+            state = self._graph.run({**others, **trained}, inputs, key, mark)
+            return jnp.asarray(marked[of.loss]), (captured, state)
+
+        trained = {name: carry.variables[name] for name in of.trained}
+        taps = {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in of.taps.items()}
+        loss, backward, (captured, state) = jax.vjp(forward, trained, taps, has_aux=True)
+        seed = jnp.asarray(of.rule.loss_scale(carry.optimizer)).astype(loss.dtype).reshape(loss.shape)
+        grads, seeds = backward(seed)
+        return captured, state, grads, seeds
+
+    def _capture(self, captured: Values, taps: Values, marked: Values | None = None, watched: str = "") -> Any:
+        wanted = set(self._fetched.tensors)
+
+        def mark(name: str, value: Any) -> Any:
+            if name in wanted:
+                captured[name] = jnp.asarray(value)
+            if name in taps:
+                value = value + taps[name]  # a zero whose gradient is that of the value
+            if marked is not None and name == watched:
+                marked[name] = value
+            return value
+
+        return mark
+
+    def _kept(self, carry: Carry, names: Sequence[str]) -> Values:
+        state = {} if carry.optimizer is None else {**carry.optimizer.hyper, **carry.optimizer.tensors}
+        return {name: carry.variables[name] if name in carry.variables else state[name] for name in names}

@@ -1,0 +1,106 @@
+"""A session's variables on the host: those that go to the device next, and those that came from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from tilestep.popart.exceptions import noted, popart_runtime_error
+from tilestep.popart.stepio import PyWeightsIO
+
+Array = np.ndarray[Any, Any]
+_SAME_SIZE: Final = {
+    np.dtype(np.int64): np.dtype(np.int32),
+    np.dtype(np.uint64): np.dtype(np.uint32),
+    np.dtype(np.float64): np.dtype(np.float32),
+}
+
+_MISMATCH: Final = "Trying to reset weights using tensor with non matching tensor info. Tensor ID:"
+
+
+@final
+class HostWeights:
+    """Two sets of arrays by name, as PopART has them.
+
+    Attributes:
+        outgoing: what `weightsFromHost` sends. `writeWeights`, `resetHostWeights` and `modelToHost` change it.
+        incoming: what `weightsToHost` has received last. `readWeights` copies from it.
+    """
+
+    def __init__(self, first: Mapping[str, Array], constants: Mapping[str, Array]) -> None:
+        """Args: first: the variables' first values. constants: initialisers that no transfer can change."""
+        self._constants = constants
+        self.outgoing: dict[str, Array] = dict(first)
+        self.incoming: dict[str, Array] = dict(first)
+
+    def read(self, into: PyWeightsIO) -> None:
+        """Copies received values into the caller's arrays; names that are no variables stay as they are.
+
+        Raises: popart_runtime_error for an array of another size.
+        """
+        for name, array in into.weights.items():
+            if name in self.incoming:
+                _copy(name, self.incoming[name], array)
+
+    def write(self, values: PyWeightsIO) -> None:
+        """Takes the caller's values for the next transfer to the device. Raises: popart_runtime_error for an array of another shape or type."""
+        for name, array in values.weights.items():
+            if name in self.outgoing:
+                self.outgoing[name] = _fitting(name, array, self.outgoing[name])
+
+    def reset(self, model: onnx.ModelProto, *, ignore_unknown: bool) -> None:
+        """Takes the initialisers of a model for the next transfer to the device.
+
+        Raises: popart_runtime_error for an initialiser that is no variable, unless `ignore_unknown`; and for one of another shape or type.
+        """
+        for tensor in model.graph.initializer:
+            value = numpy_helper.to_array(tensor)
+            if tensor.name in self.outgoing:
+                self.outgoing[tensor.name] = _fitting(tensor.name, value, self.outgoing[tensor.name])
+            elif tensor.name in self._constants:
+                self._require_same(tensor.name, value)
+            elif not ignore_unknown:
+                raise noted(
+                    popart_runtime_error(f"resetWeights, no tensor '{tensor.name}' in tensors"),
+                    "The session's model has no such initialiser. Set ignoreWeightsInModelWithoutCorrespondingHostWeight to leave it out.",
+                )
+
+    def _require_same(self, name: str, value: Array) -> None:
+        if not np.array_equal(value, self._constants[name]):
+            raise popart_runtime_error(
+                f"Tensor '{name}' decides shapes, so it can't change after the session was made: make another session"
+            )
+
+    def into_model(self, proto: onnx.ModelProto) -> onnx.ModelProto:
+        """A model with the received values in place of its initialisers; those of an optimiser's state are added."""
+        model = onnx.ModelProto()
+        model.CopyFrom(proto)
+        left = dict(self.incoming)
+        for tensor in model.graph.initializer:
+            value = left.pop(tensor.name, None)
+            if value is not None:
+                dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+                tensor.CopyFrom(numpy_helper.from_array(value.astype(dtype).reshape(tuple(tensor.dims)), tensor.name))
+        model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in left.items())
+        return model
+
+
+def _copy(name: str, value: Array, target: Array) -> None:
+    if value.nbytes != target.nbytes:
+        raise popart_runtime_error(
+            f"sizes (in bytes) of src ({value.nbytes}) and dst ({target.nbytes}) differ in hostStreamToHost for {name}: it has shape "
+            f"{list(value.shape)} and type {value.dtype}"
+        )
+    target[...] = value.reshape(target.shape)
+
+
+def _fitting(name: str, array: Array, old: Array) -> Array:
+    if array.shape != old.shape:
+        raise popart_runtime_error(f"{_MISMATCH} {name}. It has shape {list(old.shape)}, and the given array has {list(array.shape)}")
+    if array.dtype != old.dtype and _SAME_SIZE.get(array.dtype) != old.dtype:
+        raise popart_runtime_error(f"{_MISMATCH} {name}. It has type {old.dtype}, and the given array has {array.dtype}")
+    return np.array(array, old.dtype)

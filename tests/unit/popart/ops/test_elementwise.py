@@ -1,0 +1,103 @@
+"""Elementwise operators: values and gradients by NumPy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.onnx.ops.one_node import node_graph
+from tests.unit.popart.ops.graphcore import DOMAIN, gradient, holds, outputs, slope_holds
+from tilestep.onnx.interpret import Run, run_graph
+
+F = np.float32
+X = np.random.default_rng(0).standard_normal((2, 3)).astype(F)
+Y = np.random.default_rng(1).standard_normal((2, 3)).astype(F)
+HALVES = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.4], F)
+FIRST, SECOND = np.array([5, -3, 12], np.int32), np.array([3, 6, 10], np.int32)
+
+
+def normal(x: Any) -> Any:
+    return np.vectorize(lambda value: 0.5 * (1 + math.erf(value / math.sqrt(2))))(x)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "expected"),
+    [
+        ("Atan2", [Y, X], np.arctan2(Y, X)),
+        ("Expm1", [X], np.expm1(X)),
+        ("Log1p", [abs(X)], np.log1p(abs(X))),
+        ("Gelu", [X], X * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (X + 0.044715 * X**3)))),
+        ("GeluErf", [X], X * normal(X)),
+        ("Swish", [X], X / (1 + np.exp(-X))),
+        ("Fmod", [X, Y], np.fmod(X, Y)),
+        ("Remainder", [X, Y], X - np.floor(X / Y) * Y),
+        ("Round", [HALVES], np.array([-3, -2, -1, 1, 2, 2])),
+        ("NearbyInt", [HALVES], np.array([-2, -2, 0, 0, 2, 2])),
+        ("Detach", [X], X),
+        ("Nop", [X], X),
+        ("TensorRemap", [X], X),
+    ],
+)
+def test_values(op_type: str, inputs: Any, expected: Any) -> None:
+    holds([expected.astype(F)], op_type, inputs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "expected"),
+    [("BitwiseAnd", FIRST & SECOND), ("BitwiseOr", FIRST | SECOND), ("BitwiseXor", FIRST ^ SECOND), ("BitwiseXnor", ~(FIRST ^ SECOND))],
+)
+def test_bits_of_two(op_type: str, expected: Any) -> None:
+    holds([expected], op_type, [FIRST, SECOND])
+
+
+def test_bits_inverted() -> None:
+    holds([~FIRST], "BitwiseNot", [FIRST])
+
+
+def test_scales() -> None:
+    holds([X * F(1.5)], "Scale", [X], scale=1.5)
+    holds([X * F(0.5) + Y * F(2)], "ScaledAdd", [X, Y], scale0=0.5, scale1=2.0)
+    holds([X * F(3) + Y * F(2)], "ScaledAdd", [X, Y, np.array([3], F)], scale0=0.5, scale1=2.0)
+    holds([X * F(0.5) + Y * F(4)], "ScaledAdd", [X, Y, None, np.array(4, F)], scale0=0.5)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.uint32, np.int32])
+def test_increments_turn_around(dtype: Any) -> None:
+    x = np.array([5, -5, 10, 1, 2]).astype(dtype)
+    holds([np.fmod(x + np.asarray(3, dtype), np.asarray(4, dtype))], "IncrementMod", [x], increment=3.0, modulus=4.0)
+
+
+@pytest.mark.parametrize("op_type", ["Expm1", "Log1p", "Gelu", "GeluErf", "Swish", "Scale"])
+def test_gradients_are_slopes(op_type: str) -> None:
+    slope_holds(op_type, [abs(X)], **({"scale": 0.3} if op_type == "Scale" else {}))
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_the_gradients_of_an_angle_are_slopes(position: int) -> None:
+    slope_holds("Atan2", [Y, X], position=position)
+
+
+@pytest.mark.parametrize("op_type", ["Fmod", "Remainder"])
+def test_remainders_have_the_gradient_1_for_what_is_divided(op_type: str) -> None:
+    np.testing.assert_array_equal(gradient(op_type, [X, Y]), np.ones_like(X))
+    assert not gradient(op_type, [X, Y], position=1).any()
+
+
+@pytest.mark.parametrize("op_type", ["Round", "NearbyInt", "Detach", "Nop"])
+def test_no_gradient_comes_through(op_type: str) -> None:
+    assert not gradient(op_type, [X]).any()
+
+
+def test_an_updater_becomes_the_variables_next_value() -> None:
+    graph = node_graph("CopyVarUpdate", [X, Y], version=1, domain=DOMAIN)
+    state: dict[str, Any] = {}
+    (alias,) = run_graph(graph, [X, Y], Run(state=state))
+    np.testing.assert_array_equal(alias, Y)
+    np.testing.assert_array_equal(state["in0"], Y)
+
+
+def test_operands_broadcast() -> None:
+    assert outputs("Atan2", [Y, X[0]])[0].shape == (2, 3)

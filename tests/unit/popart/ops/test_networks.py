@@ -1,0 +1,175 @@
+"""The LSTM, several convolutions, dropout, splines, and beam search, by NumPy."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.unit.popart.ops.graphcore import gradient, holds, outputs, slope_holds
+from tilestep.onnx.interpret import Run
+from tilestep.popart.exceptions import popart_exception
+
+F = np.float32
+RANDOM = np.random.default_rng(0)
+
+
+def random(*shape: int) -> Any:
+    return RANDOM.standard_normal(shape).astype(F)
+
+
+X, W, B, S = random(4, 2, 3), random(4, 3 + 5, 5) * 0.5, random(4, 5), random(2, 2, 5)
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm(x: Any, w: Any, b: Any, start: Any, lengths: Any) -> Any:
+    h, c = start
+    every = np.zeros((*x.shape[:2], w.shape[2]), F)
+    for time, now in enumerate(x):
+        forget, new, candidate, output = np.einsum("bk,gkh->gbh", np.concatenate([now, h], 1), w) + b[:, None]
+        cell = sigmoid(forget) * c + sigmoid(new) * np.tanh(candidate)
+        runs = (time < np.asarray(lengths))[:, None]
+        hidden = sigmoid(output) * np.tanh(cell)
+        every[time] = np.where(runs, hidden, 0)
+        h, c = np.where(runs, hidden, h), np.where(runs, cell, c)
+    return every, h, c
+
+
+@pytest.mark.parametrize("full", [0, 1])
+def test_lstm(full: int) -> None:
+    every, last, cell = lstm(X, W, B, S, [4, 4])
+    holds([every if full else last, cell], "LSTM", [X, W, B, S], output_full_sequence=full, atol=1e-5)
+
+
+def test_an_lstm_without_bias_and_start_and_with_lengths() -> None:
+    every, _, cell = lstm(X, W, np.zeros_like(B), np.zeros_like(S), [2, 4])
+    holds([every, cell], "LSTM", [X, W, None, None, np.array([2, 4], np.int32)], atol=1e-5)
+
+
+def test_an_lstms_gradients_are_slopes() -> None:
+    for position in range(4):
+        slope_holds("LSTM", [X, W, B, S], position=position, count=2)
+
+
+def test_weights_of_another_shape_are_refused() -> None:
+    with pytest.raises(popart_exception, match=r"Bad weights shape \[4 7 5\], should be \[4 8 5\]"):
+        outputs("LSTM", [X, W[:, :7]])
+
+
+def convolved(x: Any, w: Any, stride: int, pad: int) -> Any:
+    x = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], (2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("nchwij,mcij->nmhw", windows, w).astype(F)
+
+
+def test_several_convolutions() -> None:
+    x, w, y, v, b = random(1, 2, 5, 5), random(3, 2, 3, 3), random(2, 1, 6, 6), random(2, 1, 2, 2), random(2)
+    expected = [convolved(x, w, 1, 1), convolved(y, v, 2, 0) + b.reshape(1, -1, 1, 1)]
+    attributes = {"numConvs": 2, "strides": [1, 1, 2, 2], "pads": [1, 1, 1, 1, 0, 0, 0, 0], "planType": "parallel"}
+    holds(expected, "MultiConv", [x, w, None, y, v, b], rtol=1e-4, atol=1e-5, **attributes)
+    with pytest.raises(popart_exception, match="outPads"):
+        outputs("MultiConv", [x, w], outPads=[1, 1, 1, 1])
+
+
+def test_dropout_of_slices() -> None:
+    x = np.ones((100, 3), F)
+    run = Run(training=True, key=jax.random.key(0))
+    y = np.asarray(outputs("ShapedDropout", [x], run=run, shape=[100, 1], ratio=0.25)[0])
+    assert {*np.unique(y.round(5))} == {F(0), F(1.33333)}
+    assert (y == y[:, :1]).all()
+    assert 10 < (y[:, 0] == 0).sum() < 40
+    np.testing.assert_array_equal(gradient("ShapedDropout", [x], run=run, shape=[100, 1], ratio=0.25), y)
+    holds([x], "ShapedDropout", [x], shape=[1])
+
+
+def test_dropouts_that_do_not_fit() -> None:
+    with pytest.raises(popart_exception, match=r"ratio value 1.5 is not valid. Please use a value in the interval \[0,1\)"):
+        outputs("ShapedDropout", [X], shape=[1], ratio=1.5)
+    with pytest.raises(popart_exception, match="ShapedDropout: incompatible input tensor and dropout shape"):
+        outputs("ShapedDropout", [X], shape=[7, 1])
+
+
+# ---- splines
+
+
+def pieces(degree: int, v: float) -> list[float]:
+    match degree:
+        case 1:
+            return [1 - v, v]
+        case 2:
+            return [0.5 * v * v - v + 0.5, -v * v + v + 0.5, 0.5 * v * v]
+        case _:
+            return [(1 - v) ** 3 / 6, (3 * v**3 - 6 * v**2 + 4) / 6, (-3 * v**3 + 3 * v**2 + 3 * v + 1) / 6, v**3 / 6]
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_the_basis_of_splines(degree: int) -> None:
+    pseudo, sizes, opened = np.array([[0.1, 0.9], [0.5, 0.3]], F), np.array([5, 6], np.int32), np.array([1, 0], np.uint8)
+    basis, index = np.ones((2, (degree + 1) ** 2)), np.zeros((2, (degree + 1) ** 2), np.int32)
+    for e, s in np.ndindex(basis.shape):
+        rest, stride = s, 1
+        for d in range(2):
+            step, rest = rest % (degree + 1), rest // (degree + 1)
+            v = pseudo[e, d] * (sizes[d] - degree * opened[d])
+            index[e, s] += (int(v) + step) % sizes[d] * stride
+            stride *= sizes[d]
+            basis[e, s] *= pieces(degree, v - np.floor(v))[step]
+    holds([basis.astype(F), index], "SplineBasis", [pseudo, sizes, opened], degree=degree, atol=1e-5)
+
+
+def test_weights_of_splines() -> None:
+    x, weight, basis, index = random(3, 2), random(7, 2, 4), random(3, 5), RANDOM.integers(0, 7, (3, 5)).astype(np.int32)
+    expected = np.einsum("ei,es,esio->eo", x, basis, weight[index])
+    holds([expected.astype(F)], "SplineWeighting", [x, weight, basis, index], rtol=1e-4, atol=1e-5)
+
+
+def test_splines_that_do_not_fit() -> None:
+    with pytest.raises(popart_exception, match="degree = 4"):
+        outputs("SplineBasis", [random(2, 2), np.ones(2, np.int32), np.ones(2, np.uint8)], count=2, degree=4)
+    with pytest.raises(popart_exception, match="weight tensor is not a 3-D tensor"):
+        outputs("SplineWeighting", [random(3, 2), random(7, 2), random(3, 5), np.zeros((3, 5), np.int32)])
+
+
+# ---- beam search
+
+
+def searched(scores: Any, width: int, blank: int) -> list[tuple[tuple[int, ...], float]]:
+    """Prefixes with the logarithm of their probability, the best first."""
+    beams: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -np.inf)}
+    for score in scores:
+        grown: dict[tuple[int, ...], tuple[float, float]] = collections.defaultdict(lambda: (-np.inf, -np.inf))
+        for prefix, (ends_blank, ends_other) in beams.items():
+            whole = np.logaddexp(ends_blank, ends_other)
+            for label, p in enumerate(score):
+                stay = grown[prefix]
+                if label == blank:
+                    grown[prefix] = (np.logaddexp(stay[0], whole + p), stay[1])
+                    continue
+                repeats = bool(prefix) and prefix[-1] == label
+                if repeats:
+                    grown[prefix] = (stay[0], np.logaddexp(stay[1], ends_other + p))
+                longer = grown[(*prefix, label)]
+                grown[(*prefix, label)] = (longer[0], np.logaddexp(longer[1], (ends_blank if repeats else whole) + p))
+        ordered = sorted(grown.items(), key=lambda item: -np.logaddexp(*item[1]))
+        beams = dict(ordered[:width])
+    return [(prefix, float(np.logaddexp(*p))) for prefix, p in beams.items()]
+
+
+@pytest.mark.parametrize(("blank", "width", "paths"), [(0, 6, 1), (3, 8, 4)])
+def test_beam_search(blank: int, width: int, paths: int) -> None:
+    scores = random(7, 3, 4)
+    logarithms = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+    lengths = np.array([7, 5, 7], np.uint32)
+    probabilities, ends, labels = map(
+        np.asarray, outputs("CtcBeamSearchDecoder", [logarithms, lengths], count=3, blank=blank, beam_width=width, top_paths=paths)
+    )
+    for item in range(3):
+        for path, (prefix, probability) in enumerate(searched(logarithms[: lengths[item], item], width, blank)[:paths]):
+            assert tuple(labels[item, path, : ends[item, path]]) == prefix
+            np.testing.assert_allclose(probabilities[item, path], probability, 1e-4)

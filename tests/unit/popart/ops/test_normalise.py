@@ -1,0 +1,86 @@
+"""Norms, by NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.onnx.ops.one_node import node_graph
+from tests.unit.popart.ops.graphcore import DOMAIN, gradient, holds, outputs, slope_holds
+from tilestep.onnx.interpret import Run, run_graph
+from tilestep.popart.exceptions import popart_exception
+
+F = np.float32
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((2, 4, 3, 2)).astype(F)
+SCALE, BIAS = RANDOM.standard_normal(4).astype(F), RANDOM.standard_normal(4).astype(F)
+MEAN, VARIANCE = RANDOM.standard_normal(4).astype(F), RANDOM.uniform(0.5, 2, 4).astype(F)
+BATCH = [X, SCALE, BIAS, MEAN, VARIANCE]
+
+
+def along(values: Any) -> Any:
+    return values.reshape(1, -1, 1, 1)
+
+
+def test_groups() -> None:
+    groups = X.reshape(2, 2, -1)
+    mean, inverse = groups.mean(-1), 1 / np.sqrt(groups.var(-1) + 1e-5)
+    y = ((groups - mean[..., None]) * inverse[..., None]).reshape(X.shape) * along(SCALE) + along(BIAS)
+    holds([y.astype(F), mean.ravel(), inverse.ravel().astype(F)], "GroupNormalization", [X, SCALE, BIAS], num_groups=2, atol=1e-5)
+    for position in range(3):
+        slope_holds("GroupNormalization", [X, SCALE, BIAS], position=position, count=3, num_groups=2)
+
+
+def test_groups_that_do_not_divide_the_channels() -> None:
+    with pytest.raises(popart_exception, match="num_groups is 3"):
+        outputs("GroupNormalization", [X, SCALE, BIAS], num_groups=3)
+
+
+def test_a_batch_norm_with_one_output_takes_the_running_statistics() -> None:
+    y = (X - along(MEAN)) / np.sqrt(along(VARIANCE) + 1e-5) * along(SCALE) + along(BIAS)
+    holds([y.astype(F)], "BatchNormalization", BATCH, atol=1e-5)
+    with pytest.raises(popart_exception, match="it has to be detached first"):
+        gradient("BatchNormalization", BATCH)
+
+
+def test_a_batch_norm_with_five_outputs_keeps_statistics_with_the_unbiased_variance() -> None:
+    mean, variance, unbiased = X.mean((0, 2, 3)), X.var((0, 2, 3)), X.var((0, 2, 3), ddof=1)
+    y = (X - along(mean)) / np.sqrt(along(variance) + 1e-5) * along(SCALE) + along(BIAS)
+    expected = [y, MEAN * 0.9 + mean * 0.1, VARIANCE * 0.9 + unbiased * 0.1, mean, unbiased]
+    holds([value.astype(F) for value in expected], "BatchNormalization", BATCH, atol=1e-5, ways=("jit",))
+    state: dict[str, Any] = {}
+    run_graph(node_graph("BatchNormalization", BATCH, version=1, domain=DOMAIN, outputs=5), BATCH, Run(state=state))
+    np.testing.assert_allclose(state["in4"], expected[2], 1e-5)
+    slope_holds("BatchNormalization", BATCH, count=5)
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "message"),
+    [
+        (0, X[:, :, 0, 0], "batch norm requires X to have a rank >= 3"),
+        (1, SCALE[:2], r"expected shape of batch norm input tensor scale \(\[2\]\) to be \[4\]"),
+        (4, VARIANCE[:2], r"tensor var \(\[2\]\) to be \[4\]"),
+    ],
+)
+def test_shapes_that_a_batch_norm_refuses(position: int, value: Any, message: str) -> None:
+    with pytest.raises(popart_exception, match=message):
+        outputs("BatchNormalization", [value if i == position else x for i, x in enumerate(BATCH)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint8])
+def test_images_get_a_fourth_channel(dtype: Any) -> None:
+    made = np.float32 if dtype == np.float32 else np.float16
+    image = RANDOM.integers(0, 255, (2, 2, 3)).astype(dtype)
+    offsets, scales = np.array([1, 2, 3], made), np.array([4, 5, 6], made)
+    expected = np.pad((image.astype(made) * made(1 / 255) - offsets) * scales, ((0, 0), (0, 0), (0, 1)))
+    holds([expected], "NormalizeImage", [image, offsets, scales], scale=1 / 255, rtol=1e-2 if made == np.float16 else 1e-5)
+
+
+def test_images_without_three_channels_and_without_a_scale() -> None:
+    ones = np.ones(3, F)
+    with pytest.raises(popart_exception, match="inner dimension to be 3"):
+        outputs("NormalizeImage", [np.ones((2, 4), F), ones, ones])
+    with pytest.raises(popart_exception, match="scale should be greater than 0"):
+        outputs("NormalizeImage", [np.ones((2, 3), F), ones, ones], scale=0.0)

@@ -1,0 +1,84 @@
+"""Operators that pick, order and make elements, by NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.popart.ops.graphcore import gradient, holds, outputs
+from tilestep.popart.enums import DataType
+from tilestep.popart.exceptions import popart_exception
+
+F = np.float32
+X = np.arange(24, dtype=F).reshape(2, 3, 4)
+INDEX = np.array([1], np.uint32)
+
+
+def test_views() -> None:
+    holds([X.reshape(6, 4)], "Reshape", [X], shape=[-1, 4])
+    holds([X[:, 1:3]], "Slice", [X], starts=[1], ends=[3], axes=[1])
+    holds([X[0:1, 1:-1]], "Slice", [X], starts=[0, 1], ends=[1, -1])
+    holds([X[:, ::-1, ::-1]], "Reverse", [X], dimensions=[1, 2])
+    holds([X[:, ::2, ::3]], "Subsample", [X], strides=[1, 2, 3])
+
+
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_depth_to_space(mode: str) -> None:
+    x = np.arange(16, dtype=F).reshape(1, 4, 2, 2)
+    y = outputs("DepthToSpace", [x], blocksize=2, mode=mode)[0]
+    np.testing.assert_array_equal(y[0, 0], [[0, 4, 1, 5], [8, 12, 9, 13], [2, 6, 3, 7], [10, 14, 11, 15]])
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "message"),
+    [([-1], "Only positive"), ([3], "invalid dimension '3' for input tensor of rank 3"), ([1, 1], "Dimension 1 appears multiple times")],
+)
+def test_dimensions_that_cannot_be_reversed(dimensions: list[int], message: str) -> None:
+    with pytest.raises(popart_exception, match=message):
+        outputs("Reverse", [X], dimensions=dimensions)
+
+
+def test_a_stride_of_0_is_refused() -> None:
+    with pytest.raises(popart_exception, match=r"Strides invalid\. 0 stride at index 1"):
+        outputs("Subsample", [X], strides=[1, 0, 1])
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [(DataType.FLOAT, np.float32), (DataType.FLOAT16, np.float16), (DataType.UINT32, np.uint32)])
+def test_init_gives_zeros(kind: DataType, dtype: Any) -> None:
+    holds([np.zeros((2, 3), dtype)], "Init", [], shape=[2, 3], data_type=kind.value, tensor_type=0, init_type=1, batch_axis=-1)
+
+
+def expected_update(update: Any, *, add: bool = False) -> Any:
+    result = X.copy()
+    result[:, 1:3] = result[:, 1:3] + update if add else update
+    return result
+
+
+def test_dynamic_places() -> None:
+    update = -np.ones((2, 2, 4), F)
+    holds([X[:, 1:3]], "DynamicSlice", [X, INDEX], axes=[1], sizes=[2], noOverlap=0)
+    holds([X[1:2, 2:3]], "DynamicSlice", [X, np.array([1, 2], np.uint32)], axes=[0, 1], sizes=[1, 1])
+    holds([expected_update(update)], "DynamicUpdate", [X, INDEX, update], axes=[1], sizes=[2])
+    holds([expected_update(0)], "DynamicZero", [X, INDEX], axes=[1], sizes=[2])
+    holds([expected_update(update, add=True)], "DynamicAdd", [X, INDEX, update], axes=[1], sizes=[2])
+
+
+def test_gradients_of_dynamic_places() -> None:
+    update, inside = np.ones((2, 2, 4), F), np.zeros_like(X)
+    inside[:, 1:3] = 1
+    np.testing.assert_array_equal(gradient("DynamicSlice", [X, INDEX], axes=[1], sizes=[2]), inside)
+    np.testing.assert_array_equal(gradient("DynamicUpdate", [X, INDEX, update], axes=[1], sizes=[2]), 1 - inside)
+    np.testing.assert_array_equal(gradient("DynamicUpdate", [X, INDEX, update], position=2, axes=[1], sizes=[2]), update)
+    np.testing.assert_array_equal(gradient("DynamicZero", [X, INDEX], axes=[1], sizes=[2]), 1 - inside)
+    np.testing.assert_array_equal(gradient("DynamicAdd", [X, INDEX, update], axes=[1], sizes=[2]), np.ones_like(X))
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+def test_sequences_of_rows(zero: int) -> None:
+    source, destination = np.arange(12, dtype=F).reshape(6, 2), -np.ones((5, 2), F)
+    count, reads, writes = (np.array(values, np.uint32) for values in ([1, 2], [0, 4], [3, 0]))
+    expected = np.zeros_like(destination) if zero else destination.copy()
+    expected[3], expected[0:2] = source[0], source[4:6]
+    holds([expected], "SequenceSlice", [source, destination, count, reads, writes], zeroUnused=zero)

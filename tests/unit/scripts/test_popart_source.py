@@ -1,0 +1,210 @@
+"""What PopART's tests use is decided from their source: on small checkouts made here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from scripts.popart_judge.groups import OTHERS, group_of
+from scripts.popart_judge.known import read_known
+from scripts.popart_judge.source import TESTS, Function, functions
+from scripts.popart_judge.targets import targets
+
+
+def checkout(folder: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / TESTS / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text), encoding="utf-8")
+    return folder
+
+
+def only(folder: Path, text: str) -> Function:
+    (found,) = functions(checkout(folder, {"some_test.py": text}))
+    return found
+
+
+def test_functions_are_those_that_pytest_would_collect(tmp_path: Path) -> None:
+    made = checkout(
+        tmp_path,
+        {
+            "b_test.py": """
+                def helper(): pass
+                def test_one():
+                    def test_inner(): pass
+                def test_two(): pass
+                def test_one(): assert 1
+                class TestMany:
+                    def test_three(self): pass
+                    def other(self): pass
+                """,
+            "a/plain_name.py": "def test_four(): pass",
+            "test_util.py": "def test_of_the_harness(): pass",
+            "a/conftest.py": "def test_of_the_harness(): pass",
+            "popxl/test_x.py": "def test_of_another_interface(): pass",
+        },
+    )
+    found = functions(made)
+    assert [function.id for function in found] == [
+        "a/plain_name.py::test_four",
+        "b_test.py::test_one",
+        "b_test.py::test_two",
+        "b_test.py::TestMany::test_three",
+    ]
+    assert [function.asserts for function in found] == [False, True, False, False]
+
+
+def test_a_folder_without_tests_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="name a checkout of graphcore/popart"):
+        functions(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("def test(): pass", ""),
+        ("def test(s): s._serializeIr(1)", "white box"),
+        ("def helper(s): s._serializeIr(1)\ndef test(s): helper(s)", "white box"),
+        ("def helper(s): s._serializeIr(1)\ndef test(s): pass", ""),
+        ("def test(s): s.getReport()", "white box"),
+        ("def test(s): s.getSummaryReport()", ""),
+        ("import popart._internal.ir as _ir\ndef test(): _ir.Ir()", "white box"),
+        ("import popxl\ndef test(): popxl.Ir()", "written in popxl"),
+        ("import ctypes\nctypes.cdll.LoadLibrary('x.so')\ndef test(): pass", "custom operator in C++"),
+        ("import subprocess\ndef test(): subprocess.run([])", "starts processes"),
+        ("import pytest\n@pytest.mark.skip\ndef test(): pass", "skipped by the original"),
+        ("import pytest\n@pytest.mark.skip('later')\ndef test(): pass", "skipped by the original"),
+        ("import pytest\n@pytest.mark.skipif(True, reason='')\ndef test(): pass", ""),
+    ],
+)
+def test_what_is_left_out(tmp_path: Path, text: str, why: str) -> None:
+    assert only(tmp_path, text).why_out == why
+
+
+@pytest.mark.parametrize(
+    ("body", "asserts"),
+    [
+        ("assert x", True),
+        ("with pytest.raises(E): f()", True),
+        ("np.testing.assert_allclose(a, b)", True),
+        ("op_tester.run(a, b)", True),
+        ("op_tester.setPatterns(a)", False),
+        ("check_report(a)", True),
+        ("session.run(stepio)", False),
+        ("def inner():\n        assert x\n    inner()", True),
+    ],
+)
+def test_what_can_fail_a_test(tmp_path: Path, body: str, asserts: bool) -> None:
+    assert only(tmp_path, f"def test(op_tester):\n    {body}\n").asserts is asserts
+
+
+def test_a_helper_beside_the_test_counts_and_the_harness_does_not(tmp_path: Path) -> None:
+    found = functions(
+        checkout(
+            tmp_path,
+            {
+                "help.py": "def compare(a): assert a\ndef other(b): b.virtualGraph(0)",
+                "test_util.py": "def make(): x.virtualGraph(0)",
+                "one_test.py": "import test_util as tu\nfrom help import compare\ndef test_a(): compare(tu.make())\ndef test_b(): pass",
+                "two_test.py": "import help as h\ndef test_c(): h.other(1)",
+            },
+        )
+    )
+    assert [(function.name, function.asserts, function.one_device) for function in found] == [
+        ("test_a", True, True),
+        ("test_b", False, True),
+        ("test_c", False, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "one"),
+    [
+        ("def test(b): b.aiOnnx.add([1, 2])", True),
+        ("def test(b): b.virtualGraph(1, 0)", False),
+        ("def test(b):\n    with b.pipelineStage(0): pass", False),
+        ("def test(b):\n    with b.executionPhase(0): pass", False),
+        ("def test(o): o.enableReplicatedGraphs = True", False),
+        ("def test(o): o.replicatedGraphCount = 2", False),
+        ("def test(p): p.CommGroup()", False),
+        ("def test(tu): tu.create_test_device(numIpus=1)", True),
+        ("def test(tu): tu.create_test_device(numIpus=2)", False),
+        ("def test(tu): tu.create_test_device(4)", False),
+        ("def test(tu): tu.create_test_device(tilesPerIPU=4)", True),
+        ("def test(d): d.createIpuModelDevice({'numIPUs': 2})", False),
+        ("def test(op_tester): op_tester.numIPUs = 2", False),
+        ("def helper(num_ipus=2): pass\ndef test(): helper()", False),
+        ("N = 2\ndef test(tu): tu.create_test_device(numIpus=1)", True),
+        ("import pytest\n@pytest.mark.parametrize('a, num_ipus', [(1, 2)])\ndef test(a, num_ipus): pass", False),
+        ("import pytest\n@pytest.mark.parametrize('num_ipus', [1])\ndef test(num_ipus): pass", True),
+    ],
+)
+def test_what_needs_more_devices_than_one(tmp_path: Path, text: str, one: bool) -> None:
+    assert only(tmp_path, text).one_device is one
+
+
+def test_devices_are_those_of_the_originals_build(tmp_path: Path) -> None:
+    made = checkout(
+        tmp_path,
+        {
+            "CMakeLists.txt": """
+                add_unit_test(abc abc.cpp VARIANTS "Hw")
+                add_popart_py_unit_test(plain)
+                add_popart_py_unit_test(model VARIANTS IpuModel2)
+                add_popart_py_unit_test(both VARIANTS "Hw;IpuModel2") # a word
+                add_popart_py_unit_test(links VARIANTS "${HW_EXCLUDE_C600}" PROPERTIES RUN_SERIAL TRUE)
+                # add_popart_py_unit_test(gone)
+                add_popart_py_unit_test(parts MATCHEXPR "test_a or test_b" VARIANTS "Hw")
+                add_popart_py_unit_test(parts NUM_WORKERS auto MATCHEXPR test_c VARIANTS IpuModel2)
+                """,
+            "inner/CMakeLists.txt": 'add_popart_py_unit_test(hard\n  VARIANTS "Hw")',
+        },
+    )
+    assert targets(made) == {
+        "plain.py": "Cpu",
+        "model.py": "IpuModel2",
+        "both.py": "IpuModel2",
+        "links.py": "Hw",
+        "parts.py": "IpuModel2",
+        "inner/hard.py": "Hw",
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "group"),
+    [
+        ("operators_test/exp_test.py", "operators"),
+        ("anchor_tests/anchor_output_test.py", "anchors"),
+        ("stepio_tests/stepio_tests_py.py", "StepIO"),
+        ("optimizer_tests/pytorch_comparisons.py", "optimisers"),
+        ("virtual_graph_check_test.py", "virtual graphs"),
+        ("bert_test.py", OTHERS),
+    ],
+)
+def test_each_file_has_a_group(file: str, group: str) -> None:
+    assert group_of(file) == group
+
+
+def test_the_projects_list_can_be_read() -> None:
+    known = read_known()
+    assert all(reason.strip() for reason in known.failures.values())
+    assert all("::" in function for function in known.failures)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[[failure]]\nfunctions = ['a::b']", "[[failure]]\nwhy = ' '\nfunctions = []", "[[failure]]\nwhy = 'x'\nfunctions = []\nmore = 1"],
+)
+def test_a_failure_without_a_reason_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "known.toml").write_text(text)
+    with pytest.raises(ValueError, match=r"a \[\[failure\]\] has a `why` and a list `functions`"):
+        read_known(tmp_path / "known.toml")
+
+
+def test_a_function_is_listed_once(tmp_path: Path) -> None:
+    (tmp_path / "known.toml").write_text("[[failure]]\nwhy = 'x'\nfunctions = ['a::b', 'a::b']")
+    with pytest.raises(ValueError, match="a::b is listed twice"):
+        read_known(tmp_path / "known.toml")

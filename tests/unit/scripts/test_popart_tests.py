@@ -1,0 +1,206 @@
+"""scripts/popart_tests.py on a small checkout made here: real tests, in real pytest processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from scripts.popart_judge.source import TESTS
+from scripts.popart_tests import main
+
+CONFTEST = """
+import popart  # the conftest of the originals' operators imports it as well
+def pytest_addoption(parser):
+    parser.addoption("--device-type", action="store", default="Cpu")
+"""
+MODEL = """
+import numpy as np
+import popart
+
+def session_of():
+    builder = popart.Builder()
+    a = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]))
+    b = builder.aiOnnx.add([a, a])
+    builder.addOutputTensor(b)
+    device = popart.DeviceManager().createCpuDevice()
+    flow = popart.DataFlow(1, {b: popart.AnchorReturnType("All")})
+    session = popart.InferenceSession(builder.getModelProto(), flow, device)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({a: np.array([1, 2], np.float32)}, anchors))
+    return anchors[b]
+
+def test_looks():
+    assert np.array_equal(session_of(), [2, 4])
+
+def test_looks_away():
+    anchor = session_of()
+    assert anchor.shape == (2,)
+
+def test_runs_nothing():
+    assert popart.__name__ == "tilestep.popart"
+
+def test_silent():
+    session_of()
+"""
+OTHERS = """
+import os
+import signal
+import time
+import pytest
+import numpy as np
+
+@pytest.mark.parametrize("value", [0, 1, 2])
+def test_cases(value):
+    assert value < 2, f"it is {value}"
+
+def test_target():
+    assert os.environ["TEST_TARGET"] == "Hw"
+
+def test_dies():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def test_after_death():
+    assert np.int(3) == 3
+
+def test_skips():
+    pytest.skip("no device")
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_skips_senseless_cases(value):
+    if value:
+        pytest.skip("Duplicated test with include_self=False.")
+    assert not value
+
+@pytest.mark.xfail
+def test_expected_to_fail():
+    assert False
+
+def test_many(builder):
+    builder.virtualGraph(0)
+
+def test_white(session):
+    session._serializeIr(1)
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("popart")
+    tests = folder / TESTS
+    for name, text in {
+        "../conftest.py": CONFTEST,
+        "CMakeLists.txt": "add_popart_py_unit_test(options_test VARIANTS Hw)\nadd_popart_py_unit_test(net_test)",
+        "net_test.py": MODEL,
+        "options_test.py": OTHERS,
+        "exception_test.py": "import nothing_of_this_name\ndef test_a(): assert 1\ndef test_b(): assert 1",
+        "stream_test.py": "import time\ndef test_hangs(): time.sleep(600)\ndef test_then(): assert 1",
+        "operators_test/exp_test.py": "import torch\ndef test_a(): assert 1",
+    }.items():
+        path = tests / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def listed(checkout: Path) -> Path:
+    path = checkout / "known.toml"
+    path.write_text("skipped_by_the_originals = ['Duplicated test']\n")
+    return path
+
+
+def judged(checkout: Path, listed: Path, *words: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    """(exit status, function's name -> its entry of the record)."""
+    record = checkout / "record.json"
+    status = main([str(checkout), "--known", str(listed), "--json", str(record), *words])
+    return status, {row["function"].partition("::")[2]: row for row in json.loads(record.read_text())["results"]}
+
+
+def test_each_function_passes_if_all_its_cases_do(checkout: Path, listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, rows = judged(checkout, listed, "--group", "options")
+    assert status == 1
+    assert {name: row["passed"] for name, row in rows.items()} == {
+        "test_cases": False,
+        "test_target": True,
+        "test_dies": False,
+        "test_after_death": True,
+        "test_skips": False,
+        "test_skips_senseless_cases": True,
+        "test_expected_to_fail": True,
+    }
+    assert {name: case["outcome"] for name, case in rows["test_cases"]["cases"].items()} == {
+        "test_cases[0]": "passed",
+        "test_cases[1]": "passed",
+        "test_cases[2]": "failed",
+    }
+    assert rows["test_cases"]["error"].startswith("failed: AssertionError: it is 2")
+    assert rows["test_dies"]["error"].startswith("crashed: exit status -9")
+    assert rows["test_skips"]["error"].startswith("skipped: Skipped: no device")
+    assert list(rows["test_skips_senseless_cases"]["cases"]) == ["test_skips_senseless_cases[0]"]
+    said = capsys.readouterr().out
+    assert "options_test.py::test_cases on Hw [2 of 3 cases pass]\n    failed: AssertionError: it is 2" in said
+    assert "options_test.py::test_cases fails and is not listed" in said
+    (row,) = [line.split() for line in said.splitlines() if line.startswith("options ")]
+    assert row == ["options", "4/5", "80.0%", "6/7", "0/2", "-"]
+
+
+def test_a_list_that_fits_is_no_surprise_and_another_is(checkout: Path, listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exact = checkout / "exact.toml"
+    exact.write_text("[[failure]]\nwhy = 'it cannot be imported'\nfunctions = ['exception_test.py::test_a', 'exception_test.py::test_b']")
+    status, rows = judged(checkout, exact, "--group", "exceptions")
+    assert status == 0
+    assert "No module named 'nothing_of_this_name'" in rows["test_a"]["error"]
+    assert "listed: it cannot be imported" in capsys.readouterr().out
+    exact.write_text(exact.read_text().replace("exception_test.py::test_b", "options_test.py::test_target"))
+    status, _ = judged(checkout, exact, "--files", "exception_test.py", "--files", "options_test.py", "--function", "test_[bt]*")
+    said = capsys.readouterr().out
+    assert status == 1
+    assert "exception_test.py::test_b fails and is not listed" in said
+    assert "options_test.py::test_target passes; take it off the list" in said
+
+
+def test_a_test_that_hangs_is_one_failure(checkout: Path, listed: Path) -> None:
+    _, rows = judged(checkout, listed, "--files", "stream_test.py", "--timeout", "2")
+    assert (rows["test_hangs"]["error"], rows["test_then"]["passed"]) == ("hung: no end after 2 s", True)
+
+
+def test_with_all_anchors_zeroed_what_looks_at_them_fails(checkout: Path, listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, rows = judged(checkout, listed, "--group", "builder")
+    assert (status, {name for name, row in rows.items() if not row["passed"]}) == (0, set())
+    capsys.readouterr()
+    status, rows = judged(checkout, listed, "--group", "builder", "--mutate", "anchors")
+    assert (status, {name for name, row in rows.items() if not row["passed"]}) == (0, {"test_looks"})
+    said = capsys.readouterr().out
+    assert "1 of 2 functions (50.0%) that assert something" in said
+    assert "still passes: net_test.py::test_looks_away" in said
+
+
+def test_functions_can_be_listed(checkout: Path, listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(checkout), "--known", str(listed), "--list", "--group", "options", "--more-devices"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "18 functions; 17 are black boxes, 16 of these need one device only; 5 assert nothing"
+    assert said[1].split(maxsplit=2)[2] == "1 white box"
+    assert "options_test.py::test_many" in said
+    assert "options_test.py::test_white" not in said
+
+
+def test_torch_is_asked_for_where_a_test_compares_with_it(
+    checkout: Path, listed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main([str(checkout), "--known", str(listed), "--group", "operators"]) == 2
+    assert "there is no torch, with which 1 of the files compare" in capsys.readouterr().err
+
+
+def test_a_wrong_checkout_and_an_empty_choice_are_errors(
+    checkout: Path, listed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path)]) == 2
+    assert "has no tests/integration" in capsys.readouterr().err
+    assert main([str(checkout), "--known", str(listed), "--files", "no_such.py"]) == 2
+    assert "nothing is chosen" in capsys.readouterr().err
