@@ -276,7 +276,7 @@ CASES: dict[str, Case] = {
     "scatterreduce": Case(
         signature="args axis_size axis=-1 reduction=Sum enable_index_broadcast=1",
         op_type="ScatterReduce",
-        inputs=(("FLOAT", (5, 2)), ("INT32", (5,))),
+        inputs=(("FLOAT", (5, 2)), ("INT32", (5, 2))),
         given={"axis_size": 7, "axis": 0, "enable_index_broadcast": False},
         attributes={"axis": 0, "axis_size": 7, "reduction": "sum", "group_size": 1, "enable_index_broadcast": 0},
         outputs=floats((7, 2)),

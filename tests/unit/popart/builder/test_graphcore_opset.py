@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import inspect
 from enum import Enum
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 from onnx import helper
 
 from tests.unit.popart.builder.graphcore_cases import CASES, OTHERS, Case
+from tests.unit.popart.builder.plain import plain
 from tilestep import popart
+from tilestep.onnx import import_onnx
 from tilestep.popart import AiGraphcoreOpset1, Builder, TensorInfo
 from tilestep.popart.builder.graphcore_opset import METHODS
 
@@ -78,6 +81,26 @@ def test_too_few_inputs_are_refused(name: str, case: Case) -> None:
     args: Any = [] if name != "reshape" else "missing"
     with pytest.raises(popart.popart_exception, match=r"has invalid number of inputs 0|Unknown tensor 'missing'"):
         getattr(builder.aiGraphcore, name)(args, **case.given)
+
+
+# No result; results that depend on replicas; sizes that the builder rounds down, and the program up.
+NOT_COMPARED = frozenset({"abort", "replicatedallreduce", "replicatedreducescatter", "subsample"})
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_COMPARED])
+def test_operators_give_what_the_builder_says(name: str) -> None:
+    case = CASES[name]
+    builder = Builder()
+    inputs = inputs_of(builder, case)
+    getattr(builder.aiGraphcore, name)(inputs[0] if name == "reshape" else inputs, **case.given)
+    outputs = builder.getValueTensorIds()
+    for id in outputs:
+        builder.addOutputTensor(id)
+    importlib.import_module("tilestep.popart.ops")  # registers the operators
+    values = {id: np.ones(shape, TensorInfo(kind, shape).data_type_lcase()) for id, (kind, shape) in zip(inputs, case.inputs, strict=True)}
+    made = import_onnx(plain(builder.getModelProto())).run(values)
+    for id in outputs:
+        assert (list(made[id].shape), made[id].dtype.name) == (builder.getTensorShape(id), builder.getTensorDtypeString(id))
 
 
 def test_defaults_that_are_not_written() -> None:

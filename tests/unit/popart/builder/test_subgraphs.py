@@ -6,28 +6,12 @@ import numpy as np
 import onnx
 import pytest
 
+from tests.unit.popart.builder.plain import plain
 from tilestep import popart
 from tilestep.onnx import import_onnx
 from tilestep.popart import Builder, TensorInfo
 
 INFO = TensorInfo("FLOAT", [2])
-
-
-def plain(proto: bytes) -> onnx.ModelProto:
-    """The model without attributes that say where nodes run."""
-
-    def strip(graph: onnx.GraphProto) -> None:
-        for node in graph.node:
-            kept = [attribute for attribute in node.attribute if not attribute.name.startswith("__")]
-            del node.attribute[:]
-            node.attribute.extend(kept)
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    strip(attribute.g)
-
-    model = onnx.load_from_string(proto)
-    strip(model.graph)
-    return model
 
 
 def run(builder: Builder, inputs: dict[str, Any]) -> dict[str, Any]:
