@@ -62,10 +62,8 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "enableGradientAccumulation": done("gradients of accumulationFactor microbatches make one update"),
         "accumulationAndReplicationReductionType": done("whether gradients of microbatches are summed, or their mean is taken"),
         "meanAccumulationAndReplicationReductionStrategy": done("whether a mean divides at each addition, or after the last"),
-        "automaticLossScalingSettings": refused(
-            "automatic loss scaling is refused",
-            "give the optimizer a loss scaling of your own",
-            lambda options, _: options.automaticLossScalingSettings.enabled,
+        "automaticLossScalingSettings": done(
+            "the loss scaling doubles while float16 gradients are small, and halves when too many are large"
         ),
         "ensureFp32LossScaleTensor": no_effect("the loss scale always is float32, and meets float16 gradients as late as can be"),
         "syntheticDataMode": done("inputs are not read from the host: they hold zeros or random numbers"),
