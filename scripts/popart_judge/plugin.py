@@ -25,7 +25,8 @@ LOG: Final = "POPART_JUDGE_LOG"
 ONLY: Final = "POPART_JUDGE_ONLY"  # a file with the functions to run, one a line
 AGAIN_FROM: Final = "POPART_JUDGE_DONE"  # a file with the cases that have been run, one a line
 MUTATE: Final = "POPART_JUDGE_MUTATE"
-LONGEST: Final = 300
+LONGEST: Final = 400
+LINES: Final = 3
 PACKAGE: Final = Path(tilestep.__file__).parent
 # Names that NumPy had when the tests were written.
 OLD_NUMPY: Final = {
@@ -127,12 +128,12 @@ def pytest_sessionfinish() -> None:
 
 
 def _told(raised: pytest.ExceptionInfo[BaseException]) -> str:
-    """The error's first line and where it was raised."""
-    text = raised.exconly(tryshort=False).strip()
+    """The error's first lines in one, and where it was raised."""
+    text = " | ".join(line.strip() for line in raised.exconly(tryshort=False).strip().splitlines()[:LINES])
     where = raised.traceback[-1]
     path = Path(str(where.path))
     ours = PACKAGE in path.parents
-    return f"{text.splitlines()[0][:LONGEST]} ({path.relative_to(PACKAGE) if ours else path.name}:{where.lineno + 1})"
+    return f"{text[:LONGEST]} ({path.relative_to(PACKAGE) if ours else path.name}:{where.lineno + 1})"
 
 
 def _case(nodeid: str) -> str:

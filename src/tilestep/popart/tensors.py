@@ -17,7 +17,7 @@ from tilestep.popart.exceptions import popart_exception
 
 @dataclass(frozen=True, kw_only=True)
 class _TypeFacts:
-    """Attributes: name_lcase: as `data_type_lcase` gives it; element_bytes: -1 where an element has no fixed size; onnx: TensorProto's number."""
+    """Attributes: name_lcase: NumPy's name; element_bytes: -1 where an element has no fixed size; onnx: TensorProto's number."""
 
     name_lcase: str
     element_bytes: int
@@ -113,14 +113,16 @@ class TensorInfo:
     """
 
     def __init__(self, *args: Any) -> None:
-        if len(args) == 1 and isinstance(args[0], np.ndarray):
-            array = cast("np.ndarray[Any, Any]", args[0])
-            args = (array.dtype, array.shape)
-        if len(args) not in (2, 3):
+        given = list(args)
+        if len(given) == 1 and isinstance(given[0], np.ndarray):
+            array = cast("np.ndarray[Any, Any]", given[0])
+            given = [array.dtype, array.shape]
+        if len(given) not in (2, 3):
             raise TypeError(f"Can not create TensorInfo with args {args}")
-        self._kind = _kind_of(args[0])
-        self._shape = _shape_of(args[1], args)
-        self._meta_shape = _shape_of(args[2], args) if len(args) == 3 else ()
+        dtype, shape, *meta = given
+        self._kind = _kind_of(dtype)
+        self._shape = _shape_of(shape, args)
+        self._meta_shape = _shape_of(meta[0], args) if meta else ()
 
     def set(self, dataType: DataType, shape: Iterable[int] | None = None, metaShape: Iterable[int] | None = None) -> None:
         """Takes another type and, where they are given, another shape and meta-shape."""

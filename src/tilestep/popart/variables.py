@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast, final, overload
+from typing import Any, final, overload
 
 from tilestep.popart.enums import CommGroupType, VariableRetrievalMode
 from tilestep.popart.exceptions import popart_exception, popart_internal_exception
@@ -154,7 +154,7 @@ class VariableSettings:
 
 def _names(args: Sequence[object], named: dict[str, Any]) -> tuple[str, ...]:
     """Names of positional arguments, by the constructor that they fit."""
-    first = cast("object", args[0]) if args else None
+    first = args[0] if args else None
     if len(args) == 3 or "stride" in named or (args and isinstance(first, int)):
         return ("stride", "groupSize", "mode")
     if isinstance(first, VariableRetrievalMode):

@@ -129,7 +129,7 @@ TABLES: Final[Mapping[str, Mapping[str, Column]]] = MappingProxyType(
             "group": _text("program group around the dispatch"),
             "entry": _count("number of the entry into the group; 0: none"),
             "stage": _count("of the pipeline; -1: none", "int32"),
-            "task": _text("kind of the pipeline's task"),
+            "task": _text("kind of the pipeline's task; of a run with stage -1: the name that the program gave it"),
             "microbatch": _count("of the pipeline; -1: none", "int32"),
         },
         "trips": {  # how often a run took its data-dependent loops and branches

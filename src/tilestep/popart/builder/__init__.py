@@ -22,3 +22,9 @@ from tilestep.popart.builder.onnx_opsets import AiOnnxOpset10 as AiOnnxOpset10
 from tilestep.popart.builder.onnx_opsets import AiOnnxOpset11 as AiOnnxOpset11
 from tilestep.popart.builder.settings import ModelSettings as ModelSettings
 from tilestep.popart.builder.settings import settings_of as settings_of
+from tilestep.popart.builder.supported import OpDefinition as OpDefinition
+from tilestep.popart.builder.supported import OperatorIdentifier as OperatorIdentifier
+from tilestep.popart.builder.supported import getSupportedOperations as getSupportedOperations
+from tilestep.popart.builder.supported import getSupportedOperationsDefinition as getSupportedOperationsDefinition
+from tilestep.popart.builder.supported import getUnsupportedOperations as getUnsupportedOperations
+from tilestep.popart.builder.transformer import GraphTransformer as GraphTransformer

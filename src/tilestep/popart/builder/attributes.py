@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import onnx
@@ -38,12 +38,12 @@ def written(name: str, value: AttributeValue) -> onnx.AttributeProto:
     if isinstance(value, (bool, int)):
         attribute.type, attribute.i = onnx.AttributeProto.INT, _wrapped(int(value))
     elif isinstance(value, float):
-        attribute.type, attribute.f = onnx.AttributeProto.FLOAT, np.float32(value)
+        attribute.type, attribute.f = onnx.AttributeProto.FLOAT, float(np.float32(value))
     elif isinstance(value, str):
         attribute.type, attribute.s = onnx.AttributeProto.STRING, value.encode()
     elif isinstance(value, np.ndarray):
         attribute.type = onnx.AttributeProto.TENSOR
-        attribute.t.CopyFrom(tensor_of(cast("Array", value), name))
+        attribute.t.CopyFrom(tensor_of(value, name))
     elif isinstance(value, onnx.GraphProto):
         attribute.type = onnx.AttributeProto.GRAPH
         attribute.g.CopyFrom(value)

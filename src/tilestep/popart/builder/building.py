@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 from tilestep.popart.builder import external
 from tilestep.popart.builder.bound import overloaded
@@ -41,7 +41,7 @@ def _custom_value(name: str, value: object) -> object:
         return value
     if not isinstance(value, list):
         raise popart_exception(f"Invalid type provided in custom op attribute '{name}'")
-    items: list[object] = value
+    items = cast("list[object]", value)
     if all(isinstance(item, int) for item in items) or all(isinstance(item, float) for item in items):
         return items
     raise popart_exception(f"Invalid or mismatched python list type provided in custom op attribute '{name}'")
@@ -74,7 +74,8 @@ class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # pyright: ignore[report
             check_opsets(proto)
         super().__init__(GraphModel(parent, proto))
 
-    def _createSubgraphBuilder(self) -> _BuilderCore:
+    def _createSubgraphBuilder(self) -> _BuilderCore:  # pyright: ignore[reportUnusedFunction]  # the original's name
+        """The core of a builder for a graph inside this one."""
         return _BuilderCore(parent=self._model)
 
     @property

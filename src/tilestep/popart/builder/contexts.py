@@ -29,7 +29,7 @@ class AttributeContextManager:
 
 
 class KeyValueContextManager:
-    """Gives nodes an attribute of keys and values, in one list. Keys of a context around it stay, with the outer value where both have one."""
+    """Gives nodes an attribute of keys and values, in one list. Keys of a context around it stay; where both have one, its value counts."""
 
     def __init__(self, model: GraphModel, name: str, values: Mapping[str, str]) -> None:
         self._model, self._name, self._values = model, name, dict(values)

@@ -128,8 +128,8 @@ def checked_path(tensor: onnx.TensorProto, folder: Path | None) -> Path:
     if real in _written or any(real.is_relative_to(place) for place in allowed):
         return path
     raise MissingDataError(
-        f"Data of TensorProto ( tensor name: {tensor.name}) should be stored in {location}, which is outside of the model's folder and of the "
-        "working directory: copy the file there, or start the program there"
+        f"Data of TensorProto ( tensor name: {tensor.name}) should be stored in {location}, which is outside of the model's folder and of "
+        "the working directory: copy the file there, or start the program there"
     )
 
 

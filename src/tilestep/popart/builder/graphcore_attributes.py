@@ -69,7 +69,7 @@ def subsample(values: Mapping[str, Any]) -> Attributes:
 
 def print_tensor(values: Mapping[str, Any]) -> Attributes:
     letters = {name: ord(values[name]) for name in ("separator", "openBracket", "closeBracket")}
-    return {name: letters.get(name, value) for name, value in values.items() if name not in DEBUG_NAMES}
+    return {**without_debug(values), **letters}
 
 
 def slice(values: Mapping[str, Any]) -> Attributes:

@@ -89,16 +89,16 @@ def _call(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> list[s
     for given, own, what in ((len(values["args"]), len(graph.input), "input"), (values["num_outputs"], len(graph.output), "output")):
         if given != own:
             raise popart_exception(
-                f"For CallOp '{values['debugContext']}', number of {what}s ({given}) does not match that of the callee subgraph ({own})"
+                f"For CallOp '{_debug_of(values)}', number of {what}s ({given}) does not match that of the callee subgraph ({own})"
             )
     attributes: Attributes = {"num_outputs": values["num_outputs"], "callee": graph}
-    return self.add(Operator(domain=DOMAIN, name="Call"), values["args"], attributes, values["debugContext"], values["num_outputs"])
+    return self.add(Operator(domain=DOMAIN, name="Call"), values["args"], attributes, _debug_of(values), values["num_outputs"])
 
 
 def _packed_data_block(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> str:
     attributes: Attributes = {key: values[key] for key in ("resultSize", "callbackBatchSize", "maxSequenceLengths")}
     attributes["callback"] = called(self.model, values["callback"])
-    return self.add(Operator(domain=DOMAIN, name="PackedDataBlock", outputs=1), values["args"], attributes, values["debugContext"])[0]
+    return self.add(Operator(domain=DOMAIN, name="PackedDataBlock", outputs=1), values["args"], attributes, _debug_of(values))[0]
 
 
 def _collective(op_type: str, inputs: tuple[int, int]) -> Callable[[GraphcoreOpset, int, dict[str, Any]], str]:
@@ -145,11 +145,20 @@ def _comm_group(value: object) -> object:
 _COMM_GROUP: Final = Kind(label="CommGroup", convert=_comm_group)
 
 
+_WITH_DEBUG_NAME: Final = frozenset({"call", "packedDataBlock"})  # the original's Python layer calls their debug context so
+_DEBUG_NAME: Final = Parameter(name="debugName", kind=DEBUG_CONTEXT.kind, default="")
+
+
+def _debug_of(values: dict[str, Any]) -> str:
+    return values.get("debugContext") or values.get("debugName", "")
+
+
 def _special_methods() -> dict[str, Any]:
     def one(
         name: str, overloads: Sequence[tuple[Parameter, ...]], doc: str, run: Callable[[Any, int, dict[str, Any]], Any], returns: str
     ) -> Any:
-        made = [Overload(parameters=(*parameters, DEBUG_CONTEXT), returns=returns) for parameters in overloads]
+        debug = (DEBUG_CONTEXT, _DEBUG_NAME) if name in _WITH_DEBUG_NAME else (DEBUG_CONTEXT,)
+        made = [Overload(parameters=(*parameters, last), returns=returns) for parameters in overloads for last in debug]
         return method(name, made, doc, run, owner="AiGraphcoreOpset1")
 
     args = Parameter(name="args", kind=IDS)

@@ -172,7 +172,7 @@ def _reshape(inputs: Inputs, attributes: Mapping[str, Any], outputs: int) -> Res
 def _slice(inputs: Inputs, attributes: Mapping[str, Any], outputs: int) -> Results:
     given = _first(inputs)
     starts, ends = attributes["starts"], attributes["ends"]
-    axes = attributes.get("axes", range(len(starts)))
+    axes: Sequence[int] = attributes["axes"] if "axes" in attributes else range(len(starts))
     if not len(starts) == len(ends) == len(axes) or any(not -len(given.shape) <= axis < len(given.shape) for axis in axes):
         return [None]
     shape = list(given.shape)
@@ -204,7 +204,8 @@ def _grouped_gather(inputs: Inputs, attributes: Mapping[str, Any], outputs: int)
 def _reduce_median(inputs: Inputs, attributes: Mapping[str, Any], outputs: int) -> Results:
     given = _first(inputs)
     rank = len(given.shape)
-    axes = {axis % rank for axis in attributes.get("axes", range(rank))} if rank else set[int]()
+    listed: Sequence[int] = attributes["axes"] if "axes" in attributes else range(rank)
+    axes = {axis % rank for axis in listed} if rank else set[int]()
     sizes = [(axis, size) for axis, size in enumerate(given.shape) if axis not in axes or attributes.get("keepdims", 1)]
     shape = tuple(1 if axis in axes else size for axis, size in sizes)
     return [replace(given, shape=shape), Typed(kind=TensorProto.INT32, shape=shape)]

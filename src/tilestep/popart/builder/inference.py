@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import onnx
-from onnx import defs, helper, shape_inference
+from onnx import checker, defs, helper, shape_inference
 
 from tilestep.popart.builder.graphcore_shapes import RULES, Typed
 from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.exceptions import popart_exception
 
+_LATEST_IR: Final = 10  # initialisers need not be inputs in it
 _GRAPHCORE: Final = "ai.graphcore"
 Types = list[onnx.TypeProto | None]
 
@@ -24,7 +25,9 @@ def infer(model: GraphModel, node: onnx.NodeProto, opset: int) -> Types:
     """
     inputs = [model.type_of(id) if id else None for id in node.input]
     if node.domain == _GRAPHCORE and node.op_type == "Call":
-        return _of_callee(model, node, inputs)
+        return _of_graph(model, _graph_of(node, "callee"), inputs)
+    if node.domain == _GRAPHCORE and node.op_type == "PackedDataBlock":
+        return _of_packed_data_block(model, node, inputs)
     if node.domain == _GRAPHCORE:
         return _by_rule(node, inputs)
     if node.domain in ("", "ai.onnx"):
@@ -82,9 +85,33 @@ def _by_schema(model: GraphModel, node: onnx.NodeProto, opset: int, inputs: Type
     ]
     try:
         found = shape_inference.infer_node_outputs(schema, node, known, data, opset_imports=imports, ir_version=model.proto.ir_version)
+    except checker.ValidationError:  # an input of a type that the schema lacks, as And of floats: shapes are inferred all the same
+        found = _by_small_model(node, known, data, imports)
     except (shape_inference.InferenceError, ValueError, RuntimeError, KeyError):  # as for a model that is read: the type stays unknown
-        return [None] * len(node.output)
-    return [_useful(found.get(id)) for id in node.output]
+        found = {}
+    types = [_useful(found.get(id)) for id in node.output]
+    if node.op_type in ("If", "Loop") and None in types:
+        others = _of_control_flow(model, node, inputs)
+        types = [other if type is None else type for type, other in zip(types, others, strict=True)]
+    return types
+
+
+def _by_small_model(
+    node: onnx.NodeProto,
+    known: Mapping[str, onnx.TypeProto],
+    data: Mapping[str, onnx.TensorProto],
+    imports: Sequence[onnx.OperatorSetIdProto],
+) -> dict[str, onnx.TypeProto]:
+    """Types of a node's outputs, by inference on a model of this node alone, which does not check the inputs' types."""
+    graph = onnx.GraphProto(name="one", node=[node], input=[onnx.ValueInfoProto(name=id, type=type) for id, type in known.items()])
+    for id, tensor in data.items():
+        graph.initializer.add(name=id).MergeFrom(tensor)
+        graph.initializer[-1].name = id
+    try:
+        model = shape_inference.infer_shapes(onnx.ModelProto(ir_version=_LATEST_IR, graph=graph, opset_import=imports))
+    except (shape_inference.InferenceError, RuntimeError):
+        return {}
+    return {info.name: info.type for info in model.graph.value_info}
 
 
 def _useful(type: onnx.TypeProto | None) -> onnx.TypeProto | None:
@@ -120,18 +147,22 @@ def _of_split(node: onnx.NodeProto, inputs: Types) -> Types:
     return [type_proto(given.kind, shape) for shape in shapes]
 
 
-def _of_callee(model: GraphModel, node: onnx.NodeProto, inputs: Types) -> Types:
-    """Types of what a called graph gives, with the caller's types for its inputs."""
-    graph = next(attribute.g for attribute in node.attribute if attribute.name == "callee")
+def _graph_of(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
+    return next(attribute.g for attribute in node.attribute if attribute.name == name)
+
+
+def _of_graph(model: GraphModel, graph: onnx.GraphProto, inputs: Sequence[onnx.TypeProto | None]) -> Types:
+    """Types of what a graph gives, with the given types for its inputs; values around it have those that they have in the model."""
     inside = GraphModel(proto=onnx.ModelProto(ir_version=model.proto.ir_version, opset_import=model.proto.opset_import))
-    for info, type in zip(graph.input, inputs, strict=True):
-        inside.add_input(info.name, type)
+    for position, info in enumerate(graph.input):
+        given = inputs[position] if position < len(inputs) else None
+        inside.add_input(info.name, info.type if given is None and info.HasField("type") else given)
     for tensor in graph.initializer:
         inside.add_initializer(tensor)
-    outside: Mapping[str, onnx.TypeProto] = model.types()
-    for id in {id for inner in graph.node for id in inner.input} - {info.name for info in graph.input}:
-        if id in outside:
-            inside.add_type(id, outside[id])
+    own = {info.name for info in graph.input}
+    outside = {id: type for id, type in model.types().items() if id not in own}
+    for id, type in outside.items():
+        inside.add_type(id, type)
     for inner in graph.node:
         inside.note_node(inner)
         domain = inner.domain or "ai.onnx"
@@ -139,3 +170,31 @@ def _of_callee(model: GraphModel, node: onnx.NodeProto, inputs: Types) -> Types:
         for id, type in zip(inner.output, types, strict=True):
             inside.add_type(id, type)
     return [inside.type_of(info.name) for info in graph.output]
+
+
+def _of_packed_data_block(model: GraphModel, node: onnx.NodeProto, inputs: Types) -> Types:
+    """Rows of the result, each of which has the shape of the callback's rows: without batch and length.
+
+    A callback's input has [batch, longest sequence, *a row's shape] of every third input of the node: data, offsets, lengths.
+    """
+    attributes = _attributes(node)
+    given: Types = []
+    for rows, longest in zip(inputs[::3], attributes["maxSequenceLengths"], strict=False):
+        known = typed(rows)
+        shape = None if known is None else (attributes["callbackBatchSize"], longest, *known.shape[1:])
+        given.append(None if known is None else type_proto(known.kind, shape))
+    result = typed(_of_graph(model, _graph_of(node, "callback"), given)[0])
+    return [None if result is None else type_proto(result.kind, (attributes["resultSize"], *result.shape[2:]))]
+
+
+def _of_control_flow(model: GraphModel, node: onnx.NodeProto, inputs: Types) -> Types:
+    """Types of what If and Loop give, where ONNX's own rule finds none: it can't look into operators of other domains."""
+    if node.op_type == "If":
+        then, other = (_of_graph(model, _graph_of(node, name), []) for name in ("then_branch", "else_branch"))
+        return [one if one == two else None for one, two in zip(then, other, strict=True)]
+    if node.op_type == "Loop":
+        counter, condition = type_proto(onnx.TensorProto.INT64, ()), type_proto(onnx.TensorProto.BOOL, ())
+        made = _of_graph(model, _graph_of(node, "body"), [counter, condition, *inputs[2:]])
+        state = made[1 : len(inputs) - 1]
+        return [*state, *[None] * (len(node.output) - len(state))]
+    return [None] * len(node.output)

@@ -27,8 +27,8 @@ class Kind:
 
 
 def _int(value: object) -> int:
-    if isinstance(value, (bool, np.bool_)):
-        return int(value)
+    if isinstance(value, np.bool_):
+        return 1 if value else 0
     if isinstance(value, np.ndarray):
         value = _scalar(cast("np.ndarray[Any, Any]", value))
     index = getattr(value, "__index__", None)
@@ -55,8 +55,6 @@ def _scalar(array: np.ndarray[Any, Any]) -> object:
 
 
 def _bool(value: object) -> bool:
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
     return bool(_int(value))
 
 

@@ -38,8 +38,8 @@ def load_model(modelProtoOrFilename: str | bytes) -> onnx.ModelProto:
     if model is None or not model.HasField("graph"):
         shown = content[:_SHOWN].decode(errors="replace") + ("..." if len(content) > _SHOWN else "")
         raise popart_exception(
-            f"Failed to load a ModelProto from the string '{shown}'.\nCheck that it is either a valid path to an existing onnx model file, or "
-            "is a valid onnx ModelProto string."
+            f"Failed to load a ModelProto from the string '{shown}'.\nCheck that it is either a valid path to an existing onnx model file, "
+            "or is a valid onnx ModelProto string."
         )
     return model
 
@@ -83,7 +83,7 @@ def check_model(model: onnx.ModelProto, folder: Path | None = None) -> None:
         del checkable.graph.initializer[:]
         checkable.graph.initializer.extend(kept)
     try:
-        checker.check_model(checkable)
+        checker.check_model(checkable)  # pyright: ignore[reportUnknownMemberType]  # a parameter of it has a type without arguments
     except checker.ValidationError as error:
         raise ModelCheckError(str(error)) from error
 
@@ -93,8 +93,8 @@ def check_opsets(model: onnx.ModelProto) -> None:
     for imported in model.opset_import:
         if imported.domain in ("", "ai.onnx") and imported.version not in VERSIONS:
             raise popart_exception(
-                f"Encountered ONNX opset version {imported.version}, Maximimum supported opset is {VERSIONS[-1]}, minimum {VERSIONS[0]} and "
-                "default 10."
+                f"Encountered ONNX opset version {imported.version}, Maximimum supported opset is {VERSIONS[-1]}, minimum {VERSIONS[0]} "
+                "and default 10."
             )
         if imported.domain == "ai.graphcore" and imported.version != 1:
             raise popart_exception(f"Encountered Graphcore opset version {imported.version}, Maximimum supported opset is 1.")

@@ -166,7 +166,7 @@ class GraphModel:
 
     def readable(self) -> Collection[str]:
         """Ids that nodes of this graph may read."""
-        ids: set[str] = set().union(*(graph._infos for graph in (self, *self.around())))
+        ids = set[str]().union(*(graph._infos for graph in (self, *self.around())))
         return ids.union(*(outputs for graph in (self, *self.around()) for outputs in graph._nodes))
 
     def may_read(self, id: str) -> bool:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import onnx
 
@@ -13,16 +11,11 @@ from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID
 from tilestep.popart.builder.attributes import AttributeValue
 from tilestep.popart.builder.inference import infer
 from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.debug import note
 from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.log import Level, log, logged
 
-_debug_numbers: Final = itertools.count(1)  # process-wide, as all builders write into one debug file
-
-
-def next_debug_number() -> int:
-    """A number that no other node or input of the process has, for the debug file."""
-    return next(_debug_numbers)
-
-
+LAYER = "popartbuilder"  # of builders, in debug files
 Check = Callable[[GraphModel, Sequence[str], Mapping[str, AttributeValue]], None]
 
 
@@ -74,10 +67,16 @@ def add_operator(
     if check is not None:
         check(model, inputs, attributes)
     model.use_opset(operator.domain, opset)
+    if logged("builder", Level.DEBUG):
+        log(
+            "builder",
+            Level.DEBUG,
+            f"Adding {operator.domain}.{operator.name} to builder opset:{opset}, numInputs:{len(inputs)} name:{name}",
+        )
     node = model.proto.graph.node.add(op_type=operator.name, domain="" if operator.domain == "ai.onnx" else operator.domain)
     node.input.extend(inputs)
     node.output.extend(names)
-    for key, value in sorted({**attributes, DEBUG_INFO_ID: next_debug_number()}.items()):
+    for key, value in sorted({**attributes, DEBUG_INFO_ID: _debug_number(operator, name, inputs, names)}.items()):
         model.set_attribute(node, key, value)
     if name or model.scope:
         node.name = model.scoped(name or operator.name)
@@ -86,6 +85,11 @@ def add_operator(
     model.note_node(node)
     _note_types(model, node, opset)
     return names
+
+
+def _debug_number(operator: Operator, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> int:
+    """Notes the node for the debug file. Returns: its number there."""
+    return note(name, LAYER, {"category": "api", "api": operator.name.lower(), "inputs": list(inputs), "outputs": list(outputs)})
 
 
 def _check_inputs(model: GraphModel, operator: Operator, inputs: Sequence[str]) -> None:
@@ -113,5 +117,6 @@ def _note_types(model: GraphModel, node: onnx.NodeProto, opset: int) -> None:
         if any(size.dim_value < 0 for size in sizes):
             shape = f"[{' '.join(str(size.dim_value) for size in sizes)}]"
             raise popart_exception(
-                f"Output '{id}' of node '{node.name or node.op_type}' has invalid shape, {shape}. Values must be non-negative in each shape dimension."
+                f"Output '{id}' of node '{node.name or node.op_type}' has invalid shape, {shape}. Values must be non-negative in each "
+                "shape dimension."
             )

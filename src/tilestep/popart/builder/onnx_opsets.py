@@ -14,7 +14,7 @@ import onnx
 from onnx import defs
 
 from tilestep.popart.builder.attributes import AttributeValue
-from tilestep.popart.builder.kinds import ARRAY, BOOL, FLOAT, FLOATS, IDS, INT, INTS, STR, STRS, Kind, optional
+from tilestep.popart.builder.kinds import ARRAY, BOOL, DEBUG, FLOAT, FLOATS, IDS, INT, INTS, STR, STRS, Kind, optional
 from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.builder.nodes import Check, Operator, add_operator
 from tilestep.popart.builder.signatures import DEBUG_CONTEXT, REQUIRED, Overload, Parameter, method
@@ -54,7 +54,7 @@ class OnnxOpset:
     operators: Mapping[str, defs.OpSchema]
 
     def __init__(self, model: GraphModel) -> None:
-        self._model = model
+        self.model = model
 
     def getOpsetVersion(self) -> int:
         """The version of ONNX's domain."""
@@ -171,21 +171,28 @@ def _method(name: str, schema: defs.OpSchema, version: int) -> Any:
     varies = schema.min_output != schema.max_output
 
     def run(self: OnnxOpset, position: int, values: dict[str, Any]) -> Any:
-        attributes = attributes_of(schema, {name: embedded(self._model, value) for name, value in values.items()})
+        if any(isinstance(value, GraphModel) for value in values.values()):
+            self.model.use_opset("ai.onnx", version)  # before versions of the inner graphs are adopted
+        attributes = attributes_of(schema, {name: embedded(self.model, value) for name, value in values.items()})
         ids = add_operator(
-            self._model,
+            self.model,
             operator,
             version,
             values.get("args", []),
             attributes,
-            name=values["debugContext"],
+            name=values.get("debugContext") or values.get("name", ""),
             outputs=values["num_outputs"] if varies else None,
             check=check,
         )
         return ids if many else ids[0]
 
-    overload = Overload(parameters=parameters_of(schema), returns="List[str]" if many else "str")
-    return method(name, [overload], _doc(schema), run, owner=f"AiOnnxOpset{version}")
+    returns = "List[str]" if many else "str"
+    overloads = [Overload(parameters=parameters_of(schema), returns=returns)]
+    if schema.name == "If":  # the original's Python layer calls its debug context `name`
+        overloads.append(
+            Overload(parameters=(*parameters_of(schema)[:-1], Parameter(name="name", kind=DEBUG, default="")), returns=returns)
+        )
+    return method(name, overloads, _doc(schema), run, owner=f"AiOnnxOpset{version}")
 
 
 def _doc(schema: defs.OpSchema) -> str:
@@ -216,7 +223,7 @@ class AiOnnxMlOpset1:
     version = 1
 
     def __init__(self, model: GraphModel) -> None:
-        self._model = model
+        self.model = model
 
     def getOpsetVersion(self) -> int:
         """The version of the domain."""

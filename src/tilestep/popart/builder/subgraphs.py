@@ -47,7 +47,7 @@ def called(outer: GraphModel, value: GraphModel) -> onnx.GraphProto:
 
 
 def _adopt_opsets(outer: GraphModel, inner: GraphModel) -> None:
-    """Domains that only the inner graph uses become the model's; where both use one, the outer's version holds for both, as in the original."""
+    """Domains that only the inner graph uses become the model's. Where both use one, the outer's version holds, as in the original."""
     for domain, version in inner.opsets.items():
         if domain not in outer.opsets:
             outer.use_opset(domain, version)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import numpy as np
-import onnx
 
 from tilestep.popart.builder import attribute_names as names
 from tilestep.popart.builder.attributes import tensor_of
@@ -14,9 +13,10 @@ from tilestep.popart.builder.bound import overloaded
 from tilestep.popart.builder.inference import type_proto
 from tilestep.popart.builder.kinds import ARRAY, INT, INTS, STR, instance_of
 from tilestep.popart.builder.model import GraphModel
-from tilestep.popart.builder.nodes import next_debug_number
+from tilestep.popart.builder.nodes import LAYER
 from tilestep.popart.builder.settings import note_input, note_variable
 from tilestep.popart.builder.signatures import DEBUG_CONTEXT, Parameter
+from tilestep.popart.debug import note
 from tilestep.popart.enums import DataType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import InputSettings, TensorInfo, data_type_of_onnx, name_lcase, onnx_number
@@ -30,6 +30,10 @@ _SETTINGS: Final = Parameter(name="settings", kind=instance_of(InputSettings))
 _VALUES: Final = Parameter(name="initVal", kind=ARRAY)
 _VARIABLE: Final = Parameter(name="variableSettings", kind=instance_of(VariableSettings))
 _ID: Final = Parameter(name="id", kind=STR)
+
+
+def _debug_number(id: str, method: str) -> int:
+    return note(id, LAYER, {"category": "variable", "api": method, "tensorId": id})
 
 
 class TensorsOfGraph:
@@ -61,7 +65,7 @@ class TensorsOfGraph:
         info = TensorInfo(dataType, shape or []) if tensorInfo is None else tensorInfo
         id = self._model.new_id(debugContext or "input")
         self._model.add_input(id, type_proto(onnx_number(info.dataType()), tuple(info.shape())))
-        self._model.note_metadata(names.DEBUG_INPUT + id, next_debug_number())
+        self._model.note_metadata(names.DEBUG_INPUT + id, _debug_number(id, "addInputTensor"))
         note_input(self._model, id, InputSettings() if settings is None else settings)
         return id
 
@@ -69,9 +73,7 @@ class TensorsOfGraph:
     def addUntypedInputTensor(self, debugContext: str) -> str:
         """Adds an input of a subgraph, whose type its caller decides. Raises: popart_exception in the main graph."""
         if self._model.parent is None:
-            raise popart_exception(
-                "Can not add untyped tensors to the top-level graph. Use Builder::addInputTensor(const TensorInfo &tensorInfo, ...) instead."
-            )
+            raise popart_exception("Can not add untyped tensors to the top-level graph. Use addInputTensor(tensorInfo) instead.")
         id = self._model.new_id(debugContext or "input")
         self._model.add_input(id)
         return id
@@ -81,8 +83,8 @@ class TensorsOfGraph:
         """Makes a tensor of a graph around this one its input. Raises: popart_exception if no graph around has it."""
         if not self._model.is_around(tensorId):
             raise popart_exception(
-                f"Failed to add unrecognised Tensor {tensorId} from higher scope, Currently, a Tensor must already exist in a higher (parent) "
-                "scope to add it as an input in a lower scope."
+                f"Failed to add unrecognised Tensor {tensorId} from higher scope, Currently, a Tensor must already exist in a higher "
+                "(parent) scope to add it as an input in a lower scope."
             )
         self._model.add_input(tensorId)
 
@@ -99,7 +101,7 @@ class TensorsOfGraph:
         tensor = tensor_of(initVal, id)
         self._model.add_input(id, type_proto(tensor.data_type, initVal.shape))
         self._model.add_initializer(tensor)
-        self._model.note_metadata(names.DEBUG_INPUT + id, next_debug_number())
+        self._model.note_metadata(names.DEBUG_INPUT + id, _debug_number(id, "addInitializedInputTensor"))
         note_variable(self._model, id, VariableSettings() if variableSettings is None else variableSettings)
         return id
 
@@ -164,12 +166,3 @@ class TensorsOfGraph:
         if found is None:
             raise popart_exception(f"The {what} of tensor '{id}' is not known to the builder: what its node gives can't be inferred.")
         return found
-
-
-def typed_input(info: onnx.ValueInfoProto) -> TensorInfo:
-    """The type and shape that a model gives an input. Raises: popart_exception for a size that the model leaves open."""
-    sizes = info.type.tensor_type.shape.dim
-    for size in sizes:
-        if size.HasField("dim_param"):
-            raise popart_exception(f"Tensor shape requires unspecified parameter '{size.dim_param}'")
-    return TensorInfo(data_type_of_onnx(info.type.tensor_type.elem_type), [size.dim_value for size in sizes])

@@ -42,7 +42,8 @@ def multi_conv(
     results: list[Any] = []
     at = 0
     for number in range(numConvs):
-        x, w, b = (*inputs[_INPUTS * number : _INPUTS * (number + 1)], None, None)[:_INPUTS]
+        x, w = inputs[_INPUTS * number], inputs[_INPUTS * number + 1]
+        b = inputs[_INPUTS * number + 2] if len(inputs) > _INPUTS * number + 2 else None
         axes = x.ndim - 2
         own = [values[at * times : (at + axes) * times] or None for values, times in ((strides, 1), (pads, 2), (dilations, 1))]
         at += axes

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilestep.onnx.graph import Node
+from tilestep.onnx.graph import Node, schema_of
 
 DOMAIN: Final = "ai.graphcore"
 _NAMES: Final = {"float32": "FLOAT", "float64": "DOUBLE"}  # others have NumPy's name in capitals
@@ -32,15 +32,13 @@ def info_text(x: Any) -> str:
     return f"{_HALVES.get(name, name):<{_NAME_WIDTH}}{shape_text(x.shape)}"
 
 
-def op_text(node: Node, version: int | None = None) -> str:
-    """A node, as PopART writes an operator: Op(ai.onnx.Add:7, inputs=[a, b], outputs=[c]).
+def kind_text(node: Node) -> str:
+    """A node's operator with its version, which is that of its schema: ai.onnx.Add:7."""
+    schema = schema_of(node.domain, node.op_type, node.version)
+    return f"{node.domain or 'ai.onnx'}.{node.op_type}:{node.version if schema is None else schema.since_version}"
 
-    Args: version: in which the operator got its meaning; that of its implementation here if not given.
-    """
-    since = version if version is not None else node.operator.since if node.operator is not None else node.version
-    named = (
-        f"{node.name} ({node.domain or 'ai.onnx'}.{node.op_type}:{since})"
-        if node.name
-        else f"{node.domain or 'ai.onnx'}.{node.op_type}:{since}"
-    )
+
+def op_text(node: Node) -> str:
+    """A node, as PopART writes an operator: Op(ai.onnx.Add:7, inputs=[a, b], outputs=[c])."""
+    named = f"{node.name} ({kind_text(node)})" if node.name else kind_text(node)
     return f"Op({named}, inputs=[{', '.join(node.inputs)}], outputs=[{', '.join(node.outputs)}])"

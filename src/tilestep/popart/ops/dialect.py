@@ -8,9 +8,9 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import is_known, module_of
 from tilestep.popart.ops.batch_norm import batch_norm
+from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.ops.gradients import magnitude, rounded
 
-DIALECT: Final = "popart"
 _MEAN, _VARIANCE = 3, 4  # positions of a batch norm's running statistics
 _STEPS: Final = {"Ceil": "ceil", "Floor": "floor", "Sign": "sign"}  # ONNX's name -> NumPy's
 

@@ -86,9 +86,22 @@ def bitwise_not(call: Call, x: Any) -> Any:
 
 @op("Atan2", domain=DOMAIN)
 def atan2(call: Call, y: Any, x: Any) -> Any:
-    """The angle of the point (x, y), from -pi to pi."""
+    """The angle of the point (x, y), from -pi to pi. Its gradient at the origin is 0, where the original's is no number."""
     xp, y, x = operands(y, x)
-    return xp.arctan2(y, x)
+    return np.arctan2(y, x) if xp is np else _angle(*jnp.broadcast_arrays(y, x))
+
+
+@jax.custom_jvp
+def _angle(y: Any, x: Any) -> Any:
+    return jnp.arctan2(y, x)
+
+
+@_angle.defjvp
+def _angle_slope(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    y, x = primals
+    square = y * y + x * x
+    scale = jnp.where(square == 0, 0, 1 / jnp.where(square == 0, 1, square))
+    return jnp.arctan2(y, x), x * scale * tangents[0] - y * scale * tangents[1]
 
 
 @op("Fmod", domain=DOMAIN)

@@ -65,7 +65,7 @@ def nll_loss(
     """
     _check_labels(call, probabilities, labels)
     p, label = jnp.asarray(probabilities), jnp.asarray(labels).astype(np.int32)
-    loss = _nll(p, label, not inputIsLogProbability)
+    loss: Any = _nll(p, label, not inputIsLogProbability)
     if ignoreIndex is None:
         return reduced(loss, reduction)
     counts = label != ignoreIndex

@@ -59,10 +59,10 @@ def scatter_reduce(
         return _into(data, indices, jnp.asarray(initial), axis, kind)
     lengths = [axis_size if i == axis else length for i, length in enumerate(data.shape)]
     start = jnp.full(lengths, _neutral(kind, data.dtype), data.dtype)
-    result = _into(data, indices, start, axis, kind)
+    result: Any = _into(data, indices, start, axis, kind)
     if kind not in ("max", "min"):
         return result
-    touched = _into(jnp.ones(data.shape, np.int32), indices, jnp.zeros(lengths, np.int32), axis, "max")
+    touched: Any = _into(jnp.ones(data.shape, np.int32), indices, jnp.zeros(lengths, np.int32), axis, "max")
     return jnp.where(touched > 0, result, jnp.zeros((), data.dtype))
 
 

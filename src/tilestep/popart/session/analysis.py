@@ -37,10 +37,12 @@ class Analysis:
     differentiable: frozenset[str]
 
 
-def analyse(graph: SessionGraph, loss: str | None) -> Analysis:
+def analyse(graph: SessionGraph, loss: str | None, asked: Collection[str] = ()) -> Analysis:
     """Runs a model without values.
 
-    Args: loss: the tensor that is differentiated; None in inference.
+    Args:
+        loss: the tensor that is differentiated; None in inference.
+        asked: tensors whose gradient is wanted, even if their value is known.
 
     Raises: popart_exception for a node that cannot be computed, and for a loss that is no scalar or no tensor of the model.
     """
@@ -71,7 +73,7 @@ def analyse(graph: SessionGraph, loss: str | None) -> Analysis:
             f"Loss tensor, '{loss}', must be a scalar tensor, and has shape {list(types[loss].shape)}: reduce it, for example with "
             "aiGraphcore.identityloss"
         )
-    return Analysis(types=types, known=frozenset(known), differentiable=_differentiable(graph, loss, types, known))
+    return Analysis(types=types, known=frozenset(known), differentiable=_differentiable(graph, loss, types, known - {*asked}))
 
 
 def _differentiable(graph: SessionGraph, loss: str, types: Types, known: Collection[str]) -> frozenset[str]:

@@ -22,7 +22,7 @@ from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
 from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.ops.dialect import DIALECT
+from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.tensors import InputShapeInfo
 from tilestep.popart.typed_tensors import unpacked
 
@@ -185,7 +185,9 @@ def read_model(source: Any) -> onnx.ModelProto:
 def _strip(graph: onnx.GraphProto) -> None:
     """Removes attributes that do not change what a node computes."""
     for node in graph.node:
-        kept = [attribute for attribute in node.attribute if not attribute.name.startswith(_HIDDEN) or attribute.name.startswith(_COLLECTIVE)]
+        kept = [
+            attribute for attribute in node.attribute if not attribute.name.startswith(_HIDDEN) or attribute.name.startswith(_COLLECTIVE)
+        ]
         for attribute in kept:
             if attribute.type == onnx.AttributeProto.GRAPH:
                 _strip(attribute.g)

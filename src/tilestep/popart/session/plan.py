@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.enums import RecomputationType
 from tilestep.popart.exceptions import noted, popart_exception
-from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix
+from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedGradientPrefix
 from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Names, analyse
@@ -81,7 +81,8 @@ def plan_of(
     accumulation = int(options.accumulationFactor) if options.enableGradientAccumulation else 1
     graph = session_graph(model, training=training, shapes=shapes, casts=options.enableSupportedDataTypeCasting)
     _require_one_recomputation(graph, options)
-    analysis = analyse(graph, loss)
+    asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors_of(flow)}
+    analysis = analyse(graph, loss, asked)
     trained = [name for name in graph.variables if name in analysis.differentiable]
     scaling = automatic_scaling(options, training=training, accumulation=accumulation)
     rule = (

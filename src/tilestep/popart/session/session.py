@@ -16,10 +16,11 @@ from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import AnchorReturnTypeId, DeviceConnectionType
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
+from tilestep.popart.log import Level, log
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions, require_known
 from tilestep.popart.patterns import Patterns
-from tilestep.popart.session.engine import Engine, described
+from tilestep.popart.session.engine import Engine, described, named_failures
 from tilestep.popart.session.feeds import Feeds, deliver
 from tilestep.popart.session.figures import Figures
 from tilestep.popart.session.plan import plan_of
@@ -74,7 +75,7 @@ class _Session:
         self._carry: Carry | None = None
         self._microbatch: Any = None
         self._seed = 0
-        self._weights_sent = False
+        self._weights_sent = self._loaded = False
         self._checked: PyStepIO | None = None
         self._engine = Engine(
             self._plan, self._feeds, self._options, device, (self._training, loss, self._plan.anchors, described(optimizer))
@@ -131,16 +132,20 @@ class _Session:
         if self._options.compileEngine:
             self._figures.prepare(carry, self._feeds.step_types())
         self._engine.compile(carry)
-        self._carry = self._first_carry()
+        log("session", Level.INFO, "Graph compiled")
+        self._carry, self._loaded = self._first_carry(), False
         if loadEngine and self._options.compileEngine:
             self.loadEngineAndConnectStreams()
 
     def loadEngineAndConnectStreams(self) -> None:
         """Attaches the device. Raises: popart_runtime_error if it can't run programs."""
-        self._require_prepared("loadEngineAndConnectStreams")
+        if self._carry is None or not self._options.compileEngine:
+            raise popart_runtime_error("There is no compiled engine: call session.prepareDevice() first, with compileEngine True")
         if self._device.connectionType == DeviceConnectionType.Never:
             raise popart_runtime_error("Trying to load an engine on an offline device")
         self._device.require_attached()
+        log("devicex", Level.INFO, "Engine loaded")
+        self._loaded = True
 
     def _first_carry(self) -> Carry:
         rule, values = self._plan.rule, self._weights.outgoing
@@ -325,20 +330,28 @@ class _Session:
                 "Must call weightsFromHost before run as the model has initializers and the session has been created in training mode"
             )
         carry = self._require_prepared("run(const IStepIO &)")
+        if not self._loaded:
+            self.loadEngineAndConnectStreams()
         if isinstance(io, PyStepIO):
-            if io.checks and io is not self._checked:
-                self._feeds.require(io)
-                self._checked = io
-            if self._synthetic.off:
-                self._carry, values = self._engine.step(carry, self._feeds.step_inputs(io))
-                deliver(values, io)
-            else:
-                self._carry, _ = self._engine.step(carry, self._synthetic.arrays(self._feeds.step_types()))
+            self._run_arrays(carry, io)
         elif isinstance(io, PyStepIOCallback):
-            self._run_callbacks(carry, io)
+            with named_failures():
+                self._run_callbacks(carry, io)
         else:
             raise TypeError(f"run: stepio is a {type(io).__name__}: it must be a PyStepIO or a PyStepIOCallback")
         self._figures.ran(debugName)
+
+    def _run_arrays(self, carry: Carry, io: PyStepIO) -> None:
+        if io.checks and io is not self._checked:
+            self._feeds.require(io)
+            self._checked = io
+        off = self._synthetic.off
+        inputs = self._feeds.step_inputs(io) if off else self._synthetic.arrays(self._feeds.step_types())
+        with named_failures():
+            after, values = self._engine.step(carry, inputs)
+            if off:
+                deliver(values, io)
+        self._carry = after  # a run that failed leaves the weights as they were
 
     def _run_callbacks(self, carry: Carry, io: PyStepIOCallback) -> None:
         """One microbatch after another: a function may depend on what an earlier one has returned."""

@@ -1,0 +1,113 @@
+"""Checks that PopART makes before ONNX's operators run: a session refuses what the importer would broadcast or promote."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax.numpy as jnp
+import numpy as np
+
+import tilestep.onnx.ops as _onnx_ops  # registers ONNX's operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from tilestep.onnx.convert import operands
+from tilestep.onnx.interpret import Call
+from tilestep.onnx.registry import Operator, all_operators, op
+from tilestep.onnx.values import is_traced
+from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.ops.describing import kind_text, op_text, shape_text, type_text
+
+DIALECT: Final = "popart"
+Check = Callable[..., None]  # of the call, the inputs and the attributes
+
+
+def checked(*names: str, first: int = 1) -> Callable[[Check], Check]:
+    """Has the decorated function see the inputs and the attributes of ONNX's operators before these run.
+
+    Args: first: the version since which it does.
+    """
+
+    def decorator(check: Check) -> Check:
+        for name in names:
+            for operator in all_operators()["", name]:
+                _wrap(operator, check, max(operator.since, first))
+        return check
+
+    return decorator
+
+
+def _wrap(operator: Operator, check: Check, since: int) -> None:
+    @op(operator.name, since=since, needs=operator.needs, random=operator.random, state=operator.state, dialect=DIALECT)
+    @functools.wraps(operator.handler)
+    def handler(call: Call, *inputs: Any, **attributes: Any) -> Any:
+        check(call, *inputs, **attributes)
+        return operator.handler(call, *inputs, **attributes)
+
+
+_BROADCAST_SINCE: Final = 8  # the version since which all operators of several operands broadcast
+_NARROW: Final = {"INT64": "INT32", "UINT64": "UINT32"}
+
+
+@checked("And", "Or", "Xor", "Equal", "Greater", "Less")
+def frames(call: Call, *inputs: Any, **attributes: Any) -> None:
+    """Operands have shapes that broadcast."""
+    for a, b in itertools.pairwise(inputs) if call.version >= _BROADCAST_SINCE else ():
+        try:
+            np.broadcast_shapes(a.shape, b.shape)
+        except ValueError:
+            raise popart_exception(
+                f"np broadcasting failed on '{op_text(call.node)}', frames {list(a.shape)} and {list(b.shape)} are not aligned"
+            ) from None
+
+
+@checked("Add", "Sub", "Div", "Mod", "Max", "Min", "Mean", "Sum")
+def types_and_frames(call: Call, *inputs: Any, **attributes: Any) -> None:
+    """Operands have one type, and shapes that broadcast. A 64-bit integer counts as one of 32 bits, as on an IPU."""
+    for a, b in itertools.pairwise(inputs):
+        if _type(a) != _type(b):
+            raise popart_exception(
+                f"np broadcasting failed on {op_text(call.node)}, incompatible types {_type(a)} and {_type(b)} (shapes "
+                f"{shape_text(a.shape)} and {shape_text(b.shape)})"
+            )
+    frames(call, *inputs)
+
+
+def _type(x: Any) -> str:
+    name = type_text(x.dtype)
+    return _NARROW.get(name, name)
+
+
+@op("Mul", since=7, dialect=DIALECT)
+def multiply(call: Call, a: Any, b: Any) -> Any:
+    """a * b of one type. A float16 may be multiplied with a float32 of one element, which gives a float16."""
+    if {str(a.dtype), str(b.dtype)} == {"float16", "float32"} and (a if a.dtype == np.float32 else b).size == 1:
+        return (jnp.asarray(a).astype(np.float32) * jnp.asarray(b).astype(np.float32)).astype(np.float16)
+    types_and_frames(call, a, b)
+    xp, a, b = operands(a, b)
+    return xp.multiply(a, b)
+
+
+@checked("MatMul")
+def product(call: Call, a: Any, b: Any) -> None:
+    """Operands of a matrix product have axes, and the inner ones have one length."""
+    name = op_text(call.node)
+    for side, x, tensor in (("lhs", a, call.node.inputs[0]), ("rhs", b, call.node.inputs[1])):
+        if not x.ndim:
+            raise popart_exception(f"{name} doesn't support scalar tensor {tensor} as the {side} input")
+    if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
+        lhs, rhs = call.node.inputs
+        raise popart_exception(
+            f"{name} contracting dimensions unequal: lhs '{lhs}' {shape_text(a.shape)}, rhs '{rhs}' {shape_text(b.shape)}"
+        )
+
+
+@checked("Clip", first=11)
+def bounds(call: Call, x: Any, low: Any = None, high: Any = None) -> None:
+    """Bounds are known when the program is made."""
+    for name, value, position in (("min", low, 1), ("max", high, 2)):
+        if is_traced(value):
+            raise popart_exception(
+                f"Op {call.node.name}({kind_text(call.node)}), inputs=[{call.node.inputs[0]}] currently only supports constant min/max parameters. Input "
+                f"'{name}' ({call.node.inputs[position]}) has no data."
+            )
