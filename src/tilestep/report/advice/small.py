@@ -69,7 +69,7 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         how="about",
         basis=f"for as many samples, planned again with a batch of {batch * factor:,}",
     )
-    line = None if largest is None else line_of(program, largest.frame)
+    line = (None if largest is None else line_of(program, largest.frame)) or evidence.line_of_call(profile.key)
     finding = Finding(kind="products" if thin else "steps", text=text, line=line)
     yield Proposal(finding=finding, ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
 
