@@ -293,7 +293,7 @@ def looking_up(*, again: bool) -> Callable[[Host], None]:
 
 
 def test_a_table_that_is_put_once_is_exact() -> None:
-    before, after = kept(looking_up(again=True)), kept(predicting(again=False))
+    before, after = kept(looking_up(again=True)), kept(looking_up(again=False))
     assert cycles(before, put_once(1, [0])) == cycles(after)
     assert cycles(before, in_turn(put_once(1, [0]), kept_unchanged(1, [0]))) == cycles(after, kept_unchanged(1, [0])) < cycles(before)
 
