@@ -120,7 +120,7 @@ def capture(
     events = in_detail(span.system.rows_between(span.begin, span.end), runs, runs_in_detail)
     add_events(builder, events, programs=rows, runs=numbers)
     if span.history is not None:
-        put_history(builder, span.history)
+        put_history(builder, span.history, lines=lines)
 
 
 def lane_row(lane: Lane) -> dict[str, int]:

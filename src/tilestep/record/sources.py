@@ -13,7 +13,7 @@ from tilestep.messages import shown
 from tilestep.options import PREFIX, PlanOptions
 from tilestep.plan.lower import lower
 from tilestep.plan.steps import Program
-from tilestep.program.hlo import parse_hlo
+from tilestep.program.hlo import HloModule, parse_hlo
 from tilestep.record.tables import Tables, json_text
 
 MOST_TEXT: Final = 4_000_000  # characters of HLO that are planned again
@@ -41,6 +41,7 @@ def planned_again(
     options: PlanOptions | None = None,
     halves: bool = False,
     donated: dict[int, int] | None = None,
+    edit: Callable[[HloModule], HloModule] | None = None,
 ) -> Program:
     """A program as it would be planned from the same HLO under other circumstances.
 
@@ -51,6 +52,7 @@ def planned_again(
         options: in place of the source's.
         halves: whether arrays of float32 become float16.
         donated: result to argument, of further donations.
+        edit: of the module.
 
     Raises:
         RecordingError: if the HLO was not kept, or is longer than `MOST_TEXT`.
@@ -64,6 +66,8 @@ def planned_again(
     module = parse_hlo(_SINGLE.sub("f16[", text) if halves else text)
     if donated:
         module = replace(module, input_output_aliases={**module.input_output_aliases, **donated})
+    if edit is not None:
+        module = edit(module)
     planned = lower(module, machine, name=program.name, num_ipus=program.num_ipus, options=options or source.options)
     return replace(planned, dry=program.dry)
 
