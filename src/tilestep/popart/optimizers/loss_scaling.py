@@ -144,10 +144,12 @@ class ForwardNode:
     Args:
         op_type: its type, as "MatMul".
         inputs: the names of its inputs; "" for one that is left out.
+        outputs: the names of its outputs.
     """
 
     op_type: str
     inputs: tuple[str, ...]
+    outputs: tuple[str, ...] = ()
 
 
 _PRODUCTS: Final = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "MultiConv"})
@@ -198,10 +200,19 @@ def tracked_tensors(
             raise popart_exception(f"{_WHERE} gradientTensorTrackingMethod set to {name} but 'toTrackTensors' has not been set")
         return tuple(dict.fromkeys(chosen))
     reads = _reads_of_products if method is GradientTensorTrackingMethod.ConvAndMatmulGradients else _reads_that_count
-    found = [name for node in nodes for name in reads(node, variables) if name in float16_gradients]
+    left = _without_losses(list(nodes))
+    found = [name for node in left for name in reads(node, variables) if name in float16_gradients]
     if not found:
         raise popart_exception(f"{_WHERE} No tracked gradient tensors of type fp16 were found.")
     return tuple(dict.fromkeys(found))
+
+
+def _without_losses(nodes: Sequence[ForwardNode]) -> list[ForwardNode]:
+    """The operations but for losses, whose gradients look at the loss scaling, and a softmax that is part of one."""
+    into_loss = {name for node in nodes if node.op_type in _LOSSES for name in node.inputs}
+    return [
+        node for node in nodes if node.op_type not in _LOSSES and not (node.op_type == "Softmax" and into_loss.intersection(node.outputs))
+    ]
 
 
 def _reads_of_products(node: ForwardNode, variables: Collection[str]) -> tuple[str, ...]:
@@ -216,6 +227,6 @@ def _reads_that_count(node: ForwardNode, variables: Collection[str]) -> tuple[st
     """
     if node.op_type in _PRODUCTS:
         return node.inputs
-    if node.op_type in _VIEWS | _LOSSES:
+    if node.op_type in _VIEWS:
         return ()
     return tuple(name for name in node.inputs if not any(other in variables for other in node.inputs if other != name))
