@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import jax
 import jax.numpy as jnp
@@ -25,41 +25,13 @@ import numpy as np
 from tilestep.popart.enums import GradientTensorTrackingMethod
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.optimizers.rule import Arrays
+from tilestep.popart.options import AutomaticLossScalingSettings
 
 FACTOR: Final = "lossScaleUpdateFactor"
 STATISTICS: Final = "Accum___autoLossScaleStats"
 COUNTER: Final = "Histogram_counter"
 _WHERE: Final = "[AutomaticLossScale transform]"
 _LARGEST: Final = 65504.0  # of float16
-
-
-class Settings(Protocol):
-    """SessionOptions.automaticLossScalingSettings."""
-
-    @property
-    def binEdgeLocation(self) -> float:
-        """Where the edge is, as a part of float16's largest number: from 0 to 1."""
-        ...
-
-    @property
-    def thresholdUpperCountProportion(self) -> float:
-        """The part of gradients from the edge on that is too many: from 0 to 1."""
-        ...
-
-    @property
-    def toTrackTensors(self) -> Sequence[str] | None:
-        """The tensors whose gradients are looked at; None: the method finds them."""
-        ...
-
-    @property
-    def updatePeriod(self) -> int:
-        """Updates of weights per look at the gradients."""
-        ...
-
-    @property
-    def gradientTensorTrackingMethod(self) -> GradientTensorTrackingMethod:
-        """Which gradients are looked at."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +54,7 @@ class AutomaticLossScaling:
 
     @classmethod
     def of(
-        cls, settings: Settings, *, accumulation: int = 1, reduce: Callable[[jax.Array], jax.Array] | None = None
+        cls, settings: AutomaticLossScalingSettings, *, accumulation: int = 1, reduce: Callable[[jax.Array], jax.Array] | None = None
     ) -> AutomaticLossScaling:
         """What a session's settings ask for.
 
@@ -174,7 +146,7 @@ _LOSSES: Final = frozenset({"Nll", "L1", "IdentityLoss"})
 
 
 def tracked_tensors(
-    settings: Settings, nodes: Iterable[ForwardNode], *, variables: Collection[str], float16_gradients: Collection[str]
+    settings: AutomaticLossScalingSettings, nodes: Iterable[ForwardNode], *, variables: Collection[str], float16_gradients: Collection[str]
 ) -> tuple[str, ...]:
     """The forward tensors whose gradients are looked at, each once, in the order of the graph.
 
