@@ -27,6 +27,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -38,9 +39,10 @@ from scripts.popart_judge import groups, tables  # noqa: E402
 from scripts.popart_judge.known import LIST, Known, read_known, surprises  # noqa: E402
 from scripts.popart_judge.runner import Case, Result, Setup, by_file, run_file  # noqa: E402
 from scripts.popart_judge.source import TESTS, Function, functions  # noqa: E402
-from scripts.popart_judge.targets import DEFAULT, targets  # noqa: E402
+from scripts.popart_judge.targets import DEFAULT, read_build  # noqa: E402
 from tests.processes import QUICKLY_COMPILED  # noqa: E402
 
+NEVER_RUN = "disabled in the originals' build"
 _talk = threading.Lock()
 
 
@@ -139,6 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     try:
         found, known = functions(options.checkout), read_known(options.known)
+        build = read_build(options.checkout)
+        found = [replace(function, why_out=NEVER_RUN) if function.file in build.disabled else function for function in found]
     except (FileNotFoundError, ValueError) as error:
         say(f"popart_tests: {error}")
         return 2
@@ -164,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.json is not None:
             options.json.write_text(json.dumps(tables.record(found, results, known), indent=1) + "\n", encoding="utf-8")
 
-    results = run_all(chosen, targets(options.checkout), known, setup, jobs=options.jobs, write=write)
+    results = run_all(chosen, build.targets, known, setup, jobs=options.jobs, write=write)
     write(results)
     if options.mutate is not None:
         print(tables.mutated(results, known))

@@ -26,6 +26,7 @@ from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.tuning import Tuning, around, tuning_by_output
 from tilestep.popart.tensors import InputShapeInfo
+from tilestep.popart.typed_tensors import unpacked
 
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]  # by tensor name
@@ -167,6 +168,7 @@ def read_model(source: Any) -> onnx.ModelProto:
     model = onnx.ModelProto()
     if isinstance(source, onnx.ModelProto):
         model.CopyFrom(source)
+        unpacked(model)
         return model
     try:
         if isinstance(source, str | os.PathLike):
@@ -181,6 +183,7 @@ def read_model(source: Any) -> onnx.ModelProto:
         ) from error
     except Exception as error:  # DecodeError of either of protobuf's implementations
         raise popart_exception(f"Failed to parse the model: {error}") from error
+    unpacked(model)
     return model
 
 
