@@ -23,6 +23,8 @@ from tilestep.onnx.specs import ValueSpec, specs_of
 from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
+from tilestep.popart.options import SessionOptions
+from tilestep.popart.session.tuning import Tuning, around, tuning_by_output
 from tilestep.popart.tensors import InputShapeInfo
 from tilestep.popart.typed_tensors import unpacked
 
@@ -50,6 +52,7 @@ class SessionGraph:
         statistics: variables that batch norms keep.
         draws: whether it draws random numbers.
         training: whether dropouts drop and batch norms keep statistics.
+        tuning: operators that are planned in a way of their own.
     """
 
     proto: onnx.ModelProto
@@ -60,6 +63,7 @@ class SessionGraph:
     statistics: frozenset[str]
     draws: bool
     training: bool
+    tuning: Tuning
 
     def run(self, variables: Values, inputs: Values, key: Any, mark: Callable[[str, Any], Any]) -> Values:
         """Runs the model for one microbatch.
@@ -75,25 +79,25 @@ class SessionGraph:
         Raises: popart_exception for a node that cannot be computed.
         """
         state: Values = {}
-        run = Run(training=self.training, key=key if self.draws else None, state=state, mark=mark)
+        run = Run(training=self.training, key=key if self.draws else None, state=state, mark=mark, around=around(self.tuning))
         given = {**inputs, **variables}
         with named_errors():
             run_graph(self.graph, [mark(name, given[name]) for name in self.graph.inputs], run)
         return state
 
 
-def session_graph(source: Any, *, training: bool, shapes: InputShapeInfo, casts: bool) -> SessionGraph:
+def session_graph(source: Any, *, training: bool, shapes: InputShapeInfo, options: SessionOptions) -> SessionGraph:
     """Reads a model for a session.
 
     Args:
         source: a ModelProto, its bytes, or a path.
         training: whether it is trained.
         shapes: of inputs whose shape the model leaves open.
-        casts: whether 64-bit types may become 32-bit ones.
+        options: of the session.
 
     Raises: popart_exception for a damaged model, an input without a shape, an operator without an implementation, or a value beyond 32 bits.
     """
-    proto = read_model(source)
+    proto, casts = read_model(source), options.enableSupportedDataTypeCasting
     plain = onnx.ModelProto()
     plain.CopyFrom(proto)
     _strip(plain.graph)
@@ -118,6 +122,7 @@ def session_graph(source: Any, *, training: bool, shapes: InputShapeInfo, casts:
         statistics=(statistics(loaded.graph) & variables.keys()) if training else frozenset(),
         draws=draws(loaded.graph),
         training=training,
+        tuning=tuning_by_output(proto, options),
     )
 
 

@@ -79,7 +79,7 @@ def plan_of(
     if not training and options.enableGradientAccumulation:
         raise popart_exception("Gradient Accumulation only available when training.")
     accumulation = int(options.accumulationFactor) if options.enableGradientAccumulation else 1
-    graph = session_graph(model, training=training, shapes=shapes, casts=options.enableSupportedDataTypeCasting)
+    graph = session_graph(model, training=training, shapes=shapes, options=options)
     _require_one_recomputation(graph, options)
     asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors_of(flow)}
     analysis = analyse(graph, loss, asked)

@@ -1,0 +1,71 @@
+"""How single operators of a model are planned: their attributes, else the session's options for their type."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import onnx
+from onnx import helper
+
+from tilestep.errors import SettingsError
+from tilestep.messages import shown
+from tilestep.onnx.graph import Node
+from tilestep.options import PREFIX, PlanOptions
+from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.options import SessionOptions, tuning_of
+from tilestep.train import tuned
+
+_ATTRIBUTES: Final = {"__available_memory": "available_memory_proportion", "__partials_type": "partials_type"}
+
+Tuning = Mapping[str, Mapping[str, Any]]  # an operator's first output -> arguments of `tuned`
+
+
+def tuning_by_output(proto: onnx.ModelProto, options: SessionOptions) -> Tuning:
+    """The operators that are planned in a way of their own.
+
+    Raises: popart_exception for an attribute with a value that is not allowed.
+    """
+    known: dict[str, dict[str, str | float]] = {}
+    found: dict[str, Mapping[str, Any]] = {}
+    for node in _nodes(proto.graph):
+        if node.op_type not in known:
+            known[node.op_type] = tuning_of(options, node.op_type)
+        own = {each.name: helper.get_attribute_value(each) for each in node.attribute if each.name in _ATTRIBUTES}
+        if stated := {**known[node.op_type], **own}:
+            found[next((name for name in node.output if name), "")] = _checked(node, stated)
+    return found
+
+
+def around(tuning: Tuning) -> Callable[[Node], AbstractContextManager[None]]:
+    """What is entered around each operator while the program is traced."""
+
+    def enter(node: Node) -> AbstractContextManager[None]:
+        options = tuning.get(next((name for name in node.outputs if name), ""))
+        return tuned(**options) if options else contextlib.nullcontext()
+
+    return enter
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a graph, and of graphs inside of them."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _nodes(attribute.g)
+
+
+def _checked(node: onnx.NodeProto, stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    values = {_ATTRIBUTES[name]: _value(value) for name, value in stated.items()}
+    try:
+        PlanOptions().of_operation({PREFIX + name: value for name, value in values.items()})
+    except SettingsError as error:
+        raise popart_exception(f"Operator {node.op_type} {shown(node.name or next(iter(node.output), ''))}: {error}") from None
+    return values
+
+
+def _value(value: Any) -> Any:
+    return value.decode(errors="replace").lower() if isinstance(value, bytes) else value

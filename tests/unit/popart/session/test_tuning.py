@@ -1,0 +1,81 @@
+"""Attributes of operators, and options of sessions, change how single operators are planned."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilestep import popart
+from tilestep.plan import Superstep
+from tilestep.plan.steps import Series
+
+SIZE = 256
+X = np.full((SIZE, SIZE), 0.01, np.float16)
+
+
+def session(proportion: float | None = None, partials: str | None = None, **options: Any) -> Any:
+    """Two products, of which the first is tuned."""
+    builder = popart.Builder()
+    x, first, second = (builder.addInputTensor(popart.TensorInfo("FLOAT16", [SIZE, SIZE])) for _ in range(3))
+    hidden = builder.aiOnnx.matmul([x, first])
+    if proportion is not None:
+        builder.setAvailableMemoryProportion(hidden, proportion)
+    if partials is not None:
+        builder.setPartialsType(hidden, partials)
+    out = builder.aiOnnx.matmul([hidden, second])
+    given = popart.SessionOptions()
+    for name, value in options.items():
+        setattr(given, name, value)
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 1, "tilesPerIPU": 64})
+    made = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), device, userOptions=given)
+    made.prepareDevice()
+    return made
+
+
+def products(made: Any) -> tuple[Superstep, Superstep]:
+    """The products in order."""
+    (program,) = [program for program in made.getReport().compilation.programs if program.name == "run"]
+    body = program.planned.body
+    assert isinstance(body, Series)
+    first, second = [node for node in body.nodes if isinstance(node, Superstep) and node.family == "matmul"]
+    return first, second
+
+
+def test_a_proportion_bounds_the_operator_that_has_it_and_no_other() -> None:
+    (before, other), (first, second) = products(session()), products(session(proportion=0.05))
+    assert second == other
+    assert first.temporary_tile_bytes <= 0.05 * 638_976
+    assert first.compute_cycles + first.sync_cycles > before.compute_cycles + before.sync_cycles
+
+
+def test_a_type_of_partials_is_the_operators_own() -> None:
+    (before, other), (first, second) = products(session()), products(session(partials="HALF"))
+    assert (second, first.compute_cycles < before.compute_cycles) == (other, True)
+
+
+def test_an_operators_attribute_goes_before_the_sessions_option() -> None:
+    first, second = products(session(partials="float", matmulOptions={"partialsType": "half"}))
+    plain, half = products(session())[0], products(session(partials="half"))[0]
+    assert (first.compute_cycles, second.compute_cycles) == (plain.compute_cycles, half.compute_cycles)
+
+
+def test_values_are_the_same() -> None:
+    results: list[np.ndarray[Any, Any]] = []
+    for made in (session(), session(proportion=0.05, partials="half")):
+        anchors = made.initAnchorArrays()
+        made.run(popart.PyStepIO(dict.fromkeys(("input", "input/1", "input/2"), X), anchors))
+        results += anchors.values()
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_a_wrong_value_names_the_operator_and_the_bound() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [SIZE, SIZE]))
+    out = builder.aiOnnx.matmul([x, x])
+    builder.addNodeAttribute("__available_memory", 1.5, {out})
+    message = "Operator MatMul 'MatMul:0': ipu_available_memory_proportion is 1.5: it must be more than 0 and at most 1"
+    with pytest.raises(popart.popart_exception, match=re.escape(message)):
+        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), popart.DeviceManager().createCpuDevice())
