@@ -48,6 +48,8 @@ class _Log:
             self._levels = dict.fromkeys(PARTS, Level[environment.log_level])
             for part, level in environment.log_config.items():
                 self._levels[part] = Level[level]
+            for note in environment.notes:
+                self.write("popart", Level.WARN, note)
         return self._levels
 
     def write(self, part: str, level: Level, message: str) -> None:

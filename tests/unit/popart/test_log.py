@@ -66,3 +66,13 @@ def test_variables_set_level_destination_and_parts(
     log("session", Level.INFO, "filed")
     log("session", Level.INFO, "too")
     assert [line.split(" ", 3)[3] for line in (tmp_path / "log.txt").read_text().splitlines()] == ["I: filed", "I: too"]
+
+
+def test_variables_that_do_nothing_are_noted_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("POPART_DOT_CHECKS", "FINAL")
+    monkeypatch.setenv("POPART_LOG_LEVL", "INFO")
+    warn("one")
+    warn("two")
+    messages = [line.split(" W: ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert [message.split(":")[0] for message in messages[:1]] == ["Variable POPART_DOT_CHECKS has no effect"]
+    assert messages[1:] == ["Variable POPART_LOG_LEVL does not exist; the nearest that does is POPART_LOG_LEVEL.", "one", "two"]

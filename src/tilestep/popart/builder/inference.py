@@ -90,9 +90,9 @@ def _by_schema(model: GraphModel, node: onnx.NodeProto, opset: int, inputs: Type
     except (shape_inference.InferenceError, ValueError, RuntimeError, KeyError):  # as for a model that is read: the type stays unknown
         found = {}
     types = [_useful(found.get(id)) for id in node.output]
-    if node.op_type in ("If", "Loop") and None in types:
+    if node.op_type in ("If", "Loop") and any(typed(type) is None for type in types):
         others = _of_control_flow(model, node, inputs)
-        types = [other if type is None else type for type, other in zip(types, others, strict=True)]
+        types = [type if typed(type) is not None or other is None else other for type, other in zip(types, others, strict=True)]
     return types
 
 
@@ -195,6 +195,8 @@ def _of_control_flow(model: GraphModel, node: onnx.NodeProto, inputs: Types) -> 
     if node.op_type == "Loop":
         counter, condition = type_proto(onnx.TensorProto.INT64, ()), type_proto(onnx.TensorProto.BOOL, ())
         made = _of_graph(model, _graph_of(node, "body"), [counter, condition, *inputs[2:]])
-        state = made[1 : len(inputs) - 1]
+        state = [  # what changes its shape from turn to turn is left to ONNX's rule
+            after if typed(after) == typed(before) else None for before, after in zip(inputs[2:], made[1:], strict=False)
+        ]
         return [*state, *[None] * (len(node.output) - len(state))]
     return [None] * len(node.output)

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tilestep.popart.enums import GradientTensorTrackingMethod
 from tilestep.popart.exceptions import popart_exception
@@ -98,7 +99,8 @@ class AutomaticLossScaling:
                 "Out of range value for 'thresholdUpperCountProportion'. "
                 f"The current value is {threshold}, but it should be in the range [0, 1]."
             )
-        return cls(edge=_LARGEST * location, threshold=threshold, period=settings.updatePeriod, accumulation=accumulation, reduce=reduce)
+        edge = float(np.float16(_LARGEST * location))  # as the original's comparison has it: a tiny location is an edge of 0
+        return cls(edge=edge, threshold=threshold, period=settings.updatePeriod, accumulation=accumulation, reduce=reduce)
 
     def init(self) -> Arrays:
         """The state before the first update."""

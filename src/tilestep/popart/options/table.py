@@ -62,10 +62,8 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "enableGradientAccumulation": done("gradients of accumulationFactor microbatches make one update"),
         "accumulationAndReplicationReductionType": done("whether gradients of microbatches are summed, or their mean is taken"),
         "meanAccumulationAndReplicationReductionStrategy": done("whether a mean divides at each addition, or after the last"),
-        "automaticLossScalingSettings": refused(
-            "automatic loss scaling is refused",
-            "give the optimizer a loss scaling of your own",
-            lambda options, _: options.automaticLossScalingSettings.enabled,
+        "automaticLossScalingSettings": done(
+            "the loss scaling doubles while float16 gradients are small, and halves when too many are large"
         ),
         "ensureFp32LossScaleTensor": refused(
             "the loss scale has the type of the loss, so True is refused",

@@ -24,6 +24,7 @@ from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # no
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.tensors import InputShapeInfo
+from tilestep.popart.typed_tensors import unpacked
 
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]  # by tensor name
@@ -162,6 +163,7 @@ def read_model(source: Any) -> onnx.ModelProto:
     model = onnx.ModelProto()
     if isinstance(source, onnx.ModelProto):
         model.CopyFrom(source)
+        unpacked(model)
         return model
     try:
         if isinstance(source, str | os.PathLike):
@@ -176,6 +178,7 @@ def read_model(source: Any) -> onnx.ModelProto:
         ) from error
     except Exception as error:  # DecodeError of either of protobuf's implementations
         raise popart_exception(f"Failed to parse the model: {error}") from error
+    unpacked(model)
     return model
 
 

@@ -14,11 +14,12 @@ from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.enums import RecomputationType
 from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedGradientPrefix
-from tilestep.popart.optimizers import Optimizer, UpdateContext, UpdateRule
+from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Names, analyse
 from tilestep.popart.session.graph import SessionGraph, Values, session_graph
 from tilestep.popart.session.program import Fetched, Gradients, Program
+from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]
@@ -83,13 +84,23 @@ def plan_of(
     asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors_of(flow)}
     analysis = analyse(graph, loss, asked)
     trained = [name for name in graph.variables if name in analysis.differentiable]
-    rule = None if optimizer is None else optimizer.rule(_context(graph, trained, options, accumulation))
+    scaling = automatic_scaling(options, training=training, accumulation=accumulation)
+    rule = (
+        None
+        if optimizer is None
+        else optimizer.rule(
+            _context(graph, trained, options, accumulation, scaling, analysis.types[loss].dtype if loss else np.dtype(np.float32))
+        )
+    )
+    looked_at = observed(options, graph, analysis)
     state = {} if rule is None else _state_types(rule, graph, trained)
+    if scaling is not None:
+        state[FINAL_SCALE] = FINAL_SCALE_TYPE
     names = Names(
         analysis=analysis,
         variables=tuple(graph.variables),
         state=state,
-        accumulators=frozenset(name for name in state if name.startswith(_ACCUMULATE)),
+        accumulators=frozenset(name for name in state if name.startswith(_ACCUMULATE) or name == FINAL_SCALE),
         trained=trained,
     )
     anchors = anchors_of(flow)
@@ -103,7 +114,7 @@ def plan_of(
             graph,
             anchors=anchors,
             fetched=fetched,
-            gradients=None if rule is None or loss is None else _gradients(loss, rule, fetched, trained, names),
+            gradients=None if rule is None or loss is None else _gradients(loss, rule, fetched, trained, names, looked_at),
             batches=flow.batchesPerStep(),
             accumulation=accumulation,
         ),
@@ -131,7 +142,14 @@ def _require_work(graph: SessionGraph, wanted: Collection[str]) -> None:
     )
 
 
-def _context(graph: SessionGraph, trained: Sequence[str], options: SessionOptions, accumulation: int) -> UpdateContext:
+def _context(
+    graph: SessionGraph,
+    trained: Sequence[str],
+    options: SessionOptions,
+    accumulation: int,
+    scaling: AutomaticLossScaling | None,
+    loss_dtype: np.dtype[Any],
+) -> UpdateContext:
     return UpdateContext(
         params={name: jax.ShapeDtypeStruct(graph.variables[name].shape, graph.variables[name].dtype) for name in trained},
         accumulation_factor=accumulation,
@@ -139,6 +157,8 @@ def _context(graph: SessionGraph, trained: Sequence[str], options: SessionOption
         replication_factor=1,
         reduction=options.accumulationAndReplicationReductionType,
         mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,
+        loss_dtype=loss_dtype,
+        automatic_loss_scaling=scaling,
     )
 
 
@@ -147,9 +167,9 @@ def _state_types(rule: UpdateRule, graph: SessionGraph, trained: Sequence[str]) 
     return {**state.hyper, **state.tensors}
 
 
-def _gradients(loss: str, rule: UpdateRule, fetched: Fetched, trained: Sequence[str], names: Names) -> Gradients:
-    taps = {name: names.analysis.types[name] for name in fetched.gradients.values() if name not in trained}
-    return Gradients(loss=loss, rule=rule, trained=trained, taps=taps)
+def _gradients(loss: str, rule: UpdateRule, fetched: Fetched, trained: Sequence[str], names: Names, looked_at: Sequence[str]) -> Gradients:
+    taps = {name: names.analysis.types[name] for name in (*fetched.gradients.values(), *looked_at) if name not in trained}
+    return Gradients(loss=loss, rule=rule, trained=trained, taps=taps, observed=looked_at)
 
 
 def _first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequence[str]) -> dict[str, Array]:

@@ -58,9 +58,10 @@ class _Session:
     ) -> None:
         if not isinstance(device, DeviceInfo):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
             raise popart_exception(f"Must pass a valid deviceInfo to a session, and it is {device!r}: DeviceManager gives one")
-        self._options = SessionOptions() if options is None else options
+        self._options = SessionOptions() if options is None else options.copied()
         self._options.require_supported(training=self._training, device=device.type)
-        self._patterns = Patterns() if patterns is None else patterns
+        self._patterns = Patterns() if patterns is None else patterns.copied()
+        self._patterns.require_supported()
         self._device, self._name, self._data_flow = device, name, data_flow
         self._plan = plan_of(
             model,

@@ -11,6 +11,7 @@ from onnx import numpy_helper
 
 from tilestep.popart.exceptions import noted, popart_runtime_error
 from tilestep.popart.stepio import PyWeightsIO
+from tilestep.popart.typed_tensors import typed_tensor
 
 Array = np.ndarray[Any, Any]
 _SAME_SIZE: Final = {
@@ -84,8 +85,8 @@ class HostWeights:
             value = left.pop(tensor.name, None)
             if value is not None:
                 dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-                tensor.CopyFrom(numpy_helper.from_array(value.astype(dtype).reshape(tuple(tensor.dims)), tensor.name))
-        model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in left.items())
+                tensor.CopyFrom(typed_tensor(value.astype(dtype).reshape(tuple(tensor.dims)), tensor.name, pack_halves=True))
+        model.graph.initializer.extend(typed_tensor(value, name, pack_halves=True) for name, value in left.items())
         return model
 
 

@@ -74,6 +74,11 @@ def test_infinities_and_what_is_no_number_are_large() -> None:
     assert scales(rule_of(SGD(CHANGEABLE)), [[jnp.array([jnp.nan, jnp.inf], jnp.float16)], SMALL]) == [10, 5]
 
 
+def test_an_edge_below_float16s_numbers_is_0_so_that_all_gradients_are_large() -> None:
+    zero = [jnp.zeros(10, jnp.float16)]
+    assert scales(rule_of(SGD(CHANGEABLE), binEdgeLocation=1e-20), [zero, zero]) == [10, 5]
+
+
 def test_thresholds_at_the_ends() -> None:
     assert scales(rule_of(SGD(CHANGEABLE), thresholdUpperCountProportion=1.0), [LARGE, SMALL, SMALL]) == [10, 20, 40]
     one = [jnp.array([1.0, 40000.0], jnp.float16)]

@@ -102,4 +102,4 @@ def test_options_that_change_no_program_share_executables() -> None:
         "matmulOptions": {"partialsType": "half"},
         "numIOTiles": 8,
     }
-    assert PROGRAM <= fields_of(SessionOptions).keys()
+    assert fields_of(SessionOptions).keys() >= PROGRAM
