@@ -26,7 +26,8 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -38,9 +39,10 @@ from scripts.popart_judge import groups, tables  # noqa: E402
 from scripts.popart_judge.known import LIST, Known, read_known, surprises  # noqa: E402
 from scripts.popart_judge.runner import Case, Result, Setup, by_file, run_file  # noqa: E402
 from scripts.popart_judge.source import TESTS, Function, functions  # noqa: E402
-from scripts.popart_judge.targets import DEFAULT, targets  # noqa: E402
+from scripts.popart_judge.targets import DEFAULT, read_build  # noqa: E402
 from tests.processes import QUICKLY_COMPILED  # noqa: E402
 
+NEVER_RUN = "disabled in the originals' build"
 _talk = threading.Lock()
 
 
@@ -96,8 +98,16 @@ def files_with_torch(checkout: Path, chosen: Sequence[Function]) -> list[str]:
     return [file for file, path in paths.items() if imports_it(path) or imports_it(path.with_name("conftest.py"))]
 
 
-def run_all(chosen: Sequence[Function], target_of: Mapping[str, str], known: Known, setup: Setup, jobs: int) -> list[Result]:
-    """Runs the files, `jobs` at a time."""
+def run_all(
+    chosen: Sequence[Function],
+    target_of: Mapping[str, str],
+    known: Known,
+    setup: Setup,
+    *,
+    jobs: int,
+    write: Callable[[Sequence[Result]], None],
+) -> list[Result]:
+    """Runs the files, `jobs` at a time, and writes down after each what is known so far."""
 
     def run(file: str, mine: Sequence[Function]) -> list[Result]:
         target = target_of.get(file, DEFAULT)
@@ -107,8 +117,12 @@ def run_all(chosen: Sequence[Function], target_of: Mapping[str, str], known: Kno
         return results
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(run, file, mine) for file, mine in by_file(chosen)]
-        return [result for future in waiting for result in future.result()]
+        results: list[Result] = []
+        for done in concurrent.futures.as_completed([pool.submit(run, file, mine) for file, mine in by_file(chosen)]):
+            results += done.result()
+            write(results)
+    places = {function.id: place for place, function in enumerate(chosen)}
+    return sorted(results, key=lambda result: places[result.function.id])
 
 
 def _result(function: Function, target: str, cases: Mapping[str, Case], known: Known) -> Result | None:
@@ -127,6 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     try:
         found, known = functions(options.checkout), read_known(options.known)
+        build = read_build(options.checkout)
+        found = [replace(function, why_out=NEVER_RUN) if function.file in build.disabled else function for function in found]
     except (FileNotFoundError, ValueError) as error:
         say(f"popart_tests: {error}")
         return 2
@@ -147,9 +163,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         environ={"JAX_PLATFORMS": "cpu", "XLA_FLAGS": QUICKLY_COMPILED},
         mutate=options.mutate,
     )
-    results = run_all(chosen, targets(options.checkout), known, setup, options.jobs)
-    if options.json is not None:
-        options.json.write_text(json.dumps(tables.record(found, results, known), indent=1) + "\n", encoding="utf-8")
+
+    def write(results: Sequence[Result]) -> None:
+        if options.json is not None:
+            options.json.write_text(json.dumps(tables.record(found, results, known), indent=1) + "\n", encoding="utf-8")
+
+    results = run_all(chosen, build.targets, known, setup, jobs=options.jobs, write=write)
+    write(results)
     if options.mutate is not None:
         print(tables.mutated(results, known))
         return 0

@@ -246,6 +246,7 @@ PUBLIC_NAMES = [
     "tilestep.train.start_processes",
     "tilestep.train.transfer_from_outfeed",
     "tilestep.train.transfer_to_infeed",
+    "tilestep.train.tuned",
     "tilestep.train.unsharded",
     "tilestep.train.while_loop",
 ]

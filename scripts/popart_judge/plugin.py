@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -25,7 +25,8 @@ LOG: Final = "POPART_JUDGE_LOG"
 ONLY: Final = "POPART_JUDGE_ONLY"  # a file with the functions to run, one a line
 AGAIN_FROM: Final = "POPART_JUDGE_DONE"  # a file with the cases that have been run, one a line
 MUTATE: Final = "POPART_JUDGE_MUTATE"
-LONGEST: Final = 300
+LONGEST: Final = 400
+LINES: Final = 3
 PACKAGE: Final = Path(tilestep.__file__).parent
 # Names that NumPy had when the tests were written.
 OLD_NUMPY: Final = {
@@ -47,6 +48,7 @@ def offer_old_names() -> None:
     for name, value in OLD_NUMPY.items():
         if name not in vars(np):
             setattr(np, name, value)
+    np.fromstring = _fromstring(np.fromstring)
     import onnx
     from onnx import TensorProto, helper
 
@@ -61,6 +63,17 @@ def offer_old_names() -> None:
         onnx.mapping = mapping
     if not hasattr(onnx, "load_from_string"):
         onnx.load_from_string = onnx.load_model_from_string
+
+
+def _fromstring(of_text: Callable[..., Any]) -> Callable[..., Any]:
+    """np.fromstring with its binary mode."""
+
+    def fromstring(string: Any, dtype: Any = float, count: int = -1, *, sep: str = "", **more: Any) -> Any:
+        if sep:
+            return of_text(string, dtype, count, sep=sep, **more)
+        return np.frombuffer(string.encode("latin1") if isinstance(string, str) else string, dtype, count).copy()
+
+    return fromstring
 
 
 def offer_old_torch() -> None:
@@ -127,12 +140,12 @@ def pytest_sessionfinish() -> None:
 
 
 def _told(raised: pytest.ExceptionInfo[BaseException]) -> str:
-    """The error's first line and where it was raised."""
-    text = raised.exconly(tryshort=False).strip()
+    """The error's first lines in one, and where it was raised."""
+    text = " | ".join(line.strip() for line in raised.exconly(tryshort=False).strip().splitlines()[:LINES])
     where = raised.traceback[-1]
     path = Path(str(where.path))
     ours = PACKAGE in path.parents
-    return f"{text.splitlines()[0][:LONGEST]} ({path.relative_to(PACKAGE) if ours else path.name}:{where.lineno + 1})"
+    return f"{text[:LONGEST]} ({path.relative_to(PACKAGE) if ours else path.name}:{where.lineno + 1})"
 
 
 def _case(nodeid: str) -> str:

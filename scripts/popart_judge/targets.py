@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,26 +19,44 @@ _WORD: Final = re.compile(r'"([^"]*)"|(\S+)')
 _KEYWORDS: Final = ("VARIANTS", "LABELS", "DEPENDS", "PROPERTIES", "MATCHEXPR", "NUM_WORKERS", "TEST_IPUMODEL", "ALLOW_SKIP")
 
 
-def targets(checkout: Path) -> Mapping[str, str]:
-    """File below tests/integration -> "Cpu", "IpuModel2" or "Hw"; files that the build doesn't name are left out."""
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """What the originals' build says of their tests; files are below tests/integration.
+
+    Attributes:
+        targets: file -> "Cpu", "IpuModel2" or "Hw"; files that the build doesn't name are left out.
+        disabled: files that it never runs.
+    """
+
+    targets: Mapping[str, str]
+    disabled: frozenset[str]
+
+
+def read_build(checkout: Path) -> Build:
+    """Of a checkout of PopART."""
     root = checkout / TESTS
-    found: dict[str, set[str]] = {}
+    variants: dict[str, set[str]] = {}
+    disabled: set[str] = set()
     for lists in sorted(root.rglob("CMakeLists.txt")):
         folder = lists.parent.relative_to(root)
         for call in _CALL.finditer(_COMMENT.sub("", lists.read_text(encoding="utf-8"))):
-            name, variants = _parsed(call.group(1))
-            found.setdefault(str(folder / f"{name}.py"), set()).update(variants or (DEFAULT,))
-    return {file: next((target for target in ORDER if target in variants), DEFAULT) for file, variants in found.items()}
+            name, given = _parsed(call.group(1))
+            file = str(folder / f"{name}.py")
+            variants.setdefault(file, set()).update(given["VARIANTS"] or [DEFAULT])
+            if "DISABLED" in given["PROPERTIES"]:
+                disabled.add(file)
+    targets = {file: next((target for target in ORDER if target in listed), DEFAULT) for file, listed in variants.items()}
+    return Build(targets=targets, disabled=frozenset(disabled))
 
 
-def _parsed(arguments: str) -> tuple[str, list[str]]:
-    """(name, variants) of one call."""
+def _parsed(arguments: str) -> tuple[str, Mapping[str, list[str]]]:
+    """(name, keyword -> its words) of one call."""
     words = [quoted or plain for quoted, plain in _WORD.findall(arguments)]
-    variants: list[str] = []
+    given: dict[str, list[str]] = {keyword: [] for keyword in _KEYWORDS}
     keyword = ""
     for word in words[1:]:
         if word in _KEYWORDS:
             keyword = word
-        elif keyword == "VARIANTS":
-            variants += _VARIABLE.sub("Hw", word).split(";")
-    return words[0].removesuffix(".py"), variants
+        elif keyword:
+            given[keyword] += _VARIABLE.sub("Hw", word).split(";")
+    return words[0].removesuffix(".py"), given

@@ -11,7 +11,8 @@ from tilestep.messages import nearest, shown
 
 PartialsType = Literal["float", "half"]
 MAX_TILES = 100_000  # of an IPU, as in machine/fields.py
-PREFIX = "ipu_"  # of an option's name in compiler_options
+PREFIX = "ipu_"  # of an option's name in compiler_options, and in the metadata of an operation
+OF_ONE_OPERATION = ("ipu_available_memory_proportion", "ipu_partials_type")  # options that one operation may have for itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,22 @@ class PlanOptions:
                 near = nearest(name, known)
                 hint = f"; the nearest that does is {near!r}" if near else ""
                 raise SettingsError(f"option {shown(name)} does not exist{hint} (all: {', '.join(sorted(known))})")
+        return self._with(given)
+
+    def of_operation(self, given: Mapping[str, object]) -> PlanOptions:
+        """These options for one operation that has some of its own.
+
+        Args: given: as for `changed`.
+        Raises: SettingsError for an option that no single operation has, or a value that is not allowed.
+        """
+        for name in given:
+            if name not in OF_ONE_OPERATION:
+                near = nearest(name, OF_ONE_OPERATION)
+                hint = f"; the nearest is {near!r}" if near else ""
+                raise SettingsError(f"an operation has no option {shown(name)} of its own: it may have {', '.join(OF_ONE_OPERATION)}{hint}")
+        return self._with(given)
+
+    def _with(self, given: Mapping[str, object]) -> PlanOptions:
         values = {name.removeprefix(PREFIX): _value(name, value) for name, value in given.items()}
         return replace(self, **values)  # type: ignore[arg-type]  # __post_init__ checks what the fields allow
 

@@ -259,26 +259,6 @@ def warn_of_unknown_variables(environ: Mapping[str, str] | None = None) -> None:
             warnings.warn(f"environment variable {plain(variable)} does nothing{hint}", UserWarning, stacklevel=2)
 
 
-def stated_machine(device: MachineSpec, environ: Mapping[str, str] | None = None) -> MachineSpec | None:
-    """The machine that the user names, for a program that asks for a device of its own; None: the user names none.
-
-    Args:
-        device: the machine that the program asks for. The number of its IPUs stays, and its sync pattern, unless a variable states one.
-        environ: environment variables; None: the process's own.
-
-    Raises:
-        SettingsError: for a value that is not allowed.
-    """
-    from tilestep.machine import changed_machine
-
-    environ = os.environ if environ is None else environ
-    if not environ.get(_MACHINE, "").strip():
-        return None
-    own = read_settings(environ).machine
-    pattern = None if environ.get(_SYNC_PATTERN, "").strip() else device.sync_pattern
-    return changed_machine(own, num_ipus=device.num_ipus, sync_pattern=None if pattern == own.sync_pattern else pattern)
-
-
 def read_program_engine_options(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> tuple[EngineOptions, EngineOptions]:
     """The options of Poplar's engine for a program that states some itself, which go before those of the variable.
 

@@ -17,7 +17,15 @@ from tilestep.errors import SettingsError
 from tilestep.machine import load_machine
 from tilestep.machine.fields import QUANTITIES
 from tilestep.options import MAX_TILES
-from tilestep.settings import define_jax_options, read_settings, stated_settings, tiny_steps_wanted, warn_of_unknown_variables
+from tilestep.settings import (
+    define_jax_options,
+    emulated_system,
+    popart_variables,
+    read_settings,
+    stated_settings,
+    tiny_steps_wanted,
+    warn_of_unknown_variables,
+)
 
 OPTIONS = ("jax_ipu_use_model", "jax_ipu_model_num_tiles", "jax_ipu_device_count", "jax_ipu_visible_devices")
 
@@ -319,3 +327,23 @@ def test_no_other_file_reads_the_environment() -> None:
     assert "settings.py" in readers
     # Commands set variables for the programs and models that they run; processes ask for JAX's own address of its coordinator.
     assert readers <= {"settings.py", "cli/onnx.py", "cli/run.py", "train/processes/start.py"}
+
+
+def test_variables_of_popart_are_those_with_a_value() -> None:
+    given = {"POPART_LOG_LEVEL": "INFO", "POPART_LOG_DEST": "", "POPXL_CACHE_DIR": "/here", "POPXL_OTHER": "1", "PATH": "/bin"}
+    assert popart_variables(given) == {"POPART_LOG_LEVEL": "INFO", "POPXL_CACHE_DIR": "/here"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "name", "num_ipus", "named"),
+    [
+        ({}, "bow-pod16", 16, False),
+        ({"JAX_IPU_DEVICE_COUNT": "2"}, "bow-2000", 2, False),
+        ({"JAX_IPU_VISIBLE_DEVICES": "1,3"}, "bow-2000", 4, False),
+        ({"TILESTEP_MACHINE": "c600"}, "c600", 1, True),
+        ({"TILESTEP_MACHINE": "m2000", "JAX_IPU_DEVICE_COUNT": "8"}, "m2000", 8, True),
+    ],
+)
+def test_the_system_is_the_default_unless_a_setting_names_or_counts(environ: dict[str, str], name: str, num_ipus: int, named: bool) -> None:
+    machine, is_named = emulated_system("bow-pod16", environ)
+    assert (machine.name, machine.num_ipus, is_named) == (name, num_ipus, named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,9 +12,10 @@ from tilestep.program.frames import Frame
 # JAX and this package where they are installed and where their sources are checked out; Python's modules without a file.
 _NEVER = re.compile(
     r"(?:^|/)(?:(?:site|dist)-packages/(?:jax|jaxlib|tilestep)/|jax/(?:_src|experimental|interpreters)/"
-    r"|src/tilestep/(?:(?:cli|legacy|onnx|pjrt|train)/|(?:hints|profiling|__init__|__main__)\.py$))|^<frozen |^$"
+    r"|src/tilestep/(?:(?:cli|legacy|onnx|pjrt|popart|train)/|(?:hints|profiling|__init__|__main__)\.py$))|^<frozen |^$"
 )
 _INSTALLED = re.compile(r"(?:^|/)(?:site|dist)-packages/|/lib/python\d[\d.]*/")  # and Python's own modules
+_USER = 2
 
 
 class Frames:
@@ -60,13 +62,17 @@ def user_frame(frames: Sequence[Frame], frame: int) -> int:
     """
     beside = 0
     for number in stack(frames, frame):
-        file = frames[number - 1].file
-        if _NEVER.search(file):
-            continue
-        if not _INSTALLED.search(file):
+        rank = rank_of_file(frames[number - 1].file)
+        if rank == _USER:
             return number
-        beside = beside or number
+        beside = beside or (number if rank else 0)
     return beside
+
+
+@functools.lru_cache(maxsize=4096)
+def rank_of_file(file: str) -> int:
+    """Who wrote a file: 2 for the user, 1 for whoever wrote an installed package or Python's own modules, 0 for JAX and this package."""
+    return 0 if _NEVER.search(file) else 1 if _INSTALLED.search(file) else 2
 
 
 def stack(frames: Sequence[Frame], frame: int) -> list[int]:

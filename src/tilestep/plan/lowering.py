@@ -27,6 +27,7 @@ from tilestep.plan.frames import Frames
 from tilestep.plan.fuse import VIEWS, Unit, fuse, with_less_kept
 from tilestep.plan.host_gather import host_gathers
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value, home_of, keeping_layout, place_pass
+from tilestep.plan.operation_options import OperationOptions
 from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
 from tilestep.plan.regrouped import regrouped
@@ -50,7 +51,7 @@ class Lowering:
     def __init__(self, *, module: HloModule, ipu: IpuSpec, num_ipus: int, options: PlanOptions) -> None:
         self.module = module
         self.ipu = ipu
-        self.options = options
+        self.operation_options = OperationOptions(options)
         self.num_ipus = num_ipus
         self.buffers = Buffers(ipu.num_tiles)
         self.frames = Frames(module.frames)
@@ -186,9 +187,10 @@ class Lowering:
             return operands[0]
         resident = [[leaf.home == ANYWHERE for leaf in value] for value in operands]
         work = work_of(instruction, shapes, resident, self.module.computations)
-        step = price(work, self.ipu, self.options)
+        options = self.operation_options.of(instruction)
+        step = price(work, self.ipu, options)
         if step.layouts:
-            work, step = self._agreed(work, step, [leaf for value in operands for leaf in value])
+            work, step = self._agreed(work, step, [leaf for value in operands for leaf in value], options)
         if step.fallback:
             self.fallbacks.add(work.opcode)
         self.assumptions.update(step.assumptions)
@@ -210,7 +212,7 @@ class Lowering:
         )
         return value
 
-    def _agreed(self, work: Work, step: StepCost, leaves: Sequence[Leaf]) -> tuple[Work, StepCost]:
+    def _agreed(self, work: Work, step: StepCost, leaves: Sequence[Leaf], options: PlanOptions) -> tuple[Work, StepCost]:
         """The work and its price, with one layout for each resident operand.
 
         A resident operand keeps the layout that its first matmul chose. A later matmul that wants another layout pays for the move.
@@ -222,7 +224,7 @@ class Lowering:
         if stays == work.resident[: len(stays)]:
             return work, step
         work = replace(work, resident=(*stays, *work.resident[len(stays) :]))
-        return work, price(work, self.ipu, self.options)
+        return work, price(work, self.ipu, options)
 
     def _pass(self, unit: Unit, scope: Scope) -> None:
         """A fused elementwise pass: it reads each input once, and writes only results that other units use."""

@@ -20,7 +20,7 @@ from tilestep.popart.builder import GraphTransformer as GraphTransformer
 from tilestep.popart.builder import OpDefinition as OpDefinition
 from tilestep.popart.builder import OperatorIdentifier as OperatorIdentifier
 from tilestep.popart.builder import Opset as Opset
-from tilestep.popart.builder import _BuilderCore as _BuilderCore
+from tilestep.popart.builder import _BuilderCore as _BuilderCore  # pyright: ignore[reportPrivateUsage]  # the original's name
 from tilestep.popart.builder import defaultAiGraphcoreOpset as defaultAiGraphcoreOpset
 from tilestep.popart.builder import defaultAiOnnxMlOpset as defaultAiOnnxMlOpset
 from tilestep.popart.builder import defaultAiOnnxOpset as defaultAiOnnxOpset

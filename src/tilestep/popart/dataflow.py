@@ -138,7 +138,8 @@ class DataFlow:
         batches = self._batches_per_step
         if kind.rp() > batches:
             raise noted(
-                popart_exception("Return period must be <= to the number of batches per step"), f"It is {kind.rp()} of '{name}', of {batches} batches."
+                popart_exception("Return period must be <= to the number of batches per step"),
+                f"It is {kind.rp()} of '{name}', of {batches} batches.",
             )
         if batches % kind.rp():
             raise noted(

@@ -38,7 +38,7 @@ class _Log:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._levels: dict[str, Level] | None = None  # read when first needed
-        self._file: TextIO | None = None
+        self._begun = ""  # the file that has this process's lines
 
     @property
     def levels(self) -> dict[str, Level]:
@@ -48,6 +48,8 @@ class _Log:
             self._levels = dict.fromkeys(PARTS, Level[environment.log_level])
             for part, level in environment.log_config.items():
                 self._levels[part] = Level[level]
+            for note in environment.notes:
+                self.write("popart", Level.WARN, note)
         return self._levels
 
     def write(self, part: str, level: Level, message: str) -> None:
@@ -55,18 +57,16 @@ class _Log:
             return
         moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         line = f"{moment} popart:{part} {os.getpid()}.{threading.get_native_id()} {level.name[0]}: {message}\n"
-        with self._lock:
-            stream = self._stream()
-            stream.write(line)
-            stream.flush()
-
-    def _stream(self) -> TextIO:
         destination = read_environment().log_destination
-        if destination in ("stderr", "stdout"):
-            return getattr(sys, destination)
-        if self._file is None or self._file.name != destination:
-            self._file = open(destination, "w", encoding="utf-8")  # noqa: SIM115  # open as long as the process
-        return self._file
+        with self._lock:
+            if destination in ("stderr", "stdout"):
+                stream: TextIO = getattr(sys, destination)
+                stream.write(line)
+                stream.flush()
+            else:
+                with open(destination, "w" if destination != self._begun else "a", encoding="utf-8") as file:
+                    file.write(line)
+                self._begun = destination
 
 
 _LOG: Final = _Log()

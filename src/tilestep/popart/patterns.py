@@ -91,7 +91,7 @@ PATTERNS: Final[Mapping[str, Pattern]] = MappingProxyType(
         "RandomNormalLikeOpPattern": _must(_OPERATOR),
         "RandomUniformLikeOpPattern": _must(_OPERATOR),
         "ReciprocalGradOp": _must(_GRADIENT),
-        "RemoveUnnecessaryLossGradCast": _on("the loss scale is float32 as long as it can be"),
+        "RemoveUnnecessaryLossGradCast": _on("the loss scale has the type of the loss"),
         "ScanToLoop": _must("loops are JAX's"),
         "SinGradOp": _must(_GRADIENT),
         "Slice2SliceSubsample": _off(_OPERATOR),

@@ -6,7 +6,8 @@
 - `erf`, `erfc` and `erf_inv`, which arrive as some eighty f32 operations;
 - conversions of such operands in front of a loop that only reads them: `hoisted.py`;
 - reductions of 16-bit values that first convert the whole operand to f32: the tile reads halves and adds in f32;
-- copies that only XLA:CPU's buffers need: `copies.py`.
+- copies that only XLA:CPU's buffers need: `copies.py`;
+- products that it has made anew without their frontend attributes: `rewritten.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tilestep.program.copies import Origin, body_origins, entry_origins, needles
 from tilestep.program.hlo import Computation, HloModule, Instruction, users_of
 from tilestep.program.hoisted import sink_converts
 from tilestep.program.inline import inline_calls
+from tilestep.program.rewritten import with_attributes
 from tilestep.program.shapes import Shape
 from tilestep.program.work import ArrayShape
 
@@ -52,6 +54,7 @@ def clean(module: HloModule) -> HloModule:
     def visit(computation: Computation, origins: Mapping[str, Origin]) -> None:
         if computation.name in done:
             return
+        computation = with_attributes(computation)
         copies = needless_copies(computation, origins, users_of(computation.instructions))
         computation = rebuilt(computation, {}, copies) if copies else computation
         done[computation.name] = _clean(computation)

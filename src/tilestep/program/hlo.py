@@ -97,9 +97,13 @@ class Instruction:
 
     def frontend(self, key: str) -> str | None:
         """Value of the frontend attribute `key`; None if there is none."""
+        return self.frontend_with(key).get(key)
+
+    def frontend_with(self, prefix: str) -> dict[str, str]:
+        """The frontend attributes whose names begin so."""
         text = self.attributes.get("frontend_attributes", "")
-        found = re.search(r"[{,]\s*" + re.escape(key) + r'="((?:[^"\\]|\\.)*)"', text)
-        return unescape(found.group(1)) if found else None
+        found = re.findall(r"[{,]\s*(" + re.escape(prefix) + r'[\w.\-]*)="((?:[^"\\]|\\.)*)"', text) if prefix in text else []
+        return {key: unescape(value) for key, value in found}
 
 
 @dataclass(frozen=True, kw_only=True)

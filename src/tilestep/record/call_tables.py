@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tilestep.record.tables import json_text
 from tilestep.record.texts import from_json
 from tilestep.sim import snapshot as snapshots
 from tilestep.sim.call_log import MAX_NUMBERS
-from tilestep.sim.calls import Calls
+from tilestep.sim.calls import Calls, HostLine
 from tilestep.sim.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -39,15 +39,27 @@ class CallNames:
     complete: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Lines:
+    lines: tuple[HostLine, ...]
+
+
+_MOST_NOTE: Final = 2**31 - 1
 _NAME_CLASSES = {"CallNames": CallNames, "EffectiveBatch": EffectiveBatch}
 
 
-def put_history(builder: Builder, history: History) -> None:
-    """Adds the calls and the snapshot to a recording. Its programs and its machine are put by others."""
+def put_history(builder: Builder, history: History, *, lines: bool = True) -> None:
+    """Adds the calls and the snapshot to a recording. Its programs and its machine are put by others.
+
+    Args: lines: whether lines of the user's source are kept.
+    """
     calls = history.calls
     if len(calls):
         builder.extend("calls", call=np.frombuffer(calls.kinds, np.uint8))
         builder.extend("numbers", number=np.frombuffer(calls.numbers, np.int64))
+    if lines and any(calls.notes):
+        builder.extend("call_notes", note=np.frombuffer(calls.notes, np.intc).astype(np.int64))
+        builder.put_json("call_lines", calls.lines)
     names = CallNames(
         latest=calls.latest,
         groups=calls.groups,
@@ -85,6 +97,8 @@ def history_of(tables: Tables) -> History:
         batches=names.batches,
         tasks=names.tasks,
         complete=names.complete,
+        notes=_notes(tables),
+        lines=_lines(tables),
     )
     return History(
         machine=machine_from_document(json_text(tables, "machine")),
@@ -92,6 +106,25 @@ def history_of(tables: Tables) -> History:
         snapshot=_loaded(tables, "snapshot", Snapshot, _SNAPSHOT_CLASSES),
         calls=calls,
     )
+
+
+def _notes(tables: Tables) -> array[int]:
+    """Of each call; none if they were not kept. Raises: RecordingError if they are not as many as the calls."""
+    notes = tables.column("call_notes", "note")
+    if len(notes) not in (0, tables.rows("calls")):
+        raise RecordingError(f"the recording has notes of {len(notes):,} calls: it has {tables.rows('calls'):,} calls")
+    if len(notes) and not 0 <= int(notes.min()) <= int(notes.max()) <= _MOST_NOTE:
+        raise RecordingError(f"notes of calls go from {notes.min()} to {notes.max()}: they must stay within 0 to {_MOST_NOTE}")
+    return array("i", notes.astype(np.intc).tobytes())
+
+
+def _lines(tables: Tables) -> tuple[HostLine, ...]:
+    """Of the host program. Raises: RecordingError if they are damaged."""
+    found: Any = json_text(tables, "call_lines") or []
+    try:
+        return typed_json.checked(["_Lines", found], _Lines, {"_Lines": _Lines}, "text 'call_lines' of the recording").lines
+    except StoredError as error:
+        raise RecordingError(str(error)) from None
 
 
 def programs_of(tables: Tables) -> dict[int, Program]:

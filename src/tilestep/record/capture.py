@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilestep.options import PlanOptions
 from tilestep.plan.liveness import Liveness
 from tilestep.plan.steps import Program
 from tilestep.record.call_tables import put_history
@@ -33,6 +34,7 @@ class Compiled:
         detail: what its values take of the tiles' memory; None: unknown.
         fingerprint: hexadecimal; '' if unknown.
         hlo: text; None: it is not kept.
+        options: of its plan; None: unknown.
         origin: 'user', 'jax' or 'group'.
         group: of programs that it is a member of.
     """
@@ -41,6 +43,7 @@ class Compiled:
     detail: Liveness | None = None
     fingerprint: str = ""
     hlo: str | None = None
+    options: PlanOptions | None = None
     origin: str = "user"
     group: str = ""
 
@@ -91,6 +94,7 @@ def capture(
             key=key,
             fingerprint=of.fingerprint,
             hlo=of.hlo,
+            options=of.options,
             origin=of.origin,
             group=of.group,
             runs=0 if ran is None else ran.runs,
@@ -116,7 +120,7 @@ def capture(
     events = in_detail(span.system.rows_between(span.begin, span.end), runs, runs_in_detail)
     add_events(builder, events, programs=rows, runs=numbers)
     if span.history is not None:
-        put_history(builder, span.history)
+        put_history(builder, span.history, lines=lines)
 
 
 def lane_row(lane: Lane) -> dict[str, int]:

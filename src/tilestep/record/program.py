@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final, TypeVar, final
+from dataclasses import asdict, replace
+from typing import Any, Final, TypeVar, final
 
 import numpy as np
 
+from tilestep.options import PlanOptions
 from tilestep.plan.liveness import Liveness
 from tilestep.plan.serialized import dump_program
 from tilestep.plan.steps import Branch, Frame, Loop, Node, Program, Series
@@ -20,7 +21,7 @@ N = TypeVar("N", bound=Node)
 
 @final
 class ProgramTables:
-    """Adds programs to a recording: tables `programs`, `frames`, `lives`, `ticks` and `code`, texts `trees` and `hlo`.
+    """Adds programs to a recording: tables `programs`, `frames`, `lives`, `ticks` and `code`, texts `trees`, `hlo` and `options`.
 
     Lines that several programs have are one row of `frames`. The texts are complete after `finish`.
 
@@ -34,6 +35,7 @@ class ProgramTables:
         self._frames: dict[Frame, int] = {}
         self._trees: list[str] = []
         self._hlo: list[str | None] = []
+        self._options: list[dict[str, Any] | None] = []
         self._frame(_UNKNOWN)
 
     def add(
@@ -44,6 +46,7 @@ class ProgramTables:
         key: int,
         fingerprint: str,
         hlo: str | None = None,
+        options: PlanOptions | None = None,
         origin: str = "user",
         group: str = "",
         runs: int = 0,
@@ -57,6 +60,7 @@ class ProgramTables:
             key: number of the program in its process.
             fingerprint: hexadecimal.
             hlo: text of the program as it was planned; None: it is not kept.
+            options: of its plan; None: unknown.
             origin: 'user', 'jax' or 'group'.
             group: of programs that it is a member of.
             runs: how often it ran.
@@ -76,6 +80,7 @@ class ProgramTables:
         )
         self._trees.append(dump_program(program if self._lines else without_lines(program)))
         self._hlo.append(hlo)
+        self._options.append(None if options is None else asdict(options))
         rows = self._frame_rows(program)
         if detail is not None:
             self._add_lives(row, detail, rows)
@@ -88,6 +93,8 @@ class ProgramTables:
         self._builder.put_text("trees", f"[{','.join(self._trees)}]")
         if any(text is not None for text in self._hlo):
             self._builder.put_json("hlo", self._hlo)
+        if any(options is not None for options in self._options):
+            self._builder.put_json("options", self._options)
 
     def _frame_rows(self, program: Program) -> list[int]:
         """The row of each of the program's frames, by its number in the program; row 0 for all if lines are not recorded."""

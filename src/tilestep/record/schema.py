@@ -15,7 +15,7 @@ from tilestep.sim.calls import CALL_KINDS
 from tilestep.sim.trace import KINDS
 
 FORMAT: Final = "tilestep-recording"
-VERSION: Final = 1  # of the form; a reader refuses a higher one
+VERSION: Final = 2  # of the form; a reader refuses a higher one. Form 1 lacks the text 'options'
 SUFFIX: Final = ".tilestep"
 
 Dtype = Literal["uint8", "int16", "int32", "int64", "float64"]
@@ -129,7 +129,7 @@ TABLES: Final[Mapping[str, Mapping[str, Column]]] = MappingProxyType(
             "group": _text("program group around the dispatch"),
             "entry": _count("number of the entry into the group; 0: none"),
             "stage": _count("of the pipeline; -1: none", "int32"),
-            "task": _text("kind of the pipeline's task"),
+            "task": _text("kind of the pipeline's task; of a run with stage -1: the name that the program gave it"),
             "microbatch": _count("of the pipeline; -1: none", "int32"),
         },
         "trips": {  # how often a run took its data-dependent loops and branches
@@ -156,6 +156,9 @@ TABLES: Final[Mapping[str, Mapping[str, Column]]] = MappingProxyType(
         },
         # ------------------------------------------------------------------- the journal: calls that can be played again
         "calls": {"call": _count("index into CALLS", "uint8")},
+        "call_notes": {
+            "note": _count("of a dispatch, a wait or a read: row of text call_lines, from 1; of a put: equal for equal bytes; 0: unknown")
+        },
         "numbers": {"number": _count("of the calls, one after the other; sim/calls.py says which")},
         # --------------------------------------------------------------------------------------- the system, in wall time
         "processes": {
@@ -208,9 +211,11 @@ TEXTS: Final[Mapping[str, str]] = MappingProxyType(
         "trees": "JSON list: the tree of each program, in the order of table programs, as plan/serialized.py writes it; null: not kept",
         "snapshot": "JSON list: the simulated machine when the recording began, as sim/snapshot.py declares it",
         "call_names": "JSON list: what numbers of calls stand for, as record/call_tables.py declares it",
+        "call_lines": "JSON list: [path, number] of each line of the host program that made a call; absent with --no-source",
         "machine": "JSON object: name, description, and every field of the machine, by its path",
         "profile": "JSON object: the figures of the profile, as profile.json has them, without the timeline",
         "hlo": "JSON list: the HLO of each program as it was planned; null: not kept",
+        "options": "JSON list: the options of each program's plan, an object with the fields of PlanOptions (options.py); null: unknown",
         "sources": "JSON object: path -> text of the user's source files that frames name; absent with --no-source",
     }
 )

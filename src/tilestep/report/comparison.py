@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tilestep.machine.assemble import describe, value_of
 from tilestep.machine.fields import Value
@@ -27,6 +29,11 @@ class Change:
             return float("inf") if self.b else 0.0
         return self.b / self.a - 1
 
+    @property
+    def size(self) -> float:
+        """How far B is from A, in the figure's unit. An absent figure counts as 0."""
+        return abs((self.b or 0) - (self.a or 0))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramChange:
@@ -34,8 +41,11 @@ class ProgramChange:
 
     Attributes:
         name: of the program; of B's if they differ.
+        label: the name; with its number in A or B, such as 'step #3', if another program of that recording has the same name.
+        keys: number of the program in A and in B; None where it is absent.
         matched: by what: 'fingerprint', 'name', or '' if only one recording has it.
         runs: how often it ran.
+        cycles: of all runs, on its slowest IPU, with loads.
         cycles_per_run: on its slowest IPU, without loading it.
         load_cycles: of all its loads, there.
         peak_tile_bytes: on the fullest tile.
@@ -43,12 +53,31 @@ class ProgramChange:
     """
 
     name: str
+    label: str
+    keys: tuple[int | None, int | None]
     matched: str
     runs: Change
+    cycles: Change
     cycles_per_run: Change
     load_cycles: Change
     peak_tile_bytes: Change
     flops_per_run: Change
+
+    @property
+    def figures(self) -> tuple[tuple[str, Change], ...]:
+        """What a run takes, and what differs between programs: each in words."""
+        return (
+            ("cycles/run", self.cycles_per_run),
+            ("runs", self.runs),
+            ("cycles of loads", self.load_cycles),
+            ("bytes of the fullest tile", self.peak_tile_bytes),
+            ("flops/run", self.flops_per_run),
+        )
+
+    @property
+    def differs(self) -> bool:
+        """Whether a figure does."""
+        return any(change.a != change.b for _, change in self.figures)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +85,7 @@ class StepChange:
     """All steps of one line, scope and family of one program.
 
     Attributes:
-        program: name of the program.
+        program: label of the program.
         line: 'train.py:41' in B, or in A if B lacks it; '' if unknown.
         scope: the user's operation.
         family: of the operation.
@@ -81,7 +110,7 @@ class Comparison:
         names: of the machines.
         emulated_cycles: of the whole recordings.
         clock_hz: of the machines.
-        programs: all programs of both.
+        programs: those that both have, the largest change of cycles first; then those of A alone, and those of B alone, the largest first.
         steps: of programs that both have, those that differ, the largest difference first.
     """
 
@@ -95,7 +124,16 @@ class Comparison:
     def slower(self, bound: float) -> tuple[str, ...]:
         """What got slower by more than a part of itself: 'the whole', or programs."""
         found = ["the whole"] if _above(self.emulated_cycles, bound) else []
-        return (*found, *(f"program '{program.name}'" for program in self.programs if _above(program.cycles_per_run, bound)))
+        return (*found, *(f"program '{program.label}'" for program in self.programs if _above(program.cycles_per_run, bound)))
+
+    @property
+    def both(self) -> tuple[ProgramChange, ...]:
+        """The programs that both have."""
+        return tuple(program for program in self.programs if program.matched)
+
+    def only(self, side: Literal["A", "B"]) -> tuple[ProgramChange, ...]:
+        """The programs that one recording alone has."""
+        return tuple(program for program in self.programs if _side(program) == ("both", "A", "B").index(side))
 
 
 def compare(a: Report, b: Report) -> Comparison:
@@ -114,14 +152,20 @@ def compare(a: Report, b: Report) -> Comparison:
         if value_of(machine_a, path) != value_of(machine_b, path)
     ]
     ran = ("execution" in a.parts, "execution" in b.parts)
-    steps = [change for one, other, _ in pairs if one and other for change in _steps(a, one, b, other)]
+    names = (Counter(program.name for program in of_a.programs), Counter(program.name for program in of_b.programs))
+    programs = [
+        _program(rows_a[one] if one else None, rows_b[other] if other else None, how, label=_label(one, other, names))
+        for one, other, how in pairs
+    ]
+    programs.sort(key=lambda each: (_side(each), -each.cycles.size, not each.differs, -each.peak_tile_bytes.size))
+    steps = [change for one, other, _ in pairs if one and other for change in _steps(a, one, b, other, label=_label(one, other, names))]
     return Comparison(
         machines=tuple(differing),
         names=(machine_a.name, machine_b.name),
         emulated_cycles=Change(a=of_a.emulated_cycles if ran[0] else None, b=of_b.emulated_cycles if ran[1] else None),
         clock_hz=(machine_a.ipu.clock_hz, machine_b.ipu.clock_hz),
-        programs=tuple(_program(rows_a.get(one) if one else None, rows_b.get(other) if other else None, how) for one, other, how in pairs),
-        steps=tuple(sorted(steps, key=lambda step: -abs((step.cycles_per_run.b or 0) - (step.cycles_per_run.a or 0)))),
+        programs=tuple(programs),
+        steps=tuple(sorted(steps, key=lambda step: -step.cycles_per_run.size)),
     )
 
 
@@ -137,17 +181,37 @@ def matched(a: Sequence[CompiledProgram], b: Sequence[CompiledProgram]) -> list[
         ("name", lambda program: program.name),
     )
     for how, of in ways:
-        for one in list(left_a):
-            other = next((other for other in left_b if of(one) and of(other) == of(one)), None)
-            if other is not None:
-                pairs.append((one, other, how))
-                left_a.remove(one)
-                left_b.remove(other)
+        others: dict[str, deque[CompiledProgram]] = {}
+        for other in left_b:
+            others.setdefault(of(other), deque()).append(other)
+        found = [(one, others[of(one)].popleft(), how) for one in left_a if of(one) and others.get(of(one))]
+        pairs += found
+        taken_a, taken_b = {one.row for one, _, _ in found}, {other.row for _, other, _ in found}
+        left_a, left_b = [one for one in left_a if one.row not in taken_a], [other for other in left_b if other.row not in taken_b]
     pairs.sort(key=lambda pair: pair[0].row if pair[0] else 0)
     return [*pairs, *((one, None, "") for one in left_a), *((None, other, "") for other in left_b)]
 
 
-def _program(a: ProgramRow | None, b: ProgramRow | None, how: str) -> ProgramChange:
+def _side(program: ProgramChange) -> int:
+    """0: both have it; 1: A alone; 2: B alone."""
+    return 0 if program.matched else 1 if program.keys[1] is None else 2
+
+
+def _label(a: CompiledProgram | None, b: CompiledProgram | None, names: tuple[Mapping[str, int], Mapping[str, int]]) -> str:
+    """The name of a program, with its number where another program of the same recording has that name.
+
+    Args: names: how many programs of A and of B have a name.
+    """
+    last = b or a
+    assert last is not None  # a pair has at least one
+    numbered = [f"#{program.key}" for program, of in zip((a, b), names, strict=True) if program and of[program.name] > 1]
+    if not numbered:
+        return last.name
+    keys = [f"#{program.key}" for program in (a, b) if program]
+    return f"{last.name} {keys[0]}" if len(set(keys)) == 1 else f"{last.name} {keys[0]} in A, {keys[1]} in B"
+
+
+def _program(a: ProgramRow | None, b: ProgramRow | None, how: str, *, label: str) -> ProgramChange:
     def change(figure: Callable[[ProgramRow], float | None]) -> Change:
         return Change(a=figure(a) if a else None, b=figure(b) if b else None)
 
@@ -155,8 +219,11 @@ def _program(a: ProgramRow | None, b: ProgramRow | None, how: str) -> ProgramCha
     assert last is not None  # a pair has at least one
     return ProgramChange(
         name=last.name,
+        label=label,
+        keys=(a.key if a else None, b.key if b else None),
         matched=how,
         runs=change(lambda row: row.runs),
+        cycles=change(lambda row: row.cycles),
         cycles_per_run=change(lambda row: (row.cycles - row.cycles_by_kind.get("load", 0)) / row.runs if row.runs else None),
         load_cycles=change(lambda row: row.cycles_by_kind.get("load", 0)),
         peak_tile_bytes=change(lambda row: row.peak_tile_bytes),
@@ -164,7 +231,7 @@ def _program(a: ProgramRow | None, b: ProgramRow | None, how: str) -> ProgramCha
     )
 
 
-def _steps(a: Report, one: CompiledProgram, b: Report, other: CompiledProgram) -> Iterable[StepChange]:
+def _steps(a: Report, one: CompiledProgram, b: Report, other: CompiledProgram, *, label: str) -> Iterable[StepChange]:
     """The steps of a program that differ. Lines move when code is added above them, so scopes and families are matched before lines."""
     rows_a, rows_b = step_rows(a, [one]), step_rows(b, [other])
     for row_a, row_b in _matched_steps(rows_a, rows_b):
@@ -173,7 +240,7 @@ def _steps(a: Report, one: CompiledProgram, b: Report, other: CompiledProgram) -
         last = row_b or row_a
         if last is not None and (cycles.a != cycles.b or executions.a != executions.b):
             yield StepChange(
-                program=other.name,
+                program=label,
                 line=last.line,
                 scope=last.scope,
                 family=last.family,

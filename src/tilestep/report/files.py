@@ -14,6 +14,7 @@ from tilestep.errors import RecordingError, SettingsError
 from tilestep.files import writable_directory, write_file
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import plain
+from tilestep.options import PlanOptions
 from tilestep.plan.liveness import Liveness
 from tilestep.plan.steps import Program
 from tilestep.record.container import Builder, Tables, read_recording, write_recording
@@ -127,6 +128,7 @@ def write_program(
     fingerprint: str,
     lines: str,
     hlo: str,
+    options: PlanOptions,
     parts: ProgramParts,
     notes: Mapping[str, Any],
 ) -> None:
@@ -139,6 +141,7 @@ def write_program(
         fingerprint: hexadecimal, of the program.
         lines: changes when a line of the user's source has moved.
         hlo: its text.
+        options: of its plan.
         notes: for the recording's manifest.
 
     Raises:
@@ -155,7 +158,7 @@ def write_program(
     if parts.memory:  # last, because its presence says that the others are there
         builder = Builder(kind="program", notes={**notes, **_notes(fingerprint, parts, lines)})
         programs = ProgramTables(builder, lines=parts.lines)
-        programs.add(program, detail, key=key, fingerprint=fingerprint, hlo=hlo if parts.hlo else None)
+        programs.add(program, detail, key=key, fingerprint=fingerprint, hlo=hlo if parts.hlo else None, options=options)
         programs.finish()
         builder.put_json("machine", machine_document(machine))
         write_recording(folder / PROGRAM_FILE, builder.tables())

@@ -26,6 +26,7 @@ class ProgramRow:
     flops_per_run: int | None  # None: its tree was not kept
     peak_tile_bytes: int | None
     memory: dict[str, int] | None  # bytes of the fullest tile by category; None: they were not recorded
+    detailed: bool  # whether the lives of its values were recorded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +177,7 @@ def _program(report: Report, program: CompiledProgram) -> ProgramRow:
         flops_per_run=planned.flops if planned else None,
         peak_tile_bytes=planned.memory.peak_bytes if planned else None,
         memory=program.memory.by_category() if program.detailed else dict(planned.memory.by_kind) if planned else None,
+        detailed=program.detailed,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from tilestep.errors import RecordingError, SpecError, TilestepError
@@ -26,6 +27,7 @@ from tilestep.report.knobs import FAMILY, KNOBS, TURNED, Knob, Setting, turned
 from tilestep.report.quantities import time_text
 
 _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_UNKNOWN: Final[Mapping[int, PlanOptions]] = MappingProxyType({})
 _MOST_FAMILIES: Final = 8  # of supersteps, those that take most
 
 
@@ -66,13 +68,16 @@ class Outcome:
     planned_again: tuple[str, ...]
 
 
-def outcome(history: History, hlo: Mapping[int, str], settings: Sequence[Setting]) -> Outcome:
+def outcome(
+    history: History, hlo: Mapping[int, str], settings: Sequence[Setting], *, options: Mapping[int, PlanOptions] = _UNKNOWN
+) -> Outcome:
     """Plays all of a history with settings.
 
     Args:
         history: of a recording, from anybody.
         hlo: of its programs, by key, as far as it was kept.
         settings: all together.
+        options: of its programs' plans, by key, as far as they were kept; the usual ones are tried for others.
 
     Raises:
         RecordingError: if the journal cannot be played, or a setting changes plans and a program's HLO was not kept or cannot be planned.
@@ -83,7 +88,7 @@ def outcome(history: History, hlo: Mapping[int, str], settings: Sequence[Setting
         machine = turned(machine, setting)
     again: tuple[str, ...] = ()
     if any(setting.knob.plans for setting in settings):
-        programs, again = _planned(history, hlo, machine)
+        programs, again = _planned(history, hlo, options, machine)
     known = {leaf.family for program in programs.values() for leaf in leaves(program.body) if isinstance(leaf, Superstep)}
     for setting in settings:
         if setting.family and setting.family not in known:
@@ -140,28 +145,42 @@ def table(history: History) -> tuple[tuple[Turned, ...], str]:
     return tuple(sorted(found, key=lambda row: -row.effect)), played.basis
 
 
-def _planned(history: History, hlo: Mapping[int, str], machine: MachineSpec) -> tuple[dict[int, Program], tuple[str, ...]]:
+def _planned(
+    history: History, hlo: Mapping[int, str], kept: Mapping[int, PlanOptions], machine: MachineSpec
+) -> tuple[dict[int, Program], tuple[str, ...]]:
     """The programs planned for another machine, with the options of their first plan."""
     programs: dict[int, Program] = {}
     for key, program in history.programs.items():
         source = Source(text=partial(hlo.get, key, ""), options=PlanOptions())
-        options = _options(source, program, history.machine)
+        options = _options(source, program, history.machine, kept.get(key))
         programs[key] = _plan_of_file(source, program, machine, options)
     return programs, tuple(dict.fromkeys(program.name for program in programs.values()))
 
 
-def _options(source: Source, program: Program, machine: MachineSpec) -> PlanOptions:
-    """The options with which the HLO becomes the program that was recorded, which does not name them."""
+def _options(source: Source, program: Program, machine: MachineSpec, kept: PlanOptions | None) -> PlanOptions:
+    """The options with which the HLO becomes the program that was recorded: those that were kept, or one of the usual."""
     bare = replace(without_lines(program), dry=False)
-    for partials in ("float", "half"):
-        for bits in (64, 128):
-            options = PlanOptions(partials_type=partials, weight_load_bits=bits, num_io_tiles=program.num_io_tiles)
-            if replace(without_lines(_plan_of_file(source, program, machine, options)), dry=False) == bare:
-                return options
+    for options in [kept] if kept else _usual(program):
+        if replace(without_lines(_plan_of_file(source, program, machine, options)), dry=False) == bare:
+            return options
+    if kept:
+        raise RecordingError(
+            f"program '{program.name}' cannot be planned again: its HLO does not become the recorded one. Another version of tilestep "
+            "has planned it"
+        )
     raise RecordingError(
         f"program '{program.name}' cannot be planned again: with no usual options does its HLO become the recorded one. It was planned "
         "with others, or by another version of tilestep"
     )
+
+
+def _usual(program: Program) -> list[PlanOptions]:
+    """The options that are tried for a program whose own were not kept."""
+    return [
+        PlanOptions(partials_type=partials, weight_load_bits=bits, num_io_tiles=program.num_io_tiles)
+        for partials in ("float", "half")
+        for bits in (64, 128)
+    ]
 
 
 def _plan_of_file(source: Source, program: Program, machine: MachineSpec, options: PlanOptions) -> Program:

@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar, cast, final
 
 from tilestep.hints import EffectiveBatch
 from tilestep.plan.steps import Counts
-from tilestep.sim.calls import BEGIN, DISPATCH, EARLIER, NONE, Calls, LogPosition, Moment, RawCall
+from tilestep.sim.calls import BEGIN, DISPATCH, EARLIER, NONE, Calls, HostLine, LogPosition, Moment, RawCall
 from tilestep.sim.trace import Task
 
 MAX_NUMBERS: Final = 8_000_000  # that a log keeps: a million calls, 64 MB
@@ -52,7 +52,10 @@ class CallLog:
         self._tasks: Interned[str] = Interned()
         self._complete = True
         self._parts = 0
-        self._waiting: list[RawCall] = []
+        self._lines: Interned[HostLine] = Interned()
+        self._notes = array("i")
+        self._note = 0
+        self._waiting: list[tuple[RawCall, int]] = []
         self._encoders: tuple[Encoder, ...] = (  # by kind
             self._put,
             self._copy,
@@ -66,9 +69,17 @@ class CallLog:
 
     def add(self, call: RawCall) -> None:
         """Keeps a call: its kind and its arguments, which must not change."""
-        self._waiting.append(call)
+        self._waiting.append((call, self._note))
         if len(self._waiting) >= _CHUNK:
             self._store()
+
+    def note_line(self, line: HostLine | None) -> None:
+        """The line of the host program that makes the calls from now on; None: it is unknown."""
+        self._note = 0 if line is None else self._lines.number(line) + 1
+
+    def note_contents(self, contents: int) -> None:
+        """The number of the bytes that the calls from now on put; 0: it is unknown."""
+        self._note = contents
 
     def position(self) -> LogPosition:
         """Where the next call will be."""
@@ -87,12 +98,14 @@ class CallLog:
             batches=tuple(self._batches.items),
             tasks=tuple(self._tasks.items),
             complete=self._complete,
+            notes=self._notes[start.call :],
+            lines=tuple(self._lines.items),
         )
 
     def _store(self) -> None:
         """Makes numbers of the calls that wait."""
         waiting, self._waiting = self._waiting, []
-        for kind, *arguments in waiting:
+        for (kind, *arguments), note in waiting:
             encode = cast(Encoder, self._encoders[kind])
             numbers = encode(*arguments)
             if kind == DISPATCH:
@@ -101,6 +114,7 @@ class CallLog:
                 self._complete = False
                 return
             self._kinds.append(kind)
+            self._notes.append(note)
             self._numbers.extend(numbers)
 
     def _put(self, value: int, ipu: int, size_bytes: int, on_host: bool, since: Moment | None) -> Sequence[int]:

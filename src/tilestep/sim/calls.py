@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, final
 
 from tilestep.hints import EffectiveBatch
@@ -19,6 +19,10 @@ CALL_KINDS: Final[tuple[CallKind, ...]] = ("put", "copy", "wait", "read", "forge
 NONE: Final = -1
 PUT, COPY, WAIT, READ, FORGET, DISPATCH, ACCUMULATED, MOMENT = range(len(CALL_KINDS))
 EARLIER: Final = -2  # less the cycle of a moment before the first call
+
+
+HostLine = tuple[str, int]
+"""A line of the host program: path of the file, and number."""
 
 
 class Moment(NamedTuple):
@@ -118,6 +122,9 @@ class Calls:
         batches: batches of updates, by their numbers.
         tasks: kinds of a pipeline's tasks, by their numbers.
         complete: whether no call is missing at the end.
+        notes: of each call; empty if none were kept. Of a dispatch, a wait and a read the number of the host program's line, from 1; of a
+            put a number that is equal for equal bytes; 0: unknown.
+        lines: of the host program, by their numbers less 1.
     """
 
     kinds: array[int]
@@ -128,6 +135,8 @@ class Calls:
     batches: tuple[EffectiveBatch, ...] = ()
     tasks: tuple[str, ...] = ()
     complete: bool = True
+    notes: array[int] = field(default_factory=lambda: array("i"))
+    lines: tuple[HostLine, ...] = ()
 
     def __len__(self) -> int:
         return len(self.kinds)

@@ -13,6 +13,7 @@ from tilestep.sim.ledger import ProgramLedger, ProgramTotals
 from tilestep.sim.residency import IpuState, Partition, Value
 from tilestep.sim.resources import Load
 from tilestep.sim.sync import sync_cycles
+from tilestep.sim.values import donated_value, existing_value, unknown_value
 
 
 @final
@@ -156,18 +157,3 @@ class PreparedPrograms:
             ledger = self._ledgers[key] = ProgramLedger(program, key, body)
         prepared = self._prepared[key, ipus] = Prepared(ledger, body, states, self._machine)
         return prepared
-
-
-def unknown_value(value: int) -> str:
-    """Text of the error."""
-    return f"value {value} is unknown: it was never made, or it was forgotten"
-
-
-def existing_value(value: int) -> str:
-    """Text of the error."""
-    return f"value {value} exists already: every value needs a number of its own"
-
-
-def donated_value(value: int) -> str:
-    """Text of the error."""
-    return f"value {value} was donated and the host has no copy of it: nobody can use it any more"

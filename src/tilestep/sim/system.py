@@ -19,17 +19,19 @@ from tilestep.sim.calls import ACCUMULATED, COPY, FORGET, MOMENT, PUT, READ, Mom
 from tilestep.sim.calls import DISPATCH as CALL_DISPATCH
 from tilestep.sim.calls import WAIT as CALL_WAIT
 from tilestep.sim.causes import note_dispatch, note_wait
+from tilestep.sim.downloads import Downloads
 from tilestep.sim.execute import Execution
 from tilestep.sim.lockstep import Lockstep
 from tilestep.sim.mark import Mark
 from tilestep.sim.part_builder import PartBuilder
-from tilestep.sim.prepared import PreparedPrograms, donated_value, existing_value, unknown_value
+from tilestep.sim.prepared import PreparedPrograms
 from tilestep.sim.residency import IpuState, Partition, TileUse, Value
 from tilestep.sim.run import Part, Run
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.state import Parts, restore, take_snapshot
-from tilestep.sim.sync import host_set, sync_cycles
+from tilestep.sim.sync import host_set
 from tilestep.sim.trace import Lane, Recorder, Rows, RunRow, Task, Trace, Trip
+from tilestep.sim.values import require_new, require_not_donated, require_value, unknown_value
 from tilestep.units import cycles_from_seconds
 
 _TIDY_EVERY: Final = 256  # dispatches, at least, between two removals of channel spans that have passed
@@ -58,6 +60,7 @@ class System:
         self._moments = 0
         self._execution = Execution(machine, self._recorder)
         self._lockstep = Lockstep(machine, self._execution)
+        self._downloads = Downloads(machine, self._ipus, self._execution, self._lockstep)
         self._partitions: dict[str, Partition] = {}  # by group
         self._values: dict[int, Value] = {}
         self._builder = PartBuilder(machine, self._values, self._lockstep)
@@ -236,7 +239,7 @@ class System:
         Raises:
             ValueError: for a value that exists, an IPU that does not, a negative size, or a moment in the future.
         """
-        self._require_new(value)
+        require_new(self._values, value)
         if size_bytes < 0:
             raise ValueError(f"value {value} has {size_bytes} bytes: it must be 0 or more")
         begin = self._host if since is None else since.cycle
@@ -267,12 +270,12 @@ class System:
         Raises:
             ValueError: for an unknown or donated source, a target that exists, or an IPU that does not.
         """
-        value = self._value(source)
-        self._require_new(target)
+        value = require_value(self._values, source)
+        require_new(self._values, target)
         state = self._ipu(ipu)
         to_memory = on_host and self._builder.in_memory
         origin = self._ipus[value.ipu]
-        self._require_not_donated(source, value)
+        require_not_donated(source, value)
         value.use()
         made = Value(state.index, value.size_bytes, ready=0, epoch=0, host_ready=0, made_by=value.made_by)
         if self._log is not None:
@@ -285,7 +288,7 @@ class System:
             return
         if value.pending:
             self._lockstep.flush()
-        self._download(source, value)
+        self._downloads.bring(source, value, self._host)
         self._values[target] = made
         made.ready = made.host_ready = max(value.host_ready, self._host)
         if self._recorder.enabled:
@@ -299,7 +302,7 @@ class System:
         Raises:
             ValueError: for an unknown value.
         """
-        found = self._value(value)
+        found = require_value(self._values, value)
         found.use()
         self._lockstep.flush()
         if self._log is not None:
@@ -312,10 +315,10 @@ class System:
         Raises:
             ValueError: for an unknown or donated value.
         """
-        found = self._value(value)
+        found = require_value(self._values, value)
         found.use()
         self._lockstep.flush()
-        self._download(value, found)
+        self._downloads.bring(value, found, self._host)
         if self._log is not None:
             self._log.add((READ, value))
         self._wait_until(found.host_ready, found)
@@ -421,47 +424,10 @@ class System:
         if recorder.enabled:
             note_wait(recorder, begin, cycle, value)
 
-    def _download(self, name: int, value: Value) -> None:
-        """Copies a value to the host, unless the host has it."""
-        if value.host_ready >= 0:
-            return
-        state = self._ipus[value.ipu]
-        if value.memory_ready >= 0:
-            self._execution.from_memory(value, state.machine, self._host)
-        else:
-            self._require_not_donated(name, value)
-            assert value.made_by is not None  # else the host would have the value
-            if self._lockstep.partition is not None and self._lockstep.partition is state.partition:
-                self._lockstep.flush()
-            waiting = state.waits_with()
-            start = max(self._host, *(member.free for member in waiting))
-            sync = sync_cycles(self.machine, tuple(member.index for member in waiting))
-            end = self._execution.download(value, Part(state), value.made_by, sync, start)
-            for member in waiting:
-                member.free = end
-        if value.made_by is not None:
-            value.made_by.host.read += value.size_bytes
-
-    # Checks and look-ups
-
-    def _value(self, value: int) -> Value:
-        found = self._values.get(value)
-        if found is None:
-            raise ValueError(unknown_value(value))
-        return found
-
-    def _require_not_donated(self, name: int, value: Value) -> None:
-        if value.host_ready < 0 and value.memory_ready < 0 and (not value.epoch or value.made_by is None):
-            raise ValueError(donated_value(name))
-
     def _ipu(self, ipu: int) -> IpuState:
         if not 0 <= ipu < len(self._ipus):
             raise ValueError(f"IPU {ipu} does not exist: machine '{self.machine.name}' has IPUs 0 to {len(self._ipus) - 1}")
         return self._ipus[ipu]
-
-    def _require_new(self, value: int) -> None:
-        if value in self._values:
-            raise ValueError(existing_value(value))
 
     def _tidy(self) -> None:
         """Removes spans of channels before the host's clock, which cannot matter any more because all later work is ready later."""

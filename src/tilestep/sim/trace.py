@@ -160,10 +160,10 @@ class RunRow(NamedTuple):
 
 
 class Task(NamedTuple):
-    """The task of a pipeline that a dispatch belongs to."""
+    """The task of a pipeline that a dispatch belongs to; or the name of the dispatch."""
 
-    stage: int
-    kind: str
+    stage: int  # -1: of no pipeline
+    kind: str  # or the name
     microbatch: int
 
 

@@ -60,3 +60,4 @@ from tilestep.train.schedules.partition import pipeline_partition as pipeline_pa
 from tilestep.train.schedules.schedule import Costs as Costs
 from tilestep.train.schedules.schedule import Schedule as Schedule
 from tilestep.train.schedules.schedule import Timeline as Timeline
+from tilestep.train.tuned import tuned as tuned

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.behaviour.advice.fault import Fault, check, dry, of_kind, profiled
+from tilestep.pjrt.running import host_notes
 from tilestep.train import InfeedQueue, repeat
 
 STEPS = 40
@@ -29,8 +30,8 @@ def training(*, returns: str) -> Callable[[], Any]:
         jitted = jax.jit(step, donate_argnums=0)
         weights: Any = WEIGHTS
         seen: list[Any] = []
-        for _ in range(STEPS):
-            weights, loss, hidden = jitted(weights, BATCH[:256])
+        for number in range(STEPS):
+            weights, loss, hidden = jitted(weights, BATCH[:256] + number)
             seen.append(loss)
             if returns == "read":
                 seen.append(np.asarray(hidden))
@@ -49,8 +50,8 @@ def feeding(dtype: Any, io_tiles: int) -> Callable[[], Any]:
         options = {"ipu_num_io_tiles": io_tiles} if io_tiles else None
         jitted = jax.jit(step, donate_argnums=0, compiler_options=options)
         weights: Any = WEIGHTS
-        for _ in range(STEPS):
-            weights = jitted(weights, BATCH.astype(dtype))
+        for number in range(STEPS):
+            weights = jitted(weights, (BATCH + number).astype(dtype))
         return weights
 
     return program
@@ -95,3 +96,41 @@ def test_batches_that_come_beside_compute_can_be_smaller() -> None:
     if found:
         assert found[0].edit.startswith("send x as float16")
     assert narrow.emulated_cycles <= wide.emulated_cycles
+
+
+def predicting(*, given: str) -> Callable[[], Any]:
+    """A function of a table and a batch: the table from the host at each call, its contents new at each call, or kept on the IPU."""
+
+    def program() -> Any:
+        kept = given == "kept"
+        jitted = jax.jit(lambda table, x: (table if kept else None, x @ table), donate_argnums=0 if kept else ())
+        table: Any = jax.device_put(WEIGHTS, jax.devices("ipu")[0]) if kept else WEIGHTS
+        found: Any = None
+        for number in range(STEPS):
+            passed, found = jitted(table + number if given == "new" else table, np.full((8, 512), number, np.float32))
+            table = passed if kept else table
+        return found
+
+    return program
+
+
+@pytest.mark.parametrize("is_dry", [False, True])
+def test_an_array_of_the_host_that_comes_again_and_again_is_told_to_stay(is_dry: bool) -> None:
+    edit = r"^put table on the IPU once \(jax.device_put\), return it unchanged and donate it$"
+    check(Fault("donation", edit, predicting(given="same"), predicting(given="kept"), 0.02, "within 2 %", dry=is_dry))
+
+
+def test_arrays_of_the_host_with_new_contents_are_not_told_to_stay() -> None:
+    profile = profiled(predicting(given="new"))
+    assert not [finding.text for finding in profile.findings if "jax.device_put" in finding.text], profile.summary()
+    [found] = of_kind(profile, "streaming")
+    assert "which come with each call" in found.text
+
+
+def test_arrays_whose_contents_nobody_compared_are_told_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Larger ones than a recording looks at."""
+    monkeypatch.setattr(host_notes, "MOST_BYTES", WEIGHTS.nbytes - 1)
+    for given in ("same", "new"):
+        [found] = of_kind(profiled(predicting(given=given)), "streaming")
+        assert found.text.endswith("If table f32[512,512] has the same values each time, put it on the IPU once (jax.device_put).")
+        assert not [finding for finding in of_kind(profiled(predicting(given=given)), "donation") if "device_put" in finding.text]

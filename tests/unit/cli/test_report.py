@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.unit.record.recordings import members_of, zipped
-from tests.unit.report.reader.recorded import larger, liveness, recorded, run_of, two_stages
+from tests.unit.report.reader.recorded import larger, liveness, recorded, run_of, step, two_stages
 from tests.unit.report.reader.test_system import traced
-from tests.unit.sim.toy import Host
+from tests.unit.sim.toy import Host, program
 from tilestep.cli import main
 from tilestep.record.capture import Compiled, Span, capture
 from tilestep.record.container import Builder, write_recording
@@ -45,6 +45,15 @@ def test_show_prints_programs_memory_steps_and_runs(runs: dict[str, str], capsys
     assert "/home" not in out
 
 
+def test_show_says_of_how_many_programs_the_lives_are_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    host = run_of(two_stages())
+    known, other = host._programs[0], program(step("other", "", 1), name="other")
+    host.run(other)
+    write_recording(tmp_path / "run.tilestep", recorded(host, [known, other], {known.name: liveness()}))
+    assert main(["report", "show", str(tmp_path)]) == 0
+    assert "\nThe lives of values are those of 1 of 2 programs; of others only the peak.\n" in capsys.readouterr().out
+
+
 def test_show_prints_a_trace_of_the_host(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "show", runs["trace"]]) == 0
     out = capsys.readouterr().out
@@ -65,6 +74,46 @@ def test_show_as_json_has_all(runs: dict[str, str], capsys: pytest.CaptureFixtur
 def test_compare_of_equal_recordings_says_so(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "compare", runs["five"], runs["five"], "--fail-above", "0"]) == 0
     assert "No cycle and no byte differs." in capsys.readouterr().out
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> tuple[str, str]:
+    """Two recordings of three programs, and of others: nine in the first and one in the second. Two have one name."""
+    for name, changed, others in (("a", 10, 9), ("b", 14, 1)):
+        host = Host(on=larger())
+        programs = [program(step(each, "", 10), name=each) for each in ("equal", "twice")]
+        programs += [program(step("changed", "", changed), name="twice")]
+        programs += [program(step("other", "", 1 + index), name=f"of_{name}_{index}") for index in range(others)]
+        for called in programs:
+            host.run(called)
+        write_recording(tmp_path / f"{name}.tilestep", recorded(host, programs))
+    return str(tmp_path / "a.tilestep"), str(tmp_path / "b.tilestep")
+
+
+def test_compare_leaves_equal_programs_out_and_sums_up_those_of_one_recording(
+    many: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", "compare", *many]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^twice #3 +name +cycles/run +10 +14 +\+4 \+40.00 % *$", out, re.MULTILINE)
+    assert "2 programs of 3 in both without a difference; --all shows them\n" in out
+    assert re.search(r"^Only in A: 9 programs with [\d,]+ cycles in 9 runs$", out, re.MULTILINE)
+    assert re.search(r"^Only in B: 1 program with [\d,]+ cycles in 1 run$", out, re.MULTILINE)
+    assert re.findall(r"^of_\w+", out, re.MULTILINE) == ["of_a_8", "of_a_7", "of_a_6", "of_a_5", "of_a_4", "of_b_0"]
+    assert "and 4 more rows; --all shows them\n" in out
+    assert "equal" not in out
+
+
+def test_compare_with_all_prints_every_row(many: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "compare", *many, "--all"]) == 0
+    out = capsys.readouterr().out
+    assert "--all" not in out
+    for row in ("equal", "twice #2", "twice #3", *(f"of_a_{index}" for index in range(9)), "of_b_0"):
+        assert f"\n{row} " in out
+    assert main(["report", "compare", *many, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [each["label"] for each in document["programs"]][:3] == ["twice #3", "equal", "twice #2"]
+    assert len(document["programs"]) == 3 + 9 + 1
 
 
 @pytest.mark.parametrize(("bound", "code"), [(None, 0), ("0", 1), ("2%", 1), ("2 %", 1), ("90.5%", 0)])
@@ -141,7 +190,7 @@ def test_what_is_wrong_with_a_recording_goes_to_stderr(
     for path, message in (
         (damaged, "is truncated or damaged"),
         (tmp_path / "missing", "No such file or directory"),
-        (tmp_path, "has no run.tilestep"),
+        (tmp_path, "has 4 recordings: name one of them (damaged.tilestep, five.tilestep, six.tilestep, trace.tilestep)"),
     ):
         assert main(["report", chosen[0], str(path), *chosen[1:]]) == 2
         out, err = capsys.readouterr()

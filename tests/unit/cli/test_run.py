@@ -383,6 +383,7 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
             "--json",
             "--report",
             "--no-source",
+            "--popart",
             "-m MODULE",
             "-c CODE",
             "SCRIPT",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from itertools import product
 
 import numpy as np
 import pytest
@@ -26,7 +26,9 @@ def every_cut(
     """
     del even, greedy
     choices = [(tried or {}).get(number) or range(1, min(size + size % 2, limit) + 1) for number, size in enumerate(sizes)]
-    rows = [row for row in product(*choices) if np.prod(row) <= limit]
+    rows: list[tuple[int, ...]] = [()]
+    for choice in choices:  # in the order of itertools.product, without those that are above the limit already
+        rows = [(*row, split) for row in rows for split in choice if math.prod(row) * split <= limit]
     splits = tuple(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
     parts = tuple(-(-size // split) for size, split in zip(sizes, splits, strict=True))
     return Cuts(splits=splits, parts=parts, tiles=np.prod(splits, axis=0))

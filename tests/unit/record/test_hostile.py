@@ -20,7 +20,7 @@ import pytest
 from tests.unit.record.recordings import changed, members_of, small_recording, zipped
 from tilestep import RecordingError
 from tilestep.record.container import Builder, parse_recording, read_recording, recording_bytes
-from tilestep.record.schema import TABLES, TEXTS
+from tilestep.record.schema import TABLES, TEXTS, VERSION
 from tilestep.record.tables import Tables, json_text
 from tilestep.record.texts import from_json
 
@@ -88,7 +88,7 @@ def test_a_truncated_file_is_an_error_wherever_it_ends() -> None:
         ([], "no object in 'manifest.json'"),
         ({}, "is of format None"),
         ({"format": "zip"}, "is of format 'zip'"),
-        ({"version": 2}, "has form 2: this version of tilestep reads forms up to 1: install a newer one"),
+        ({"version": VERSION + 1}, f"has form {VERSION + 1}: this version of tilestep reads forms up to {VERSION}: install a newer one"),
         ({"version": True}, "has the form True"),
         ({"version": 10**4000}, "whole number of 13,288 bits"),
         ({"version": 0}, "has the form 0"),
@@ -96,7 +96,7 @@ def test_a_truncated_file_is_an_error_wherever_it_ends() -> None:
     ],
 )
 def test_a_manifest_of_something_else_is_an_error(manifest: Any, message: str) -> None:
-    good = {"format": "tilestep-recording", "version": 1, "kind": "run"}
+    good = {"format": "tilestep-recording", "version": VERSION, "kind": "run"}
     whole = {**good, **manifest} if manifest else manifest
     with pytest.raises(RecordingError, match=message):
         parse_recording(changed({"manifest.json": json.dumps(whole).encode()}))

@@ -20,6 +20,7 @@ from tilestep.record.history import begin_history, history_since
 from tilestep.record.replay import replay_of_file
 from tilestep.record.schema import TABLES, TEXTS
 from tilestep.record.whole import with_all_events
+from tilestep.report.advice.host_lines import host_lines
 from tilestep.sim import call_log
 from tilestep.sim.system import System
 
@@ -143,3 +144,48 @@ def test_a_log_beyond_its_bound_says_that_it_is_cut(monkeypatch: pytest.MonkeyPa
     calls = log.calls()
     assert not calls.complete
     assert len(calls) == 20
+
+
+def with_notes(tables: Tables, notes: list[int], lines: object) -> Tables:
+    builder = Builder(kind="run")
+    for text in tables.strings:
+        builder.string(text)
+    for table, columns in TABLES.items():
+        if tables.has(table) and table != "call_notes":
+            builder.extend(table, **{name: tables.column(table, name) for name in columns})
+    for text in TEXTS:
+        if text != "strings" and (value := tables.text(text)):
+            builder.put_text(text, value)
+    builder.extend("call_notes", note=notes)
+    builder.put_json("call_lines", lines)
+    return builder.tables()
+
+
+def test_notes_of_calls_come_back(recording: Tables) -> None:
+    calls = recording.rows("calls")
+    history = history_of(with_notes(recording, [1] * calls, [["train.py", 7]]))
+    assert list(history.calls.notes) == [1] * calls
+    assert history.calls.lines == (("train.py", 7),)
+    assert len(history_of(recording).calls.notes) == 0
+
+
+@pytest.mark.parametrize(
+    ("notes", "lines", "message"),
+    [
+        ([1], [["a.py", 1]], "has notes of 1 calls"),
+        ([-1], [["a.py", 1]], "notes of calls go from -1"),
+        ([2**40], [["a.py", 1]], "notes of calls go from"),
+        ([1], [["a.py"]], "call_lines"),
+        ([1], [["a.py", "7"]], "call_lines"),
+        ([1], {"a.py": 1}, "call_lines"),
+    ],
+)
+def test_damaged_notes_are_refused(recording: Tables, notes: list[int], lines: object, message: str) -> None:
+    many = notes if "has notes of" in message else notes * recording.rows("calls")
+    with pytest.raises(RecordingError, match=message):
+        history_of(with_notes(recording, many, lines))
+
+
+def test_a_note_of_a_line_that_is_not_there_is_no_line(recording: Tables) -> None:
+    history = history_of(with_notes(recording, [9] * recording.rows("calls"), [["a.py", 1]]))
+    assert host_lines(tuple(history.calls), history.calls).runs == {}

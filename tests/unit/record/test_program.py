@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from tests.unit.record.recordings import members_of, zipped
+from tilestep.errors import RecordingError
+from tilestep.options import PlanOptions
 from tilestep.plan import Branch, Collective, HostCall, Life, Liveness, Loop, Program, Series, Superstep
 from tilestep.plan.serialized import load_program
 from tilestep.plan.steps import Frame, TileMemory
 from tilestep.record.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.record.program import ProgramTables, without_lines
 from tilestep.record.schema import CATEGORIES
+from tilestep.record.sources import hlo_of, options_of
 
 CALLER = Frame(file="main.py", function="main", line=3, column=1, parent=0)
 LINE = Frame(file="model.py", function="loss", line=7, column=5, parent=1)
@@ -94,6 +100,54 @@ def test_hlo_is_there_for_those_that_keep_it() -> None:
     tables.add(program(), key=2, fingerprint="")
     tables.finish()
     assert json.loads(builder.tables().text("hlo")) == ["HloModule f", None]
+
+
+def kept(*options: PlanOptions | None) -> Tables:
+    builder = Builder(kind="program")
+    tables = ProgramTables(builder)
+    for key, of in enumerate(options, 7):
+        tables.add(program(), key=key, fingerprint="", hlo=f"HloModule f{key}", options=of)
+    tables.finish()
+    return parse_recording(recording_bytes(builder.tables()))
+
+
+def test_options_of_plans_are_there_for_those_that_know_them() -> None:
+    unusual = PlanOptions(
+        partials_type="half", available_memory_proportion=0.1, num_io_tiles=32, weight_load_bits=128, allow_out_of_memory=True
+    )
+    found = kept(unusual, None, PlanOptions())
+    assert options_of(found) == {7: unusual, 9: PlanOptions()}
+    assert hlo_of(found) == {7: "HloModule f7", 8: "HloModule f8", 9: "HloModule f9"}
+    assert kept(None).text("options") == ""
+
+
+def test_a_file_of_form_1_has_no_options() -> None:
+    members = members_of(recording_bytes(kept(PlanOptions())))
+    del members["options.json"]
+    old = {**json.loads(members["manifest.json"]), "version": 1}
+    found = parse_recording(zipped({**members, "manifest.json": json.dumps(old).encode()}))
+    assert options_of(found) == {}
+    assert hlo_of(found) == {7: "HloModule f7"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{}", "must be a list of 1 objects"),
+        ("[]", "must be a list of 1 objects"),
+        ("[1]", "1 is no object"),
+        ('[{"colour": 1}]', "option 'ipu_colour' does not exist"),
+        ('[{"num_io_tiles": -1}]', "ipu_num_io_tiles is -1: it must be 0 to 99,999"),
+        ('[{"available_memory_proportion": 7}]', "ipu_available_memory_proportion is 7.0"),
+        ('[{"partials_type": []}]', "ipu_partials_type is '\\[\\]'"),
+        ('[{"allow_out_of_memory": 2}]', "must be true or false"),
+    ],
+)
+def test_damaged_options_are_a_named_error(entry: str, message: str) -> None:
+    members = members_of(recording_bytes(kept(PlanOptions())))
+    found = parse_recording(zipped({**members, "options.json": entry.encode()}))
+    with pytest.raises(RecordingError, match=f"text 'options' of the recording.*{message}"):
+        options_of(found)
 
 
 def test_without_lines_nothing_names_the_source() -> None:

@@ -229,17 +229,21 @@ def called_by_turns(*programs: Program, times: int = 3) -> Profile:
     return profile_of(host)
 
 
-TO_ONE_SHAPE = "pad to one shape, or make these calls in one jitted function."
+TO_ONE_SHAPE = "pad to one shape (with a mask, where results sum over what would be padded), or make these calls in one jitted function."
 
 
 @pytest.mark.parametrize(
     ("shapes", "was", "way_out"),
     [
-        ([("f32[128,64]", "s32[128]"), ("f32[30,64]", "s32[30]")], "f32[128,64] and f32[30,64]", "pad or drop the smaller batch."),
+        (
+            [("f32[128,64]", "s32[128]"), ("f32[30,64]", "s32[30]")],
+            "f32[128,64] and f32[30,64]",
+            "pad (with a mask, where results sum over what would be padded) or drop the smaller batch.",
+        ),
         (
             [(f"f32[{n},64]",) for n in (128, 30, 20, 10)],
             "f32[128,64], f32[30,64], f32[20,64] and 1 more",
-            "pad or drop the smaller batch.",
+            "pad (with a mask, where results sum over what would be padded) or drop the smaller batch.",
         ),
         ([("f32[128,64]",), ("f32[128,30]",)], "f32[128,64] and f32[128,30]", TO_ONE_SHAPE),
         ([("f32[128]",), ("f32[]",)], "f32[128] and f32[]", TO_ONE_SHAPE),
@@ -277,7 +281,7 @@ def test_functions_that_only_look_alike_are_not_one(other: Program) -> None:
 
 def test_other_shapes_and_other_functions_have_a_sentence_each() -> None:
     [text] = told(called_by_turns(shaped("f", "f32[128]"), shaped("f", "f32[30]"), shaped("g", "f32[128]")), "loads")
-    assert "pad or drop the smaller batch. Run short functions under jax.default_device(" in text
+    assert "what would be padded) or drop the smaller batch. Run short functions under jax.default_device(" in text
 
 
 def test_single_operations_are_told_apart_from_the_user_s_programs() -> None:

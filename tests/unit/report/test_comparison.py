@@ -49,7 +49,41 @@ def test_programs_of_other_fingerprints_are_matched_by_name_in_their_order() -> 
         b.run(called)
     found = compare(Report(recorded(a, [first, second])), Report(recorded(b, [other, *changed])))
     pairs = [(each.name, each.matched, each.cycles_per_run.a, each.cycles_per_run.b) for each in found.programs]
-    assert pairs == [("f", "name", 1, 10), ("f", "name", 2, 20), ("g", "", None, 3)]
+    assert pairs == [("f", "name", 2, 20), ("f", "name", 1, 10), ("g", "", None, 3)]
+    assert [each.label for each in found.programs] == ["f #2 in A, #3 in B", "f #1 in A, #2 in B", "g"]
+    assert [each.keys for each in found.programs] == [(2, 3), (1, 2), (None, 1)]
+    assert {each.program for each in found.steps} == {"f #2 in A, #3 in B", "f #1 in A, #2 in B"}
+    assert found.slower(0.1)[1:] == ("program 'f #2 in A, #3 in B'", "program 'f #1 in A, #2 in B'")
+
+
+def _host(*cycles: tuple[str, int]) -> Report:
+    """A recording of programs with a name, each of one step of so many cycles."""
+    host = Host(on=larger())
+    programs = [program(step("a", "", spent), name=name) for name, spent in cycles]
+    for called in programs:
+        host.run(called)
+    return Report(recorded(host, programs))
+
+
+def test_the_largest_change_comes_first_and_what_one_has_alone_last() -> None:
+    found = compare(
+        _host(("a", 10), ("b", 10), ("c", 10), ("old", 1), ("older", 5)), _host(("new", 3), ("a", 10), ("b", 11), ("c", 1), ("newer", 7))
+    )
+    assert [each.name for each in found.programs] == ["c", "b", "a", "older", "old", "newer", "new"]
+    assert [each.name for each in found.both] == ["c", "b", "a"]
+    assert [each.name for each in found.only("A")] == ["older", "old"]
+    assert [each.name for each in found.only("B")] == ["newer", "new"]
+    assert [each.differs for each in found.both] == [True, True, False]
+
+
+def test_programs_of_one_name_with_equal_keys_are_told_apart_by_the_key() -> None:
+    found = compare(_host(("f", 1), ("f", 2), ("g", 1)), _host(("f", 1), ("f", 4), ("g", 1)))
+    assert sorted(each.label for each in found.programs) == ["f #1", "f #2", "g"]
+
+
+def test_equal_fingerprints_match_before_equal_names() -> None:
+    found = compare(_host(("f", 1), ("f", 2)), _host(("f", 2), ("f", 9)))
+    assert [(each.matched, each.keys) for each in found.programs] == [("name", (1, 2)), ("fingerprint", (2, 1))]
 
 
 def test_machines_that_differ_say_so() -> None:

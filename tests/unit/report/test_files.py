@@ -12,6 +12,7 @@ from tests.golden.texts import hlo_text
 from tests.unit.record.recordings import small_recording
 from tilestep.errors import RecordingError
 from tilestep.machine import load_machine
+from tilestep.options import PlanOptions
 from tilestep.plan import lower_in_detail
 from tilestep.program import parse_hlo
 from tilestep.record.container import read_recording
@@ -29,7 +30,9 @@ ALL_FILES = ["hlo.txt", "lowered_vars.txt", "memory.txt", "program.tilestep"]
 
 def write(folder: Path, parts: ProgramParts = EVERYTHING, *, mark: str = MARK, lines: str = "ab") -> None:
     notes = {"jax": "1.2.3", "engine_options": {"autoReport.all": True}}
-    write_program(folder, *PLANNED, MACHINE, key=7, fingerprint=mark, lines=lines, hlo=TEXT, parts=parts, notes=notes)
+    write_program(
+        folder, *PLANNED, MACHINE, key=7, fingerprint=mark, lines=lines, hlo=TEXT, options=PlanOptions(), parts=parts, notes=notes
+    )
 
 
 def names(folder: Path) -> list[str]:

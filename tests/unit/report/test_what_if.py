@@ -11,7 +11,9 @@ import pytest
 
 from tests.unit.sim.toy import MACHINE, Host, collective, program, superstep
 from tilestep.errors import RecordingError
+from tilestep.machine import load_machine
 from tilestep.machine.spec import MachineSpec
+from tilestep.options import PlanOptions
 from tilestep.plan.lower import lower
 from tilestep.plan.steps import Program
 from tilestep.program.hlo import parse_hlo
@@ -80,8 +82,8 @@ def test_the_table_begins_with_the_largest_effect() -> None:
     assert {"/2", "x2"} == set(found["family.matmul"].changes)
 
 
-def planned(on: MachineSpec) -> Program:
-    return lower(parse_hlo(HLO), on, name="f", num_ipus=1)
+def planned(on: MachineSpec, hlo: str = HLO, options: PlanOptions | None = None) -> Program:
+    return lower(parse_hlo(hlo), on, name="f", num_ipus=1, options=options or PlanOptions())
 
 
 def test_a_knob_of_plans_plans_again() -> None:
@@ -90,6 +92,19 @@ def test_a_knob_of_plans_plans_again() -> None:
     other = turned(TWO, setting)
     assert found.turned_cycles == cycles(busy(other, planned(other))) < found.cycles
     assert found.planned_again == ("f",)
+
+
+def test_a_program_of_unusual_options_is_planned_again_with_them() -> None:
+    on, hlo, setting = replace(TWO, ipu=load_machine("m2000").ipu), HLO.replace("64,64", "512,512"), setting_of("exchange=x2")
+    unusual = PlanOptions(available_memory_proportion=0.01)
+    history = busy(on, planned(on, hlo, unusual))
+    found = outcome(history, {1: hlo}, [setting], options={1: unusual})
+    other = turned(on, setting)
+    assert found.turned_cycles == cycles(busy(other, planned(other, hlo, unusual)))
+    with pytest.raises(RecordingError, match="with no usual options does its HLO become the recorded one"):
+        outcome(history, {1: hlo}, [setting])
+    with pytest.raises(RecordingError, match="its HLO does not become the recorded one"):
+        outcome(history, {1: hlo}, [setting], options={1: PlanOptions()})
 
 
 def test_a_knob_of_plans_is_refused_without_the_hlo() -> None:

@@ -11,7 +11,7 @@ import pytest
 from scripts.popart_judge.groups import OTHERS, group_of
 from scripts.popart_judge.known import read_known
 from scripts.popart_judge.source import TESTS, Function, functions
-from scripts.popart_judge.targets import targets
+from scripts.popart_judge.targets import read_build
 
 
 def checkout(folder: Path, files: Mapping[str, str]) -> Path:
@@ -155,6 +155,7 @@ def test_devices_are_those_of_the_originals_build(tmp_path: Path) -> None:
                 add_popart_py_unit_test(plain)
                 add_popart_py_unit_test(model VARIANTS IpuModel2)
                 add_popart_py_unit_test(both VARIANTS "Hw;IpuModel2") # a word
+                add_popart_py_unit_test(never VARIANTS Hw PROPERTIES DISABLED TRUE)
                 add_popart_py_unit_test(links VARIANTS "${HW_EXCLUDE_C600}" PROPERTIES RUN_SERIAL TRUE)
                 # add_popart_py_unit_test(gone)
                 add_popart_py_unit_test(parts MATCHEXPR "test_a or test_b" VARIANTS "Hw")
@@ -163,7 +164,10 @@ def test_devices_are_those_of_the_originals_build(tmp_path: Path) -> None:
             "inner/CMakeLists.txt": 'add_popart_py_unit_test(hard\n  VARIANTS "Hw")',
         },
     )
-    assert targets(made) == {
+    build = read_build(made)
+    assert build.disabled == {"never.py"}
+    assert build.targets == {
+        "never.py": "Hw",
         "plain.py": "Cpu",
         "model.py": "IpuModel2",
         "both.py": "IpuModel2",

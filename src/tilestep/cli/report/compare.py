@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tilestep.cli.report.opening import add_path, line_text, print_json, print_line, print_rows, told
 from tilestep.cli.usage import tell
 from tilestep.messages import plain, shown
-from tilestep.report.comparison import Change, Comparison, compare
+from tilestep.report.comparison import Change, Comparison, ProgramChange, compare
 from tilestep.report.quantities import count_text
 from tilestep.report.reader import open_report
 
 _COMMAND: Final = "tilestep report compare"
-_MOST: Final = 20  # rows of a table
+_MOST: Final = 20  # rows of a table without --all
+_MOST_ALONE: Final = 5  # rows of the programs that one recording alone has, without --all
+_FIGURES: Final = ("A", "B", "B - A", "change")
 _PERCENT: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*%?", re.ASCII)
 
 
@@ -35,7 +38,8 @@ def add_parser(subparsers: Any) -> None:
         type=_percent,
         help="exit status 1 if the emulated time, or a run of a program, takes more than PERCENT longer in B; 0%% fails for any cycle",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--all", action="store_true", help="print all rows, also of programs that are equal")
+    parser.add_argument("--json", action="store_true", help="print JSON, with all rows, instead of tables")
     parser.set_defaults(run=run)
 
 
@@ -59,7 +63,7 @@ def _compare(args: argparse.Namespace) -> int:
     if args.json:
         print_json(_document(found, slower))
     else:
-        _print(found)
+        _print(found, everything=args.all)
     if slower and bound is not None:
         names = ", ".join(map(plain, slower[:4])) + (f" and {len(slower) - 4} more" if len(slower) > 4 else "")
         tell(_COMMAND, f"slower by more than {100 * bound:g} %: {names}")
@@ -84,27 +88,17 @@ def _with_relative(value: Any) -> Any:
             return value
 
 
-def _print(found: Comparison) -> None:
+def _print(found: Comparison, *, everything: bool) -> None:
     if found.machines:
         print_line(
             f"A is of {plain(found.names[0])} and B of {plain(found.names[1])}, which differ: cycles are not those of one machine.\n"
         )
-        rows = [(plain(path), plain(a), plain(b)) for path, a, b in found.machines[:_MOST]]
-        print_rows("Machines", ("field",), ("A", "B"), rows)
-    print_rows("Emulated cycles", ("what",), ("A", "B", "B - A", "change"), [("the whole", *_cells(found.emulated_cycles))])
-    rows = [
-        (plain(each.name), each.matched or ("only in A" if each.runs.b is None else "only in B"), what, *_cells(change))
-        for each in found.programs
-        for what, change in (
-            ("cycles/run", each.cycles_per_run),
-            ("runs", each.runs),
-            ("cycles of loads", each.load_cycles),
-            ("bytes of the fullest tile", each.peak_tile_bytes),
-            ("flops/run", each.flops_per_run),
-        )
-        if what == "cycles/run" or change.a != change.b
-    ]
-    print_rows("Programs", ("program", "matched by", "what"), ("A", "B", "B - A", "change"), rows)
+        rows = [(plain(path), plain(a), plain(b)) for path, a, b in found.machines]
+        _print_most("Machines", ("field",), ("A", "B"), rows, everything=everything)
+    print_rows("Emulated cycles", ("what",), _FIGURES, [("the whole", *_cells(found.emulated_cycles))])
+    _print_programs(found, everything=everything)
+    for side in ("A", "B"):
+        _print_alone(side, found.only(side), everything=everything)
     rows = [
         (
             line_text(step.line),
@@ -113,20 +107,57 @@ def _print(found: Comparison) -> None:
             plain(step.program),
             *_cells(step.cycles_per_run),
         )
-        for step in found.steps[:_MOST]
+        for step in found.steps
     ]
-    print_rows("Steps that differ, cycles a run", ("line", "operation", "family", "program"), ("A", "B", "B - A", "change"), rows)
-    if len(found.steps) > _MOST:
-        print_line(f"and {count_text(len(found.steps) - _MOST, 'more step')}; --json has all")
+    words = ("line", "operation", "family", "program")
+    _print_most("Steps that differ, cycles a run", words, _FIGURES, rows, everything=everything)
     if _is_equal(found):
         print_line("No cycle and no byte differs.")
 
 
+def _print_programs(found: Comparison, *, everything: bool) -> None:
+    """What differs between the programs that both have: a row for each figure."""
+    both, equal = found.both, sum(not program.differs for program in found.both)
+    rows = [
+        (plain(program.label), program.matched, what, *_cells(change))
+        for program in both
+        for what, change in program.figures
+        if change.a != change.b or (everything and what == "cycles/run")
+    ]
+    _print_most("Programs", ("program", "matched by", "what"), _FIGURES, rows, everything=everything)
+    if equal and not everything:
+        print_line(f"{count_text(equal, 'program')} of {len(both):,} in both without a difference; --all shows them\n")
+
+
+def _print_alone(side: Literal["A", "B"], programs: Sequence[ProgramChange], *, everything: bool) -> None:
+    """The programs that one recording alone has, together and one by one."""
+
+    def of(change: Change) -> float | None:
+        return change.a if side == "A" else change.b
+
+    figures = [[of(change) for change in (each.runs, each.cycles, each.cycles_per_run, each.peak_tile_bytes)] for each in programs]
+    rows = [
+        (plain(each.label), *("-" if value is None else _number(value) for value in row))
+        for each, row in zip(programs, figures, strict=True)
+    ]
+    runs, cycles = (round(sum(row[column] or 0 for row in figures)) for column in (0, 1))
+    title = f"Only in {side}: {count_text(len(programs), 'program')} with {count_text(cycles, 'cycle')} in {count_text(runs, 'run')}"
+    columns = ("runs", "cycles", "cycles/run", "bytes of the fullest tile")
+    _print_most(title, ("program",), columns, rows, everything=everything, most=_MOST_ALONE)
+
+
+def _print_most(
+    title: str, words: tuple[str, ...], figures: tuple[str, ...], rows: Sequence[Sequence[str]], *, everything: bool, most: int = _MOST
+) -> None:
+    """A table of the first rows, and how many more there are."""
+    print_rows(title, words, figures, rows if everything else rows[:most])
+    if len(rows) > most and not everything:
+        print_line(f"and {count_text(len(rows) - most, 'more row')}; --all shows them\n")
+
+
 def _is_equal(found: Comparison) -> bool:
-    changes = [found.emulated_cycles]
-    for each in found.programs:
-        changes += [each.runs, each.cycles_per_run, each.load_cycles, each.peak_tile_bytes, each.flops_per_run]
-    return not found.machines and not found.steps and all(change.a == change.b for change in changes)
+    whole = found.emulated_cycles
+    return not found.machines and not found.steps and whole.a == whole.b and not any(program.differs for program in found.programs)
 
 
 def _cells(change: Change) -> tuple[str, str, str, str]:

@@ -18,7 +18,9 @@ WRONG = 2  # exit status for a recording that cannot be read
 
 def add_path(parser: argparse.ArgumentParser, name: str = "path") -> None:
     """Adds the argument that names a recording."""
-    parser.add_argument(name, metavar=name.upper(), type=given_path, help="a .tilestep file, or the folder of a report")
+    parser.add_argument(
+        name, metavar=name.upper(), type=given_path, help="a .tilestep file, the folder of a report, or one with a single .tilestep file"
+    )
 
 
 def told(command: str, act: Callable[[], int]) -> int:

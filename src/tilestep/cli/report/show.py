@@ -102,6 +102,11 @@ def _print_memory(found: Overview) -> None:
         rows = [(plain(kind), f"{size:,}", share_text(size, found.tile_sram_bytes)) for kind, size in (*parts, ("together", total))]
         title = f"Memory of the fullest tile of '{plain(fullest.name)}', which has {bytes_text(found.tile_sram_bytes)}"
         print_rows(title, ("what",), ("bytes", "of the tile"), rows)
+    detailed = sum(program.detailed for program in found.programs)
+    if 0 < detailed < len(found.programs):
+        print_line(
+            f"The lives of values are those of {detailed:,} of {count_text(len(found.programs), 'program')}; of others only the peak.\n"
+        )
 
 
 def _print_steps(found: Overview) -> None:

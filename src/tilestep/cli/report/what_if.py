@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from tilestep.cli.report.opening import WRONG, add_path, print_json, print_line, print_rows, told
 from tilestep.cli.usage import tell
-from tilestep.errors import RecordingError, SpecError
+from tilestep.errors import SpecError
 from tilestep.record.call_tables import history_of
-from tilestep.record.tables import json_text
+from tilestep.record.sources import hlo_of, options_of
 from tilestep.report.knobs import FAMILY, KNOBS, setting_of
 from tilestep.report.quantities import time_text
-from tilestep.report.reader import Report, open_report
+from tilestep.report.reader import open_report
 from tilestep.report.what_if import Turned, outcome, table
 from tilestep.units import seconds_from_cycles
 
@@ -54,7 +54,7 @@ def _what_if(args: argparse.Namespace) -> int:
         history = history_of(report.tables)
         clock_hz = history.machine.ipu.clock_hz
         if settings:
-            found = outcome(history, _hlo(report), settings)
+            found = outcome(history, hlo_of(report.tables), settings, options=options_of(report.tables))
             now, then = (seconds_from_cycles(cycles, clock_hz) for cycles in (found.cycles, found.turned_cycles))
             change = found.turned_cycles / found.cycles - 1 if found.cycles else 0.0
             if args.json:
@@ -104,12 +104,3 @@ def _cells(row: Turned) -> tuple[str, str]:
 
 def _percent(change: float) -> str:
     return f"{100 * change:+.2f} %"
-
-
-def _hlo(report: Report) -> dict[int, str]:
-    """The HLO of programs, by key. Raises: RecordingError if the text is damaged."""
-    keys: list[int] = report.tables.column("programs", "key").tolist()
-    texts: Any = json_text(report.tables, "hlo") or [None] * len(keys)
-    if not isinstance(texts, list) or len(texts) != len(keys):  # pyright: ignore[reportUnknownArgumentType]
-        raise RecordingError(f"text 'hlo' of the recording must be a list of {len(keys)} texts")
-    return {key: text for key, text in zip(keys, texts, strict=True) if isinstance(text, str)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

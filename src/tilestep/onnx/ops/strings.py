@@ -13,9 +13,9 @@ import numpy as np
 
 from tilestep.onnx.convert import fitting
 from tilestep.onnx.interpret import Call
-from tilestep.onnx.regex import Regex
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import has_room, is_traced, known
+from tilestep.regex import Regex
 
 _CASES: Final[dict[str, Callable[[str], str]]] = {"NONE": lambda text: text, "LOWER": str.lower, "UPPER": str.upper}
 _MODES: Final = ("TF", "IDF", "TFIDF")

@@ -9,6 +9,7 @@ from tilestep.pjrt.jax_private.dialects import func, ir
 from tilestep.pjrt.jax_private.mlir import entries
 
 _ALIAS, _DONOR, _MEMORY = "tf.aliasing_output", "jax.buffer_donor", "mhlo.memory_kind"
+_PLACEMENT, _ON_HOST = "annotate_device_placement", "pinned_host"
 _SHARDINGS = ("mhlo.sharding", "sdy.sharding")
 
 
@@ -84,13 +85,31 @@ def add_arguments(module: Any, results: Sequence[int]) -> None:
 
 
 def place_on_host(module: Any, arguments: Collection[int], results: Collection[int]) -> None:
-    """Says that some arguments and results are in pinned_host."""
+    """Says that some arguments and results are in pinned_host, to which results move as `jax.device_put` would move them."""
     main = _main(module)
+    _move(main, results)
     with module.context, ir.Location.unknown():
         for name, marks, numbers in (("arg_attrs", _of_arguments(main), arguments), ("res_attrs", _of_results(main), results)):
             for number in numbers:
-                marks[number][_MEMORY] = ir.StringAttr.get("pinned_host")
+                marks[number][_MEMORY] = ir.StringAttr.get(_ON_HOST)
             _put(main, name, marks)
+
+
+def _move(main: Any, results: Collection[int]) -> None:
+    end = list(main.regions[0].blocks[0].operations)[-1].operation
+    with main.context, end.location, ir.InsertionPoint(end):
+        for number in results:
+            moved = ir.Operation.create(
+                "stablehlo.custom_call",
+                results=[end.operands[number].type],
+                operands=[end.operands[number]],
+                attributes={
+                    "call_target_name": ir.StringAttr.get(_PLACEMENT),
+                    "has_side_effect": ir.BoolAttr.get(True),
+                    "mhlo.frontend_attributes": ir.DictAttr.get({"_xla_buffer_placement": ir.StringAttr.get(_ON_HOST)}),
+                },
+            )
+            end.operands[number] = moved.result
 
 
 def _return_too(main: Any, arguments: Collection[int], marks: list[dict[str, Any]]) -> None:

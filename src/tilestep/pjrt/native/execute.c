@@ -8,6 +8,7 @@
 #include "interrupts.h"
 #include "shutdown.h"
 #include "types.h"
+#include "watched.h"
 
 typedef struct {
   PyObject_HEAD
@@ -265,7 +266,7 @@ static PyObject* run_direct(Executable* self, PyObject* columns, PyObject* value
 }
 /* One run of 64 goes the long way, because Python replays the journal now and then. */
 static int goes_direct(Executable* self, PyObject* undonated, int lists) {
-  return !lists && self->direct && self->direct != Py_None && undonated == Py_None && !ts_dry && ++self->direct_runs % 64;
+  return !lists && self->direct && self->direct != Py_None && undonated == Py_None && !ts_dry && !ts_watched && ++self->direct_runs % 64;
 }
 
 static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {

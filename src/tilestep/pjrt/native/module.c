@@ -27,6 +27,7 @@
 #include "tensor.h"
 #include "wait_in_caller.h"
 #include "wait_pool.h"
+#include "watched.h"
 
 enum { TABLES = 2, ENTRIES = 160 };
 static PyObject* handlers[TABLES][ENTRIES];
@@ -208,6 +209,7 @@ static void finalized(void) { ts_stage = TS_CLOSED; }
 
 static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_handler(table, index, function of the arguments' address)"},
                                 {"count_dry", ts_count_dry, METH_O, "count_dry(change of the number of dry runs and their values): while there are any, Python looks at every value"},
+                                {"set_watched", ts_set_watched, METH_O, "set_watched(whether a recording keeps the calls): then Python makes the entries of runs, puts and reads"},
                                 {"guard_reads", ts_guard_reads, METH_O, "guard_reads(whether JAX must see each read as a transfer)"},
                                 {"configure", configure, METH_VARARGS, "configure(describe_error, forgotten)"},
                                 {"configure_puts", ts_configure_puts, METH_VARARGS, "configure_puts(take_over, shape_of_code)"},

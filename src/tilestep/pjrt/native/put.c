@@ -12,6 +12,7 @@
 #include "interrupts.h"
 #include "shutdown.h"
 #include "tensor.h"
+#include "watched.h"
 
 enum { SHAPES = 65536, PYTHON_EVERY = 64 };
 
@@ -108,7 +109,7 @@ static Buffer* make(PyObject* device, Memory* memory, PyObject* tensor, int type
 
 static void* api_put(PJRT_Client_BufferFromHostBuffer_Args* a) {
   Element element = element_of(a->type);
-  int64_t size = element.bytes && !a->device_layout && ts_may_begin() && !ts_dry ? dense_bytes(a, element.bytes) : -1;
+  int64_t size = element.bytes && !a->device_layout && ts_may_begin() && !ts_dry && !ts_watched ? dense_bytes(a, element.bytes) : -1;
   Memory* memory = a->memory ? (Memory*)((MemoryHandle*)a->memory)->object : NULL;
   if (size < 0 || !shapes || ++num_puts % PYTHON_EVERY == 0 || (memory && strcmp(PyBytes_AsString(memory->kind), "device"))) return slow_put(a);
   void *data, *block = ts_block_take(element.code, element.bytes * 8, a->dims, a->num_dims, size, &data);

@@ -11,6 +11,7 @@
 #include "interrupts.h"
 #include "shape.h"
 #include "shutdown.h"
+#include "watched.h"
 
 static void* (*slow_is_deleted)(PJRT_Buffer_IsDeleted_Args*);
 static void* (*slow_pointer)(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args*);
@@ -79,7 +80,7 @@ static int pin(Buffer* buffer) {
   return 0;
 }
 static void* api_pin(PJRT_Buffer_IncreaseExternalReferenceCount_Args* a) {
-  if (!ts_may_begin() || ts_dry) return slow_pin(a);
+  if (!ts_may_begin() || ts_dry || ts_watched) return slow_pin(a);
   TS_ENTER;
   int failed = pin(a->buffer) < 0;
   TS_LEAVE;

@@ -70,7 +70,8 @@ def plan_for(
 ) -> Planned:
     """Plans a program for the first IPUs of a machine. It may not fit: `Planned.require_fits` says so.
 
-    A loop whose end depends on data counts once, and a branch as its dearest arm, because nothing counts them. The plan's assumptions say so.
+    A loop whose end depends on data counts once, and a branch as its dearest arm, because nothing counts them. The plan's assumptions
+    say so.
 
     Args:
         machine: that it is planned for.

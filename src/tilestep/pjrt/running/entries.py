@@ -1,7 +1,8 @@
 """Entries of the journal: the events that the host program caused.
 
 An entry is appended as a plain tuple of its type and its fields, by Python and by C (native/execute.c, put.c, buffer.c, read.c).
-So a dispatch makes one tuple and runs no bytecode. `named` gives the fields their names when the entry is replayed.
+So a dispatch makes one tuple and runs no bytecode. While a recording keeps the calls, Python appends all entries, because some have the
+user's line then (host_notes.py). `named` gives the fields their names when the entry is replayed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 from tilestep.hints import EffectiveBatch
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan.steps import Program
+from tilestep.sim.calls import HostLine
 from tilestep.sim.calls import Moment as SimMoment
 
 RawEntry = tuple[Any, ...]
@@ -35,6 +37,7 @@ class Put(NamedTuple):
     size_bytes: int
     on_host: bool
     begin: list[SimMoment] | None = None  # cell of the `Moment` at which the transfer began; None: it begins now
+    contents: int = 0  # equal for equal bytes; 0: unknown
 
 
 class Copy(NamedTuple):
@@ -51,12 +54,14 @@ class Read(NamedTuple):
     """The host read a value."""
 
     value: int
+    line: HostLine | None = None
 
 
 class Wait(NamedTuple):
     """The host waited for a value."""
 
     value: int
+    line: HostLine | None = None
 
 
 class Run(NamedTuple):
@@ -69,6 +74,7 @@ class Run(NamedTuple):
     undonated: tuple[int, ...]  # arguments that the program may not take over
     group: tuple[str, int] | None
     task: tuple[int, str, int] | None  # of a pipeline: stage, kind, microbatch
+    line: HostLine | None = None
 
     def has_counted(self) -> bool:
         """Whether all counters have their value."""

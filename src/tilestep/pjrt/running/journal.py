@@ -18,6 +18,7 @@ from tilestep import hints
 from tilestep.pjrt import _native
 from tilestep.pjrt.platform import PLATFORM
 from tilestep.pjrt.running.entries import Accumulated, Copy, Entry, Moment, PlannedRun, Put, RawEntry, Read, Run, Wait, named, raw
+from tilestep.pjrt.running.host_notes import Contents, current_line
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.pjrt.running.uninterrupted import uninterrupted
 from tilestep.pjrt.running.unseen_waits import wait_unseen
@@ -30,6 +31,7 @@ from tilestep.sim.trace import Task
 from tilestep.tracing.process import current_file
 
 _REPLAY_EVERY = 4096  # entries; bounds the journal's memory, not its time
+_BEGIN = 1 + Put._fields.index("begin")  # in a raw entry
 _MOST_COPIES = 2**16  # that are ordered together, unless a profile asks; JAX copies fewer arrays in one call
 
 FORGOTTEN: list[int] = []  # values whose buffer is gone, of any client; C appends to it
@@ -74,10 +76,12 @@ class Journal:
         self.sources: dict[int, ProgramSource] = {}
         self._lock = threading.RLock()
         self._is_replaying = False
-        self.note_wait = (Wait, self._append)
-        self.note_read = (Read, self._append)
-        self.note_put = (Put, self._append)
+        self.note_wait: tuple[Any, ...] = (Wait, self._append)
+        self.note_read: tuple[Any, ...] = (Read, self._append)
+        self.note_put: tuple[Any, ...] = (Put, self._append)
         self.note_run = (self._entries.append, Run)
+        self.contents: Contents | None = None  # of uploads, while a recording keeps the calls
+        self._keep_notes(keeps)
         self._replay_at = _REPLAY_EVERY
         self._next_copy = -1  # numbers of copies that no buffer stands for
         self._ranks: dict[int, int] = {}  # by value that a copy has made: its rank among the values when copies are ordered
@@ -89,9 +93,9 @@ class Journal:
         if self._retains:
             self.sources[key] = source
 
-    def put(self, value: int, ipu: int, size_bytes: int, on_host: bool) -> None:
-        """A host array became the value."""
-        self._add((Put, value, ipu, size_bytes, on_host))
+    def put(self, value: int, ipu: int, size_bytes: int, on_host: bool, contents: int = 0) -> None:
+        """A host array became the value. Args: contents: number of its bytes, equal for equal bytes; 0: unknown."""
+        self._add((Put, value, ipu, size_bytes, on_host, None, contents))
 
     def copy(self, source: int, target: int, ipu: int, on_host: bool) -> None:
         """`target` is a copy of `source` on another IPU or memory."""
@@ -99,7 +103,7 @@ class Journal:
 
     def read(self, value: int) -> None:
         """The host looked at the value."""
-        self._add((Read, value))
+        self._add((Read, value, current_line() if self.contents else None))
 
     def run(
         self,
@@ -114,9 +118,9 @@ class Journal:
 
         Args: planned, values, first, counters, undonated: the fields of `Run`. done: what the dispatch has done; gets "noted".
         """
-        _native.once(
-            done, "noted", self._append, (Run, planned, values, first, counters, undonated, hints.current_group(), hints.current_task())
-        )
+        line = current_line() if self.contents else None
+        entry = (Run, planned, values, first, counters, undonated, hints.current_group(), hints.current_task(), line)
+        _native.once(done, "noted", self._append, entry)
         self._replay_now_and_then()
 
     def moment(self) -> list[SimMoment]:
@@ -128,7 +132,7 @@ class Journal:
     def upload(self, kept: Sequence[RawEntry], moment: Any) -> None:
         """The `Put`s that another thread made and kept happen now, as if begun at `moment`."""
         for entry in kept:
-            self._add((*entry, moment))
+            self._add((*entry[:_BEGIN], moment, *entry[_BEGIN + 1 :]))
 
     def waited_for(self, array: Any) -> bool:
         """Waits without telling JAX, because JAX remembers that it has waited and would not report the user's own later wait.
@@ -144,12 +148,19 @@ class Journal:
     def set_apart(self, apart: bool) -> None:
         """From now on some thread's events (or no thread's) differ from the program's own: see `hints`."""
         self._append = self._append_if_timed if apart else self._entries.append
-        self.note_wait, self.note_read = (Wait, self._append), (Read, self._append)
-        self.note_put = (Put, self._append)
+        self._choose_notes()
+
+    def _choose_notes(self) -> None:
+        """Tells C how it appends entries from now on."""
+        self.note_wait = Wait, self._append if self.contents is None else self._append_with_line
+        self.note_read, self.note_put = (Read, self._append), (Put, self._append)
         for device in self.devices:
             device.note_wait, device.note_read = self.note_wait, self.note_read
             if device.note_put is not None:
                 device.note_put = (*self.note_put, *device.note_put[2:])
+
+    def _append_with_line(self, entry: RawEntry) -> None:
+        self._append((*entry, current_line()))
 
     def _append_if_timed(self, entry: RawEntry) -> None:
         kind = entry[0]
@@ -172,9 +183,16 @@ class Journal:
 
     def begin(self) -> Begin:
         """This moment as the begin of a recording; calls are kept from now on. Waits as `mark`."""
+        self._keep_notes(True)
         self.replay(wait=True)
         with self._lock:
             return Begin(self.system.mark(), begin_history(self.system))
+
+    def _keep_notes(self, keep: bool) -> None:
+        """Says whether the user's lines and the bytes of uploads are looked at from now on. The short ways of C leave them out."""
+        _native.set_watched(keep)
+        self.contents = Contents() if keep else None
+        self._choose_notes()
 
     def record_links(self, links: bool) -> None:
         """Says whether transfers over host links are events of their own."""
@@ -185,6 +203,7 @@ class Journal:
         self.system.record = False
         self.system.clear_trace()
         self.system.keep_calls(False)
+        self._keep_notes(False)
         if not self._retains:
             self.sources.clear()
 
@@ -226,6 +245,8 @@ class Journal:
                         case entry:
                             self._entries.popleft()
                             self._play(entry)
+                if self.system.log is not None:
+                    self.system.log.note_line(None)
                 for value in forgotten:
                     self._ranks.pop(value, None)
                     if self.system.knows(value):  # else it was another client's, or its program failed
@@ -263,6 +284,20 @@ class Journal:
             self._entries.extendleft(raw(copy) for copy in reversed(in_order))
 
     def _play(self, entry: Entry) -> None:
+        log = self.system.log
+        if log is None:
+            self._play_unnoted(entry)
+            return
+        match entry:
+            case Run() | Read() | Wait():
+                log.note_line(entry.line)
+            case Put():
+                log.note_contents(entry.contents)
+            case _:
+                log.note_line(None)
+        self._play_unnoted(entry)
+
+    def _play_unnoted(self, entry: Entry) -> None:
         match entry:
             case Put():
                 begin = entry.begin[0] if entry.begin else None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, final
 
 import jax
 
@@ -15,19 +14,23 @@ from tilestep.errors import RecordingError
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.journal import Begin, Journal
-from tilestep.pjrt.running.program_source import ProgramSource
-from tilestep.plan.steps import Branch, Loop, Node, Series
+from tilestep.pjrt.running.program_source import ProgramSource, one_context
+from tilestep.plan.liveness import Liveness
+from tilestep.plan.steps import Branch, Loop, Node, Program, Series
 from tilestep.program.frames import without_frames
 from tilestep.record.capture import Compiled, Span, capture, notes_of
 from tilestep.record.container import Builder, Tables
 from tilestep.record.history import history_since
 from tilestep.record.source_lines import source_files
 from tilestep.record.sources import Source
+from tilestep.regex import Regex
 from tilestep.report import Profile, profile_between
+from tilestep.report.figures import ProgramProfile
 from tilestep.report.reader.blocks import BLOCK_PROGRAMS, BLOCKS, scopes_of
 from tilestep.sim import Mark, System
 
 _MOST_NAMES: Final = 300_000  # characters of the names of blocks
+MOST_IN_DETAIL: Final = 200  # programs of a recording with the lives of their values: a program is planned again for them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,7 @@ class Measurement:
     engine: EngineOptions
 
     def recording(self, *, journal: bool = True, hlo: bool = True, lines: bool = True, memory: bool = True) -> Tables:
-        """The recording of it. Each program is planned again for its detail.
+        """The recording of it. The MOST_IN_DETAIL programs of most cycles, and that of the fullest tile, are planned again for detail.
 
         Args: journal: whether the calls are kept, so that it can be played again. hlo: whether the programs' HLO is kept, so that they can
             be planned for another machine. lines: whether lines of the user's source are kept. memory: whether the lives of values are.
@@ -61,7 +64,8 @@ class Measurement:
     def add_to(self, builder: Builder, *, journal: bool, hlo: bool, lines: bool, memory: bool = True) -> None:
         """Adds the emulated part of a recording to one that is being made."""
         span = self.span if journal else Span(system=self.span.system, begin=self.span.begin, end=self.span.end, history=None)
-        compiled = self._compiled(span, hlo=hlo, memory=memory)
+        with one_context():
+            compiled = self._compiled(span, hlo=hlo, memory=memory)
         if not lines:
             compiled = {key: replace(of, hlo=None if of.hlo is None else without_frames(of.hlo)) for key, of in compiled.items()}
         capture(builder, span, compiled, runs_in_detail=self.engine.runs_in_detail, lines=lines)
@@ -78,15 +82,15 @@ class Measurement:
     def _chosen_blocks(self) -> dict[str, list[str]]:
         """The names of scopes and of programs that the process's filters choose, for each filter that was stated.
 
-        Raises: RecordingError if they are too many for a manifest.
+        Raises: RecordingError if they are too many for a manifest, or matching takes too long.
         """
         engine, programs = self.engine, [self.span.system.programs[program.key] for program in self.profile.programs]
         chosen: dict[str, list[str]] = {}
         if engine.blocks is not None:
             names = {name for program in programs for scope in _scopes(program.body) for name in scopes_of(scope)}
-            chosen[BLOCKS] = sorted(name for name in names if re.fullmatch(engine.blocks, name))
+            chosen[BLOCKS] = _matching(BLOCKS_FILTER, engine.blocks, names)
         if engine.programs is not None:
-            chosen[BLOCK_PROGRAMS] = sorted({program.name for program in programs if re.fullmatch(engine.programs, program.name)})
+            chosen[BLOCK_PROGRAMS] = _matching(PROGRAMS_FILTER, engine.programs, {program.name for program in programs})
         for option, names in zip((BLOCKS_FILTER, PROGRAMS_FILTER), (chosen.get(BLOCKS, []), chosen.get(BLOCK_PROGRAMS, [])), strict=True):
             if (size := sum(map(len, names))) > _MOST_NAMES:
                 raise RecordingError(
@@ -99,6 +103,8 @@ class Measurement:
         """The programs of a span, those that ran in it first, and those that the process retains last."""
         profiled = {program.key: program for program in self.profile.programs}
         programs = span.system.programs
+        detailed = _in_detail(self.profile.programs) if memory else frozenset[int]()
+        plans = _Plans()
         needed = [*profiled, *(key for key in (span.history.programs if span.history else ()) if key not in profiled)]
         found: dict[int, Compiled] = {}
         for key in needed:
@@ -108,11 +114,19 @@ class Measurement:
                 origin="user" if figures is None else figures.origin,
                 group="" if figures is None else figures.group,
             )
-            found[key] = compiled if source is None else _with_source(compiled, source, hlo=hlo, memory=memory)
+            found[key] = compiled if source is None else _with_source(compiled, source, plans, hlo=hlo, memory=key in detailed)
         if self.engine.retain_debug_information:
             retained = ((key, source) for key, source in self.sources.items() if key not in found)
-            found |= {key: _with_source(None, source, hlo=hlo, memory=memory) for key, source in retained}
+            found |= {key: _with_source(None, source, plans, hlo=hlo, memory=memory) for key, source in retained}
         return found
+
+
+def _matching(option: str, pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that an option's expression matches, sorted. Raises: RecordingError if that takes too long."""
+    try:
+        return sorted(Regex(pattern).matching(names))
+    except ValueError as error:
+        raise RecordingError(f"engine option {option} chooses nothing: {error}") from None
 
 
 def _scopes(node: Node) -> Iterator[str]:
@@ -130,15 +144,54 @@ def _scopes(node: Node) -> Iterator[str]:
             yield leaf.scope
 
 
-def _with_source(compiled: Compiled | None, source: ProgramSource, *, hlo: bool, memory: bool) -> Compiled:
-    """A program with what its source tells. Args: compiled: None: it never ran."""
+@final
+class _Plans:
+    """What is worked out again from the sources of programs. Programs of one StableHLO have one fingerprint, and mostly one plan."""
+
+    def __init__(self) -> None:
+        self._first: dict[ProgramSource, ProgramSource] = {}
+        self._plans: dict[ProgramSource, tuple[Program, Liveness]] = {}
+
+    def fingerprint(self, source: ProgramSource) -> str:
+        """Its fingerprint."""
+        return self._equal(source).fingerprint
+
+    def plan(self, source: ProgramSource, program: Program | None, text: str | None) -> tuple[Program, Liveness]:
+        """The program as it was planned, and the lives of its values.
+
+        Args: program: as it was planned, if that is known. text: its HLO.
+        """
+        first = self._equal(source)
+        known = self._plans.get(first)
+        if known is not None and program is not None and replace(program, dry=known[0].dry) == known[0]:
+            return known
+        found = source.detail(text)
+        self._plans.setdefault(first, found)
+        return found
+
+    def _equal(self, source: ProgramSource) -> ProgramSource:
+        """The first source of that StableHLO. XLA numbers the parts of HLO otherwise each time that it makes some."""
+        return self._first.setdefault(replace(source, hlo=b""), source)
+
+
+def _in_detail(programs: Iterable[ProgramProfile]) -> frozenset[int]:
+    """The keys of the programs whose values' lives are recorded."""
+    by_cycles = sorted(programs, key=lambda program: (-program.cycles.total, program.key))
+    fullest = max(by_cycles, key=lambda program: program.peak_tile_bytes, default=None)
+    return frozenset(program.key for program in (*by_cycles[:MOST_IN_DETAIL], *([fullest] if fullest else [])))
+
+
+def _with_source(compiled: Compiled | None, source: ProgramSource, plans: _Plans, *, hlo: bool, memory: bool) -> Compiled:
+    """A program with what its source tells. Args: compiled: None: it never ran. plans: of this recording."""
     text = source.text if hlo or memory or compiled is None else None
-    planned, detail = source.detail(text) if memory or compiled is None else (compiled.program, None)
+    program = None if compiled is None else compiled.program
+    planned, detail = (program, None) if program is not None and not memory else plans.plan(source, program, text)
     return Compiled(
         program=planned if compiled is None else compiled.program,
         detail=detail if memory else None,
-        fingerprint=source.fingerprint,
+        fingerprint=plans.fingerprint(source),
         hlo=text if hlo else None,
+        options=source.options,
         origin=("jax" if is_jax_program(source.name) else "user") if compiled is None else compiled.origin,
         group="" if compiled is None else compiled.group,
     )

@@ -77,6 +77,7 @@ class ProgramReports:
                 fingerprint=source.fingerprint,
                 lines=source.lines,
                 hlo=source.text,
+                options=source.options,
                 parts=parts,
                 notes=notes,
             )

@@ -106,9 +106,22 @@ def buffer_from_host(args: capi.PJRT_Client_BufferFromHostBuffer_Args) -> None:
         memory = device.memory("device")
     array = _host_array(args, dims, dtype, device, memory)
     buffer = make_buffer(array, device, memory)
-    device.journal.put(buffer.value, device.id, buffer.shape.size_bytes, _on_host(memory))
+    device.journal.put(buffer.value, device.id, buffer.shape.size_bytes, _on_host(memory), _contents(args, dims, dtype, device))
     args.done_with_host_buffer = _native.done_event()
     args.buffer = _native.own(buffer)
+
+
+def _contents(args: capi.PJRT_Client_BufferFromHostBuffer_Args, dims: tuple[int, ...], dtype: np.dtype[Any], device: Device) -> int:
+    """The number of the bytes while a recording keeps it; 0 if they are not dense."""
+    contents, steps = device.journal.contents, read_int64s(args.byte_strides, args.num_byte_strides)
+    if contents is None or not args.data:
+        return 0
+    size = dtype.itemsize
+    for length, step in zip(reversed(dims), reversed(steps), strict=False):  # no strides: dense
+        if length > 1 and step != size:
+            return 0
+        size *= length
+    return contents.number(args.data, math.prod(dims) * dtype.itemsize)
 
 
 def _host_array(

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_numpy, name_lcase, numpy_dtype
+from tilestep.popart.typed_tensors import typed_tensor
 
 Array = np.ndarray[Any, Any]
 AttributeValue = bool | int | float | str | Sequence[int] | Sequence[float] | Sequence[str] | Array | onnx.GraphProto
@@ -26,7 +26,7 @@ def tensor_of(array: Array, name: str) -> onnx.TensorProto:
         raise popart_exception(f"No numpy type {array.dtype} registered in map to DataType: convert '{name}' to float32")
     if array.dtype != numpy_dtype(kind):
         array = array.astype(numpy_dtype(kind))  # of the other byte order
-    return numpy_helper.from_array(array, name)
+    return typed_tensor(array, name)
 
 
 def written(name: str, value: AttributeValue) -> onnx.AttributeProto:

@@ -33,8 +33,10 @@ class Opset:
         self._builder, self.version, self._operators = builder, version, operators
 
     def __getattr__(self, name: str) -> Any:
-        """An operator's method."""
-        return getattr(self.__dict__["_operators"], name)
+        """An operator's method. Raises: AttributeError if there is no such operator."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._operators, name)
 
     def __dir__(self) -> Iterable[str]:
         return sorted({*super().__dir__(), *dir(self._operators)})

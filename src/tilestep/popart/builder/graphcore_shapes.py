@@ -172,7 +172,7 @@ def _reshape(inputs: Inputs, attributes: Mapping[str, Any], outputs: int) -> Res
 def _slice(inputs: Inputs, attributes: Mapping[str, Any], outputs: int) -> Results:
     given = _first(inputs)
     starts, ends = attributes["starts"], attributes["ends"]
-    axes = attributes.get("axes", range(len(starts)))
+    axes: Sequence[int] = attributes["axes"] if "axes" in attributes else range(len(starts))
     if not len(starts) == len(ends) == len(axes) or any(not -len(given.shape) <= axis < len(given.shape) for axis in axes):
         return [None]
     shape = list(given.shape)

@@ -25,7 +25,9 @@ def infer(model: GraphModel, node: onnx.NodeProto, opset: int) -> Types:
     """
     inputs = [model.type_of(id) if id else None for id in node.input]
     if node.domain == _GRAPHCORE and node.op_type == "Call":
-        return _of_callee(model, node, inputs)
+        return _of_graph(model, _graph_of(node, "callee"), inputs)
+    if node.domain == _GRAPHCORE and node.op_type == "PackedDataBlock":
+        return _of_packed_data_block(model, node, inputs)
     if node.domain == _GRAPHCORE:
         return _by_rule(node, inputs)
     if node.domain in ("", "ai.onnx"):
@@ -87,7 +89,11 @@ def _by_schema(model: GraphModel, node: onnx.NodeProto, opset: int, inputs: Type
         found = _by_small_model(node, known, data, imports)
     except (shape_inference.InferenceError, ValueError, RuntimeError, KeyError):  # as for a model that is read: the type stays unknown
         found = {}
-    return [_useful(found.get(id)) for id in node.output]
+    types = [_useful(found.get(id)) for id in node.output]
+    if node.op_type in ("If", "Loop") and any(typed(type) is None for type in types):
+        others = _of_control_flow(model, node, inputs)
+        types = [type if typed(type) is not None or other is None else other for type, other in zip(types, others, strict=True)]
+    return types
 
 
 def _by_small_model(
@@ -141,18 +147,22 @@ def _of_split(node: onnx.NodeProto, inputs: Types) -> Types:
     return [type_proto(given.kind, shape) for shape in shapes]
 
 
-def _of_callee(model: GraphModel, node: onnx.NodeProto, inputs: Types) -> Types:
-    """Types of what a called graph gives, with the caller's types for its inputs."""
-    graph = next(attribute.g for attribute in node.attribute if attribute.name == "callee")
+def _graph_of(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
+    return next(attribute.g for attribute in node.attribute if attribute.name == name)
+
+
+def _of_graph(model: GraphModel, graph: onnx.GraphProto, inputs: Sequence[onnx.TypeProto | None]) -> Types:
+    """Types of what a graph gives, with the given types for its inputs; values around it have those that they have in the model."""
     inside = GraphModel(proto=onnx.ModelProto(ir_version=model.proto.ir_version, opset_import=model.proto.opset_import))
-    for info, type in zip(graph.input, inputs, strict=True):
-        inside.add_input(info.name, type)
+    for position, info in enumerate(graph.input):
+        given = inputs[position] if position < len(inputs) else None
+        inside.add_input(info.name, info.type if given is None and info.HasField("type") else given)
     for tensor in graph.initializer:
         inside.add_initializer(tensor)
-    outside: Mapping[str, onnx.TypeProto] = model.types()
-    for id in {id for inner in graph.node for id in inner.input} - {info.name for info in graph.input}:
-        if id in outside:
-            inside.add_type(id, outside[id])
+    own = {info.name for info in graph.input}
+    outside = {id: type for id, type in model.types().items() if id not in own}
+    for id, type in outside.items():
+        inside.add_type(id, type)
     for inner in graph.node:
         inside.note_node(inner)
         domain = inner.domain or "ai.onnx"
@@ -160,3 +170,33 @@ def _of_callee(model: GraphModel, node: onnx.NodeProto, inputs: Types) -> Types:
         for id, type in zip(inner.output, types, strict=True):
             inside.add_type(id, type)
     return [inside.type_of(info.name) for info in graph.output]
+
+
+def _of_packed_data_block(model: GraphModel, node: onnx.NodeProto, inputs: Types) -> Types:
+    """Rows of the result, each of which has the shape of the callback's rows: without batch and length.
+
+    A callback's input has [batch, longest sequence, *a row's shape] of every third input of the node: data, offsets, lengths.
+    """
+    attributes = _attributes(node)
+    given: Types = []
+    for rows, longest in zip(inputs[::3], attributes["maxSequenceLengths"], strict=False):
+        known = typed(rows)
+        shape = None if known is None else (attributes["callbackBatchSize"], longest, *known.shape[1:])
+        given.append(None if known is None else type_proto(known.kind, shape))
+    result = typed(_of_graph(model, _graph_of(node, "callback"), given)[0])
+    return [None if result is None else type_proto(result.kind, (attributes["resultSize"], *result.shape[2:]))]
+
+
+def _of_control_flow(model: GraphModel, node: onnx.NodeProto, inputs: Types) -> Types:
+    """Types of what If and Loop give, where ONNX's own rule finds none: it can't look into operators of other domains."""
+    if node.op_type == "If":
+        then, other = (_of_graph(model, _graph_of(node, name), []) for name in ("then_branch", "else_branch"))
+        return [one if one == two else None for one, two in zip(then, other, strict=True)]
+    if node.op_type == "Loop":
+        counter, condition = type_proto(onnx.TensorProto.INT64, ()), type_proto(onnx.TensorProto.BOOL, ())
+        made = _of_graph(model, _graph_of(node, "body"), [counter, condition, *inputs[2:]])
+        state = [  # what changes its shape from turn to turn is left to ONNX's rule
+            after if typed(after) == typed(before) else None for before, after in zip(inputs[2:], made[1:], strict=False)
+        ]
+        return [*state, *[None] * (len(node.output) - len(state))]
+    return [None] * len(node.output)

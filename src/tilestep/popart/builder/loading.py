@@ -10,11 +10,11 @@ from google.protobuf.message import DecodeError
 from onnx import checker
 
 from tilestep.popart.builder import external
+from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION, VERSIONS
 from tilestep.popart.exceptions import popart_exception
 
 _LONGEST_NAME: Final = 10_000  # characters of a file's name; what is longer is a model
 _SHOWN: Final = 100  # characters of what is no model
-VERSIONS: Final = range(6, 12)  # of ONNX's domain
 
 
 class ModelCheckError(popart_exception, RuntimeError):
@@ -72,16 +72,17 @@ def check_model(model: onnx.ModelProto, folder: Path | None = None) -> None:
     Args: folder: of the model's file; None if it has none.
     Raises: ModelCheckError if it breaks a rule, MissingDataError if a file is not there.
     """
-    checkable = model
+    checkable = onnx.ModelProto()
+    checkable.CopyFrom(model)
     outside = [tensor for tensor in model.graph.initializer if external.is_external(tensor)]
     if outside:
         for tensor in outside:
             external.checked_path(tensor, folder)
-        checkable = onnx.ModelProto()
-        checkable.CopyFrom(model)
         kept = [tensor for tensor in checkable.graph.initializer if not external.is_external(tensor)]
         del checkable.graph.initializer[:]
         checkable.graph.initializer.extend(kept)
+    if not any(imported.domain in ("", "ai.onnx") for imported in model.opset_import):
+        checkable.opset_import.add(domain="", version=DEFAULT_VERSION)  # a model must name it even if it has none of its operators
     try:
         checker.check_model(checkable)  # pyright: ignore[reportUnknownMemberType]  # a parameter of it has a type without arguments
     except checker.ValidationError as error:
@@ -94,7 +95,7 @@ def check_opsets(model: onnx.ModelProto) -> None:
         if imported.domain in ("", "ai.onnx") and imported.version not in VERSIONS:
             raise popart_exception(
                 f"Encountered ONNX opset version {imported.version}, Maximimum supported opset is {VERSIONS[-1]}, minimum {VERSIONS[0]} "
-                "and default 10."
+                f"and default {DEFAULT_VERSION}."
             )
         if imported.domain == "ai.graphcore" and imported.version != 1:
             raise popart_exception(f"Encountered Graphcore opset version {imported.version}, Maximimum supported opset is 1.")

@@ -39,6 +39,7 @@ class GraphModel:
         self.constants: dict[str, onnx.TensorProto] = {}
         self._children: list[GraphModel] = []
         self._ids: set[str] = set()  # taken
+        self._numbers: dict[str, int] = {}  # name -> the first number that may be free
         self._infos: dict[str, onnx.ValueInfoProto] = {}
         self._nodes: dict[frozenset[str], onnx.NodeProto] = {}
         if parent is not None:
@@ -65,13 +66,13 @@ class GraphModel:
     def new_id(self, name: str, output: int | None = None) -> str:
         """An id that no tensor of this graph, of graphs around it or inside it has: `scope/name:output`, with `/1`, `/2`... if needed."""
         base = self.scoped(name) + ("" if output is None else f":{output}")
-        proposed = base
-        for number in itertools.count(1):
+        for number in itertools.count(self._numbers.get(base, 0)):  # ids are never given back, so that smaller numbers stay taken
+            proposed = f"{base}{NAME_DELIMITER}{number}" if number else base
             if not self._is_taken(proposed):
-                break
-            proposed = f"{base}{NAME_DELIMITER}{number}"
-        self._ids.add(proposed)
-        return proposed
+                self._numbers[base] = number + 1
+                self._ids.add(proposed)
+                return proposed
+        raise AssertionError("numbers do not end")
 
     def _is_taken(self, id: str) -> bool:
         return any(id in graph._ids for graph in (self, *self.around(), *self._inside()))

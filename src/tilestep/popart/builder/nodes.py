@@ -13,6 +13,7 @@ from tilestep.popart.builder.inference import infer
 from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.debug import note
 from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.log import Level, log, logged
 
 LAYER = "popartbuilder"  # of builders, in debug files
 Check = Callable[[GraphModel, Sequence[str], Mapping[str, AttributeValue]], None]
@@ -66,6 +67,12 @@ def add_operator(
     if check is not None:
         check(model, inputs, attributes)
     model.use_opset(operator.domain, opset)
+    if logged("builder", Level.DEBUG):
+        log(
+            "builder",
+            Level.DEBUG,
+            f"Adding {operator.domain}.{operator.name} to builder opset:{opset}, numInputs:{len(inputs)} name:{name}",
+        )
     node = model.proto.graph.node.add(op_type=operator.name, domain="" if operator.domain == "ai.onnx" else operator.domain)
     node.input.extend(inputs)
     node.output.extend(names)

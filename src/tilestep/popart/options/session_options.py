@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 from tilestep.popart.enums import DeviceType
 from tilestep.popart.environment import read_environment
 from tilestep.popart.log import warn
 from tilestep.popart.options.checks import require_supported
 from tilestep.popart.options.option_fields import OptionFields
+from tilestep.popart.options.table import PROGRAM
 
 
 @final
@@ -68,6 +69,11 @@ class SessionOptions(OptionFields):
         if self.enableDistributedReplicatedGraphs:
             return self.globalReplicationFactor
         return self.replicatedGraphCount if self.enableReplicatedGraphs else 1
+
+    def of_program(self) -> dict[str, Any]:
+        """Name -> plain value of the changed options that change the program or its plan. Equal ones may share an executable."""
+        plain = self.as_plain()
+        return {name: plain[name] for name in sorted(self.changed().keys() & PROGRAM)}
 
     def require_supported(self, *, training: bool, device: DeviceType = DeviceType.Cpu) -> None:
         """Checks the options of a session that is about to be made, and warns of those that have no effect though someone waits for one.

@@ -62,12 +62,14 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "enableGradientAccumulation": done("gradients of accumulationFactor microbatches make one update"),
         "accumulationAndReplicationReductionType": done("whether gradients of microbatches are summed, or their mean is taken"),
         "meanAccumulationAndReplicationReductionStrategy": done("whether a mean divides at each addition, or after the last"),
-        "automaticLossScalingSettings": refused(
-            "automatic loss scaling is refused",
-            "give the optimizer a loss scaling of your own",
-            lambda options, _: options.automaticLossScalingSettings.enabled,
+        "automaticLossScalingSettings": done(
+            "the loss scaling doubles while float16 gradients are small, and halves when too many are large"
         ),
-        "ensureFp32LossScaleTensor": no_effect("the loss scale always is float32, and meets float16 gradients as late as can be"),
+        "ensureFp32LossScaleTensor": refused(
+            "the loss scale has the type of the loss, so True is refused",
+            "cast the loss to FLOAT in the model",
+            _flagged("ensureFp32LossScaleTensor"),
+        ),
         "syntheticDataMode": done("inputs are not read from the host: they hold zeros or random numbers"),
         "enableStochasticRounding": no_effect(
             "results are rounded to the nearest, as on the original's Cpu and IpuModel devices", warns=True
@@ -83,7 +85,7 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
             _flagged("groupNormStridedChannelGrouping"),
         ),
         "enableSupportedDataTypeCasting": done("64-bit integers are computed in 32 bits; if it is False, they are errors"),
-        "throwIfLog2ScaleTensorNotInRange": no_effect("operators that take a scale of float8 always check it where its value is known"),
+        "throwIfLog2ScaleTensorNotInRange": no_effect("operators with a scale of float8 are not computed at all"),
         "autoRecomputation": refused(
             "XLA decides what the backward pass computes again, which changes no value; Pipeline is refused, as pipelines are",
             "choose Standard",
@@ -97,8 +99,8 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         # --- Weights and the life of a session ---
         "constantWeights": done("whether the weights of an inference session are constants, which resetHostWeights cannot change"),
         "updatableNamedBuffers": no_effect("no call in Python updates single weights"),
-        "disableGradAccumulationTensorStreams": done("modelToHost leaves accumulated gradients out"),
-        "disableOptimizerStateTensorStreams": done("modelToHost leaves the optimizer's state out"),
+        "disableGradAccumulationTensorStreams": no_effect("what a program does not read is not sent to the host"),
+        "disableOptimizerStateTensorStreams": no_effect("what a program does not read is not sent to the host"),
         "compileEngine": done("False: prepareDevice plans nothing, and the session cannot run"),
         "enableEngineCaching": done("prepareDevice keeps executables in cachePath, and reads them from there"),
         "cachePath": done("the folder of kept executables"),
@@ -216,5 +218,22 @@ METHODS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "enableExplicitIR": "sets useHostCopyOps, enableExplicitMainLoops and explicitRecomputation",
         "getGlobalReplicationFactor": "the number of replicas in all processes",
+    }
+)
+PROGRAM: Final = frozenset(  # options that change the program or its plan, so that an executable of other ones is no use
+    {
+        "accumulationAndReplicationReductionType",
+        "accumulationFactor",
+        "automaticLossScalingSettings",
+        "constantWeights",
+        "convolutionOptions",
+        "enableGradientAccumulation",
+        "enableSupportedDataTypeCasting",
+        "lstmOptions",
+        "matmulOptions",
+        "meanAccumulationAndReplicationReductionStrategy",
+        "numIOTiles",
+        "partialsTypeMatMuls",
+        "syntheticDataMode",
     }
 )

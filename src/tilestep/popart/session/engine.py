@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, final
@@ -12,8 +13,9 @@ import jax
 
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import DeviceType
-from tilestep.popart.exceptions import popart_exception, popart_runtime_error
+from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_runtime_error
 from tilestep.popart.log import Level, log
+from tilestep.popart.ops.host import aborted
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.executables import SUFFIX, Array, Executable, exported, fingerprint, loaded, read, save
 from tilestep.popart.session.feeds import Feeds
@@ -33,6 +35,17 @@ def described(thing: object) -> str:
     if fields is None or isinstance(thing, type | Enum):
         return repr(thing)
     return type(thing).__name__ + described(fields)
+
+
+@contextlib.contextmanager
+def named_failures() -> Iterator[None]:
+    """Errors of a running program as PopART's."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            jax.effects_barrier()  # JAX would raise the error once more when the process ends
+        raise (aborted(error) or poplar_runtime_error(f"The session's program failed: {error}")) from error
 
 
 @final
@@ -56,7 +69,7 @@ class Engine:
     @property
     def _mark(self) -> str:
         device = (str(self._device.type), self._device.numIpus, self._device.tilesPerIPU)
-        return fingerprint(self.plan.graph.proto, self.plan.graph.variables, device, self._identity, self._options.changed())
+        return fingerprint(self.plan.graph.proto, self.plan.graph.variables, device, self._identity, self._options.of_program())
 
     @property
     def _saves(self) -> bool:

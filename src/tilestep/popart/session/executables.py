@@ -21,6 +21,7 @@ import onnx
 from jax import export
 
 from tilestep.files import read_file, write_file
+from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID, DEBUG_INPUT
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 
 Array = np.ndarray[Any, Any]
@@ -59,9 +60,25 @@ def fingerprint(model: onnx.ModelProto, variables: Mapping[str, Array], *others:
         if tensor.name in variables:
             for part in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
                 tensor.ClearField(part)  # pyright: ignore[reportArgumentType]  # names of fields
+    _drop_numbers(bare.graph)
+    facts = [entry for entry in bare.metadata_props if not entry.key.startswith(DEBUG_INPUT)]
+    del bare.metadata_props[:]
+    bare.metadata_props.extend(facts)
     digest = hashlib.sha256(bare.SerializeToString(deterministic=True))
     digest.update(repr((jax.__version__, *others)).encode())
     return digest.hexdigest()
+
+
+def _drop_numbers(graph: onnx.GraphProto) -> None:
+    """Takes away what counts the models that the process has made before: the graph's name, and nodes' numbers in debug information."""
+    graph.ClearField("name")
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                _drop_numbers(inner)
+        kept = [attribute for attribute in node.attribute if attribute.name != DEBUG_INFO_ID]
+        del node.attribute[:]
+        node.attribute.extend(kept)
 
 
 def exported(step: Callable[..., Any], arguments: Any) -> bytes:

@@ -8,17 +8,18 @@ from typing import Any, Final
 
 import jax
 import numpy as np
-from onnx import numpy_helper
 
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.enums import RecomputationType
 from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedGradientPrefix
-from tilestep.popart.optimizers import Optimizer, UpdateContext, UpdateRule
+from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Names, analyse
 from tilestep.popart.session.graph import SessionGraph, Values, session_graph
 from tilestep.popart.session.program import Fetched, Gradients, Program
+from tilestep.popart.session.reading import read_model
+from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]
@@ -73,23 +74,34 @@ def plan_of(
     Raises: popart_exception for a model, an anchor or a loss that does not fit.
     """
     training = optimizer is not None
+    read = read_model(model)
     if not training and not flow.nAnchors():
         raise popart_exception("User must specify an anchor tensor when doing inference.")
     if not training and options.enableGradientAccumulation:
         raise popart_exception("Gradient Accumulation only available when training.")
     accumulation = int(options.accumulationFactor) if options.enableGradientAccumulation else 1
-    graph = session_graph(model, training=training, shapes=shapes, casts=options.enableSupportedDataTypeCasting)
+    graph = session_graph(read, training=training, shapes=shapes, options=options)
     _require_one_recomputation(graph, options)
     asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors_of(flow)}
     analysis = analyse(graph, loss, asked)
     trained = [name for name in graph.variables if name in analysis.differentiable]
-    rule = None if optimizer is None else optimizer.rule(_context(graph, trained, options, accumulation))
+    scaling = automatic_scaling(options, training=training, accumulation=accumulation)
+    rule = (
+        None
+        if optimizer is None
+        else optimizer.rule(
+            _context(graph, trained, options, accumulation, scaling, analysis.types[loss].dtype if loss else np.dtype(np.float32))
+        )
+    )
+    looked_at = observed(options, graph, analysis)
     state = {} if rule is None else _state_types(rule, graph, trained)
+    if scaling is not None:
+        state[FINAL_SCALE] = FINAL_SCALE_TYPE
     names = Names(
         analysis=analysis,
         variables=tuple(graph.variables),
         state=state,
-        accumulators=frozenset(name for name in state if name.startswith(_ACCUMULATE)),
+        accumulators=frozenset(name for name in state if name.startswith(_ACCUMULATE) or name == FINAL_SCALE),
         trained=trained,
     )
     anchors = anchors_of(flow)
@@ -103,7 +115,7 @@ def plan_of(
             graph,
             anchors=anchors,
             fetched=fetched,
-            gradients=None if rule is None or loss is None else _gradients(loss, rule, fetched, trained, names),
+            gradients=None if rule is None or loss is None else _gradients(loss, rule, fetched, trained, names, looked_at),
             batches=flow.batchesPerStep(),
             accumulation=accumulation,
         ),
@@ -131,7 +143,14 @@ def _require_work(graph: SessionGraph, wanted: Collection[str]) -> None:
     )
 
 
-def _context(graph: SessionGraph, trained: Sequence[str], options: SessionOptions, accumulation: int) -> UpdateContext:
+def _context(
+    graph: SessionGraph,
+    trained: Sequence[str],
+    options: SessionOptions,
+    accumulation: int,
+    scaling: AutomaticLossScaling | None,
+    loss_dtype: np.dtype[Any],
+) -> UpdateContext:
     return UpdateContext(
         params={name: jax.ShapeDtypeStruct(graph.variables[name].shape, graph.variables[name].dtype) for name in trained},
         accumulation_factor=accumulation,
@@ -139,6 +158,8 @@ def _context(graph: SessionGraph, trained: Sequence[str], options: SessionOption
         replication_factor=1,
         reduction=options.accumulationAndReplicationReductionType,
         mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,
+        loss_dtype=loss_dtype,
+        automatic_loss_scaling=scaling,
     )
 
 
@@ -147,9 +168,9 @@ def _state_types(rule: UpdateRule, graph: SessionGraph, trained: Sequence[str]) 
     return {**state.hyper, **state.tensors}
 
 
-def _gradients(loss: str, rule: UpdateRule, fetched: Fetched, trained: Sequence[str], names: Names) -> Gradients:
-    taps = {name: names.analysis.types[name] for name in fetched.gradients.values() if name not in trained}
-    return Gradients(loss=loss, rule=rule, trained=trained, taps=taps)
+def _gradients(loss: str, rule: UpdateRule, fetched: Fetched, trained: Sequence[str], names: Names, looked_at: Sequence[str]) -> Gradients:
+    taps = {name: names.analysis.types[name] for name in (*fetched.gradients.values(), *looked_at) if name not in trained}
+    return Gradients(loss=loss, rule=rule, trained=trained, taps=taps, observed=looked_at)
 
 
 def _first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequence[str]) -> dict[str, Array]:
@@ -161,7 +182,7 @@ def _first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequenc
     saved = {tensor.name: tensor for tensor in graph.proto.graph.initializer if tensor.name in state.tensors}
     tensors: Values = {name: np.asarray(value) for name, value in state.tensors.items()}
     for name, tensor in saved.items():
-        array = numpy_helper.to_array(tensor)
+        array = graph.model.array_of(tensor)
         if array.shape != tensors[name].shape:
             raise popart_exception(
                 f"The model's '{name}' has shape {list(array.shape)}, and the optimiser's has {list(tensors[name].shape)}"

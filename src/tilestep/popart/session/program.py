@@ -41,13 +41,15 @@ class Gradients:
         loss: the tensor.
         rule: of the optimiser.
         trained: variables that get gradients.
-        taps: other tensors whose gradient is anchored: shape and dtype by name.
+        taps: other tensors whose gradient is anchored or looked at: shape and dtype by name.
+        observed: tensors whose gradients automatic loss scaling looks at.
     """
 
     loss: str
     rule: UpdateRule
     trained: Sequence[str]
     taps: Mapping[str, jax.ShapeDtypeStruct]
+    observed: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +102,10 @@ class Program:
             optimizer = carry.optimizer
         else:
             captured, state, grads, seeds = self._differentiated(self._gradients, carry, inputs, key)
-            optimizer = self._gradients.rule.accumulate(carry.optimizer, grads)
-            captured.update((anchor, {**grads, **seeds}[name]) for anchor, name in self._fetched.gradients.items())
+            of_all = {**grads, **seeds}
+            looked_at = self._gradients.rule.observe(carry.optimizer, [of_all[name] for name in self._gradients.observed])
+            optimizer = self._gradients.rule.accumulate(looked_at, grads)
+            captured.update((anchor, of_all[name]) for anchor, name in self._fetched.gradients.items())
         new = carry._replace(variables={**carry.variables, **state}, optimizer=optimizer, count=carry.count + np.uint32(1))
         return new, captured | self._kept(new, (*self._fetched.variables, *self._fetched.accumulators))
 
@@ -206,7 +210,8 @@ class Program:
         trained = {name: carry.variables[name] for name in of.trained}
         taps = {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in of.taps.items()}
         loss, backward, (captured, state) = jax.vjp(forward, trained, taps, has_aux=True)
-        seed = jnp.asarray(of.rule.loss_scale(carry.optimizer)).astype(loss.dtype).reshape(loss.shape)
+        largest = float(jnp.finfo(loss.dtype).max)  # an IPU's conversion stays finite
+        seed = jnp.clip(of.rule.loss_scale(carry.optimizer), -largest, largest).astype(loss.dtype).reshape(loss.shape)
         grads, seeds = backward(seed)
         return captured, state, grads, seeds
 
@@ -225,5 +230,5 @@ class Program:
         return mark
 
     def _kept(self, carry: Carry, names: Sequence[str]) -> Values:
-        state = {} if carry.optimizer is None else {**carry.optimizer.hyper, **carry.optimizer.tensors}
+        state = {} if self._gradients is None else self._gradients.rule.values(carry.optimizer)
         return {name: carry.variables[name] if name in carry.variables else state[name] for name in names}

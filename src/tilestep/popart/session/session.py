@@ -10,27 +10,30 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import jax
 import numpy as np
-import onnx
 
+from tilestep.files import write_file
 from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import AnchorReturnTypeId, DeviceConnectionType
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
+from tilestep.popart.log import Level, log
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions, require_known
 from tilestep.popart.patterns import Patterns
-from tilestep.popart.session.engine import Engine, described
+from tilestep.popart.session.engine import Engine, described, named_failures
 from tilestep.popart.session.feeds import Feeds, deliver
 from tilestep.popart.session.figures import Figures
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program import Carry
+from tilestep.popart.session.reading import read_model
+from tilestep.popart.session.saved import SavedModel
 from tilestep.popart.session.synthetic import Synthetic
 from tilestep.popart.session.weights import HostWeights
 from tilestep.popart.stepio import IStepIO, PyStepIO, PyStepIOCallback, PyWeightsIO
 from tilestep.popart.tensors import InputShapeInfo, TensorInfo
 
 if TYPE_CHECKING:
-    from tilestep.report.reader import Report
+    from tilestep.popart.session.emulation import Report
 
 Array = np.ndarray[Any, Any]
 _STATE_WORDS: Final = 3  # of the random numbers: two of the seed, and how many microbatches drew from it
@@ -57,9 +60,10 @@ class _Session:
     ) -> None:
         if not isinstance(device, DeviceInfo):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
             raise popart_exception(f"Must pass a valid deviceInfo to a session, and it is {device!r}: DeviceManager gives one")
-        self._options = SessionOptions() if options is None else options
+        self._options = SessionOptions() if options is None else options.copied()
         self._options.require_supported(training=self._training, device=device.type)
-        self._patterns = Patterns() if patterns is None else patterns
+        self._patterns = Patterns() if patterns is None else patterns.copied()
+        self._patterns.require_supported()
         self._device, self._name, self._data_flow = device, name, data_flow
         self._plan = plan_of(
             model,
@@ -70,11 +74,12 @@ class _Session:
             optimizer=optimizer,
         )
         self._weights = HostWeights(self._plan.first, self._plan.graph.constants)
+        self._saved = SavedModel(self._plan.graph.model)
         self._feeds = Feeds(self._plan)
         self._carry: Carry | None = None
         self._microbatch: Any = None
         self._seed = 0
-        self._weights_sent = False
+        self._weights_sent = self._loaded = False
         self._checked: PyStepIO | None = None
         self._engine = Engine(
             self._plan, self._feeds, self._options, device, (self._training, loss, self._plan.anchors, described(optimizer))
@@ -104,7 +109,7 @@ class _Session:
         kind = self._plan.type_of(id)
         if kind is None:
             raise popart_exception(f"No Ir::Tensor with TensorId '{id}' in Ir::getTensor(..) ")
-        return TensorInfo(np.dtype(kind.dtype).name.upper(), list(kind.shape))
+        return TensorInfo(np.dtype(kind.dtype), kind.shape)
 
     def hasInfo(self, id: str) -> bool:
         """Whether there is such a tensor."""
@@ -131,16 +136,20 @@ class _Session:
         if self._options.compileEngine:
             self._figures.prepare(carry, self._feeds.step_types())
         self._engine.compile(carry)
-        self._carry = self._first_carry()
+        log("session", Level.INFO, "Graph compiled")
+        self._carry, self._loaded = self._first_carry(), False
         if loadEngine and self._options.compileEngine:
             self.loadEngineAndConnectStreams()
 
     def loadEngineAndConnectStreams(self) -> None:
         """Attaches the device. Raises: popart_runtime_error if it can't run programs."""
-        self._require_prepared("loadEngineAndConnectStreams")
+        if self._carry is None or not self._options.compileEngine:
+            raise popart_runtime_error("There is no compiled engine: call session.prepareDevice() first, with compileEngine True")
         if self._device.connectionType == DeviceConnectionType.Never:
             raise popart_runtime_error("Trying to load an engine on an offline device")
         self._device.require_attached()
+        log("devicex", Level.INFO, "Engine loaded")
+        self._loaded = True
 
     def _first_carry(self) -> Carry:
         rule, values = self._plan.rule, self._weights.outgoing
@@ -199,16 +208,26 @@ class _Session:
         self._require_prepared("resetHostWeights")
         if self._options.constantWeights and not self._training:
             raise popart_runtime_error("Cannot call resetHostWeights when constantWeights is set")
-        self._weights.reset(_model(modelProtoOrFilename), ignore_unknown=ignoreWeightsInModelWithoutCorrespondingHostWeight)
+        self._weights.reset(read_model(modelProtoOrFilename), ignore_unknown=ignoreWeightsInModelWithoutCorrespondingHostWeight)
         self._weights_sent = False
 
     def modelToHost(self, fn: str) -> None:
-        """Writes the model with its weights, and the optimiser's state as further initialisers, to a file."""
+        """Writes the model with its weights, and the optimiser's state as further initialisers, to a file.
+
+        What stands in a file of its own is written there. Raises: popart_exception if that file is not there.
+        """
         self.weightsToHost()
-        model = self._weights.into_model(self._plan.graph.proto)
-        onnx.save_model(model, os.fspath(fn))
+        model = self._saved.with_values(self._weights.incoming)
+        write_file(Path(fn), model.SerializeToString())
         if not self._options.constantWeights or self._training:
             self._weights.outgoing = dict(self._weights.incoming)
+
+    def updateExternallySavedTensorLocations(self, fromLocation: str, toLocation: str) -> None:
+        """Copies what stands in one file beside the model to another, where `modelToHost` writes it from then on.
+
+        Raises: popart_runtime_error if the new file exists, the old one does not, or nothing of the model stands in it.
+        """
+        self._saved.moved(os.fspath(fromLocation), os.fspath(toLocation))
 
     # -- random numbers
 
@@ -325,20 +344,28 @@ class _Session:
                 "Must call weightsFromHost before run as the model has initializers and the session has been created in training mode"
             )
         carry = self._require_prepared("run(const IStepIO &)")
+        if not self._loaded:
+            self.loadEngineAndConnectStreams()
         if isinstance(io, PyStepIO):
-            if io.checks and io is not self._checked:
-                self._feeds.require(io)
-                self._checked = io
-            if self._synthetic.off:
-                self._carry, values = self._engine.step(carry, self._feeds.step_inputs(io))
-                deliver(values, io)
-            else:
-                self._carry, _ = self._engine.step(carry, self._synthetic.arrays(self._feeds.step_types()))
+            self._run_arrays(carry, io)
         elif isinstance(io, PyStepIOCallback):
-            self._run_callbacks(carry, io)
+            with named_failures():
+                self._run_callbacks(carry, io)
         else:
             raise TypeError(f"run: stepio is a {type(io).__name__}: it must be a PyStepIO or a PyStepIOCallback")
         self._figures.ran(debugName)
+
+    def _run_arrays(self, carry: Carry, io: PyStepIO) -> None:
+        if io.checks and io is not self._checked:
+            self._feeds.require(io)
+            self._checked = io
+        off = self._synthetic.off
+        inputs = self._feeds.step_inputs(io) if off else self._synthetic.arrays(self._feeds.step_types())
+        with named_failures():
+            after, values = self._engine.step(carry, inputs)
+            if off:
+                deliver(values, io)
+        self._carry = after  # a run that failed leaves the weights as they were
 
     def _run_callbacks(self, carry: Carry, io: PyStepIOCallback) -> None:
         """One microbatch after another: a function may depend on what an earlier one has returned."""
@@ -434,9 +461,3 @@ class TrainingSession(_Session):
 
 def _key_of(seed: int) -> Any:
     return jax.random.wrap_key_data(np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32), impl=_RANDOM)
-
-
-def _model(source: Any) -> onnx.ModelProto:
-    from tilestep.popart.session.graph import read_model
-
-    return read_model(source)

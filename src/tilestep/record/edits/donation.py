@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tilestep.plan.steps import Program, Result
 from tilestep.record.edits.script import Change, ImpossibleEditError, Script, made, unused_number, used
-from tilestep.sim.calls import Call, Copy, Dispatch, Forget, Read, Wait
+from tilestep.sim.calls import Call, Copy, Dispatch, Forget, Put, Read, Wait
 
 
 def donated(key: int, arguments: Sequence[int]) -> Change:
@@ -50,6 +50,48 @@ def kept(key: int, arguments: Sequence[int]) -> Change:
         return Script(calls=tuple(_returned(script.calls, key, arguments)), programs={**script.programs, key: _aliased(longer, pairs)})
 
     return change
+
+
+def put_once(key: int, arguments: Sequence[int]) -> Change:
+    """The edit that puts some arguments of a program once, before its first call, and passes the same values to all calls.
+
+    Args:
+        key: of the program.
+        arguments: their positions. Their values must be the host's at each call.
+
+    The edit raises ImpossibleEditError if a value was not put by the host.
+    """
+
+    def change(script: Script) -> Script:
+        puts = {call.value for call in script.calls if isinstance(call, Put)}
+        first: dict[tuple[int, int], int] = {}  # by argument and IPU
+        same: dict[int, int] = {}  # by a value of a later call
+        for call in script.calls:
+            for place, row in enumerate(call.arguments) if isinstance(call, Dispatch) and call.key == key else ():
+                for index in arguments:
+                    kept_value = first.setdefault((index, place), row[index])
+                    same.setdefault(row[index], same.get(kept_value, kept_value))
+        if not puts.issuperset(same):
+            raise ImpossibleEditError(f"an argument of program {key} was not put by the host")
+        return replace(script, calls=tuple(_with_same(script.calls, same)))
+
+    return change
+
+
+def _with_same(calls: Sequence[Call], same: Mapping[int, int]) -> Iterator[Call]:
+    """The calls in which one value takes the place of others, and is never forgotten."""
+    for call in calls:
+        match call:
+            case Put() | Forget() if call.value in same and (isinstance(call, Forget) or same[call.value] != call.value):
+                continue
+            case Dispatch():
+                yield call._replace(arguments=tuple(tuple(same.get(value, value) for value in row) for row in call.arguments))
+            case Copy():
+                yield call._replace(source=same.get(call.source, call.source))
+            case Wait() | Read():
+                yield call._replace(value=same.get(call.value, call.value))
+            case _:
+                yield call
 
 
 def donatable(calls: Sequence[Call], key: int, arguments: Sequence[int], *, more_follow: bool = False) -> tuple[int, ...]:

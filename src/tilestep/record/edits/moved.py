@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
 from tilestep.record.edits.script import Change, Script, used
-from tilestep.sim.calls import Call, Dispatch, Put, Read, Wait
+from tilestep.sim.calls import Call, Copy, Dispatch, Forget, Put, Read, Wait
 
 LOOP_STEPS: Final = 100  # calls that one call with a loop would do
 MERGED = "tilestep merged"  # name of the program group that stands for one program
@@ -32,6 +33,50 @@ def on_cpu(keys: Collection[int]) -> Change:
                 calls += (
                     Put(value, ipu, result.size_bytes, result.on_host, None) for value, result in zip(row, program.results, strict=True)
                 )
+        return replace(script, calls=tuple(calls))
+
+    return change
+
+
+def passed_straight(keys: Collection[int]) -> Change:
+    """The edit that leaves out programs that copy their one argument: whoever takes the copy takes the argument.
+
+    Members of program groups stay.
+    """
+
+    def change(script: Script) -> Script:
+        calls: list[Call] = []
+        originals: dict[int, int] = {}  # by copy
+        copies = Counter[int]()  # of each original, that are still there
+        forgotten: set[int] = set()  # originals that only copies keep
+
+        def now(value: int) -> int:
+            return originals.get(value, value)
+
+        for call in script.calls:
+            match call:
+                case Dispatch() if call.key in keys and call.group is None:
+                    for (copy,), (value,) in zip(call.results, call.arguments, strict=True):
+                        originals[copy] = now(value)
+                        copies[originals[copy]] += 1
+                case Dispatch():
+                    calls.append(call._replace(arguments=tuple(tuple(map(now, row)) for row in call.arguments)))
+                case Copy():
+                    calls.append(call._replace(source=now(call.source)))
+                case Wait() | Read():
+                    calls.append(call._replace(value=now(call.value)))
+                case Forget():
+                    value = originals.pop(call.value, call.value)
+                    if value != call.value:
+                        copies[value] -= 1
+                    else:
+                        forgotten.add(value)
+                    if value in forgotten and copies[value] <= 0:
+                        forgotten.discard(value)
+                        del copies[value]
+                        calls.append(call._replace(value=value))
+                case _:
+                    calls.append(call)
         return replace(script, calls=tuple(calls))
 
     return change

@@ -12,6 +12,7 @@ from tilestep.record.edits.script import with_changed
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.lines import leaves, line_of
+from tilestep.report.advice.phrases import named
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import bytes_text, share_text
@@ -36,7 +37,8 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     rest = max(figures.emulated_cycles - spent[key], 1)
     count = next((count for count in _COUNTS if spent[key] / count < _LEAST * (rest + spent[key] / count)), _COUNTS[-1])
     text = (
-        f"{label} spends {share_text(spent[key], figures.emulated_cycles)} of emulated time on {largest.kind} between IPUs "
+        f"{named(figures, evidence, key)} spends "
+        f"{share_text(spent[key], figures.emulated_cycles)} of emulated time on {largest.kind} between IPUs "
         f"({bytes_text(largest.size_bytes)} in the largest): exchange gradients after several steps (gradient accumulation), or in a "
         "smaller dtype."
     )
@@ -55,7 +57,11 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
             basis="half of the bytes",
         ),
     )
-    yield Proposal(finding=Finding(kind="collectives", text=text, line=line_of(program, largest.frame)), ways=ways, only_with_gain=True)
+    yield Proposal(
+        finding=Finding(kind="collectives", text=text, line=line_of(program, largest.frame) or evidence.line_of_call(key)),
+        ways=ways,
+        only_with_gain=True,
+    )
 
 
 def _halved(program: Program) -> Program:

@@ -9,7 +9,6 @@ from typing import Final
 from tilestep.record.edits.donation import donatable, donated, kept, pairs_of
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import LEAST_SHARE, Finding
-from tilestep.report.advice.lines import line_of_call
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures, ProgramProfile, StreamedArgument
@@ -58,7 +57,7 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
 
 
 def _proposal(text: str, program: ProgramProfile, way: Way, evidence: Evidence | None) -> Proposal:
-    line = None if evidence is None else line_of_call(evidence.programs[program.key])
+    line = None if evidence is None else evidence.line_of_call(program.key)
     return Proposal(finding=Finding(kind="donation", text=text, edit=way.edit, line=line), ways=(way,) if evidence else ())
 
 

@@ -16,6 +16,9 @@ from tilestep.record.edits.script import Change, Script
 from tilestep.record.history import History
 from tilestep.record.replay import play, replay
 from tilestep.record.sources import Source
+from tilestep.report.advice.finding import Line
+from tilestep.report.advice.host_lines import HostLines, host_lines, most
+from tilestep.report.advice.lines import line_of_call
 from tilestep.sim.calls import Call, Dispatch, Forget, MomentCall, Put
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.system import System
@@ -104,6 +107,20 @@ class Evidence:
     def dispatches(self) -> tuple[Dispatch, ...]:
         """Among the calls, in order."""
         return tuple(call for call in self.calls if isinstance(call, Dispatch))
+
+    @cached_property
+    def host_lines(self) -> HostLines:
+        """The lines of the host program that make the calls, as far as they were kept."""
+        return host_lines(self.calls, self.history.calls)
+
+    def line_of_call(self, key: int) -> Line | None:
+        """Where the user calls a program: most often, if that was kept; else as the program's steps tell; None if both are unknown.
+
+        The steps of a program in a group have the better line, because a loop or a pipeline of this package calls it.
+        """
+        kept = most(self.host_lines.runs.get(key))
+        told = line_of_call(self.programs[key])
+        return (told or kept) if key in self.host_lines.in_groups else (kept or told)
 
     def played_for(self, changes: int) -> Played:
         """The part of the calls that may be played so often: all of them, or the last runs."""

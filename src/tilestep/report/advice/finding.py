@@ -90,6 +90,7 @@ class Finding:
         text: one sentence or two.
         edit: what to change, as one line; '' if the sentences say all.
         line: where; None if that is unknown or nowhere.
+        shares: lines that make what it is about, with their shares of it, the largest first; () where it is about one line.
         gain: what the edit saves; None if nobody knows.
         urgent: whether the program cannot run on a real machine as it is.
     """
@@ -98,6 +99,7 @@ class Finding:
     text: str
     edit: str = ""
     line: Line | None = None
+    shares: tuple[tuple[Line, float], ...] = ()
     gain: Gain | None = None
     urgent: bool = False
 
@@ -108,10 +110,12 @@ class Finding:
 
     @property
     def headline(self) -> str:
-        """'donate state (train.py:41): -67 %, 46.2 ms'; '' without an edit."""
+        """'donate state (train.py:41): -67 %, 46.2 ms', '... (toy.py:67 and 7 other lines): ...'; '' without an edit."""
         if not self.edit:
             return ""
-        where = "" if self.line is None else f" ({self.line})"
+        others = len(self.shares) - 1
+        more = "" if others < 1 else f" and {others:,} other {'line' if others == 1 else 'lines'}"
+        where = "" if self.line is None else f" ({self.line}{more})"
         return f"{self.edit}{where}" + ("" if self.gain is None else f": {self.gain}")
 
     def as_document(self) -> dict[str, object]:
@@ -123,6 +127,7 @@ class Finding:
             "headline": self.headline,
             "edit": self.edit,
             "line": None if self.line is None else {"file": self.line.file, "line": self.line.number},
+            "lines": [{"file": line.file, "line": line.number, "share": share} for line, share in self.shares],
             "gain_cycles": None if gain is None or gain.tile_bytes else gain.cycles,
             "gain_share": None if gain is None or gain.tile_bytes else gain.share,
             "gain_tile_bytes": None if gain is None or not gain.tile_bytes else gain.tile_bytes,

@@ -10,7 +10,7 @@ from tilestep.record.edits.reads import read_at_the_end
 from tilestep.record.edits.script import in_turn
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import LEAST_SHARE, Finding
-from tilestep.report.advice.lines import line_of_call
+from tilestep.report.advice.host_lines import most
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import count_text, share_text
@@ -43,7 +43,11 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         yield Proposal(finding=finding, only_with_gain=not mostly)
         return
     name = figures.label(often.key)
-    ways = [Way(edit="read results after the last call", change=read_at_the_end, how="replayed")]
+    read_at = most(evidence.host_lines.pauses)
+    line = evidence.line_of_call(often.key)
+    if read_at is None and line is not None:
+        finding = replace(finding, text=f"{text} The line is where {name} is called.")
+    ways = [Way(edit="read results after the last call", change=read_at_the_end, how="replayed", line=read_at)]
     if mostly and often.runs > 1:
         looped = merged([often.key], at_most=LOOP_STEPS)
         basis = f"played as one program of up to {LOOP_STEPS} steps"
@@ -52,5 +56,4 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             Way(edit=edit, change=looped, how="about", basis=basis),
             Way(edit=f"{edit}, and read results after it", change=in_turn(read_at_the_end, looped), how="about", basis=basis),
         ]
-    line = line_of_call(evidence.programs[often.key])
     yield Proposal(finding=replace(finding, line=line), ways=tuple(ways), only_with_gain=not mostly)

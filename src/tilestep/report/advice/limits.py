@@ -14,7 +14,7 @@ from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import LEAST_SHARE, Finding
 from tilestep.report.advice.lines import leaves, line_of
 from tilestep.report.advice.longest import superstep_cycles
-from tilestep.report.advice.phrases import one_or
+from tilestep.report.advice.phrases import named, one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import PINNED_HOST, FamilyCycles, Figures
 from tilestep.report.quantities import count_text, names_text, share_text
@@ -33,7 +33,7 @@ def limit(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     is_slowest = longest.cycles.total == max(program.cycles.total for program in figures.programs)
     which = "the slowest program" if is_slowest else "the longest of any program"
     text = (
-        f"The supersteps of {figures.label(longest.key)}, {which}, take {share_text(whole, figures.emulated_cycles)} of "
+        f"The supersteps of {named(figures, evidence, longest.key)}, {which}, take {share_text(whole, figures.emulated_cycles)} of "
         f"emulated time; {share_text(family.total, whole)} of that is {family.family}, limited by {_limited_by(family)}."
     )
     if steps:
@@ -45,6 +45,7 @@ def limit(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         return
     program = evidence.programs[longest.key]
     line = next((line_of(program, leaf.frame) for leaf in leaves(program.body) if steps and leaf.name == steps[0].name), None)
+    line = line or evidence.line_of_call(longest.key)
     calls_host = family.family in (PINNED_HOST, "host call")
     way = Way(
         edit=f"if {family.family} in {figures.label(longest.key)} took half",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from tilestep.plan.frames import user_frame
@@ -11,27 +12,16 @@ from tilestep.plan.steps import Program
 from tilestep.record.edits.moved import called_as, merged, on_cpu
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
-from tilestep.report.advice.lines import leaves, line_of_call
-from tilestep.report.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, lines_text, times_text
+from tilestep.report.advice.lines import leaves
+from tilestep.report.advice.loaded import Loaded, loaded
+from tilestep.report.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, times_text
 from tilestep.report.advice.proposal import Proposal, Way
-from tilestep.report.figures import Figures, Origin, ShapesProfile
+from tilestep.report.advice.single import Shares, shares_of, single_text, single_ways, staged, staged_text, staged_ways
+from tilestep.report.figures import Figures, ShapesProfile
 from tilestep.report.quantities import count_text, names_text, share_text
 
+_SIZE: Final = re.compile(r"\d+")
 LOADS_DOMINATE: Final = 0.1  # of emulated time
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Loaded:
-    """What an IPU keeps as one program: a program, or a group of them."""
-
-    label: str
-    function: str  # the same for programs that are one function, called with other shapes
-    origin: Origin
-    loads: int
-    runs: int
-    cycles: int  # of its loads
-    work: int  # cycles of its runs
-    keys: tuple[int, ...]  # of its programs
 
 
 def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -40,9 +30,11 @@ def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     spent = figures.cycles_by_kind.get("load", 0) + saving
     if spent <= LOADS_DOMINATE * figures.emulated_cycles:
         return
-    units = _loaded(figures)
-    single, others = [unit for unit in units if unit.origin == "jax"], [unit for unit in units if unit.origin != "jax"]
-    parts = [(part, _cycles(part)) for part in (single, others) if part]
+    units = loaded(figures)
+    copies = staged(figures, units, evidence)
+    single = [unit for unit in units if unit.origin == "jax" and unit not in copies]
+    others = [unit for unit in units if unit.origin != "jax"]
+    parts = [(part, _cycles(part)) for part in (single, others, copies) if part]
     total = sum(unit.loads for unit in units)
     if units and not total:
         brought = sorted((p for p in figures.programs if p.key in figures.loaded_on_busiest), key=lambda p: -p.cycles.load)
@@ -55,37 +47,34 @@ def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     for part, cycles in sorted(parts, key=lambda part: -part[1]):
         count = sum(unit.loads for unit in part)
         are = "is" if count == 1 else "are"
-        what = "single operations outside of jit" if part is single else "jitted functions"
-        text = _single_operations(part, evidence) if part is single else _switching(figures, part, evidence)
-        ways = _ways(figures, part, evidence, is_single=part is single)
+        shares: Shares = () if part is others else shares_of(part, evidence)
+        if part is copies:
+            what, text, ways = "copies of arrays of the host", staged_text(part, shares), staged_ways(part)
+        elif part is single:
+            what, text, ways = "single operations outside of jit", single_text(part, shares), single_ways(part) if evidence else ()
+        else:
+            what, text, ways = "jitted functions", _switching(figures, part, evidence), _ways(figures, part, evidence)
         if len(parts) == 1:
-            yield _proposal(f"{head}, all of {what}: {text}" if part is single else f"{head}: {text}", part, ways, evidence)
+            yield _proposal(f"{head}: {text}" if part is others else f"{head}, all of {what}: {text}", part, shares, ways, evidence)
         elif cycles == max(of for _, of in parts):
-            yield _proposal(f"{head}; {count:,} of them {are} of {what}: {text}", part, ways, evidence)
-        elif cycles > LOADS_DOMINATE * figures.emulated_cycles and (part is single or len({unit.function for unit in part}) < count):
-            yield _proposal(f"{count:,} of the {total:,} program loads {are} of {what}: {text}", part, ways, evidence)
+            yield _proposal(f"{head}; {count:,} of them {are} of {what}: {text}", part, shares, ways, evidence)
+        elif cycles > LOADS_DOMINATE * figures.emulated_cycles and (part is not others or len({unit.function for unit in part}) < count):
+            yield _proposal(f"{count:,} of the {total:,} program loads {are} of {what}: {text}", part, shares, ways, evidence)
 
 
-def _proposal(text: str, units: Sequence[_Loaded], ways: tuple[Way, ...], evidence: Evidence | None) -> Proposal:
-    line = None
-    if evidence is not None:
-        lines = [line_of_call(evidence.programs[key]) for unit in units for key in unit.keys]
-        line = next((line for line in lines if line is not None), None)
-    return Proposal(finding=Finding(kind="loads", text=text, line=line), ways=ways)
+def _proposal(text: str, units: Sequence[Loaded], shares: Shares, ways: tuple[Way, ...], evidence: Evidence | None) -> Proposal:
+    if shares:
+        return Proposal(finding=Finding(kind="loads", text=text, line=shares[0][0], shares=shares), ways=ways)
+    lines = () if evidence is None else (evidence.line_of_call(key) for unit in units for key in unit.keys)
+    return Proposal(finding=Finding(kind="loads", text=text, line=next((line for line in lines if line is not None), None)), ways=ways)
 
 
-def _ways(figures: Figures, units: Sequence[_Loaded], evidence: Evidence | None, *, is_single: bool) -> tuple[Way, ...]:
+def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> tuple[Way, ...]:
     """The edits that spare loads: fewer shapes, one program in place of several, or none on the IPU."""
     alone = [unit for unit in units if unit.origin != "group"]
     keys = [key for unit in alone for key in unit.keys]
     if evidence is None or not keys:
         return ()
-    if is_single:
-        count = f"{len(keys):,} operations" if len(keys) > 1 else alone[0].label
-        return (
-            Way(edit=f"put {count} into one jitted function", change=merged(keys), how="about", basis=AS_ONE),
-            Way(edit=f"run {count} under {CPU_DEFAULT}", change=on_cpu(keys), how="about", basis=CPU_FREE),
-        )[len(keys) < 2 :]
     ways: list[Way] = []
     for function in figures.reshaped:
         largest = max(function.keys, key=lambda key: sum(a.size_bytes for a in evidence.programs[key].arguments))
@@ -102,7 +91,7 @@ def _ways(figures: Figures, units: Sequence[_Loaded], evidence: Evidence | None,
             )
     for copies in _copies(alone, evidence):
         first, *others = copies
-        edit = f"make {_name(first)} one program: arrays in place of static arguments, one dtype, one jit"
+        edit = f"make {first.name} one program: arrays in place of static arguments, one dtype, one jit"
         change = called_as([key for unit in others for key in unit.keys], first.keys[0])
         ways.append(Way(edit=edit, change=change, how="about", basis="as if all calls were of one program"))
     surplus = _surplus(alone, evidence)
@@ -117,18 +106,18 @@ def _ways(figures: Figures, units: Sequence[_Loaded], evidence: Evidence | None,
     return tuple(ways)
 
 
-def _copies(units: Sequence[_Loaded], evidence: Evidence | None) -> list[list[_Loaded]]:
+def _copies(units: Sequence[Loaded], evidence: Evidence | None) -> list[list[Loaded]]:
     """Programs that are one function: of one name, made by the same pieces of code, with arguments and results of equal shapes."""
     if evidence is None:
         return []
-    found: dict[object, list[_Loaded]] = {}
+    found: dict[object, list[Loaded]] = {}
     for unit in units:
         if unit.origin == "user" and len(unit.keys) == 1:
             program = evidence.programs[unit.keys[0]]
             shapes = (tuple(a.shape for a in program.arguments), tuple(r.shape for r in program.results), program.num_ipus)
             code = _code(program)
             if code:
-                found.setdefault((_name(unit), shapes, code), []).append(unit)
+                found.setdefault((unit.name, shapes, code), []).append(unit)
     return [copies for copies in found.values() if len(copies) > 1]
 
 
@@ -138,87 +127,32 @@ def _code(program: Program) -> frozenset[tuple[str, int, int]]:
     return frozenset((program.frames[n - 1].file, program.frames[n - 1].line, program.frames[n - 1].column) for n in numbers)
 
 
-def _surplus(units: Sequence[_Loaded], evidence: Evidence | None) -> list[_Loaded]:
+def _surplus(units: Sequence[Loaded], evidence: Evidence | None) -> list[Loaded]:
     """All copies of functions but the first of each."""
     return [unit for copies in _copies(units, evidence) for unit in copies[1:]]
 
 
-def _several(copies: Sequence[_Loaded]) -> str:
+def _several(copies: Sequence[Loaded]) -> str:
     return (
-        f"{_name(copies[0])} is {len(copies)} programs, though its arguments have equal shapes: each new value of a static argument, a "
+        f"{copies[0].name} is {len(copies)} programs, though its arguments have equal shapes: each new value of a static argument, a "
         "Python number where an array was, or a new jit makes another one. Pass such values as arrays of one dtype, and jit once."
     )
 
 
-def _name(unit: _Loaded) -> str:
-    return unit.label.partition(" #")[0]
-
-
-def _cycles(units: list[_Loaded]) -> int:
+def _cycles(units: Sequence[Loaded]) -> int:
     return sum(unit.cycles for unit in units)
 
 
-def _loaded(figures: Figures) -> list[_Loaded]:
-    """Of the busiest IPU, those with most loads first. The first member of a group that runs loads it; later ones bring their code."""
-    brought = [program for program in figures.programs if program.key in figures.loaded_on_busiest]
-    functions = {key: f"{function.name} {number}" for number, function in enumerate(figures.reshaped) for key in function.keys}
-    units = [
-        _Loaded(
-            label=figures.label(p.key),
-            function=functions.get(p.key, figures.label(p.key)),
-            origin=p.origin,
-            loads=p.loads,
-            runs=p.runs,
-            cycles=p.cycles.load,
-            work=p.cycles.total - p.cycles.load,
-            keys=(p.key,),
-        )
-        for p in brought
-        if p.origin != "group" and p.loads
-    ]
-    for group in figures.groups:
-        members = [p for p in brought if p.group == group.name]
-        members.sort(key=lambda p: p.cycles.load - p.cycles.total)  # the helper that is loaded first is not what the group is for
-        if members:
-            names = names_text(list(dict.fromkeys(p.name for p in members)), most=1)
-            label = f"program group '{group.name}' with {names}"
-            units.append(
-                _Loaded(
-                    label=label,
-                    function=label,
-                    origin="group",
-                    loads=sum(p.loads for p in members),
-                    runs=max(p.runs for p in members),
-                    cycles=sum(p.cycles.load for p in members),
-                    work=sum(p.cycles.total - p.cycles.load for p in members),
-                    keys=tuple(p.key for p in members),
-                )
-            )
-    return sorted(units, key=lambda unit: (-unit.loads, -unit.cycles))
-
-
-def _single_operations(units: list[_Loaded], evidence: Evidence | None) -> str:
-    lines = "" if evidence is None else lines_text([line_of_call(evidence.programs[key]) for unit in units for key in unit.keys])
-    where = f" They are made by {lines}." if lines else ""
-    if len(units) == 1:
-        return (
-            f"{units[0].label} is a program of its own. Put it into a jitted function with its neighbours, or run it under {CPU_DEFAULT}."
-            + where.replace("They are", "It is")
-        )
-    names = names_text(list(dict.fromkeys(unit.label.partition(" #")[0] for unit in units)), most=2)
-    return (
-        f"each is a program of its own ({names}). Put those that belong together, such as a model's initialisation, into one jitted "
-        f"function, or run them under {CPU_DEFAULT}.{where}"
-    )
-
-
-def _switching(figures: Figures, units: list[_Loaded], evidence: Evidence | None) -> str:
+def _switching(figures: Figures, units: list[Loaded], evidence: Evidence | None) -> str:
     alone = [unit for unit in units if unit.origin != "group"]  # a group is one program already
     most = names_text([f"{unit.label} ({unit.loads:,})" for unit in alone or units], most=3)
     labels = {unit.label for unit in alone}
-    shapes = [f"{_other_shapes(function)} " for function in figures.reshaped if labels & {figures.label(key) for key in function.keys}]
+    shapes = [
+        f"{_other_shapes(function, evidence)} " for function in figures.reshaped if labels & {figures.label(key) for key in function.keys}
+    ]
     shapes += [f"{_several(copies)} " for copies in _copies(alone, evidence)]
-    way_out = f"Run short functions under {CPU_DEFAULT}, or put them into one jitted function." if len(alone) > 1 else ""
+    cond = " with lax.cond, if only one of them is needed at a time" if _are_alternatives(alone, evidence) else ""
+    way_out = f"Run short functions under {CPU_DEFAULT}, or put them into one jitted function{cond}." if len(alone) > 1 else ""
     if shapes and len({unit.function for unit in alone}) == 1 + len(_surplus(alone, evidence)):
         way_out = ""  # they are one jitted function
     if any(unit.loads > 1 for unit in units):
@@ -231,12 +165,44 @@ def _switching(figures: Figures, units: list[_Loaded], evidence: Evidence | None
     return f"a program is loaded once and pays for it by running often{ran}."
 
 
-def _other_shapes(function: ShapesProfile) -> str:
+def _are_alternatives(units: Sequence[Loaded], evidence: Evidence | None) -> bool:
+    """Whether two functions take and give arrays of equal shapes, and do not follow each other strictly by turns."""
+    keys = [key for unit in units for key in unit.keys]
+    if evidence is None or len(keys) != 2:
+        return False
+    programs = [evidence.programs[key] for key in keys]
+    shapes = {(tuple(a.shape for a in p.arguments), tuple(r.shape for r in p.results), p.num_ipus) for p in programs}
+    runs = [call.key for call in evidence.dispatches if call.key in keys]
+    return len(shapes) == 1 and any(one == other for one, other in pairwise(runs))
+
+
+def _needs_mask(function: ShapesProfile, evidence: Evidence | None) -> bool | None:
+    """Whether a result has none of the sizes that differ from call to call, so that it sums over them; None if nobody knows."""
+    if evidence is None or any(key not in evidence.programs for key in function.keys):
+        return None
+    sizes = [[_sizes(a.shape) for a in evidence.programs[key].arguments] for key in function.keys]
+    for key, own in zip(function.keys, sizes, strict=True):
+        differing = {size for other in sizes for one, two in zip(own, other, strict=False) for size in set(one) - set(two)}
+        if differing and any(differing.isdisjoint(_sizes(result.shape)) for result in evidence.programs[key].results):
+            return True
+    return False
+
+
+def _sizes(shape: str) -> tuple[int, ...]:
+    return tuple(map(int, _SIZE.findall(shape.partition("[")[2])))
+
+
+def _other_shapes(function: ShapesProfile, evidence: Evidence | None) -> str:
     shapes = list(dict.fromkeys(function.shapes))
+    mask = {
+        True: " (with a mask, because its results sum over what would be padded)",
+        False: "",
+        None: " (with a mask, where results sum over what would be padded)",
+    }[_needs_mask(function, evidence)]
     way_out = {
-        "batch": "pad or drop the smaller batch",
+        "batch": f"pad{mask} or drop the smaller batch",
         "dtype": "call it with one dtype",
-        "shape": "pad to one shape, or make these calls in one jitted function",
+        "shape": f"pad to one shape{mask}, or make these calls in one jitted function",
     }[function.differs]
     was = " and ".join(shapes) if len(shapes) == 2 else names_text(shapes, most=3)
     return f"{function.name} is {len(function.keys)} programs, because its argument {function.argument} was {was}: {way_out}."

@@ -9,8 +9,7 @@ from typing import Final
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Gain, Line
 from tilestep.report.advice.freeing import Freed, freed
-from tilestep.report.advice.lines import line_of_call
-from tilestep.report.advice.phrases import CPU_DEFAULT
+from tilestep.report.advice.phrases import CPU_DEFAULT, named
 from tilestep.report.advice.proposal import Proposal
 from tilestep.report.figures import Figures, GroupProfile, ProgramProfile
 from tilestep.report.quantities import bytes_text, count_text, names_text, share_text
@@ -51,13 +50,13 @@ def memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         largest = max(of_jax, key=lambda p: p.peak_tile_bytes)
         others = f" (nor {'does' if len(of_jax) == 2 else 'do'} {count_text(len(of_jax) - 1, 'other')})" if len(of_jax) > 1 else ""
         text = (
-            f"program {figures.label(largest.key)}, a single operation outside of jit, does not fit{others}: it needs "
-            f"{share_text(largest.peak_tile_bytes, tile_bytes)} of a tile, and {_why_it_ran(largest)}. Make such arrays in the jitted "
-            f"function that uses them, or under {CPU_DEFAULT}."
+            f"program {figures.label(largest.key)}, a single operation outside of jit{_made_by(largest, evidence)}, does not fit{others}: "
+            f"it needs {share_text(largest.peak_tile_bytes, tile_bytes)} of a tile, and {_why_it_ran(largest)}. Make such arrays in the "
+            f"jitted function that uses them, or under {CPU_DEFAULT}."
         )
         yield Proposal(finding=_finding(text, (), urgent=True, line=_line_of(largest, evidence)))
-    yield from _code(figures)
-    yield from _streaming_memory(figures)
+    yield from _code(figures, evidence)
+    yield from _streaming_memory(figures, evidence)
 
 
 def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
@@ -98,7 +97,12 @@ def _finding(text: str, ways: Sequence[Freed], *, urgent: bool, line: Line | Non
 
 
 def _line_of(program: ProgramProfile, evidence: Evidence | None) -> Line | None:
-    return None if evidence is None else line_of_call(evidence.programs[program.key])
+    return None if evidence is None else evidence.line_of_call(program.key)
+
+
+def _made_by(program: ProgramProfile, evidence: Evidence | None) -> str:
+    line = _line_of(program, evidence)
+    return "" if line is None else f" at {line}"
 
 
 def _with_bytes(way: Freed) -> str:
@@ -128,26 +132,26 @@ def _members(figures: Figures, group: GroupProfile) -> list[ProgramProfile]:
     return [p for p in figures.programs if p.runs and p.group == group.name]
 
 
-def _code(figures: Figures) -> Iterator[Proposal]:
+def _code(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     available = figures.machine.tile_executable_bytes
     for program in figures.programs:
         needed = sum(size for kind, size in program.tile_bytes_by_kind if kind.endswith("code"))
         if program.runs and needed > available:
             text = (
-                f"program {figures.label(program.key)} has too much code: {bytes_text(needed)} a tile, which can execute "
+                f"program {named(figures, evidence, program.key)} has too much code: {bytes_text(needed)} a tile, which can execute "
                 f"{bytes_text(available)}, and {_why_it_ran(program)}. Try a loop over equal parts (jax.lax.scan over layers) or several "
                 "programs."
             )
-            yield Proposal(finding=_finding(text, (), urgent=True))
+            yield Proposal(finding=_finding(text, (), urgent=True, line=_line_of(program, evidence)))
 
 
-def _streaming_memory(figures: Figures) -> Iterator[Proposal]:
+def _streaming_memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     available = figures.machine.streaming_memory_bytes
     for program in sorted(figures.programs, key=lambda program: -program.streaming_memory_bytes):
         if 0 < available < program.streaming_memory_bytes:
             text = (
-                f"{figures.label(program.key)} does not fit into streaming memory: its values in pinned_host are "
+                f"{named(figures, evidence, program.key)} does not fit into streaming memory: its values in pinned_host are "
                 f"{bytes_text(program.streaming_memory_bytes)} for the IPUs of one IPU-Machine, which has {bytes_text(available)}, and "
                 f"{_why_it_ran(program)}. Use more IPU-Machines or keep less there."
             )
-            yield Proposal(finding=_finding(text, (), urgent=True))
+            yield Proposal(finding=_finding(text, (), urgent=True, line=_line_of(program, evidence)))

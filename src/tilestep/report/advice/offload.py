@@ -9,7 +9,6 @@ from tilestep.record.edits.programs import in_tiles
 from tilestep.record.edits.script import with_changed
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
-from tilestep.report.advice.lines import line_of_call
 from tilestep.report.advice.memory import NEARLY_FULL
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
@@ -55,7 +54,7 @@ def _proposal(figures: Figures, evidence: Evidence, label: str, members: Sequenc
     keys = [key for key, found in away.items() if found]
     change = with_changed(keys, in_tiles)
     way = Way(edit=f"keep {names} on the IPU", change=change, how="about", basis="without the transfers to pinned_host and back")
-    line = line_of_call(programs[keys[0]])
+    line = evidence.line_of_call(keys[0])
     return Proposal(finding=Finding(kind="offload", text=text, line=line), ways=(way,), only_with_gain=True)
 
 

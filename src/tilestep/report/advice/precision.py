@@ -11,7 +11,6 @@ from tilestep.record.edits.script import with_changed
 from tilestep.record.sources import planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
-from tilestep.report.advice.lines import line_of_call
 from tilestep.report.advice.longest import longest_program
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
@@ -42,7 +41,7 @@ def halves(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         how="about",
         basis="its supersteps planned again with float16 for all of float32",
     )
-    line = line_of_call(evidence.programs[profile.key])
+    line = evidence.line_of_call(profile.key)
     yield Proposal(finding=Finding(kind="halves", text=text, line=line), ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
 
 
@@ -65,5 +64,5 @@ def partials(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         how="replayed",
         basis="planned again",
     )
-    line = line_of_call(evidence.programs[profile.key])
+    line = evidence.line_of_call(profile.key)
     yield Proposal(finding=Finding(kind="partials", text=text, line=line), ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilestep.record.edits.script import Change
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import LEAST_SHARE, Finding, How
+from tilestep.report.advice.finding import LEAST_SHARE, Finding, How, Line
 from tilestep.report.figures import Figures
 
 
@@ -21,6 +21,7 @@ class Way:
         how: how well the replay with the change tells the gain.
         basis: how it was estimated; '' if there is nothing to say.
         part: of what the replay saves, which the edit saves.
+        line: where to make it, if that is not the finding's line.
     """
 
     edit: str
@@ -28,6 +29,7 @@ class Way:
     how: How
     basis: str = ""
     part: float = 1.0
+    line: Line | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from tilestep.record.edits.reads import read_of_last_run, runs_read
 from tilestep.record.edits.script import Script
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
-from tilestep.report.advice.lines import line_of_call
+from tilestep.report.advice.host_lines import most
 from tilestep.report.advice.phrases import times_text
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
@@ -33,5 +33,7 @@ def reads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         "needed of them, and read that."
     )
     way = Way(edit=f"read results of {label} once, after its last run", change=read_of_last_run(profile.key), how="replayed")
-    line = line_of_call(evidence.programs[profile.key])
+    line = most(evidence.host_lines.reads.get(profile.key))
+    if line is None and (line := evidence.line_of_call(profile.key)) is not None:
+        text += f" The line is where {label} is called."
     yield Proposal(finding=Finding(kind="reads", text=text, line=line), ways=(way,), only_with_gain=True)

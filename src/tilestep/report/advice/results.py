@@ -9,7 +9,6 @@ from tilestep.record.edits.reads import without_results
 from tilestep.record.edits.script import used
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
-from tilestep.report.advice.lines import line_of_call
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
@@ -39,7 +38,7 @@ def results(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         )
         edit = f"do not return {names_text([result.shape for result in largest], most=3)} from {figures.label(profile.key)}"
         yield Proposal(
-            finding=Finding(kind="results", text=text, edit=edit, line=line_of_call(program)),
+            finding=Finding(kind="results", text=text, edit=edit, line=evidence.line_of_call(profile.key)),
             ways=(
                 Way(
                     edit=edit,

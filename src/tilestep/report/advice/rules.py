@@ -17,6 +17,7 @@ from tilestep.report.advice.pipelines import bubbles, unbalanced
 from tilestep.report.advice.precision import halves, partials
 from tilestep.report.advice.proposal import Rule
 from tilestep.report.advice.reads import reads
+from tilestep.report.advice.repeated import repeated
 from tilestep.report.advice.results import results
 from tilestep.report.advice.save import save
 from tilestep.report.advice.set_up import set_up
@@ -31,6 +32,7 @@ RULES: Final[tuple[Rule, ...]] = (
     save,
     loads,
     donation,
+    repeated,
     results,
     reads,
     streaming,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from tilestep.record.edits.moved import merged, on_cpu
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import LEAST_SHARE, Finding
-from tilestep.report.advice.lines import line_of_call
 from tilestep.report.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
@@ -32,7 +31,7 @@ def save(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         text=f"{names[0]} and {names[1]} evict each other, so that {bytes_text(moved)} of values in the IPU's memory went to the host and "
         f"back at {count_text(saver.loads, 'switch') if saver.loads == 1 else f'{saver.loads:,} switches'}: work {names[1]} out in the "
         f"function of {names[0]}, on the CPU, or less often.",
-        line=line_of_call(evidence.programs[saver.key]),
+        line=evidence.line_of_call(saver.key),
     )
     ways = (
         Way(

@@ -8,7 +8,7 @@ from typing import Final
 
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Gain
-from tilestep.report.advice.lines import line_of_call
+from tilestep.report.advice.phrases import named
 from tilestep.report.advice.proposal import Proposal
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import share_text, time_text
@@ -66,9 +66,10 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     while factor < _MOST and steady.set_up_cycles / factor > _LEFT * (work + steady.set_up_cycles / factor):
         factor *= 2
     each, whole = time_text(evidence.seconds(steady.turn_cycles)), time_text(evidence.seconds(steady.set_up_cycles))
+    label = steady.label if steady.label.startswith("program group") else named(figures, evidence, steady.key)
     text = (
         f"Set-up takes {whole}, {share_text(steady.set_up_cycles, figures.emulated_cycles)} of emulated time: once warm, a run of "
-        f"{steady.label} takes {each}. With {steady.turns * factor:,} runs in place of {steady.turns:,} set-up matters little."
+        f"{label} takes {each}. With {steady.turns * factor:,} runs in place of {steady.turns:,} set-up matters little."
     )
     saved = round(steady.set_up_cycles * (1 - 1 / factor))
     gain = Gain(
@@ -79,5 +80,5 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         basis="for as many runs, in a longer program",
     )
     edit = f"run {steady.label} {steady.turns * factor:,} times in place of {steady.turns:,}"
-    line = line_of_call(evidence.programs[steady.key])
+    line = evidence.line_of_call(steady.key)
     yield Proposal(finding=Finding(kind="set-up", text=text, edit=edit, line=line, gain=gain))

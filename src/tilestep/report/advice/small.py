@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from tilestep.errors import TilestepError
 from tilestep.plan.steps import Program, Superstep
+from tilestep.record.edits.larger import enlarged
 from tilestep.record.edits.programs import Leaf, shorter, with_leaves
-from tilestep.record.edits.script import with_changed
+from tilestep.record.edits.script import ImpossibleEditError, with_changed
 from tilestep.record.sources import Source, planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
@@ -27,7 +28,6 @@ _FACTORS: Final = (2, 4, 8, 16)
 _MOST: Final = 0.8  # of what the largest batch saves
 _SCALES: Final = 0.7  # times as many operations as a batch is larger, at least
 _LEAST_SHARE: Final = 0.05  # of emulated time
-_SHAPE: Final = re.compile(r"\b([a-z]+[0-9]*\w*)\[([0-9,]+)\]")
 
 
 class _Larger(NamedTuple):
@@ -69,7 +69,7 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         how="about",
         basis=f"for as many samples, planned again with a batch of {batch * factor:,}",
     )
-    line = None if largest is None else line_of(program, largest.frame)
+    line = (None if largest is None else line_of(program, largest.frame)) or evidence.line_of_call(profile.key)
     finding = Finding(kind="products" if thin else "steps", text=text, line=line)
     yield Proposal(finding=finding, ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
 
@@ -85,48 +85,47 @@ def _filled(evidence: Evidence, profile: ProgramProfile) -> float:
 
 def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, source: Source) -> _Larger | None:
     """The program with the least multiple of its batch that saves most of what the largest one that fits does; None if there is none."""
-    for batch in _batches(profile, program):
-        found = list(_multiples(evidence, program, source, batch))
+    for batch, dims in _batches(profile, program):
+        found = list(_multiples(evidence, program, source, batch, dims))
         saved = [_cycles(program) - _cycles(larger.program) / larger.factor for larger in found]
         if saved and max(saved) > 0:
             return next(larger for larger, of_it in zip(found, saved, strict=True) if of_it >= _MOST * max(saved))
     return None
 
 
-def _multiples(evidence: Evidence, program: Program, source: Source, batch: int) -> Iterator[_Larger]:
+def _multiples(evidence: Evidence, program: Program, source: Source, batch: int, dims: Mapping[int, int]) -> Iterator[_Larger]:
     """The program with multiples of its batch, as long as they fit."""
     for factor in _FACTORS:
-        text = _SHAPE.sub(lambda found, factor=factor: _with_batch(found, batch, factor), source.text())
         try:
-            planned = planned_again(replace(source, text=lambda text=text: text), program, evidence.machine)
-        except TilestepError:  # the size stands for something else as well
+            planned = planned_again(source, program, evidence.machine, edit=partial(enlarged, dims=dims, factor=factor))
+        except (TilestepError, ImpossibleEditError):  # the dimension is something else as well
             return
         if planned.flops < _SCALES * factor * program.flops or planned.memory.peak_bytes > evidence.machine.ipu.tile.sram_bytes:
-            return  # the size is of steps of a loop, perhaps
+            return  # it is of steps of a loop, perhaps
         yield _Larger(batch, factor, planned)
 
 
-def _batches(profile: ProgramProfile, program: Program) -> list[int]:
-    """What the batch may be: a first or second dimension that the arguments which are new at each call share, and no others have."""
+def _batches(profile: ProgramProfile, program: Program) -> Iterator[tuple[int, dict[int, int]]]:
+    """What the batch may be: its size, and the dimension of each argument that has so many.
+
+    It is the first dimension of the largest of the arguments that are new at each call, or a second one that all of them share.
+    """
     again = {argument.index for argument in profile.streamed_again}
-    fresh = [_dims(a.shape) for a in program.arguments if a.result is None and not a.on_host and a.index not in again]
-    others = {dim for a in program.arguments if a.result is not None or a.on_host or a.index in again for dim in _dims(a.shape)}
-    found: list[int] = []
-    for place in (0, 1):
-        here = {shape[place] for shape in fresh if len(shape) > place}
-        rest = {dim for shape in fresh for index, dim in enumerate(shape) if index != place}
-        found += [dim for dim in here if len(here) == 1 and dim > 1 and dim not in others and dim not in rest]
-    return found
+    fresh = [a for a in program.arguments if a.result is None and not a.on_host and a.index not in again and _dims(a.shape)]
+    largest = max(fresh, key=lambda argument: argument.size_bytes, default=None)
+    if largest is None:
+        return
+    shapes = {argument.index: _dims(argument.shape) for argument in fresh}
+    for place in range(min(2, len(shapes[largest.index]))):
+        size = shapes[largest.index][place]
+        dims = {index: place for index, shape in shapes.items() if len(shape) > place and shape[place] == size}
+        if size > 1 and (place == 0 or len(dims) == len(shapes)):
+            yield size, dims
 
 
 def _dims(shape: str) -> tuple[int, ...]:
     inner = shape.partition("[")[2].rstrip("]")
     return tuple(int(dim) for dim in inner.split(",") if dim.isdigit())
-
-
-def _with_batch(found: re.Match[str], batch: int, factor: int) -> str:
-    dims = (int(dim) for dim in found[2].split(",") if dim)
-    return f"{found[1]}[{','.join(str(dim * factor if dim == batch else dim) for dim in dims)}]"
 
 
 def _cycles(program: Program) -> int:

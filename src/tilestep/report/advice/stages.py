@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, get_args
 from tilestep.plan.steps import CollectiveKind, Loop, Node, Series, Superstep
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Line
-from tilestep.report.advice.lines import line_of_call
 from tilestep.report.figures import Figures
 
 MOST_PARTS: Final = 200  # of all stages together
@@ -70,7 +69,7 @@ def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
         seen = sum(task.stage == 0 and task.microbatch >= 0 for task in tasks)
         runs = sum(p.runs for p in ran if any(task.key == p.key and task.stage == 0 and task.microbatch >= 0 for task in tasks))
         first = [task.microbatch for task in tasks if task.entry == tasks[0].entry and task.microbatch >= 0]
-        lines = (line_of_call(evidence.programs[key]) for of_stage in keys for key in sorted(of_stage))
+        lines = (evidence.line_of_call(key) for of_stage in keys for key in sorted(of_stage))
         yield Stages(
             group=group,
             microbatches=microbatches,

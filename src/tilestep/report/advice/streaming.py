@@ -12,9 +12,9 @@ from tilestep.record.edits.programs import on_fewer_tiles
 from tilestep.record.edits.script import Change, with_changed
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, FindingKind
-from tilestep.report.advice.lines import line_of_call
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
+from tilestep.report.advice.repeated import alike, may_be_alike
 from tilestep.report.figures import Figures, Origin, ProgramProfile
 from tilestep.report.quantities import bytes_text, names_text, share_text
 from tilestep.units import cycles_from_bytes
@@ -31,12 +31,16 @@ def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]
     if found is None:
         return
     profile, size, share = found
-    label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key])
+    label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key], evidence)
     text = (
         f"{label} waits for {_names(fresh)}, which {one_or(fresh, 'comes', 'come')} with each call ({bytes_text(size)}, {share} of "
         "emulated time): let them come while it computes (ipu_num_io_tiles), bring several in one transfer (lax.scan over them), or send "
         "smaller dtypes and convert them on the IPU."
     )
+    unknown = [argument for argument in fresh if may_be_alike(evidence, profile.key, argument.index)]
+    if unknown:
+        text += f" If {_names(unknown)} {one_or(unknown, 'has', 'have')} the same values each time, put {one_or(unknown, 'it', 'them')} on "
+        text += "the IPU once (jax.device_put)."
     where = f"compile {label} with compiler_options={{'ipu_num_io_tiles': {IO_TILES}}}"
     loop = Way(
         edit=f"loop over the batches of {label} on the IPU (lax.scan)",
@@ -55,7 +59,7 @@ def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     if found is None:
         return
     profile, size, share = found
-    label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key])
+    label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key], evidence)
     text = (
         f"{label} stops for its feeds ({bytes_text(size)} a run, {share} of emulated time): let them come and go while it computes "
         f"(plan_options={{'num_io_tiles': {IO_TILES}}} of the loop), or feed smaller dtypes and convert them on the IPU."
@@ -67,7 +71,7 @@ def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
 def _longest(figures: Figures, evidence: Evidence, origin: Origin) -> tuple[ProgramProfile, int, str] | None:
     """The program of an origin that moves most fresh bytes; the bytes of a run; the share of time that takes, if it matters."""
     known = [p for p in figures.programs if p.origin == origin and p.key in evidence.programs and p.runs]
-    moved = {p.key: _moved_bytes(p, evidence.programs[p.key]) for p in known}
+    moved = {p.key: _moved_bytes(p, evidence.programs[p.key], evidence) for p in known}
     profile = max(known, key=lambda p: p.runs * moved[p.key], default=None)
     if profile is None:
         return None
@@ -91,7 +95,9 @@ def _proposal(
         edit = f"send {names_text([argument.name for argument in _by_size(wide)], most=3)} as float16 or 8-bit numbers"
         change = _halved(profile.key, [argument.index for argument in wide])
         ways.append(Way(edit=edit, change=change, how="about", basis="with half of the bytes"))
-    return Proposal(finding=Finding(kind=kind, text=text, line=line_of_call(program)), ways=(*ways, *others), only_with_gain=True)
+    return Proposal(
+        finding=Finding(kind=kind, text=text, line=evidence.line_of_call(profile.key)), ways=(*ways, *others), only_with_gain=True
+    )
 
 
 def _names(arguments: Sequence[Argument]) -> str:
@@ -102,16 +108,18 @@ def _by_size(arguments: Sequence[Argument]) -> list[Argument]:
     return sorted(arguments, key=lambda argument: -argument.size_bytes)
 
 
-def _fresh(profile: ProgramProfile, program: Program) -> list[Argument]:
+def _fresh(profile: ProgramProfile, program: Program, evidence: Evidence) -> list[Argument]:
     """Arguments that stream in and are neither own results nor the same at each call."""
     again = {argument.index for argument in profile.streamed_again}
+    if profile.origin == "user":
+        again |= alike(evidence, profile.key)
     return [a for a in program.arguments if a.result is None and not a.on_host and a.index not in again]
 
 
-def _moved_bytes(profile: ProgramProfile, program: Program) -> int:
+def _moved_bytes(profile: ProgramProfile, program: Program, evidence: Evidence) -> int:
     """Of fresh arguments and of infeeds, in one run on one IPU, as far as they stream in."""
     called = profile.call_bytes_in // max(profile.runs * profile.num_ipus, 1)
-    fresh = sum(argument.size_bytes for argument in _fresh(profile, program))
+    fresh = sum(argument.size_bytes for argument in _fresh(profile, program, evidence))
     return min(fresh, profile.host_bytes_in // max(profile.num_ipus, 1)) + called
 
 

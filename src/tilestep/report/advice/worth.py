@@ -34,7 +34,7 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: boo
             best = _best(proposal.ways, played, evidence)
             if best is None:
                 continue
-            finding = replace(finding, edit=best[0].edit, gain=best[1])
+            finding = replace(finding, edit=best[0].edit, gain=best[1], line=best[0].line or finding.line)
         if all or _is_worth_it(finding, proposal.least_share):
             found.append(finding)
     if any(finding.kind == "set-up" for finding in found):  # it says the same of loads, with a figure

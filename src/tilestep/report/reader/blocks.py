@@ -79,8 +79,8 @@ def blocks_of(runs: Iterator[RunOnIpu], *, wanted: Wanted, wanted_programs: Want
     count = 0
     for run in runs:
         found: list[Block] = []
-        if wanted_programs(run.run.name):
-            name = run.run.name
+        if wanted_programs(run.run.program.name):
+            name = run.run.program.name
             found.append(
                 Block(program=BlockProgram(name=name, path=(name,)), cycles_from=run.cycles_from, cycles_to=run.cycles_to, run=run.run)
             )

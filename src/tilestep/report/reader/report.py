@@ -13,13 +13,15 @@ from tilestep.errors import RecordingError
 from tilestep.messages import plain
 from tilestep.record.container import read_recording
 from tilestep.record.machine import machine_from_document
+from tilestep.record.schema import SUFFIX
 from tilestep.record.tables import Tables, json_text
 from tilestep.record.whole import with_all_events
-from tilestep.report.files import PROGRAM_FILE, RUN_FILE
+from tilestep.report.files import PROGRAM_FILE, PROGRAMS, RUN_FILE
 from tilestep.report.reader.compilation import Compilation, Target
 from tilestep.report.reader.execution import Execution
 from tilestep.report.reader.system import System
 
+_NAMED: Final = 6  # files of a folder that a message names
 _PARTS: Final = {
     "compilation": ("programs", "no program was compiled, or `output*` options of autoReport left the programs out"),
     "execution": ("runs", "no program ran, as after a compile that ran out of memory, or autoReport.outputExecutionProfile was false"),
@@ -111,23 +113,38 @@ def open_report(path: str | PathLike[str]) -> Report:
     """Opens a recording.
 
     Args:
-        path: a .tilestep file; or the folder of `tilestep.profile`, `tilestep run --report` or autoReport; or a program's folder in one.
+        path: a .tilestep file; or the folder of `tilestep.profile`, `tilestep run --report` or autoReport, or a program's folder in one; or
+            a folder with one .tilestep file, as PVTI_OPTIONS leaves it.
 
     Returns:
         Its target, compilation, execution and system.
 
     Raises:
-        RecordingError: the file is no recording, is damaged or too large, or was made by a newer version. What only columns show is found
-            when they are read.
+        RecordingError: the file is no recording, is damaged or too large, or was made by a newer version; or the folder has none, or
+            several files of which none is a report's. What only columns show is found when they are read.
         OSError: there is no such file, or it cannot be read.
     """
     path = Path(path)
     if path.is_dir():
-        found = next((path / name for name in (RUN_FILE, PROGRAM_FILE) if (path / name).exists()), None)
-        if found is None:
-            inside = ", ".join(sorted(plain(name) for name in os.listdir(path))[:6]) or "nothing"
-            raise RecordingError(
-                f"folder '{plain(path)}' has no {RUN_FILE} and no {PROGRAM_FILE}, but {inside}: name a .tilestep file, or a folder with one"
-            )
-        path = found
+        path = _file_in(path)
     return Report(read_recording(path), where=f"recording '{plain(path)}'")
+
+
+def _file_in(folder: Path) -> Path:
+    """The recording that a folder is opened for. Raises: RecordingError if it has none, or several of which none is that of the report."""
+    names = sorted(os.listdir(folder))
+    recordings = [name for name in names if name.endswith(SUFFIX)]
+    for name in (RUN_FILE, PROGRAM_FILE):
+        if name in recordings:
+            return folder / name
+    if len(recordings) == 1:
+        return folder / recordings[0]
+    where = f"folder '{plain(folder)}'"
+    if recordings:
+        inside = ", ".join(map(plain, recordings[-_NAMED:]))
+        more = f"the last {_NAMED} are {inside}" if len(recordings) > _NAMED else inside
+        raise RecordingError(f"{where} has {len(recordings):,} recordings: name one of them ({more})")
+    if PROGRAMS in names:
+        raise RecordingError(f"{where} has no {RUN_FILE}: name the folder of a program in {plain(folder / PROGRAMS)}")
+    inside = ", ".join(map(plain, names[:_NAMED])) or "nothing"
+    raise RecordingError(f"{where} has no {RUN_FILE} and no {PROGRAM_FILE}, but {inside}: name a .tilestep file, or a folder with one")

@@ -130,7 +130,7 @@ class Run:
         group: program group around the dispatch; ''.
         entry: number of the entry into the group; 0: none.
         stage: of the pipeline; -1: none.
-        task: kind of the pipeline's task; ''.
+        task: kind of the pipeline's task, or the name that the program gave this run; ''.
         microbatch: of the pipeline; -1: none.
     """
 
@@ -155,8 +155,8 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of its program."""
-        return self.program.name
+        """That the program gave this run; else its program's."""
+        return self.task if self.task and self.stage < 0 else self.program.name
 
     @cached_property
     def events(self) -> tuple[Event, ...]:

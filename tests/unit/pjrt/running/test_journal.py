@@ -47,6 +47,8 @@ def test_other_threads_may_add_to_it_while_copies_are_put_in_order(monkeypatch: 
     [
         (Put, 1, 0, 64, False),  # as C makes it (native/put.c)
         (Put, 1, 0, 64, False, [5]),
+        (Put, 1, 0, 64, False, None, 7),
+        (Read, 1, ("train.py", 7)),
         (Copy, 1, 2, 0, False, None),
         (Read, 1),
         (Wait, 1),
@@ -66,4 +68,4 @@ def test_an_entry_with_a_field_too_few_or_too_many_is_refused() -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         named((Read,))
     with pytest.raises(TypeError, match="takes"):
-        named((Read, 1, 2))
+        named((Read, 1, None, 2))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+from typing import Any
+
 import pytest
 
-from tests.unit.report.reader.recorded import run_of, two_stages
+from tests.unit.report.reader.recorded import larger, liveness, run_of, step, two_stages
+from tests.unit.sim.toy import Host, program
 from tilestep import RecordingError
 from tilestep.engine_options import EngineOptions
 from tilestep.pjrt.running import measurement
 from tilestep.pjrt.running.journal import Begin
 from tilestep.pjrt.running.measurement import Measurement, measurement_of
+from tilestep.plan import Liveness, Program
+from tilestep.report.reader import Report
 
 
 def measured(engine: EngineOptions) -> Measurement:
@@ -28,3 +34,64 @@ def test_too_many_names_are_refused_with_the_option(monkeypatch: pytest.MonkeyPa
     told = "engine option profiler.blocks.filter chooses 2 names of 14 characters together: a recording holds 13; filter for fewer"
     with pytest.raises(RecordingError, match=f"^{told}$"):
         measured(EngineOptions(blocks="stage.*")).recording(journal=False)
+
+
+def test_no_filter_takes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "a" * 5000
+    monkeypatch.setattr(measurement, "_scopes", lambda _: [f"jit(f)/{long}b/add", f"jit(f)/{long}/add"])
+    assert measured(EngineOptions(blocks="(a+)+$")).recording(journal=False).manifest["blocks"] == [long]
+    with pytest.raises(RecordingError, match=r"^engine option profiler\.blocks\.filter chooses nothing: a text of 5,00\d characters takes"):
+        measured(EngineOptions(blocks="(.*b?){900}$")).recording(journal=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeSource:
+    """A source of a program that counts how often it is planned."""
+
+    program: Program
+    hlo: bytes
+    code: bytes = b""
+    options: None = None
+    planned: list[bytes] = field(default_factory=list[bytes], compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{len(self.code):064x}"
+
+    @property
+    def text(self) -> str:
+        return "HloModule"
+
+    def detail(self, text: str | None) -> tuple[Program, Liveness]:
+        self.planned.append(self.hlo)
+        return self.program, replace(liveness(), lives=())
+
+
+def _recorded(*programs: Program, sources: Any) -> Report:
+    host = Host(on=larger())
+    for called in programs:
+        host.run(called)
+    begin = Begin(host.start, None)
+    found = measurement_of(host.system, begin, host.system.mark(), EngineOptions(), {})
+    return Report(replace(found, sources={host.key(called): source for called, source in zip(programs, sources, strict=True)}).recording())
+
+
+def test_programs_of_one_source_are_planned_once() -> None:
+    planned: list[bytes] = []
+    first, equal, other = (program(step("a", "", cycles)) for cycles in (5, 5, 6))
+    sources = [FakeSource(program=each, hlo=hlo, planned=planned) for each, hlo in ((first, b"1"), (equal, b"2"), (other, b"3"))]
+    found = _recorded(first, equal, other, sources=sources)
+    assert planned == [b"1", b"3"]
+    assert [each.detailed for each in found.compilation.programs] == [True] * 3
+
+
+def test_the_lives_of_values_are_those_of_the_programs_of_most_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measurement, "MOST_IN_DETAIL", 2)
+    full = program(step("a", "", 1), name="full", resident_bytes=900)
+    programs = (full, *(program(step("a", "", cycles), name=f"p{cycles}") for cycles in (30, 10, 20)))
+    found = _recorded(*programs, sources=[FakeSource(program=each, hlo=b"", code=each.name.encode()) for each in programs])
+    assert [each.name for each in found.compilation.programs if each.detailed] == ["full", "p30", "p20"]

@@ -74,6 +74,11 @@ def test_infinities_and_what_is_no_number_are_large() -> None:
     assert scales(rule_of(SGD(CHANGEABLE)), [[jnp.array([jnp.nan, jnp.inf], jnp.float16)], SMALL]) == [10, 5]
 
 
+def test_an_edge_below_float16s_numbers_is_0_so_that_all_gradients_are_large() -> None:
+    zero = [jnp.zeros(10, jnp.float16)]
+    assert scales(rule_of(SGD(CHANGEABLE), binEdgeLocation=1e-20), [zero, zero]) == [10, 5]
+
+
 def test_thresholds_at_the_ends() -> None:
     assert scales(rule_of(SGD(CHANGEABLE), thresholdUpperCountProportion=1.0), [LARGE, SMALL, SMALL]) == [10, 20, 40]
     one = [jnp.array([1.0, 40000.0], jnp.float16)]
@@ -149,9 +154,10 @@ NODES = [
     ForwardNode(op_type="BatchNormalization", inputs=("r", "scale", "bias")),
     ForwardNode(op_type="Conv", inputs=("b", "w1")),
     ForwardNode(op_type="Reshape", inputs=("c",)),
-    ForwardNode(op_type="Nll", inputs=("s", "label")),
+    ForwardNode(op_type="Softmax", inputs=("s",), outputs=("p",)),
+    ForwardNode(op_type="Nll", inputs=("p", "label")),
 ]
-HALVES = ("m", "r", "b", "c", "s", "w0", "w1", "scale", "bias")
+HALVES = ("m", "r", "b", "c", "s", "p", "w0", "w1", "scale", "bias")
 
 
 def tracked(method: GradientTensorTrackingMethod, chosen: list[str] | None = None, halves: tuple[str, ...] = HALVES) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.record.edits.edited import cycles, kept, script_of
 from tests.unit.sim.toy import Host, collective, program, superstep
 from tilestep.plan.steps import HostCall, Loop, Program, Series
-from tilestep.record.edits.donation import donatable, donated, pairs_of
+from tilestep.record.edits.donation import donatable, donated, pairs_of, put_once
 from tilestep.record.edits.donation import kept as kept_unchanged
-from tilestep.record.edits.moved import called_as, merged, on_cpu
+from tilestep.record.edits.moved import called_as, merged, on_cpu, passed_straight
 from tilestep.record.edits.programs import in_tiles, on_fewer_tiles, scaled, with_collectives
 from tilestep.record.edits.reads import read_at_the_end, without_results
 from tilestep.record.edits.script import Change, ImpossibleEditError, in_turn, with_changed
@@ -244,3 +244,60 @@ CASES: dict[str, tuple[Callable[[Host], None], Change, Callable[[Host], None]]] 
 def test_programs_with_other_steps(name: str) -> None:
     before, change, after = CASES[name]
     assert cycles(kept(before, 2), change) == cycles(kept(after, 2)) != cycles(kept(before, 2))
+
+
+def copying(*, copies: bool, keep: bool = False) -> Callable[[Host], None]:
+    """Batches that a program copies before a step takes them."""
+    stage, called = (
+        program(superstep(1), name="stage", takes=(BIG,), gives=(BIG,)),
+        program(superstep(5), name="step", takes=(BIG,), gives=(4,)),
+    )
+
+    def act(host: Host) -> None:
+        for _ in range(STEPS):
+            batch = host.put(BIG)
+            if copies:
+                batch, [copy] = batch, host.run(stage, batch)
+                if not keep:
+                    host.system.forget(batch)
+                batch = copy
+            [loss] = host.run(called, batch)
+            host.system.forget(batch)
+            host.system.wait(loss)
+            host.system.read(loss)
+
+    return act
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_an_array_passed_straight_is_exact(keep: bool) -> None:
+    before, after = kept(copying(copies=True, keep=keep)), kept(copying(copies=False))
+    [key] = [key for key, found in before.programs.items() if found.name == "stage"]
+    assert cycles(before, passed_straight([key])) == cycles(after) < cycles(before)
+
+
+def looking_up(*, again: bool) -> Callable[[Host], None]:
+    """A table that comes from the host at each call, or once."""
+    called = program(superstep(5), name="f", takes=(BIG, 8), gives=(4,))
+
+    def act(host: Host) -> None:
+        table = host.put(BIG)
+        for number in range(STEPS):
+            if again and number:
+                table = host.put(BIG)
+            host.run(called, table, host.put(8))
+            if again:
+                host.system.forget(table)
+
+    return act
+
+
+def test_a_table_that_is_put_once_is_exact() -> None:
+    before, after = kept(looking_up(again=True)), kept(looking_up(again=False))
+    assert cycles(before, put_once(1, [0])) == cycles(after)
+    assert cycles(before, in_turn(put_once(1, [0]), kept_unchanged(1, [0]))) == cycles(after, kept_unchanged(1, [0])) < cycles(before)
+
+
+def test_a_result_is_not_put_once() -> None:
+    with pytest.raises(ImpossibleEditError, match="argument of program 1 was not put by the host"):
+        cycles(kept(training(step())), put_once(1, [0]))

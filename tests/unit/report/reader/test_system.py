@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,26 @@ def test_a_file_and_its_folder_are_opened(tmp_path: Path) -> None:
 def test_a_folder_of_a_program_is_opened(tmp_path: Path) -> None:
     write_recording(tmp_path / "program.tilestep", small_recording())
     assert tilestep.open_report(tmp_path).parts == ("compilation", "execution")
+
+
+def test_a_folder_with_one_recording_of_any_name_is_opened(tmp_path: Path) -> None:
+    write_recording(tmp_path / "20261123T140509.123+0100-4711.tilestep", traced().tables())
+    (tmp_path / "notes.txt").touch()
+    assert tilestep.open_report(tmp_path).parts == ("system",)
+
+
+def test_a_folder_with_several_recordings_names_the_last_ones(tmp_path: Path) -> None:
+    for number in range(9):
+        (tmp_path / f"{number}.tilestep").touch()
+    last = ", ".join(f"{number}.tilestep" for number in range(3, 9))
+    with pytest.raises(RecordingError, match=re.escape(f"has 9 recordings: name one of them (the last 6 are {last})")):
+        tilestep.open_report(tmp_path)
+
+
+def test_a_folder_of_programs_alone_says_where_they_are(tmp_path: Path) -> None:
+    (tmp_path / "programs").mkdir()
+    with pytest.raises(RecordingError, match=re.escape(f"has no run.tilestep: name the folder of a program in {tmp_path}/programs")):
+        tilestep.open_report(tmp_path)
 
 
 def test_a_folder_without_a_recording_says_what_it_has(tmp_path: Path) -> None:

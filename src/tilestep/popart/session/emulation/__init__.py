@@ -15,10 +15,10 @@ A session whose device has a machine (`DeviceInfo.machine()` is not None) makes 
     )                                       # OutOfMemoryException if it does not fit
 
     emulation.weights_from_host()           # weightsFromHost: all that is kept; or weights_from_host(lambda path: ...) for some
-    emulation.ran("run", name="a step")     # run(stepio, "a step"): a note of a microsecond
+    emulation.ran("run", name="a step")     # run(stepio, "a step"): a note of a microsecond; several programs: ran("microbatch", "update")
     emulation.weights_to_host()             # weightsToHost
 
-    emulation.cycles()                      # getCycleCount(): of the last run; inner_cycles(ipu): "inner_ipu_0"
+    emulation.cycles()                      # getCycleCount(): of the last call; inner_cycles(ipu): "inner_ipu_0"
     emulation.report()                      # getReport()
     emulation.summary()                     # getSummaryReport(); reset_profile() behind it if resetProfile is set
     emulation.close()                       # writes autoReport's files; without it they are written when the session is gone
@@ -28,7 +28,8 @@ the jitted function. An array is known by the name of its `Kept` and its path in
 session that keep arrays of equal names share them.
 
 The process need not use platform `ipu`. A session emulates one machine of any number of IPUs and tiles, and a process has any number of
-sessions. A program runs on the first IPUs of the machine; one over several is jitted over a `jax.sharding.AbstractMesh` or a mesh of devices.
+sessions. A program runs on the first IPUs of the machine. One over several of them is jitted over a `jax.sharding.Mesh` of the process's
+devices, or over an AbstractMesh.
 """
 
 from __future__ import annotations
@@ -37,3 +38,4 @@ from tilestep.popart.session.emulation.arguments import Kept as Kept
 from tilestep.popart.session.emulation.emulated import Emulation as Emulation
 from tilestep.popart.session.emulation.options import EmulationOptions as EmulationOptions
 from tilestep.popart.session.emulation.options import emulation_options as emulation_options
+from tilestep.report.reader import Report as Report

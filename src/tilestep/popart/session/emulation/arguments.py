@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-from jax.tree_util import keystr, tree_leaves_with_path
 
 from tilestep.messages import shown
+from tilestep.train.untyped import jax as _jax
 
 Path = str  # of an array that stays on the device
 
@@ -53,14 +53,15 @@ def layout_of(lowered: Any, arguments: Sequence[Any], kept: Sequence[Kept]) -> L
     Raises: ValueError if an argument or result does not exist, or differs from its other in shape or dtype.
     """
     given = _leaves(tuple(arguments))
-    results = _leaves(lowered.out_info if isinstance(lowered.out_info, tuple | list) else (lowered.out_info,))
+    out: Any = lowered.out_info
+    results = _leaves(out if isinstance(out, tuple | list) else (out,))
     paths: dict[int, Path] = {}
     replaced: dict[int, Path] = {}
     partners: dict[int, int | None] = {}
     arrays: dict[Path, jax.ShapeDtypeStruct] = {}
     for each in kept:
         mine = _part(given, each.argument, "argument")
-        others = {} if each.result is None else _part(results, each.result, "result")
+        others: _Part = {} if each.result is None else _part(results, each.result, "result")
         for path, (number, leaf) in mine.items():
             name = each.name + path
             paths[number], arrays[name] = name, _shape(leaf)
@@ -74,12 +75,12 @@ def layout_of(lowered: Any, arguments: Sequence[Any], kept: Sequence[Kept]) -> L
 _Part = Mapping[str, tuple[int, Any]]  # path -> (flat number, leaf)
 
 
-def _leaves(tree: Sequence[Any]) -> Mapping[int, _Part]:
+def _leaves(tree: Any) -> Mapping[int, _Part]:
     """The leaves below each position of a tuple."""
     found: dict[int, dict[str, tuple[int, Any]]] = {position: {} for position in range(len(tree))}
-    for number, (path, leaf) in enumerate(tree_leaves_with_path(tuple(tree))):
-        first: Any = path[0]
-        found[first.idx][keystr(path[1:])] = (number, leaf)
+    paths: list[tuple[Any, Any]] = _jax.tree_util.tree_leaves_with_path(tuple(tree))
+    for number, (path, leaf) in enumerate(paths):
+        found[path[0].idx][_jax.tree_util.keystr(path[1:])] = (number, leaf)
     return found
 
 

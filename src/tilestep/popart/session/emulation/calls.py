@@ -11,9 +11,9 @@ import jax
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.pjrt.programs.planning import Planned
+from tilestep.plan.steps import Counts
 from tilestep.popart.session.emulation.arguments import Path
 from tilestep.popart.session.emulation.options import EmulationOptions
-from tilestep.plan.steps import Counts
 from tilestep.record.history import HistoryBegin, begin_history
 from tilestep.sim import System
 from tilestep.sim.trace import Task
@@ -41,9 +41,9 @@ class SessionProgram:
 
 
 class Ran(NamedTuple):
-    """A program was called."""
+    """Programs were called, one after the other, for one call of the session."""
 
-    key: int  # of the program
+    keys: tuple[int, ...]  # of the programs
     name: str = ""  # of the call
 
 
@@ -62,7 +62,7 @@ class ToHost(NamedTuple):
 Call = Ran | FromHost | ToHost
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Notes:
     """What a session has done: all that its figures are worked out from.
 
@@ -73,6 +73,7 @@ class Notes:
         programs: by key.
         arrays: that stay on the device: shape, dtype and sharding.
         calls: in order.
+        first: number of the first call that reports count.
     """
 
     machine: MachineSpec
@@ -81,6 +82,7 @@ class Notes:
     programs: dict[int, SessionProgram] = field(default_factory=dict[int, SessionProgram])
     arrays: dict[Path, jax.ShapeDtypeStruct] = field(default_factory=dict[Path, jax.ShapeDtypeStruct])
     calls: list[Call] = field(default_factory=list[Call])
+    first: int = 0
 
 
 @final
@@ -107,11 +109,13 @@ class SessionSystem:
         calls, programs = self._notes.calls, self._notes.programs
         for number in range(self.played, end):
             match calls[number]:
-                case Ran(key=key, name=name):
-                    self._run(programs[key], name)
+                case Ran(keys=keys, name=name):
+                    entry = next(self._entries)
+                    for key in keys:
+                        self._run(programs[key], name, entry)
                 case FromHost(key=key):
                     self._forget(set(programs[key].kept.values()))
-                    self._run(programs[key], "")
+                    self._run(programs[key], "", next(self._entries))
                 case ToHost(paths=paths):
                     for value in [value for path in paths for value in self._kept.get(path, ())]:
                         self.system.read(value)
@@ -122,7 +126,7 @@ class SessionSystem:
         self.system.record = self.system.record_links = True
         return begin_history(self.system)
 
-    def _run(self, program: SessionProgram, name: str) -> None:
+    def _run(self, program: SessionProgram, name: str, entry: int) -> None:
         system, planned, ipus = self.system, program.planned.program, program.ipus
         streamed: list[int] = []
         columns: list[tuple[int, ...]] = []
@@ -144,7 +148,7 @@ class SessionSystem:
             arguments=_by_ipu(columns, len(ipus)),
             results=_by_ipu(results, len(ipus)),
             counts=[Counts() for _ in ipus],
-            group=(self._notes.name, next(self._entries)),
+            group=(self._notes.name, entry),
             task=Task(_NO_TASK, name, _NO_TASK) if name else None,
         )
         self._finish(program, results, streamed)

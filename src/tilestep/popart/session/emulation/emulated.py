@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
-
-import jax
 
 from tilestep.errors import StreamingMemoryError, TileMemoryError
 from tilestep.machine.spec import MachineSpec
@@ -17,9 +16,11 @@ from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_erro
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.arguments import Kept, Layout, Path, layout_of
 from tilestep.popart.session.emulation.calls import FromHost, Notes, Ran, SessionProgram, SessionSystem, ToHost
-from tilestep.popart.session.emulation.machine import emulated_machine
 from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.popart.session.emulation.watched import begun
 from tilestep.report.reader import Report
+from tilestep.sim import EventKind
+from tilestep.train.untyped import jax as _jax
 
 _FROM_HOST: Final = "weightsFromHost"
 _OUT_OF_MEMORY: Final = "Out of memory: Cannot fit all variable data onto one or more tiles"
@@ -32,23 +33,24 @@ class Emulation:
     """The machine of one session: it plans the session's programs, and plays their calls when somebody asks for a figure.
 
     Args:
-        machine: of the session's device. One that the user names with TILESTEP_MACHINE goes before it.
+        machine: to emulate: that of the session's device, or what a setting has put in its place.
         name: of the session; its report is written to a folder of that name.
         options: of plans and reports.
 
     Attributes:
-        machine: that is emulated.
+        machine: to emulate.
     """
 
     def __init__(self, machine: MachineSpec, *, name: str, options: EmulationOptions | None = None) -> None:
-        self.machine = emulated_machine(machine)
+        self.machine = machine
         self._notes = Notes(machine=self.machine, name=name, options=options or EmulationOptions())
+        begun(self._notes)
+        self._new_key = itertools.count(1)
         self._keys: dict[str, int] = {}  # label -> key of its program
         self._transfers: dict[frozenset[Path], int] = {}  # arrays -> key of the program that takes them from the host
         self._said: dict[Ran, Ran] = {}  # equal notes are one object
-        self._first = 0  # number of the first call that reports count
         self._live = SessionSystem(self._notes)
-        self._last: tuple[int, Mapping[int, Mapping[str, int]]] | None = None  # number of the last run, its cycles by IPU and kind
+        self._last: tuple[int, Mapping[int, Mapping[EventKind, int]]] | None = None  # number of the last run, its cycles by IPU and kind
         self._close = weakref.finalize(self, reports.write, self._notes)
 
     # ------------------------------------------------------------------------------------------------ what happens
@@ -61,13 +63,16 @@ class Emulation:
             jitted: of `jax.jit`, without static arguments.
             arguments: as for `jitted.trace`; arrays may be jax.ShapeDtypeStruct.
             kept: the arguments that stay on the device. All others come from the host at each call, and all other results go there.
-            in_slices: whether the program goes in a loop through what comes from the host, so that one part of it is in the tiles at a time.
+            in_slices: whether the program loops over what comes from the host, so that one part of it is in the tiles at a time.
 
         Raises:
             OutOfMemoryException: if it does not fit into the machine.
             ValueError: if an argument and the result that replaces it differ.
         """
+        before = self._keys.get(label)
         self._keys[label] = self._plan(label, jitted, arguments, kept, in_slices=in_slices)
+        if before is not None and not any(isinstance(call, Ran) and before in call.keys for call in self._notes.calls):
+            del self._notes.programs[before]
 
     def _plan(self, label: str, jitted: Any, arguments: Sequence[Any], kept: Sequence[Kept], *, in_slices: bool) -> int:
         initialize()  # JAX lowers for the emulated machine whether or not the process uses it as a platform
@@ -76,7 +81,7 @@ class Emulation:
         notes = self._notes
         residence = Residence(kept=layout.kept, in_host_memory=in_slices)
         planned = plan_for(self.machine, lowered, name=label, residence=residence, options=notes.options.plan)
-        key = len(notes.programs) + 1
+        key = next(self._new_key)
         notes.programs[key] = program = _session_program(key, planned, layout)
         notes.arrays.update(layout.arrays)
         self._require_fits(program)
@@ -94,16 +99,18 @@ class Emulation:
             message = f"{_OUT_OF_MEMORY}: {error.reported(path) if path else error}"
             raise OutOfMemoryException(message, summary=reports.memory_of(program), profile_path=path) from error
 
-    def ran(self, label: str, times: int = 1, name: str = "") -> None:
-        """Notes that a program was called so many times. Args: name: of the call, in reports.
+    def ran(self, *labels: str, times: int = 1, name: str = "") -> None:
+        """Notes that the session was called so many times, and each time ran these programs one after the other.
 
+        Args: name: of the call, in reports.
         Raises: ValueError for a program that was not prepared.
         """
-        key = self._keys.get(label)
-        if key is None:
-            near = nearest(label, self._keys)
-            raise ValueError(f"program {shown(label)} was not prepared{f'; the nearest that was is {near!r}' if near else ''}")
-        note = Ran(key, name)
+        try:
+            note = Ran(tuple([self._keys[label] for label in labels]), name)
+        except KeyError as error:
+            near = nearest(error.args[0], self._keys)
+            hint = f"; the nearest that was is {near!r}" if near else ""
+            raise ValueError(f"program {shown(error.args[0])} was not prepared{hint}") from None
         note = self._said.setdefault(note, note)
         if times == 1:
             self._notes.calls.append(note)
@@ -119,7 +126,7 @@ class Emulation:
             names = sorted(paths)
             arrays = [self._notes.arrays[name] for name in names]
             kept = [Kept(argument=number, result=number, name=name) for number, name in enumerate(names)]
-            self._transfers[paths] = self._plan(_FROM_HOST, jax.jit(lambda *arrays: arrays), arrays, kept, in_slices=False)
+            self._transfers[paths] = self._plan(_FROM_HOST, _jax.jit(_unchanged), arrays, kept, in_slices=False)
         self._notes.calls.append(FromHost(self._transfers[paths]))
 
     def weights_to_host(self, select: Callable[[Path], bool] | None = None) -> None:
@@ -133,14 +140,14 @@ class Emulation:
     # -------------------------------------------------------------------------------------------------- what it took
 
     def cycles(self) -> int:
-        """Cycles of the last run, from its first argument's way in to its last result's way out, on its busiest IPU.
+        """Cycles of the last call, from its first argument's way in to its last result's way out, on its busiest IPU.
 
         Raises: popart_runtime_error if nothing ran.
         """
         return max(sum(cycles for kind, cycles in kinds.items() if kind not in _OUTSIDE) for kinds in self._last_run().values())
 
     def inner_cycles(self, ipu: int = 0) -> int:
-        """Cycles of the steps of the last run on one IPU, without transfers to and from the host; 0 if it took no part.
+        """Cycles of the steps of the last call on one IPU, without transfers to and from the host; 0 if it took no part.
 
         Raises: popart_runtime_error if nothing ran.
         """
@@ -148,22 +155,22 @@ class Emulation:
 
     def total_cycles(self) -> int:
         """Cycles of the machine's clock until all that the session has called is done."""
-        if self._last_number() is not None:
+        if self._last_call() is not None:
             self._last_run()  # before the calls behind it
         self._live.play(len(self._notes.calls))
         return self._live.system.end_cycle
 
     def report(self) -> Report:
         """The recording of the session so far, opened: its programs, also those that have not run, and its runs."""
-        return reports.report_of(self._notes, self._first)
+        return reports.report_of(self._notes)
 
     def summary(self) -> str:
         """The figures of the session so far as text."""
-        return reports.summary_of(self._notes, self._first)
+        return reports.summary_of(self._notes)
 
     def reset_profile(self) -> None:
         """Reports count from now on. What is on the device stays there."""
-        self._first = len(self._notes.calls)
+        self._notes.first = len(self._notes.calls)
 
     @property
     def profile_path(self) -> str:
@@ -174,23 +181,41 @@ class Emulation:
         """Writes the report that the options ask for. Happens by itself when the emulation is no longer used, or the process ends."""
         self._close()
 
-    def _last_number(self) -> int | None:
-        """The number of the last call of a program; None: nothing ran."""
+    def _last_call(self) -> tuple[int, Ran] | None:
+        """The last call of a program, and its number; None: nothing ran."""
         calls = self._notes.calls
-        return next((number for number in range(len(calls) - 1, -1, -1) if isinstance(calls[number], Ran)), None)
+        numbered = ((number, calls[number]) for number in range(len(calls) - 1, -1, -1))
+        return next(((number, call) for number, call in numbered if isinstance(call, Ran)), None)
 
-    def _last_run(self) -> Mapping[int, Mapping[str, int]]:
-        """The cycles of the last call of a program: IPU -> kind -> cycles."""
-        number = self._last_number()
-        if number is None:
+    def _last_run(self) -> Mapping[int, Mapping[EventKind, int]]:
+        """The cycles of the programs of the last call: IPU -> kind -> cycles."""
+        last = self._last_call()
+        if last is None:
             raise popart_runtime_error("Must call run before getCycleCount.")
+        number, call = last
         if self._last is None or self._last[0] != number:
-            live, key = self._live, self._notes.calls[number].key
+            live = self._live
             live.play(number)
-            before = live.system.mark().programs.get(key)
+            before = live.system.mark().programs
             live.play(number + 1)
-            self._last = number, live.system.mark().programs[key].since(before).cycles
+            after = live.system.mark().programs
+            self._last = number, _added([after[key].since(before.get(key)).cycles for key in set(call.keys)])
         return self._last[1]
+
+
+def _added(cycles: Sequence[Mapping[int, Mapping[EventKind, int]]]) -> Mapping[int, Mapping[EventKind, int]]:
+    """The sums of several programs: IPU -> kind -> cycles."""
+    total: dict[int, dict[EventKind, int]] = {}
+    for of_program in cycles:
+        for ipu, kinds in of_program.items():
+            row = total.setdefault(ipu, {})
+            for kind, count in kinds.items():
+                row[kind] = row.get(kind, 0) + count
+    return total
+
+
+def _unchanged(*arrays: Any) -> tuple[Any, ...]:
+    return arrays
 
 
 def _session_program(key: int, planned: Planned, layout: Layout) -> SessionProgram:

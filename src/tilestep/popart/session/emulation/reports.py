@@ -14,10 +14,10 @@ from tilestep.report.memory import memory_text
 from tilestep.report.reader import Report
 
 
-def measured(notes: Notes, first: int = 0) -> Measurement:
-    """What a session did. Args: first: number of the first call that counts."""
+def measured(notes: Notes) -> Measurement:
+    """What a session did."""
     played = SessionSystem(notes)
-    played.play(first)
+    played.play(notes.first)
     history = played.record()
     begin = Begin(played.system.mark(), history)
     played.play(len(notes.calls))
@@ -30,14 +30,14 @@ def tables_of(measurement: Measurement) -> Tables:
     return measurement.recording(lines=True, hlo=measurement.engine.serialized_graph)
 
 
-def report_of(notes: Notes, first: int = 0) -> Report:
+def report_of(notes: Notes) -> Report:
     """The recording of a session, opened."""
-    return Report(tables_of(measured(notes, first)), where=f"the report of session '{notes.name}'")
+    return Report(tables_of(measured(notes)), where=f"the report of session '{notes.name}'")
 
 
-def summary_of(notes: Notes, first: int = 0) -> str:
+def summary_of(notes: Notes) -> str:
     """The figures of a session as text, and the memory of its programs that have not run."""
-    measurement = measured(notes, first)
+    measurement = measured(notes)
     ran = {program.key for program in measurement.profile.programs}
     silent = [program for key, program in notes.programs.items() if key not in ran]
     return "\n\n".join([measurement.profile.summary(), *map(memory_of, silent)])
@@ -63,12 +63,12 @@ def write_unfit(notes: Notes, program: SessionProgram) -> str:
     return path.removesuffix(MEMORY_FILE) + PROGRAM_FILE if path.endswith(MEMORY_FILE) else ""
 
 
-def write(notes: Notes, first: int = 0) -> None:
+def write(notes: Notes) -> None:
     """Writes the recording, the profile and its summary if the options ask for them. A file that cannot be written is a line on stderr."""
     engine = notes.options.of_session(notes.name)
     if engine.directory is None or not engine.execution_profile:
         return
-    measurement = measured(notes, first)
+    measurement = measured(notes)
     try:
         recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
         write_report(measurement.profile, writable_directory(engine.directory), recording=recording)

@@ -1,4 +1,4 @@
-"""Regular expressions in RE2's syntax, matched in time proportional to the text: a stranger's pattern can't hang a program.
+"""Regular expressions in RE2's syntax, matched in time proportional to the text: no pattern can hang a program.
 
 A pattern becomes a machine of states, all of which run at once. Where the two differ, RE2's syntax holds and not Python's: `$` is the
 end of the text only, `\\d`, `\\w`, `\\s` and `\\b` are of ASCII, and there are no look-arounds and no references to groups.
@@ -19,6 +19,7 @@ _MOST_PARTS: Final = 100_000  # repeated ones counted as often
 _MOST_REPEATS: Final = 1000  # as RE2 has it
 _MOST_DEPTH: Final = 100  # of groups in groups
 _MOST_STEPS: Final = 1 << 22  # states that are visited for one text: some seconds
+_MOST_TOGETHER: Final = 1 << 24  # likewise for many texts
 _MATCH: Final = -1
 
 
@@ -61,6 +62,23 @@ class Regex:
 
     def matches(self, text: str) -> bool:
         """Whether the pattern matches the whole text. Raises: ValueError if that takes too long."""
+        return self._matched(text)[0]
+
+    def matching(self, texts: Iterable[str]) -> list[str]:
+        """Those of some texts that the pattern matches, each as a whole. Raises: ValueError if they take too long, each or together."""
+        found: list[str] = []
+        visits = 0
+        for text in texts:
+            matches, visited = self._matched(text)
+            visits += visited
+            if visits > _MOST_TOGETHER:
+                raise ValueError(f"so many texts take the pattern {self._pattern[:60]!r} too long")
+            if matches:
+                found.append(text)
+        return found
+
+    def _matched(self, text: str) -> tuple[bool, int]:
+        """(whether the pattern matches the whole text, how many states were visited)."""
         machine, visits = self._machine, 0
         states = machine.closure([self._start], "", text[:1])
         for at, character in enumerate(text):
@@ -69,9 +87,9 @@ class Regex:
                 raise ValueError(f"a text of {len(text):,} characters takes the pattern {self._pattern[:60]!r} too long")
             moved = [machine.after[state] for state in states if state in machine.tests and machine.tests[state](character)]
             if not moved:
-                return False
+                return False, visits
             states = machine.closure(moved, character, text[at + 1 : at + 2])
-        return _MATCH in states
+        return _MATCH in states, visits
 
 
 @dataclass(frozen=True)

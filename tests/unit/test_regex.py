@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.onnx.ops.one_node import by_onnxruntime
-from tilestep.onnx.regex import Regex
+from tilestep.regex import Regex
 
 PATTERNS = r"""
 a*b+?c? | (a|b)*abb | [a-c]{2,3} | \d+\.\d* | (?i)hello[a-c]\w | ^abc$ | a.c | (?s)a.c | \bfoo\b.* | [^a-z]+ | (?i)[^a]+ | [[:alpha:]]+
@@ -58,3 +58,9 @@ def test_nothing_takes_long(pattern: str, text: str, message: str) -> None:
             Regex(pattern).matches(text)
     else:
         assert not Regex(pattern).matches(text)
+
+
+def test_many_texts_together_take_no_longer() -> None:
+    assert Regex("a+|b").matching(["a", "c", "aa", "b", "ab"]) == ["a", "aa", "b"]
+    with pytest.raises(ValueError, match=r"so many texts take the pattern '\(a\?\)\{1000\}' too long"):
+        Regex("(a?){1000}").matching("a" * 1000 for _ in range(1000))

@@ -1,0 +1,72 @@
+"""The lines of the host program that run programs, wait and read, and the uploads that have equal bytes, as a recording keeps them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilestep.record.edits.script import made
+from tilestep.report.advice.finding import Line
+from tilestep.sim.calls import Call, Calls, Dispatch, Put, Read, Wait
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostLines:
+    """What was kept of the calls beside their time.
+
+    Attributes:
+        runs: how often each line ran a program, by its key.
+        reads: how often each line read results of a program, by its key.
+        pauses: how often each line waited or read before the last run.
+        in_groups: keys of the programs that ran in a group.
+        contents: of values that the host put: equal for equal bytes.
+    """
+
+    runs: Mapping[int, Counter[Line]] = field(default_factory=dict[int, Counter[Line]])
+    reads: Mapping[int, Counter[Line]] = field(default_factory=dict[int, Counter[Line]])
+    pauses: Counter[Line] = field(default_factory=Counter[Line])
+    in_groups: frozenset[int] = frozenset()
+    contents: Mapping[int, int] = field(default_factory=dict[int, int])
+
+
+def host_lines(calls: Sequence[Call], kept: Calls) -> HostLines:
+    """What was kept of the first calls. Args: calls: with names for their numbers. kept: all calls."""
+    if not kept.notes:
+        return HostLines(in_groups=_in_groups(calls))
+    lines = [Line(file=file, number=number) for file, number in kept.lines]
+    runs: dict[int, Counter[Line]] = {}
+    reads: dict[int, Counter[Line]] = {}
+    pauses: Counter[Line] = Counter()
+    since: Counter[Line] = Counter()
+    makers: dict[int, int] = {}
+    contents: dict[int, int] = {}
+    for call, note in zip(calls, kept.notes, strict=False):
+        line = lines[note - 1] if 0 < note <= len(lines) else None
+        match call:
+            case Dispatch():
+                pauses.update(since)
+                since.clear()
+                makers.update(dict.fromkeys(made(call), call.key))
+                if line is not None:
+                    runs.setdefault(call.key, Counter())[line] += 1
+            case Read() | Wait():
+                if line is not None:
+                    since[line] += 1
+                    if isinstance(call, Read) and call.value in makers:
+                        reads.setdefault(makers[call.value], Counter())[line] += 1
+            case _:
+                for value in made(call):  # its number is given again
+                    makers.pop(value, None)
+                if isinstance(call, Put) and note:
+                    contents[call.value] = note
+    return HostLines(runs=runs, reads=reads, pauses=pauses, in_groups=_in_groups(calls), contents=contents)
+
+
+def most(lines: Counter[Line] | None) -> Line | None:
+    """The line that is counted most often, of equal ones the first; None if there is none."""
+    return max(lines, key=lambda line: lines[line]) if lines else None
+
+
+def _in_groups(calls: Sequence[Call]) -> frozenset[int]:
+    return frozenset(call.key for call in calls if isinstance(call, Dispatch) and call.group is not None)

@@ -1,0 +1,177 @@
+"""A larger batch is planned as the program that is really called with one, also where the batch has the size of something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.behaviour.advice.fault import dry
+from tilestep.plan.steps import Program, Superstep
+from tilestep.record.edits.larger import enlarged
+from tilestep.record.edits.script import ImpossibleEditError
+from tilestep.record.sources import planned_again
+from tilestep.report import Finding
+from tilestep.report.advice import evidence_of
+from tilestep.report.advice.lines import leaves
+
+V, H, T = 128, 64, 64
+F32, S32 = np.float32, np.int32
+
+
+class Model(NamedTuple):
+    """A loss, the shapes of its parameters, and those of its batch."""
+
+    loss: Callable[..., Any]
+    params: tuple[tuple[int, ...], ...]
+    batch: Callable[[int], tuple[tuple[tuple[int, ...], Any], ...]]
+
+
+def attention(params: Any, tokens: Any, labels: Any) -> Any:
+    table, w, o = params
+    x = jnp.tanh(table[tokens].reshape(-1, H) @ w).reshape(*tokens.shape, H)
+    a = jax.nn.softmax(jnp.einsum("bth,bsh->bts", x, x))
+    logits = jnp.einsum("bts,bsh->bth", a, x) @ o
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1).mean()
+
+
+def layers(params: Any, x: Any) -> Any:
+    for w in params:
+        x = jnp.tanh(x @ w)
+    return (x**2).mean()
+
+
+def flattened(params: Any, x: Any) -> Any:
+    return layers(params, x.reshape(-1, x.shape[-1]))
+
+
+def in_time(params: Any, x: Any) -> Any:
+    def step(state: Any, at: Any) -> tuple[Any, Any]:
+        state = jnp.tanh(state @ params[0] + at @ params[1])
+        return state, state
+
+    return jax.lax.scan(step, jnp.zeros((x.shape[0], H)), x.swapaxes(0, 1))[1].sum()
+
+
+def convolving(params: Any, x: Any) -> Any:
+    kernel, w = params
+    x = jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return (jax.nn.relu(x).reshape(x.shape[0], -1) @ w).sum()
+
+
+MODELS = {
+    "as long as layers are wide": Model(layers, ((H, H), (H, H)), lambda size: (((size, H), F32),)),
+    "flattened with time": Model(flattened, ((H, H), (H, H)), lambda size: (((size, T, H), F32),)),
+    "attention over time": Model(attention, ((V, H), (H, H), (H, V)), lambda size: (((size, T), S32), ((size, T), S32))),
+    "recurrent": Model(in_time, ((H, H), (H, H)), lambda size: (((size, 10, H), F32),)),
+    "convolution": Model(convolving, ((3, 3, 8, 16), (8 * 8 * 16, 10)), lambda size: (((size, 8, 8, 8), F32),)),
+}
+
+
+def program_of(model: Model, size: int, *, calls: int = 4) -> Callable[[], Any]:
+    def step(params: Any, *batch: Any) -> Any:
+        return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(model.loss)(params, *batch))
+
+    def program() -> Any:
+        jitted = jax.jit(step, donate_argnums=0)
+        params: Any = [np.ones(shape, F32) for shape in model.params]
+        for number in range(calls):
+            params = jitted(params, *(np.full(shape, number, dtype) for shape, dtype in model.batch(size)))
+        return params
+
+    return program
+
+
+def planned(program: Callable[[], Any], *, dims: dict[int, int] | None = None, factor: int = 2) -> Program:
+    """The program that ran, with a larger dimension of arguments if it is asked for."""
+    evidence = evidence_of(dry(program))
+    assert evidence is not None
+    [key] = {call.key for call in evidence.dispatches}
+    if dims is None:
+        return evidence.programs[key]
+    return planned_again(
+        evidence.sources[key], evidence.programs[key], evidence.machine, edit=lambda module: enlarged(module, dims, factor)
+    )
+
+
+def steps_of(program: Program) -> list[tuple[str, int, int, int]]:
+    found = [leaf for leaf in leaves(program.body) if isinstance(leaf, Superstep)]
+    return [(leaf.family, leaf.compute_cycles, leaf.exchange_cycles, leaf.sync_cycles) for leaf in found]
+
+
+def sum_of(step: tuple[str, int, int, int]) -> int:
+    return sum(step[1:])
+
+
+@pytest.mark.parametrize("size", [8, T])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_larger_batch_is_the_program_that_is_called_with_one(name: str, size: int) -> None:
+    model = MODELS[name]
+    dims = {len(model.params) + k: 0 for k in range(len(model.batch(size)))}
+    larger, real = planned(program_of(model, size), dims=dims), planned(program_of(model, 2 * size))
+    if size == T:  # XLA arranges equal sizes otherwise
+        assert larger.flops == pytest.approx(real.flops, rel=0.02)
+        assert sum(map(sum_of, steps_of(larger))) == pytest.approx(sum(map(sum_of, steps_of(real))), rel=0.05)
+    else:
+        assert larger.flops == real.flops
+        assert steps_of(larger) == steps_of(real)
+    assert [argument.shape for argument in larger.arguments] == [argument.shape for argument in real.arguments]
+
+
+REFUSED: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], dict[int, int]]] = {
+    "a parameter's dimension": (lambda w, x: x @ w, ((H, H), (H, H)), {1: 1}),
+    "a constant": (lambda w, x: x * np.arange(H * H).reshape(H, H).astype(F32) + w, ((H, H), (H, H)), {1: 0}),
+    "steps of a loop": (lambda w, x: jax.lax.scan(lambda c, at: (jnp.tanh(c @ w) + at, None), x[0], x)[0], ((H, H), (7, H, H)), {1: 0}),
+    "a dimension that is sorted": (lambda w, x: jnp.sort(x, 0) @ w, ((H, H), (16, H)), {1: 0}),
+    "one that is joined with others": (lambda w, x: jnp.concatenate([x, w]), ((H, H), (16, H)), {1: 0}),
+    "half of it": (lambda w, x: x[:8] @ w, ((H, H), (16, H)), {1: 0}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_dimension_that_cannot_be_longer_is_refused(name: str) -> None:
+    function, shapes, dims = REFUSED[name]
+
+    def program() -> Any:
+        return jax.jit(function)(*(np.ones(shape, F32) for shape in shapes))
+
+    with pytest.raises(ImpossibleEditError):
+        planned(program, dims=dims)
+
+
+def told(program: Callable[[], Any]) -> list[Finding]:
+    return [finding for finding in dry(program).findings if "the batch of" in finding.edit]
+
+
+DEEP = ((H, H),) * 24
+TOLD = {
+    "as long as layers are wide": (Model(layers, DEEP, MODELS["as long as layers are wide"].batch), H),
+    "flattened with time": (Model(flattened, DEEP, MODELS["flattened with time"].batch), 2),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_batch_that_is_too_small_is_told_of(name: str) -> None:
+    model, size = TOLD[name]
+    [found] = told(program_of(model, size, calls=100))
+    assert f" in place of {size}, the size of its batch" in found.text
+
+
+def test_arguments_without_a_batch_are_not_told_to_have_a_larger_one() -> None:
+    """Each call brings matrices, whose dimensions are those of the weights."""
+
+    def step(weights: Any, x: Any) -> Any:
+        return [w + 1e-3 * jnp.tanh(x @ w + x) for w in weights]
+
+    def program() -> Any:
+        jitted = jax.jit(step, donate_argnums=0)
+        weights: Any = [np.ones((H, H), F32)] * 24
+        for number in range(100):
+            weights = jitted(weights, np.full((H, H), number, F32))
+        return weights
+
+    assert told(program) == []

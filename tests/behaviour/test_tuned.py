@@ -1,0 +1,51 @@
+"""Options of single products on platform `ipu`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental.xla_metadata import set_xla_metadata
+
+import tilestep
+from tilestep.train import tuned
+
+X = np.ones((512, 512), np.float16)
+
+
+def test_a_product_has_options_of_its_own_and_its_program_a_plan_of_its_own(ipu: jax.Device) -> None:
+    multiply = jax.jit(lambda x, y: x @ y)
+    on_ipu = jax.device_put(X, ipu)
+
+    def compute() -> int:
+        with tilestep.profile() as profile:
+            multiply(on_ipu, on_ipu)
+        (program,) = profile.programs
+        return int(program.cycles.compute)
+
+    plain = compute()
+    with tuned(partials_type="half"):
+        half = compute()
+    assert half < plain
+    assert compute() == plain
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        (
+            {"ipu_partials_type": "single"},
+            r"operation 'jit\(multiply\)/dot_general': ipu_partials_type is 'single': it must be 'float' or 'half'",
+        ),
+        ({"ipu_num_io_tiles": "2"}, "an operation has no option 'ipu_num_io_tiles' of its own"),
+    ],
+)
+def test_wrong_metadata_is_an_error_of_the_compilation(ipu: jax.Device, attributes: dict[str, str], message: str) -> None:
+    def multiply(x: Any) -> Any:
+        with set_xla_metadata(**attributes):
+            return x @ x
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match=message):
+        jax.jit(multiply)(jax.device_put(X, ipu))

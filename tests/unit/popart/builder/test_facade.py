@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.unit.popart.builder.plain import plain
+from tilestep import popart
+from tilestep.onnx import import_onnx
+from tilestep.popart import Builder, TensorInfo
+
+NINE = {"ai.onnx": 9, "ai.graphcore": 1}
+
+
+def opset_of(builder: Builder) -> dict[str, int]:
+    return {one.domain: one.version for one in onnx.load_from_string(builder.getModelProto()).opset_import}
+
+
+def add(opset: object, builder: Builder) -> str:
+    a, b = (builder.addInputTensor(TensorInfo("FLOAT", [1])) for _ in range(2))
+    return opset.add([a, b])  # type: ignore[attr-defined]
+
+
+def test_the_default_is_version_10() -> None:
+    builder = Builder()
+    add(builder.aiOnnx, builder)
+    assert opset_of(builder) == {"": popart.defaultAiOnnxOpset} == {"": 10}
+
+
+def test_the_first_access_decides_the_version() -> None:
+    builder = Builder()
+    add(builder.aiOnnxOpset8, builder)
+    assert str(builder.aiOnnx) == "AiOnnx8"
+    add(builder.aiOnnx, builder)
+    assert opset_of(builder) == {"": 8}
+    with pytest.raises(RuntimeError, match=r"^Invalid opset 'aiOnnxOpset6' selected. Opset for domain ai.onnx already defined as 8$"):
+        _ = builder.aiOnnxOpset6
+
+
+def test_the_constructor_decides_the_version() -> None:
+    builder = Builder(opsets=NINE)
+    add(builder.aiOnnxOpset9, builder)
+    with pytest.raises(RuntimeError, match="Invalid opset 'aiOnnxOpset10' selected"):
+        _ = builder.aiOnnxOpset10
+    assert builder.aiOnnx.version == 9
+
+
+def test_the_constructor_needs_both_domains() -> None:
+    with pytest.raises(KeyError, match=r"ai\.graphcore"):
+        Builder(opsets={"ai.onnx": 9})
+    with pytest.raises(ValueError, match=r"Unsupported or unrecognized ai\.Onnx version: 12"):
+        Builder(opsets={"ai.onnx": 12, "ai.graphcore": 1})
+    with pytest.raises(ValueError, match=r"Unsupported or unrecognized ai\.graphcore version: 2"):
+        Builder(opsets={"ai.onnx": 9, "ai.graphcore": 2})
+
+
+def test_a_model_that_was_read_keeps_its_version() -> None:
+    first = Builder(opsets=NINE)
+    first.addOutputTensor(add(first.aiOnnx, first))
+    second = Builder(first.getModelProto())
+    with pytest.raises(
+        popart.popart_exception, match=r"Invalid opset 10 used to add an operation. Opset for domain ai.onnx already defined as 9"
+    ):
+        add(second.aiOnnxOpset10, second)
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    builder = Builder()
+    for name in ("nothing", "aiOnnxOpset12", "aiOnnxOpsetX"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(builder, name)
+    with pytest.raises(AttributeError, match="nothing"):
+        builder.aiOnnx.nothing([])
+
+
+def test_opsets_list_their_operators() -> None:
+    builder = Builder()
+    assert {"conv", "logical_if"} <= set(dir(builder.aiOnnx))
+    assert {"nllloss", "call"} <= set(dir(builder.aiGraphcore))
+    assert {"addInputTensor", "virtualGraph", "reshape_const"} <= set(dir(builder))
+    assert builder.aiGraphcoreOpset1 is builder.aiGraphcore
+    assert builder.aiOnnxMlOpset1.getOpsetVersion() == 1
+    assert builder.aiGraphcore.getOpsetVersion() == builder.aiGraphcore.version == 1
+
+
+def test_the_rerouting_names_every_opset_in_its_annotation() -> None:
+    named = inspect.signature(Builder.__getattr__).return_annotation.__args__
+    assert {getattr(popart, f"AiOnnxOpset{version}") for version in range(6, 12)} <= set(named)
+
+
+def test_reshape_const() -> None:
+    builder = Builder()
+    x = builder.addInputTensor(TensorInfo("FLOAT", [2, 3]))
+    made = builder.reshape_const(builder.aiOnnx, [x], [1, 6], "name")
+    assert builder.getTensorShape(made) == [1, 6]
+    nodes = onnx.load_from_string(builder.getModelProto()).graph.node
+    assert [node.name for node in nodes] == ["name_const", "name"]
+
+
+def test_custom_operators_carry_their_attributes() -> None:
+    builder = Builder()
+    x = builder.addInputTensor(TensorInfo("FLOAT", [1]))
+    given = {"text": "a", "number": 3, "factor": 0.5, "numbers": [1, 2], "factors": [0.5, 1.5]}
+    made = builder.customOp("Twice", 1, "com.acme", [x], given, 2, "name")
+    assert made == ["Twice:0", "Twice:1"]
+    node = onnx.load_from_string(builder.getModelProto()).graph.node[0]
+    assert (node.domain, node.op_type, node.name) == ("com.acme", "Twice", "name")
+    assert builder.getStringNodeAttribute("text", set(made)) == "a"
+    assert builder.getInt64NodeAttribute("number", set(made)) == 3
+    assert builder.getFloatVectorNodeAttribute("factors", set(made)) == [0.5, 1.5]
+    assert opset_of(builder) == {"com.acme": 1}
+    with pytest.raises(popart.popart_exception, match="Invalid or mismatched python list type provided in custom op attribute 'mixed'"):
+        builder.customOp(opName="Twice", opVersion=1, domain="com.acme", inputs=[x], attributes={"mixed": [1, 2.0]})
+    with pytest.raises(popart.popart_exception, match="Invalid type provided in custom op attribute 'none'"):
+        builder.customOp(opName="Twice", opVersion=1, domain="com.acme", inputs=[x], attributes={"none": None})
+    with pytest.raises(popart.popart_exception, match="The shape of tensor 'Twice:0' is not known"):
+        builder.getTensorShape("Twice:0")
+
+
+def test_a_built_model_computes_what_it_says() -> None:
+    builder = Builder()
+    x = builder.addInputTensor(TensorInfo("FLOAT", [2, 3]), "x")
+    weights = np.arange(12, dtype=np.float32).reshape(3, 4)
+    w = builder.addInitializedInputTensor(weights, "w")
+    y = builder.aiOnnx.relu([builder.aiOnnx.sub([builder.aiOnnx.matmul([x, w]), builder.aiOnnx.constant(np.float32(20))])])
+    builder.addOutputTensor(y)
+    values = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    made = import_onnx(plain(builder.getModelProto())).run({"x": values})
+    np.testing.assert_allclose(made[y], np.maximum(values @ weights - 20, 0))
+    assert list(made[y].shape) == builder.getTensorShape(y)

@@ -1,0 +1,115 @@
+"""Values that do not fit each other are errors that begin with the original's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tilestep.popart import enums
+from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.options import AutomaticLossScalingSettings, BatchSerializationSettings, ExecutionPhaseSettings, SessionOptions
+
+LOSS_SCALE = r"\[AutomaticLossScale transform\] "
+TRACKED = enums.GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
+LOOP = BatchSerializationSettings(4, method=enums.BatchSerializationMethod.Loop)
+LOCAL = {"enableReplicatedGraphs": True}
+GLOBAL = {"enableDistributedReplicatedGraphs": True}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"accumulationFactor": 2}, "enableGradientAccumulation is false, but accumulationFactor > 1. Either enable .* It is 2"),
+        ({"accumulationFactor": 0}, "accumulationFactor is 0: it must be 1 or more"),
+        ({"replicatedGraphCount": 2}, "enableReplicatedGraphs is false, but replicatedGraphCount > 1"),
+        ({"replicatedGraphCount": 0}, "replicatedGraphCount is 0: it must be 1 or more"),
+        ({**GLOBAL, "globalReplicationFactor": 0}, "Invalid globalReplicationFactor value: 0, must be greater or equal than 1"),
+        ({**GLOBAL, "globalReplicaOffset": -1}, "Invalid globalReplicaOffset value: -1, must be greater or equal than 0"),
+        ({**GLOBAL, "globalReplicaOffset": 2}, "Global replica offset: 2, is larger than global replication factor: 1"),
+        ({**GLOBAL, **LOCAL}, "Local replicated graphs enabled but replication factor is 1"),
+        ({**GLOBAL, **LOCAL, "replicatedGraphCount": 4}, "Invalid local replication factor: 4, larger than global replication factor: 1"),
+        ({"createImplicitPipeliningFwdOnlyProgram": True}, "Implicit pipelining forward-only program is not supported without implicit"),
+        (
+            {"createImplicitPipeliningFwdOnlyProgram": True, "enablePipelining": True},
+            "Implicit pipelining forward-only program is not supported without gradient accumulation",
+        ),
+        (
+            {
+                "createImplicitPipeliningFwdOnlyProgram": True,
+                "enablePipelining": True,
+                "useHostCopyOps": True,
+                "enableExplicitMainLoops": True,
+            },
+            "Implicit pipelining forward-only program is not supported with explicit pipelining",
+        ),
+        ({"executionPhaseSettings": ExecutionPhaseSettings(2)}, "> 1 execution phases requires VirtualGraphMode::ExecutionPhases"),
+        ({"enableExplicitMainLoops": True}, "enableExplicitMainLoops requires useHostCopyOps"),
+        ({"aliasZeroCopy": True}, "Alias zero copy is currently not supported with implicit recomputation"),
+        ({"aliasZeroCopy": True, "enablePipelining": True}, "Alias zero copy is not supported with implicit pipelining"),
+        ({"batchSerializationSettings": LOOP}, "Loop batch serialization is only supported in BatchSerializationTransformContext::Bwd"),
+        (
+            {"automaticLossScalingSettings": AutomaticLossScalingSettings(True), "enablePipelining": True},
+            LOSS_SCALE + "Automatic loss scaling is not currently supported when the 'enablePipelining'",
+        ),
+        ({"automaticLossScalingSettings": AutomaticLossScalingSettings(True, ["x"])}, LOSS_SCALE + "toTrackTensors has been set, but"),
+        (
+            {"automaticLossScalingSettings": AutomaticLossScalingSettings(True, gradientTensorTrackingMethod=TRACKED)},
+            LOSS_SCALE + "gradientTensorTrackingMethod set to .* but 'toTrackTensors' has not been set",
+        ),
+        (
+            {"automaticLossScalingSettings": AutomaticLossScalingSettings(True, binEdgeLocation=1.5)},
+            LOSS_SCALE + "Out of range value for 'binEdgeLocation'. The current value is 1.5",
+        ),
+        ({"kahnTieBreaker": "slow"}, "Unrecognised KahnTieBreaker, slow. Should be one of"),
+        ({"partialsTypeMatMuls": "int"}, "Unable to get option 'partialsTypeMatMul' from string 'int'"),
+        ({"defaultBufferingDepth": 0}, r"Unable to support a buffering depth of 0 \(minimum"),
+        ({"bufferingDepthMap": {"x": 0}}, r"Unable to support a buffering depth of 0 for tensor x \(minimum"),
+        ({"numIOTiles": -1}, "numIOTiles is -1: it must be 0 or more"),
+    ],
+)
+def test_a_training_session_refuses(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(popart_exception, match=f"^{message}"):
+        _options(given).require_supported(training=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"enableGradientAccumulation": True}, "Gradient Accumulation only available when training"),
+        ({"automaticLossScalingSettings": AutomaticLossScalingSettings(True)}, LOSS_SCALE + "Only compatible when doing training"),
+    ],
+)
+def test_an_inference_session_refuses(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(popart_exception, match=f"^{message}"):
+        _options(given).require_supported(training=False)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"enableGradientAccumulation": True, "accumulationFactor": 8},
+        {"enableReplicatedGraphs": True},
+        {"partialsTypeMatMuls": "HALF"},
+        {"globalReplicaOffset": 3},
+        {"batchSerializationSettings": BatchSerializationSettings(4)},
+    ],
+)
+def test_what_fits_is_taken(given: dict[str, Any]) -> None:
+    _options(given).require_supported(training=True)
+
+
+def test_one_phase_is_no_phases(capsys: pytest.CaptureFixture[str]) -> None:
+    _options({"executionPhaseSettings": ExecutionPhaseSettings(1)}).require_supported(training=True)
+    assert "Phased execution was enabled but only 1 phases were defined" in capsys.readouterr().err
+
+
+def test_loops_of_batches_are_taken_where_nothing_is_trained() -> None:
+    _options({"batchSerializationSettings": LOOP}).require_supported(training=False)
+
+
+def _options(given: dict[str, Any]) -> SessionOptions:
+    options = SessionOptions()
+    for name, value in given.items():
+        setattr(options, name, value)
+    return options

@@ -1,0 +1,83 @@
+"""Nested settings take their fields by position, in the original's order, and by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilestep.popart import enums
+from tilestep.popart.options import (
+    AccumulateOuterFragmentSettings,
+    AutodiffSettings,
+    AutomaticLossScalingSettings,
+    BatchSerializationSettings,
+    ExecutionPhaseSettings,
+    ExperimentalSettings,
+    NumIOTiles,
+    ReplicatedCollectivesSettings,
+    SessionOptions,
+)
+from tilestep.popart.options.fields import Record
+
+_TRACKED = enums.GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
+_ON_DEMAND, _PRELOAD = enums.ExecutionPhaseIOSchedule.OnDemand, enums.ExecutionPhaseIOSchedule.Preload
+
+
+@pytest.mark.parametrize(
+    ("record", "changed"),
+    [
+        (
+            AutomaticLossScalingSettings(True, ["x"], 0.5, 0.25, 2, _TRACKED),
+            {
+                "enabled": True,
+                "toTrackTensors": ["x"],
+                "binEdgeLocation": 0.5,
+                "thresholdUpperCountProportion": 0.25,
+                "updatePeriod": 2,
+                "gradientTensorTrackingMethod": _TRACKED,
+            },
+        ),
+        (
+            ReplicatedCollectivesSettings(True, mergeAllGatherCollectives=True),
+            {"prepareScheduleForMergingCollectives": True, "mergeAllGatherCollectives": True},
+        ),
+        (
+            BatchSerializationSettings(4, False, True, True, enums.BatchSerializationTransformContext.Bwd),
+            {"factor": 4, "concatOnVirtualGraphChange": False, "transformContext": enums.BatchSerializationTransformContext.Backward},
+        ),
+        (AutodiffSettings(enums.AutodiffStitchStrategy.AddFwdOutputs), {"stitchStrategy": enums.AutodiffStitchStrategy.AddFwdOutputs}),
+        (
+            ExecutionPhaseSettings(8, 1, _ON_DEMAND, _PRELOAD, _PRELOAD, _PRELOAD, enums.ExecutionPhaseSchedule.Batch),
+            {
+                "phases": 8,
+                "stages": 1,
+                "weightIOSchedule": _ON_DEMAND,
+                "optimizerStateIOSchedule": _PRELOAD,
+                "schedule": enums.ExecutionPhaseSchedule.Batch,
+            },
+        ),
+        (
+            AccumulateOuterFragmentSettings(enums.AccumulateOuterFragmentSchedule.Scheduler, [1, 2]),
+            {"schedule": enums.AccumulateOuterFragmentSchedule.Scheduler, "excludedVirtualGraphs": [1, 2]},
+        ),
+        (NumIOTiles(32), {"value": 32}),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Record) else "",
+)
+def test_arguments_are_fields(record: Record, changed: dict[str, object]) -> None:
+    assert record.changed() == changed
+    assert type(record)().changed() == {}
+
+
+def test_transformations_by_checkpoint() -> None:
+    settings = ExperimentalSettings()
+    settings.customTransformApplierSettings = {"Fwd0": ["Transform A", "Transform B"]}
+    settings.customTransformApplierSettings["Fwd1"] = ["Transform C"]
+    assert settings.customTransformApplierSettings == {"Fwd0": ["Transform A", "Transform B"], "Fwd1": ["Transform C"]}
+
+
+def test_a_number_of_io_tiles_is_a_number() -> None:
+    options = SessionOptions()
+    options.numIOTiles = NumIOTiles(16)  # pyright: ignore[reportAttributeAccessIssue]  # what has __index__ is a number
+    assert options.numIOTiles == 16
+    assert NumIOTiles(3) == 3 == int(NumIOTiles(3))
+    assert NumIOTiles() == NumIOTiles(0) != NumIOTiles(1)

@@ -1,0 +1,176 @@
+"""Each option does what the table says: it is refused by name, has no effect, or takes effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tilestep.popart import enums
+from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.options import (
+    AccumulateOuterFragmentSettings,
+    AutomaticLossScalingSettings,
+    BatchSerializationSettings,
+    ExecutionPhaseSettings,
+    ExperimentalSettings,
+    ReplicatedCollectivesSettings,
+    SessionOptions,
+    TensorLocation,
+    TensorLocationSettings,
+)
+from tilestep.popart.options.checks import notes, refusals
+from tilestep.popart.options.fates import Situation
+from tilestep.popart.options.fields import fields_of
+from tilestep.popart.options.table import TABLE
+
+OFF_CHIP = TensorLocationSettings(enums.TensorStorage.OffChip)
+SHARDED = TensorLocationSettings(TensorLocation(enums.TensorStorage.OnChip, enums.ReplicatedTensorSharding.On))
+TRAINING = Situation(training=True)
+
+
+def _experimental() -> ExperimentalSettings:
+    settings = ExperimentalSettings()
+    settings.customTransformApplierSettings["Fwd0"] = ["Transform A"]
+    return settings
+
+
+# option -> a value that is refused, and other options that must be set for that
+REFUSED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "automaticLossScalingSettings": (AutomaticLossScalingSettings(enabled=True), {}),
+    "ensureFp32LossScaleTensor": (True, {}),
+    "groupNormStridedChannelGrouping": (True, {}),
+    "autoRecomputation": (enums.RecomputationType.Pipeline, {}),
+    "customCodelets": (["vertex.cpp"], {}),
+    "activationTensorLocationSettings": (SHARDED, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
+    "weightTensorLocationSettings": (SHARDED, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
+    "optimizerStateTensorLocationSettings": (SHARDED, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
+    "accumulatorTensorLocationSettings": (SHARDED, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
+    "virtualGraphMode": (enums.VirtualGraphMode.Manual, {}),
+    "enablePipelining": (True, {}),
+    "createImplicitPipeliningFwdOnlyProgram": (True, {}),
+    "executionPhaseSettings": (ExecutionPhaseSettings(4), {"virtualGraphMode": enums.VirtualGraphMode.ExecutionPhases}),
+    "enableReplicatedGraphs": (True, {"replicatedGraphCount": 2}),
+    "replicatedGraphCount": (2, {"enableReplicatedGraphs": True}),
+    "enableDistributedReplicatedGraphs": (True, {}),
+    "globalReplicationFactor": (2, {"enableDistributedReplicatedGraphs": True}),
+    "globalReplicaOffset": (1, {"enableDistributedReplicatedGraphs": True}),
+    "experimentalSettings": (_experimental(), {}),
+}
+# option -> a value that is not the default and changes nothing
+NO_EFFECT: dict[str, Any] = {
+    "enableStochasticRounding": True,
+    "enableFloatingPointChecks": True,
+    "enableNonStableSoftmax": True,
+    "enableStableNorm": True,
+    "throwIfLog2ScaleTensorNotInRange": False,
+    "explicitRecomputation": True,
+    "_enableRngStateManagement": True,
+    "strictOpVersions": False,
+    "updatableNamedBuffers": ["w"],
+    "disableGradAccumulationTensorStreams": True,
+    "disableOptimizerStateTensorStreams": True,
+    "enableVariablesCaching": False,
+    "customCodeletCompileFlags": "-g",
+    "gclOptions": {"link": "auto"},
+    "enableFullyConnectedPass": False,
+    "enableOutlining": False,
+    "enableOutliningCopyCostPruning": False,
+    "outlineThreshold": 10.0,
+    "outlineSequenceBreakCost": 1.0,
+    "subgraphCopyingStrategy": enums.SubgraphCopyingStrategy.JustInTime,
+    "aliasZeroCopy": True,
+    "useLoopCandidateCreator": True,
+    "mergeVarUpdate": enums.MergeVarUpdateType.All,
+    "mergeVarUpdateMemThreshold": 1,
+    "decomposeGradSum": True,
+    "delayVarUpdates": False,
+    "scheduleNonWeightUpdateGradientConsumersEarly": True,
+    "accumulateOuterFragmentSettings": AccumulateOuterFragmentSettings(enums.AccumulateOuterFragmentSchedule.Scheduler),
+    "kahnTieBreaker": "FIFO",
+    "timeLimitScheduler": 1.0,
+    "swapLimitScheduler": 1,
+    "transitiveClosureOptimizationThreshold": 1,
+    "serializedPoprithmsShiftGraphsDir": "here",
+    "groupHostSync": True,
+    "enableEfficientOverlapIOTopoCons": True,
+    "batchSerializationSettings": BatchSerializationSettings(4),
+    "rearrangeAnchorsOnHost": False,
+    "rearrangeStreamsOnHost": True,
+    "enablePrefetchDatastreams": False,
+    "defaultBufferingDepth": 2,
+    "bufferingDepthMap": {"x": 2},
+    "enableMergeExchange": False,
+    "useHostCopyOps": True,
+    "enableExplicitMainLoops": True,
+    "tensorLocationSettingsOverride": {"w": TensorLocation(enums.TensorStorage.OffChip)},
+    "virtualGraphSplitRatios": [0.5, 0.5],
+    "stashAllTensorsInferencePipeline": True,
+    "replicatedCollectivesSettings": ReplicatedCollectivesSettings(mergeAllReduceCollectives=True),
+    "logDir": "here",
+    "dotChecks": {"Final"},
+    "dotOpNames": True,
+    "firstDotOp": 1,
+    "finalDotOp": 2,
+    "separateCallOpPdfs": False,
+    "exportPoplarComputationGraph": True,
+    "exportPoplarVertexGraph": True,
+    "opxAliasChecking": True,
+    "opxModifyChecking": True,
+    "enableInplaceAmbiguityChecking": True,
+    "enableConstantFoldingOfMultipleConsumers": False,
+}
+OTHER_FLAGS = {"enableExplicitMainLoops": ("useHostCopyOps",), "aliasZeroCopy": ("explicitRecomputation",)}
+
+
+def test_the_table_has_every_field_once() -> None:
+    assert TABLE.keys() == fields_of(SessionOptions).keys()
+
+
+def test_the_tables_rows_are_tested() -> None:
+    assert {name for name, row in TABLE.items() if row.fate == "refused"} == REFUSED.keys()
+    assert {name for name, row in TABLE.items() if row.fate == "no effect"} == NO_EFFECT.keys()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_value_is_an_error_that_names_the_option_and_the_way_out(name: str) -> None:
+    options = SessionOptions()
+    value, others = REFUSED[name]
+    for option, setting in {name: value, **others}.items():
+        setattr(options, option, setting)
+    found = [message for message in refusals(options, TRAINING) if message.startswith(f"SessionOptions.{name} = ")]
+    assert len(found) == 1
+    assert f". To go on: {TABLE[name].way_out}." in found[0]
+    with pytest.raises(popart_exception):
+        options.require_supported(training=True)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_its_default_is_no_error(name: str) -> None:
+    assert not list(refusals(SessionOptions(), TRAINING)), name
+
+
+@pytest.mark.parametrize("name", NO_EFFECT)
+def test_a_value_without_effect_is_taken(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = SessionOptions()
+    for other in OTHER_FLAGS.get(name, ()):
+        setattr(options, other, True)
+    setattr(options, name, NO_EFFECT[name])
+    assert name in options.changed()
+    options.require_supported(training=True)
+    assert (f"SessionOptions.{name} has no effect: {TABLE[name].text}." in capsys.readouterr().err) == TABLE[name].warns
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if TABLE[name].warns])
+def test_a_value_that_is_taken_by_an_option_that_refuses_others_is_noted(name: str) -> None:
+    options = SessionOptions()
+    setattr(options, name, enums.RecomputationType.Standard if name == "autoRecomputation" else OFF_CHIP)
+    assert not list(refusals(options, TRAINING))
+    assert [note.split(" has no effect: ")[0] for note in notes(options)] == [f"SessionOptions.{name}"]
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
+def test_a_row_is_a_sentence_and_a_refusal_has_a_way_out(row: Any) -> None:
+    assert row.text
+    assert not row.text.endswith(".")
+    assert bool(row.way_out) == (row.refuses is not None) == (row.fate == "refused")

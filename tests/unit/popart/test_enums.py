@@ -1,0 +1,82 @@
+"""Enumerations act as pybind11's, with the original's numbers."""
+
+from __future__ import annotations
+
+import pickle
+from enum import Enum
+from typing import Any
+
+import pytest
+
+from tilestep.popart import enums
+
+ALL = [
+    kind
+    for kind in vars(enums).values()
+    if isinstance(kind, type) and issubclass(kind, Enum) and not kind.__name__.startswith("_") and len(kind)
+]
+
+
+@pytest.mark.parametrize(
+    ("member", "number"),
+    [
+        (enums.DataType.UINT8, 0),
+        (enums.DataType.FLOAT, 11),
+        (enums.DataType.UNDEFINED, 18),
+        (enums.ReductionType.Sum, 0),
+        (enums.ReductionType.Mean, 1),
+        (enums.ReplicatedStreamMode.Broadcast, 0),
+        (enums.AnchorReturnTypeId.Sum, 3),
+        (enums.AdamMode.Lamb, 3),
+        (enums.RecomputationType.RecomputeAll, 4),
+        (enums.RecomputationType.Pipeline, 3),
+        (enums.MergeVarUpdateType.AutoTight, 3),
+        (enums.VirtualGraphMode.ExecutionPhases, 3),
+        (enums.CommGroupType.Ungrouped, 3),
+        (enums.PatternsLevel.All, 3),
+        (enums.DeviceType.Sim, 4),
+    ],
+)
+def test_numbers_are_the_originals(member: Any, number: int) -> None:
+    assert (int(member), member.value, type(member)(number)) == (number, number, member)
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+def test_numbers_are_different_and_without_gaps(kind: type[Enum]) -> None:
+    assert sorted(member.value for member in kind) == list(range(len(kind)))
+
+
+def test_there_are_41_enumerations() -> None:
+    assert len(ALL) == 41
+
+
+def test_texts() -> None:
+    assert str(enums.ReductionType.Mean) == "ReductionType.Mean"
+    assert repr(enums.ReductionType.Mean) == "<ReductionType.Mean: 1>"
+    assert enums.ReductionType.Mean.name == "Mean"
+    assert [str(kind) for kind in enums.DeviceType] == ["ipu-model", "cpu", "ipu", "offline-ipu", "sim"]
+    assert [str(pattern) for pattern in enums.SyncPattern] == ["full", "singlePipeline", "replicaAndLadder"]
+
+
+def test_members_of_two_classes_are_never_equal_nor_ordered() -> None:
+    assert enums.ReductionType.Sum != enums.InitType.NoInit
+    assert enums.ReductionType.Sum != 0
+    members: Any = enums.ReductionType
+    with pytest.raises(TypeError):
+        assert members.Sum < members.Mean
+
+
+def test_short_names_are_the_same_members() -> None:
+    context = enums.BatchSerializationTransformContext
+    assert context.Fwd is context.Forward
+    assert (context.Fwd.name, list(context)) == ("Forward", [context.Forward, context.Backward])
+
+
+def test_an_unknown_number_is_an_error() -> None:
+    with pytest.raises(ValueError, match="9 is not a valid ReductionType"):
+        enums.ReductionType(9)
+
+
+def test_a_member_indexes_and_pickles() -> None:
+    assert ["a", "b"][enums.ReductionType.Mean] == "b"
+    assert pickle.loads(pickle.dumps(enums.ReductionType.Mean)) is enums.ReductionType.Mean

@@ -1,0 +1,45 @@
+"""The tree of exceptions."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilestep.errors import TilestepError
+from tilestep.popart import exceptions
+from tilestep.popart.enums import RecoveryAction
+
+
+@pytest.mark.parametrize(
+    ("below", "above"),
+    [
+        ("popart_internal_exception", "popart_exception"),
+        ("popart_runtime_error", "popart_exception"),
+        ("OutOfMemoryException", "popart_exception"),
+        ("poplar_runtime_error", "poplar_exception"),
+        ("poplar_application_runtime_error", "poplar_runtime_error"),
+        ("poplar_system_runtime_error", "poplar_runtime_error"),
+        ("poplar_recoverable_runtime_error", "poplar_system_runtime_error"),
+        ("poplar_unrecoverable_runtime_error", "poplar_system_runtime_error"),
+        ("poplar_unknown_runtime_error", "poplar_system_runtime_error"),
+    ],
+)
+def test_one_is_a_kind_of_another(below: str, above: str) -> None:
+    assert getattr(exceptions, below).__bases__ == (getattr(exceptions, above),)
+
+
+@pytest.mark.parametrize("root", ["popart_exception", "poplibs_exception", "poplar_exception"])
+def test_three_trees_stand_side_by_side(root: str) -> None:
+    assert getattr(exceptions, root).__bases__ == (TilestepError,)
+
+
+def test_out_of_memory_has_its_report() -> None:
+    error = exceptions.OutOfMemoryException("tile 0 is full", summary="a report", profile_path="/a/profile.pop")
+    assert (str(error), error.args[0]) == ("tile 0 is full", "tile 0 is full")
+    assert (error.getSummaryReport(), error.getProfilePath()) == ("a report", "/a/profile.pop")
+    assert exceptions.OutOfMemoryException("x").getProfilePath() == ""
+
+
+def test_a_recoverable_error_says_what_helps() -> None:
+    assert exceptions.poplar_recoverable_runtime_error("x").recoveryAction is RecoveryAction.IPU_RESET
+    error = exceptions.poplar_recoverable_runtime_error("x", action=RecoveryAction.FULL_RESET)
+    assert error.recoveryAction is RecoveryAction.FULL_RESET

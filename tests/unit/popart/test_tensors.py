@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tilestep import popart
+from tilestep.popart import DataType, ExchangeStrategy, InputSettings, InputShapeInfo, ReplicatedStreamMode, TensorInfo, TileSet
+from tilestep.popart.tensors import data_type_of_numpy, data_type_of_onnx, is_fixed_point, numpy_dtype, onnx_number
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("FLOAT16", [2, 3]),
+        ("FLOAT16", (2, 3)),
+        ("FLOAT16", "(2,3)"),
+        (DataType.FLOAT16, np.array([2, 3])),
+        (np.float16, [2, 3]),
+        (np.dtype("float16"), [2, 3]),
+        (np.zeros((2, 3), np.float16),),
+    ],
+)
+def test_each_way_to_make_one(args: tuple[Any, ...]) -> None:
+    info = TensorInfo(*args)
+    assert (info.data_type(), info.data_type_lcase(), info.dataType()) == ("FLOAT16", "float16", DataType.FLOAT16)
+    assert (info.shape(), info.rank(), info.nelms(), info.nbytes(), info.dim(1)) == ([2, 3], 2, 6, 12, 3)
+    assert info == TensorInfo("FLOAT16", [2, 3])
+    assert info != TensorInfo("FLOAT16", [3, 2])
+    assert info != TensorInfo("FLOAT", [2, 3])
+
+
+@pytest.mark.parametrize("args", [(), ("FLOAT",), (1, 2, 3, 4), ([2, 3],), (3, [2]), ("FLOAT", 3), ("FLOAT", [2.0]), ("FLOAT", ["2"])])
+def test_other_arguments_are_type_errors(args: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match="Can not create TensorInfo with"):
+        TensorInfo(*args)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("FLOAT15", [2]), "no ONNX type FLOAT15"),
+        (("FLOAT", "2,3"), "invalid string for shape"),
+        (("FLOAT", "(2, 3)"), "contains a space"),
+        ((object, [2]), "No numpy type object"),
+        ((np.dtype("complex256"), [2]), "No numpy type complex256"),
+    ],
+)
+def test_unknown_types_and_texts_are_refused(args: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(popart.popart_exception, match=message):
+        TensorInfo(*args)
+
+
+def test_meta_shapes_strides_and_changes() -> None:
+    info = TensorInfo("FLOAT", [4], [2, 2])
+    assert (info.metaShape(), TensorInfo("FLOAT", [4]).metaShape()) == ([2, 2], [])
+    assert TensorInfo("INT32", [2, 3, 4]).strides() == [48, 16, 4]
+    info.set(DataType.INT8, [2])
+    assert (info.data_type(), info.shape()) == ("INT8", [2])
+    with pytest.raises(popart.popart_exception, match="invalid input dimension 1"):
+        info.dim(1)
+
+
+def test_types_of_numpy_and_onnx() -> None:
+    arrays = [kind for kind in DataType if kind.name not in ("STRING", "UNDEFINED")]
+    for kind in arrays:
+        assert data_type_of_numpy(numpy_dtype(kind)) is kind
+        if not kind.name.startswith("FLOAT8"):
+            assert data_type_of_onnx(onnx_number(kind)) is kind
+    assert numpy_dtype(DataType.BFLOAT16) == ml_dtypes.bfloat16
+    assert [kind.name for kind in DataType if is_fixed_point(kind)] == [
+        *("UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "UINT32", "UINT64", "BOOL")
+    ]
+    with pytest.raises(popart.popart_exception, match="have no NumPy arrays"):
+        numpy_dtype(DataType.STRING)
+    with pytest.raises(popart.popart_exception, match="unrecognised ONNX DataType 17"):
+        data_type_of_onnx(17)
+
+
+def test_shapes_of_inputs() -> None:
+    infos = InputShapeInfo()
+    infos.add("x", TensorInfo("FLOAT", [2]))
+    assert infos.has("x")
+    assert not infos.has("y")
+    assert infos.get("x").shape() == [2]
+    assert infos.getAllTensorIds() == ["x"]
+    with pytest.raises(popart.popart_exception, match="No input shape info for Tensor `y'"):
+        infos.get("y")
+
+
+def test_settings_of_inputs() -> None:
+    def of(settings: InputSettings) -> tuple[object, ...]:
+        return settings.tileSet(), settings.exchangeStrategy(), settings.replicatedStreamMode()
+
+    assert of(InputSettings()) == (TileSet.Compute, ExchangeStrategy.JustInTime, ReplicatedStreamMode.Replicate)
+    assert of(InputSettings(TileSet.IO, ExchangeStrategy.OverlapStep))[:2] == (TileSet.IO, ExchangeStrategy.OverlapStep)
+    assert of(InputSettings(exchangeStrategy=ExchangeStrategy.OverlapLoops))[1] is ExchangeStrategy.OverlapLoops
+    assert of(InputSettings(ReplicatedStreamMode.Broadcast))[2] is ReplicatedStreamMode.Broadcast
+    assert of(InputSettings(relicatedStreamMode=ReplicatedStreamMode.Broadcast))[2] is ReplicatedStreamMode.Broadcast
+    with pytest.raises(TypeError, match="InputSettings takes a TileSet"):
+        InputSettings("IO")  # type: ignore[arg-type]

@@ -1,0 +1,169 @@
+"""Products of a stretch of code have options of their own, where an IPU is emulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tilestep.errors import SettingsError
+from tilestep.machine import load_machine
+from tilestep.options import PlanOptions
+from tilestep.pjrt.plugin import initialize
+from tilestep.pjrt.programs.planning import plan_for
+from tilestep.plan import Branch, Loop, Program, Series, Superstep
+from tilestep.plan.steps import Node
+from tilestep.train import tuned
+
+MACHINE = load_machine("m2000", num_ipus=1, num_tiles=64)
+HALVES = jax.ShapeDtypeStruct((256, 256), np.float16)
+IMAGES = jax.ShapeDtypeStruct((4, 16, 16, 32), np.float16)
+KERNELS = jax.ShapeDtypeStruct((3, 3, 32, 32), np.float16)
+
+
+def planned(function: Callable[..., Any], *arguments: Any, options: PlanOptions | None = None) -> Program:
+    initialize()
+    lowered = jax.jit(function).trace(*arguments).lower(lowering_platforms=("ipu",))
+    return plan_for(MACHINE, lowered, options=options).program
+
+
+def leaves(node: Node) -> Iterator[Superstep]:
+    match node:
+        case Series(nodes=nodes):
+            for child in nodes:
+                yield from leaves(child)
+        case Loop(body=body):
+            yield from leaves(body)
+        case Branch(arms=arms):
+            for arm in arms:
+                yield from leaves(arm)
+        case Superstep():
+            yield node
+        case _:
+            pass
+
+
+def cycles(program: Program, family: str = "matmul") -> list[int]:
+    return [leaf.compute_cycles for leaf in leaves(program.body) if leaf.family == family]
+
+
+def multiply(x: Any, y: Any) -> Any:
+    return x @ y
+
+
+def convolve(x: Any, y: Any) -> Any:
+    return jax.lax.conv_general_dilated(x, y, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def loss(product: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    def function(x: Any, y: Any) -> Any:
+        with tuned(**options):
+            z = product(x, y)
+        return jnp.sum(jnp.tanh(product(z, y)).astype(jnp.float32) ** 2)
+
+    return function
+
+
+def test_products_inside_have_the_options_and_those_outside_do_not() -> None:
+    half = cycles(planned(loss(multiply, partials_type="half"), HALVES, HALVES))
+    float_, halves = (
+        cycles(planned(multiply, HALVES, HALVES)),
+        cycles(planned(multiply, HALVES, HALVES, options=PlanOptions(partials_type="half"))),
+    )
+    assert (half[0], half[1]) == (halves[0], float_[0])
+    assert half[0] < half[1]
+
+
+@pytest.mark.parametrize(
+    ("product", "family", "shapes"), [(multiply, "matmul", (HALVES, HALVES)), (convolve, "convolution", (IMAGES, KERNELS))]
+)
+def test_products_of_the_gradient_have_the_options_of_the_product(
+    product: Callable[..., Any], family: str, shapes: tuple[Any, ...]
+) -> None:
+    def all_cycles(**options: Any) -> list[int]:
+        return sorted(cycles(planned(jax.grad(loss(product, **options), argnums=(0, 1)), *shapes), family))
+
+    plain, tuned_ = all_cycles(partials_type="float"), all_cycles(partials_type="half")
+    everywhere = sorted(
+        cycles(
+            planned(
+                jax.grad(loss(product, available_memory_proportion=0.6), argnums=(0, 1)), *shapes, options=PlanOptions(partials_type="half")
+            ),
+            family,
+        )
+    )
+    assert len(plain) == len(tuned_) == 6
+    assert plain != everywhere
+    changed = [count for count in tuned_ if tuned_.count(count) != plain.count(count)]
+    assert len([count for count in changed if count in everywhere]) >= 3  # forward, and both of the gradient
+    assert sum(everywhere) < sum(tuned_) < sum(plain)
+
+
+def test_options_reach_loops_called_functions_and_what_is_computed_again() -> None:
+    def function(x: Any, y: Any) -> Any:
+        with tuned(partials_type="half"):
+            x = jax.jit(jax.checkpoint(multiply))(x, y)
+            x, _ = jax.lax.scan(lambda x, _: (multiply(x, y), None), x, None, length=3)
+            return jnp.sum(jax.vmap(lambda row: row @ y)(x).astype(jnp.float32))
+
+    with_half = cycles(planned(jax.grad(function), HALVES, HALVES, options=PlanOptions(partials_type="half")))
+    assert cycles(planned(jax.grad(function), HALVES, HALVES)) == with_half
+
+
+def test_the_innermost_block_counts_option_by_option() -> None:
+    def function(x: Any, y: Any) -> Any:
+        with tuned(partials_type="half", available_memory_proportion=0.1), tuned(available_memory_proportion=0.6):
+            return x @ y
+
+    def as_one(x: Any, y: Any) -> Any:
+        with tuned(partials_type="half", available_memory_proportion=0.6):
+            return x @ y
+
+    assert cycles(planned(function, HALVES, HALVES)) == cycles(planned(as_one, HALVES, HALVES))
+
+
+def test_look_ups_keep_to_their_proportion() -> None:
+    table, rows = jax.ShapeDtypeStruct((20_000, 64), np.float32), jax.ShapeDtypeStruct((4096,), np.int32)
+
+    def function(proportion: float) -> Program:
+        def look_up(table: Any, rows: Any) -> Any:
+            with tuned(available_memory_proportion=proportion):
+                return table[rows]
+
+        return planned(look_up, table, rows)
+
+    small, large = function(0.001), function(0.6)
+    assert small.memory.transient_bytes <= large.memory.transient_bytes
+    assert sum(leaf.compute_cycles + leaf.sync_cycles for leaf in leaves(small.body)) > sum(
+        leaf.compute_cycles + leaf.sync_cycles for leaf in leaves(large.body)
+    )
+
+
+def test_programs_that_differ_in_options_are_different_programs_and_values_are_not() -> None:
+    x = np.arange(16, dtype=np.float32).reshape(4, 4)
+    product = jax.jit(lambda x: x @ x)
+    plain, plain_text = product(x), product.lower(x).as_text()
+    with tuned(available_memory_proportion=0.25):
+        tuned_, tuned_text = product(x), product.lower(x).as_text()
+    assert "ipu_available_memory_proportion" not in plain_text
+    assert 'ipu_available_memory_proportion = "0.25"' in tuned_text
+    np.testing.assert_array_equal(plain, tuned_)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"^tuned\(\) has neither available_memory_proportion nor partials_type: give one$"),
+        ({"available_memory_proportion": 0}, "ipu_available_memory_proportion is 0.0: it must be more than 0 and at most 1"),
+        ({"available_memory_proportion": 1.1}, "it must be more than 0 and at most 1"),
+        ({"available_memory_proportion": "all"}, "ipu_available_memory_proportion is 'all': it must be a number"),
+        ({"partials_type": "double"}, "ipu_partials_type is 'double': it must be 'float' or 'half'"),
+    ],
+)
+def test_wrong_options_are_refused_at_once(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message), tuned(**options):
+        pass
