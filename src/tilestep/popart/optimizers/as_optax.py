@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.optimizers.optimizer import Optimizer
 from tilestep.popart.optimizers.rule import Arrays, OptimizerState, UpdateContext, UpdateRule
+
+if TYPE_CHECKING:
+    from tilestep.popart.optimizers.optimizer import Optimizer
 
 
 class OptaxState(NamedTuple):

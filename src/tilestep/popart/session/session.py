@@ -31,7 +31,7 @@ from tilestep.popart.stepio import IStepIO, PyStepIO, PyStepIOCallback, PyWeight
 from tilestep.popart.tensors import InputShapeInfo, TensorInfo
 
 if TYPE_CHECKING:
-    from tilestep.report.reader import Report
+    from tilestep.popart.session.emulation import Report
 
 Array = np.ndarray[Any, Any]
 _STATE_WORDS: Final = 3  # of the random numbers: two of the seed, and how many microbatches drew from it
