@@ -33,7 +33,7 @@ from tilestep.popart.stepio import IStepIO, PyStepIO, PyStepIOCallback, PyWeight
 from tilestep.popart.tensors import InputShapeInfo, TensorInfo
 
 if TYPE_CHECKING:
-    from tilestep.report.reader import Report
+    from tilestep.popart.session.emulation import Report
 
 Array = np.ndarray[Any, Any]
 _STATE_WORDS: Final = 3  # of the random numbers: two of the seed, and how many microbatches drew from it
@@ -286,10 +286,10 @@ class _Session:
         self._require_report()
         return self._figures.report()
 
-    def getSerializedGraph(self) -> str:
-        """The session's program as StableHLO. Raises: popart_runtime_error before `prepareDevice`."""
+    def getSerializedGraph(self) -> bytes:
+        """The session's program as StableHLO, in text. Raises: popart_runtime_error before `prepareDevice`."""
         self._require_report()
-        return self._engine.text()
+        return self._engine.text().encode()
 
     def _require_report(self) -> None:
         if self._carry is None or not self._options.compileEngine:
