@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -48,6 +48,7 @@ def offer_old_names() -> None:
     for name, value in OLD_NUMPY.items():
         if name not in vars(np):
             setattr(np, name, value)
+    np.fromstring = _fromstring(np.fromstring)
     import onnx
     from onnx import TensorProto, helper
 
@@ -62,6 +63,17 @@ def offer_old_names() -> None:
         onnx.mapping = mapping
     if not hasattr(onnx, "load_from_string"):
         onnx.load_from_string = onnx.load_model_from_string
+
+
+def _fromstring(of_text: Callable[..., Any]) -> Callable[..., Any]:
+    """np.fromstring with its binary mode."""
+
+    def fromstring(string: Any, dtype: Any = float, count: int = -1, *, sep: str = "", **more: Any) -> Any:
+        if sep:
+            return of_text(string, dtype, count, sep=sep, **more)
+        return np.frombuffer(string.encode("latin1") if isinstance(string, str) else string, dtype, count).copy()
+
+    return fromstring
 
 
 def offer_old_torch() -> None:

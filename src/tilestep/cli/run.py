@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, end_threads, run_program
-from tilestep.cli.run_popart import require_fitting, run_popart
+from tilestep.cli.run_popart import require_fitting, run_popart, with_reports
 from tilestep.cli.usage import INTERRUPTED, Parser, UsageError, discard, given_path, tell, whole_number, working_directory
 from tilestep.errors import RecordingError, SettingsError, SpecError
 from tilestep.files import require_writable, writable_directory, write_file
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
         tell(_COMMAND, str(error))
         return 2
     if options.popart:
-        return run_popart(program, environ, _COMMAND)
+        return run_popart(program, with_reports(environ, report_path, lines=not options.no_source), _COMMAND)
     os.environ.update(environ)
     choose_platform()
     stderr, process = sys.stderr, os.getpid()

@@ -8,16 +8,15 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.processes import run_python
+from tilestep.record.container import read_recording
 
 PROGRAM = """
 import sys
 import popart
 import jax
-from tilestep.popart.session.emulation import Emulation
-
 print(popart.__name__, sys.argv[1:], __name__, jax.devices()[0].platform)
 device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": 4})
-machine = Emulation(device.machine(), name="session").machine
+machine = device.machine()
 print(machine.name, machine.num_ipus, machine.ipu.num_tiles, machine.sync_pattern)
 """
 
@@ -53,23 +52,23 @@ def test_without_the_flag_there_is_no_popart(program: str) -> None:
     [
         (["--machine", "bow-2000"], "bow-2000 2 1472 full"),
         (["--machine", "bow-2000", "--tiles", "20"], "bow-2000 2 20 full"),
-        (["--machine", "bow-2000", "--sync-pattern", "singlePipeline"], "bow-2000 2 1472 singlePipeline"),
     ],
 )
 def test_a_machine_on_the_command_line_wins_and_says_so(program: str, words: list[str], machine: str) -> None:
     done = tilestep_run(*words, "--popart", program)
     assert (done.returncode, done.stdout.splitlines()[1]) == (0, machine)
-    assert "tilestep: sessions are emulated on machine bow-2000, which --machine or TILESTEP_MACHINE names" in done.stderr
+    tiles = f"{int(machine.split()[2]):,}"
+    assert f"machine bow-2000: it is emulated, with {tiles} tiles on each IPU, where the program asks for m2000 with 4" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("words", [["--tiles", "20"], ["--sync-pattern", "full"]])
-def test_what_changes_a_machine_needs_one(program: str, words: list[str]) -> None:
-    done = tilestep_run(*words, "--popart", program)
+def test_what_changes_a_machine_needs_one(program: str) -> None:
+    done = tilestep_run("--tiles", "20", "--popart", program)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"tilestep run: {words[0]} changes the machine of --machine with --popart")
+    assert done.stderr.startswith("tilestep run: --tiles changes the machine of --machine with --popart")
 
 
-@pytest.mark.parametrize("words", [["--dry-run"], ["--json", "x.json"], ["--report", "folder"], ["--all"], ["--ipus", "2"]])
+@pytest.mark.parametrize("words", [["--dry-run"], ["--json", "x.json"], ["--all"], ["--ipus", "2"], ["--sync-pattern", "full"]])
 def test_options_that_say_nothing_of_a_popart_program_are_refused(program: str, words: list[str], tmp_path: Path) -> None:
     done = run_python("-m", "tilestep", "run", *words, "--popart", program, folder=tmp_path)
     assert done.returncode == 2
@@ -86,3 +85,43 @@ def test_the_programs_exit_code_is_the_commands(tmp_path: Path) -> None:
 def test_code_and_modules_run_as_scripts_do() -> None:
     done = tilestep_run("--popart", "-c", "import popart; print(popart.__name__)")
     assert (done.returncode, done.stdout) == (0, "tilestep.popart\n")
+
+
+SESSION = """
+import numpy as np
+import popart
+
+builder = popart.Builder()
+a = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]))
+b = builder.aiOnnx.add([a, a])
+builder.addOutputTensor(b)
+flow = popart.DataFlow(1, {b: popart.AnchorReturnType("All")})
+device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 1, "tilesPerIPU": 4})
+session = popart.InferenceSession(builder.getModelProto(), flow, device)
+session.prepareDevice()
+anchors = session.initAnchorArrays()
+session.run(popart.PyStepIO({a: np.array([1, 2], np.float32)}, anchors))
+print(anchors[b])
+"""
+
+
+def test_the_figures_of_each_session_come_last(tmp_path: Path) -> None:
+    done = tilestep_run("--popart", "-c", SESSION + SESSION.replace('"tilesPerIPU": 4', '"tilesPerIPU": 8'))
+    assert (done.returncode, done.stdout) == (0, "[2. 4.]\n[2. 4.]\n")
+    told = [line for line in done.stderr.splitlines() if line.startswith(("session", "tilestep:"))]
+    assert told[0] == told[2] == "session 'inference' on m2000"
+    assert "(1 IPU of 4 tiles, 1.33 GHz), 1 program run" in told[1]
+    assert "(1 IPU of 8 tiles, 1.33 GHz), 1 program run" in told[3]
+
+
+def test_a_report_of_each_session_is_written_with_or_without_the_source(tmp_path: Path) -> None:
+    (tmp_path / "secret.py").write_text(SESSION)
+    texts: list[str] = []
+    for flags in ([], ["--no-source"]):
+        folder = tmp_path / f"reports{len(flags)}"
+        done = tilestep_run("--report", str(folder), *flags, "--popart", str(tmp_path / "secret.py"))
+        assert done.returncode == 0, done.stderr
+        assert [path.name for path in folder.iterdir()] == ["inference"]
+        texts.append(read_recording(folder / "inference" / "run.tilestep").text("sources"))
+    assert "secret.py" in texts[0]
+    assert texts[1] == ""

@@ -66,6 +66,8 @@ def test_dies():
 
 def test_after_death():
     assert np.int(3) == 3
+    assert list(np.fromstring(b"\\x01\\x02", dtype=np.uint8)) == [1, 2]
+    assert list(np.fromstring("1 2", sep=" ")) == [1, 2]
 
 def test_skips():
     pytest.skip("no device")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,9 @@ class Format:
     """How values are written.
 
     Attributes:
-        threshold: elements above which only those at the edges are written.
+        threshold: elements above which only those at the edges are written; 0: all are.
         edge_items: of each axis, at its beginning and its end.
-        line_width: characters.
+        line_width: characters; 0: a line has no end.
         digits: of a float.
         floats: the number of its format: automatic, fixed, with exponent, none.
         separator: between elements.
@@ -36,12 +37,13 @@ class Format:
 
 def written(values: np.ndarray[Any, Any], form: Format) -> str:
     """The text of an array."""
-    formatter: Any = {"float_kind": lambda value: _number(value, form, _decimals(values, form), _has_exponent(values, form))}
+    decimals, exponent = _decimals(values, form), _has_exponent(values, form)
+    formatter: Any = {"float_kind": lambda value: _number(value, form, decimals, exponent)}
     text = np.array2string(
         values,
-        max_line_width=form.line_width,
+        max_line_width=form.line_width or sys.maxsize,
         separator=form.separator,
-        threshold=form.threshold,
+        threshold=form.threshold or sys.maxsize,
         edgeitems=form.edge_items,
         formatter=formatter if values.dtype.kind == "f" else None,
     )

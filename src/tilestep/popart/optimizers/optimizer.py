@@ -17,6 +17,7 @@ import optax
 
 from tilestep.popart.enums import MeanReductionStrategy, ReductionType
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
+from tilestep.popart.optimizers.as_optax import as_optax
 from tilestep.popart.optimizers.assembly import assemble
 from tilestep.popart.optimizers.clipping import ClipNormSettings
 from tilestep.popart.optimizers.rule import UpdateContext, UpdateRule
@@ -104,7 +105,6 @@ class Optimizer(ABC):
             replication_factor: replicas.
             reduce: sums an array over replicas, as `lambda x: jax.lax.psum(x, "replicas")`.
         """
-        from tilestep.popart.optimizers.as_optax import as_optax  # it needs this class
 
         context = UpdateContext(
             params={},

@@ -14,8 +14,7 @@ from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.plan import Plan
 
 if TYPE_CHECKING:
-    from tilestep.popart.session.emulation import Emulation
-    from tilestep.report.reader import Report
+    from tilestep.popart.session.emulation import Emulation, Report
 
 _RUN = "run"
 

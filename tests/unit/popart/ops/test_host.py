@@ -48,6 +48,12 @@ def test_long_arrays_are_printed_in_part(capfd: Any) -> None:
     assert "x: [ 0  1 ... 98 99]" in capfd.readouterr().err
 
 
+def test_bounds_of_0_are_none(capfd: Any) -> None:
+    outputs("PrintTensor", [np.zeros(3000, F)], summariseThreshold=0, maxLineWidth=0, digits=2, title="x")
+    jax.effects_barrier()
+    assert f"x: [{' '.join(['0.0'] * 3000)}]\n" in capfd.readouterr().err
+
+
 def test_large_numbers_are_printed_with_an_exponent(capfd: Any) -> None:
     outputs("PrintTensor", [np.array([1e10, 1], F)], digits=3, title="x")
     jax.effects_barrier()

@@ -240,7 +240,6 @@ def test_io_tiles_change_the_plan() -> None:
     assert cycles(numIOTiles=8) != cycles()
 
 
-@pytest.mark.xfail(reason="the session does not hand tuning_of(options, op_type) to the plan yet")
 def test_partials_change_the_plan() -> None:
     assert cycles(partialsTypeMatMuls="half") < cycles()
     assert cycles(matmulOptions={"partialsType": "half"}) == cycles(partialsTypeMatMuls="half")

@@ -38,3 +38,4 @@ from tilestep.popart.session.emulation.arguments import Kept as Kept
 from tilestep.popart.session.emulation.emulated import Emulation as Emulation
 from tilestep.popart.session.emulation.options import EmulationOptions as EmulationOptions
 from tilestep.popart.session.emulation.options import emulation_options as emulation_options
+from tilestep.report.reader import Report as Report

@@ -17,6 +17,7 @@ from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.arguments import Kept, Layout, Path, layout_of
 from tilestep.popart.session.emulation.calls import FromHost, Notes, Ran, SessionProgram, SessionSystem, ToHost
 from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.popart.session.emulation.watched import begun
 from tilestep.report.reader import Report
 from tilestep.sim import EventKind
 from tilestep.train.untyped import jax as _jax
@@ -43,6 +44,7 @@ class Emulation:
     def __init__(self, machine: MachineSpec, *, name: str, options: EmulationOptions | None = None) -> None:
         self.machine = machine
         self._notes = Notes(machine=self.machine, name=name, options=options or EmulationOptions())
+        begun(self._notes)
         self._new_key = itertools.count(1)
         self._keys: dict[str, int] = {}  # label -> key of its program
         self._transfers: dict[frozenset[Path], int] = {}  # arrays -> key of the program that takes them from the host

@@ -1,0 +1,40 @@
+"""Sessions that somebody else made are found, and stay after their end."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from tilestep.machine import load_machine
+from tilestep.popart.session.emulation import Emulation
+from tilestep.popart.session.emulation.watched import summary, watched_sessions
+
+
+def session(name: str) -> Emulation:
+    return Emulation(load_machine("m2000", num_ipus=1, num_tiles=4), name=name)
+
+
+def test_each_block_sees_the_sessions_that_are_made_in_it() -> None:
+    session("before")
+    with watched_sessions() as outer:
+        session("first")
+        with watched_sessions() as inner:
+            session("second")
+        session("third")
+    session("after")
+    assert [notes.name for notes in outer] == ["first", "second", "third"]
+    assert [notes.name for notes in inner] == ["second"]
+
+
+def test_the_summary_has_each_session_that_was_prepared() -> None:
+    with watched_sessions() as found:
+        session("without a program")
+        made = session("with one")
+        made.prepare("run", jax.jit(lambda x: jnp.sin(x)), (jax.ShapeDtypeStruct((4,), jnp.float32),))
+        made.ran("run")
+        del made
+    lines = summary(found).splitlines()
+    assert lines[0] == "session 'with one' on m2000"
+    assert lines[1].startswith("tilestep: ")
+    assert lines[1].endswith("1 program run")
+    assert summary(found[:1]) == ""
