@@ -114,9 +114,7 @@ def test_a_function_that_gives_nothing_or_too_much_is_an_error() -> None:
     def step(array: Any) -> None:
         session.run(popart.PyStepIOCallback(lambda _name, _prefetch: array, lambda _name: None, lambda _name: None, lambda _name: None))
 
-    with pytest.raises(
-        popart.popart_runtime_error, match=r"^The input callback gave no array for tensor 'input' though it was no prefetch"
-    ):
+    with pytest.raises(popart.popart_runtime_error, match=r"^The input callback gave no array for tensor 'input' though"):
         step(None)
     with pytest.raises(popart.popart_runtime_error, match="Expected 6, but received 7"):
         step(np.zeros(7, np.float32))

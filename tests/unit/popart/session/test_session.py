@@ -171,9 +171,9 @@ def test_models_come_as_bytes_as_a_file_and_as_a_proto(tmp_path: Any) -> None:
     (tmp_path / "model.onnx").write_bytes(model.proto)
     for source in (model.proto, str(tmp_path / "model.onnx"), onnx.load_from_string(model.proto)):
         same(run(inference(source, {model.y: "All"}), {model.x: numbers(1)})[model.y], numbers(1)[0] @ WEIGHT)
-    with pytest.raises(popart.popart_exception, match=r"^Failed to read the model"):
+    with pytest.raises(popart.popart_exception, match=r"^Failed to load a ModelProto from the string"):
         inference(str(tmp_path / "none.onnx"), {model.y: "All"})  # pyright: ignore[reportArgumentType]
-    with pytest.raises(popart.popart_exception, match=r"^Failed to parse the model"):
+    with pytest.raises(popart.popart_exception, match=r"^Failed to load a ModelProto from the string"):
         inference(b"\xff\xff\xff", {model.y: "All"})
 
 
