@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -132,7 +132,7 @@ def _require_one_recomputation(graph: SessionGraph, options: SessionOptions) -> 
         raise popart_exception("A mixture of auto and manual recomputation is not supported")
 
 
-def _require_work(graph: SessionGraph, wanted: Collection[str]) -> None:
+def _require_work(graph: SessionGraph, wanted: set[str]) -> None:
     """Raises: popart_exception if no operator leads to what is returned or trained, or acts outside of the program."""
     for node in graph.graph.nodes:
         if node.op_type in _ACTING or not wanted.isdisjoint(node.outputs):
@@ -175,10 +175,11 @@ def _gradients(loss: str, rule: UpdateRule, fetched: Fetched, trained: Sequence[
 
 def _first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequence[str]) -> dict[str, Array]:
     """First values of variables, and of the optimiser's state: those of a saved model where it has them."""
-    variables = {name: array for name, array in graph.variables.items()}
+    variables = dict(graph.variables)
     if rule is None:
         return variables
-    state = rule.init({name: graph.variables[name] for name in trained})
+    params: dict[str, Any] = {name: graph.variables[name] for name in trained}
+    state = rule.init(params)
     saved = {tensor.name: tensor for tensor in graph.proto.graph.initializer if tensor.name in state.tensors}
     tensors: Values = {name: np.asarray(value) for name, value in state.tensors.items()}
     for name, tensor in saved.items():
