@@ -99,7 +99,7 @@ class Prepared:
         kind = self._plan.type_of(id)
         if kind is None:
             raise popart_exception(f"No Ir::Tensor with TensorId '{id}' in Ir::getTensor(..) ")
-        return TensorInfo(np.dtype(kind.dtype).name.upper(), list(kind.shape))
+        return TensorInfo(np.dtype(kind.dtype), kind.shape)
 
     def hasInfo(self, id: str) -> bool:
         """Whether there is such a tensor."""
