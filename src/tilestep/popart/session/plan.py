@@ -17,6 +17,7 @@ from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateCo
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Names, analyse
 from tilestep.popart.session.graph import SessionGraph, Values, session_graph
+from tilestep.popart.session.node_checks import require_node_attributes
 from tilestep.popart.session.program import Fetched, Gradients, Program
 from tilestep.popart.session.reading import read_model
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
@@ -84,6 +85,7 @@ def plan_of(
     _require_one_recomputation(graph, options)
     asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors_of(flow)}
     analysis = analyse(graph, loss, asked)
+    require_node_attributes(graph.proto.graph, analysis.types.get)
     trained = [name for name in graph.variables if name in analysis.differentiable]
     scaling = automatic_scaling(options, training=training, accumulation=accumulation)
     rule = (
