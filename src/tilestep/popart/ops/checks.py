@@ -164,3 +164,17 @@ def expansion(call: Call, x: Any, shape: Any) -> None:
                 "Expand shape constraint: corresponding dimensions must have the same value or one of them must be 1, and they are "
                 f"{shape_text(x.shape)} and {shape_text(lengths)}"
             )
+
+
+def require_axes(x: Any, axes: Sequence[int]) -> None:
+    """Raises: popart_exception for an axis that `x` does not have."""
+    for axis in axes:
+        if not -x.ndim <= axis < x.ndim:
+            raise popart_exception(f"Axis {axis} is out of acceptable range [{-x.ndim}, {x.ndim - 1}]")
+
+
+@checked("Reshape", first=5)
+def one_unknown_length(call: Call, x: Any, shape: Any, **attributes: Any) -> None:
+    """At most one length follows from the others."""
+    if not is_traced(shape) and (np.asarray(shape) == -1).sum() > 1:
+        raise popart_exception("shape input to ReshapeOp can only use -1 to specify one unknown dimension")

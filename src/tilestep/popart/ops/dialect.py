@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.conv import conv_transpose as onnx_conv_transpose
-from tilestep.onnx.registry import all_operators, op
+from tilestep.onnx.registry import Operator, all_operators, op
 from tilestep.onnx.values import is_known, module_of
 from tilestep.popart.ops.batch_norm import batch_norm
-from tilestep.popart.ops.checks import DIALECT, types_and_frames
-from tilestep.popart.ops.gradients import magnitude, rounded
+from tilestep.popart.ops.checks import DIALECT, require_axes, types_and_frames
+from tilestep.popart.ops.gradients import extremes, magnitude, rounded
+from tilestep.popart.ops.scattering import grouped_gather
 
 _POWER: Final = all_operators()["", "Pow"][-1]  # the importer's
 _MEAN, _VARIANCE = 3, 4  # positions of a batch norm's running statistics
@@ -90,3 +93,53 @@ def _power_slope(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[A
     along_x = jnp.where(y == 0, 0, y * jnp.power(x, y - 1))
     along_y = jnp.where((x == 0) & (y >= 0), 0, value * jnp.log(x))
     return value, along_x * tangents[0] + along_y * tangents[1]
+
+
+def _reduction(operator: Operator) -> None:
+    @op(operator.name, since=operator.since, needs=operator.needs, dialect=DIALECT)
+    def handler(call: Call, x: Any, *others: Any, axes: Sequence[int] = (), keepdims: int = 1, **attributes: Any) -> Any:
+        require_axes(x, axes)
+        if "axes" in call.node.given and not axes:
+            return operator.handler(call, x[None], axes=(0,), keepdims=0)
+        given: dict[str, Any] = {**attributes, **({"axes": axes} if axes else {})}
+        if is_known(x) or operator.name not in _WITH_TIES or not jnp.issubdtype(x.dtype, jnp.inexact):
+            return operator.handler(call, x, *others, keepdims=keepdims, **given)
+        if operator.name == "ReduceL1":
+            return _SUM.handler(call, magnitude(x), axes=axes, keepdims=keepdims)
+        extreme = extremes(lax.stop_gradient(operator.handler(call, x, *others, keepdims=1, **given)), x)
+        return extreme if keepdims else extreme.reshape(operator.handler(call, x, *others, keepdims=0, **given).shape)
+
+    handler.__doc__ = (
+        "As ONNX's, but an attribute `axes` that is empty reduces along no axis, not along all; and all elements that equal an extreme "
+        "get its whole gradient."
+    )
+
+
+_WITH_TIES: Final = ("ReduceL1", "ReduceMax", "ReduceMin")
+_SUM: Final = all_operators()["", "ReduceSum"][0]
+for _reduced in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"):
+    for _operator in all_operators()["", f"Reduce{_reduced}"]:
+        _reduction(_operator)
+
+
+def _extreme(name: str, function: str) -> None:
+    @op(name, since=8, dialect=DIALECT)
+    def handler(call: Call, *values: Any) -> Any:
+        types_and_frames(call, *values)
+        importers = all_operators()["", name][-1].handler
+        if all(map(is_known, values)) or not jnp.issubdtype(values[0].dtype, jnp.inexact):
+            return importers(call, *values)
+        extreme = lax.stop_gradient(importers(call, *values))
+        return extremes(extreme, *(jnp.broadcast_to(value, extreme.shape) for value in values))
+
+    handler.__doc__ = f"The {function} of the arrays' elements. All that equal it get the whole gradient."
+
+
+_extreme("Max", "largest")
+_extreme("Min", "smallest")
+
+
+@op("Gather", dialect=DIALECT)
+def gather(call: Call, x: Any, indices: Any, *, axis: int = 0) -> Any:
+    """The slices of `x` at `indices` of an axis. None of them have a gradient of zeros, as in the original."""
+    return grouped_gather(call, x, indices, axis=axis)
