@@ -24,6 +24,7 @@ _UNUSUAL: Final = re.compile(r"[^\w./:-]")
 NO_PROGRAM: Final = ("INVALID_ARGUMENT", "UNIMPLEMENTED", "INTERNAL")  # XLA's words for what it can't compile, such as a type of 6 bits
 _MOST_NAME: Final = 100  # characters of a node's name
 _Mark = Callable[[str, Any], Any]
+_Around = Callable[[Node], contextlib.AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class Run:
         folds: numbers of loops and of their turns around the nodes, outermost first: they tell the turns' random numbers apart.
         inside: the branch or the loop around the nodes that may run any number of times, in words; "" if there is none.
         mark: gets the name and the value of each output of a node of the main graph, and returns the value that later nodes read.
+        around: makes what a node's implementation runs in, also in graphs inside of nodes.
     """
 
     training: bool = False
@@ -47,6 +49,7 @@ class Run:
     folds: tuple[Any, ...] = ()
     inside: str = ""
     mark: _Mark | None = None
+    around: _Around | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -133,7 +136,8 @@ def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any
         inputs.pop()
     call = Call(node=node, run=run, scope=scope)
     try:
-        outputs = _outputs(call, inputs)
+        with contextlib.nullcontext() if run.around is None else run.around(node):
+            outputs = _outputs(call, inputs)
     except NeedsValueError as error:
         raise DynamicShapeError(_not_known(node, error.what)) from error
     except OnnxError:

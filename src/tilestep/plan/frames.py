@@ -12,7 +12,7 @@ from tilestep.program.frames import Frame
 # JAX and this package where they are installed and where their sources are checked out; Python's modules without a file.
 _NEVER = re.compile(
     r"(?:^|/)(?:(?:site|dist)-packages/(?:jax|jaxlib|tilestep)/|jax/(?:_src|experimental|interpreters)/"
-    r"|src/tilestep/(?:(?:cli|legacy|onnx|pjrt|train)/|(?:hints|profiling|__init__|__main__)\.py$))|^<frozen |^$"
+    r"|src/tilestep/(?:(?:cli|legacy|onnx|pjrt|popart|train)/|(?:hints|profiling|__init__|__main__)\.py$))|^<frozen |^$"
 )
 _INSTALLED = re.compile(r"(?:^|/)(?:site|dist)-packages/|/lib/python\d[\d.]*/")  # and Python's own modules
 _USER = 2

@@ -46,12 +46,17 @@ def emulated_machine(name: str, num_ipus: int, num_tiles: int, sync_pattern: str
         return changed_machine(base, num_ipus=num_ipus, num_tiles=num_tiles, sync_pattern=sync_pattern)
     machine = changed_machine(stated, num_ipus=num_ipus, sync_pattern=sync_pattern)
     if (stated.name, stated.ipu.num_tiles) != (name, num_tiles):
-        warn(
-            f"The settings name machine {stated.name}: it is emulated, with {stated.ipu.num_tiles:,} tiles on each IPU, where the program "
-            f"asks for {name} with {num_tiles:,}",
-            "devicex",
-        )
+        _say_once(stated.name, stated.ipu.num_tiles, name, num_tiles)
     return machine
+
+
+@functools.cache
+def _say_once(stated: str, stated_tiles: int, name: str, num_tiles: int) -> None:
+    warn(
+        f"The settings name machine {stated}: it is emulated, with {stated_tiles:,} tiles on each IPU, where the program asks for {name} "
+        f"with {num_tiles:,}",
+        "devicex",
+    )
 
 
 class System:

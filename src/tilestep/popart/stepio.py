@@ -99,12 +99,10 @@ class PyWeightsIO:
         self.weights = {name: _contiguous(name, array, "output", "PyWeightsIO") for name, array in weights.items()}
 
 
-def _contiguous(name: str, array: Any, what: str, owner: str = "PyStepIO") -> Array:
-    if not isinstance(array, np.ndarray):
-        if not isinstance(array, np.generic | int | float | bool | list):
-            raise TypeError(f"{owner}: the {what} of tensor '{name}' is a {type(array).__name__}: it must be a NumPy array")
-        array = np.asarray(array)
-    array: Array
+def _contiguous(name: str, given: Any, what: str, owner: str = "PyStepIO") -> Array:
+    if not isinstance(given, np.ndarray | np.generic | int | float | list):
+        raise TypeError(f"{owner}: the {what} of tensor '{name}' is a {type(given).__name__}: it must be a NumPy array")
+    array: Array = np.asarray(given)  # pyright: ignore[reportUnknownArgumentType]  # of any elements
     if not array.flags.c_contiguous:
         raise popart_exception(
             f"{owner} is unable to use the numpy {what} array for tensor '{name}' as it is not c-contiguous (a conversion would cost time "

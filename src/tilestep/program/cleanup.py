@@ -176,18 +176,25 @@ def _is_constant(computation: Computation, name: str) -> bool:
 
 def _inserted(instruction: Instruction, source: str, target: str, computation: Computation) -> bool:
     """Whether XLA put this convert there: the author's own ones are called 'convert_element_type'."""
+    return _is_convert(instruction, source, target, computation) and not any(
+        part.endswith("convert_element_type") for part in instruction.op_name.split(";")
+    )
+
+
+def _is_convert(instruction: Instruction, source: str, target: str, computation: Computation) -> bool:
     return (
         instruction.opcode == "convert"
         and instruction.leaves[0].dtype == target
         and computation.by_name[instruction.operands[0]].leaves[0].dtype == source
-        and not any(part.endswith("convert_element_type") for part in instruction.op_name.split(";"))
     )
 
 
 def _restore_halves(computation: Computation, dtype: str) -> Computation:
     """Gives operations that XLA:CPU computes in f32 between converts of its own their 16-bit type back.
 
-    A product whose result stays in f32 reads halves, also where they are moved between their conversion and it.
+    A product whose result stays in f32 reads halves, also where they are moved between their conversion and it. A conversion that the
+    author wrote and XLA has found equal to its own, as of a weight whose update is worked out in f32, belongs to the product as well, if
+    XLA has converted the result.
 
     Collect first, change afterwards: a convert may serve several operations, not all of them restored.
     """
@@ -197,6 +204,7 @@ def _restore_halves(computation: Computation, dtype: str) -> Computation:
     down = {i.name for i in computation.instructions if _inserted(i, "f32", dtype, computation)}
     if not up and not down:
         return computation
+    shared = {i.name for i in computation.instructions if _is_convert(i, dtype, "f32", computation)} - up
 
     def is_f32(name: str) -> bool:
         return not table[name].is_tuple and table[name].leaves[0].dtype == "f32"
@@ -207,17 +215,26 @@ def _restore_halves(computation: Computation, dtype: str) -> Computation:
     def is_half(name: str) -> bool:
         return name in up or (name in restored and table[name].opcode in _MOVES)
 
+    def reads_halves(product: str) -> bool:
+        """Whether XLA has converted what a product reads, or has found an equal conversion there."""
+        return all(is_half(o) or (product in restored and o in shared) for o in table[product].operands)
+
+    def may_read(name: str, operand: str) -> bool:
+        if operand in up or operand in restored or not is_f32(operand) or _is_constant(computation, operand):
+            return True
+        return name in products and operand in shared and reads_halves(name)
+
     while True:
         wrong = {
             name
             for name in restored
-            if not all(o in up or o in restored or not is_f32(o) or _is_constant(computation, o) for o in table[name].operands)
+            if not all(may_read(name, o) for o in table[name].operands)
             or not all(
                 user.name in down or user.name in restored or (user.name in products and table[name].opcode in _MOVES)
                 for user in users[name]
             )
         }
-        wrong_products = {name for name in products if not all(is_half(o) for o in table[name].operands)}
+        wrong_products = {name for name in products if not reads_halves(name)}
         if not wrong and not wrong_products:
             break
         restored -= wrong
@@ -225,7 +242,8 @@ def _restore_halves(computation: Computation, dtype: str) -> Computation:
     changed: dict[str, Instruction] = {}
     for name in (*restored, *products):
         instruction = table[name]
-        operands = tuple(table[o].operands[0] if o in up else o for o in instruction.operands)
+        own = up | shared if name in products else up
+        operands = tuple(table[o].operands[0] if o in own else o for o in instruction.operands)
         shape = _with_dtype(instruction.shape, dtype) if name in restored else instruction.shape
         changed[name] = replace(instruction, shape=shape, operands=operands)
     renamed = {name: table[name].operands[0] for name in down if table[name].operands[0] in restored}

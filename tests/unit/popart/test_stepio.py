@@ -24,7 +24,7 @@ def test_an_array_that_is_not_contiguous_is_refused(inputs: dict[str, object], o
         popart_exception, match=f"^PyStepIO is unable to use the numpy {word} array for tensor 'x' as it is not c-contiguous"
     ):
         PyStepIO(inputs, outputs)
-    with pytest.raises(popart_exception, match="^PyWeightsIO is unable to use"):
+    with pytest.raises(popart_exception, match=r"^PyWeightsIO is unable to use"):
         PyWeightsIO({"x": TURNED})
 
 

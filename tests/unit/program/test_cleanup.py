@@ -88,6 +88,27 @@ def test_a_dot_of_halves_reads_them_through_views(dtype: str) -> None:
     assert shared.by_name["d"].operands == ("b", "w32")
 
 
+SHARED = """
+  %x = f16[8,8]{{1,0}} parameter(0)
+  %w = f16[8,8]{{1,0}} parameter(1)
+  %a = f32[8,8]{{1,0}} convert(%x)
+  %own = f32[8,8]{{1,0}} convert(%w), metadata={{op_name="jit(f)/convert_element_type"}}
+  %dot = f32[8,8]{{1,0}} dot(%a, %own), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, metadata={{op_name="jit(f)/dot_general"}}
+  %back = f16[8,8]{{1,0}} convert(%dot), metadata={{op_name="jit(f)/{back}"}}
+  %twice = f32[8,8]{{1,0}} add(%own, %own)
+  ROOT %r = (f16[8,8], f32[8,8]) tuple(%back, %twice)"""
+
+
+@pytest.mark.parametrize(("back", "dtype"), [("dot_general", "f16"), ("convert_element_type", "f32")])
+def test_a_half_dot_shares_a_conversion_with_its_author(back: str, dtype: str) -> None:
+    cleaned_entry = clean(parse_hlo(module_text(SHARED.format(back=back)))).entry
+    (dot,) = [i for i in cleaned_entry.instructions if i.opcode == "dot"]
+    assert {cleaned_entry.by_name[operand].leaves[0].dtype for operand in dot.operands} == {dtype}
+    assert dot.leaves[0].dtype == dtype
+    (add,) = [i for i in cleaned_entry.instructions if i.opcode == "add"]
+    assert add.leaves[0].dtype == "f32"
+
+
 def test_arithmetic_between_a_conversion_and_a_dot_stays_in_f32() -> None:
     entry = """
   %x = f16[8,16]{1,0} parameter(0)

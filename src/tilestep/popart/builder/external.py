@@ -38,13 +38,16 @@ def location_of(tensor: onnx.TensorProto) -> str:
     return _entries(tensor).get("location", "")
 
 
-def save(model: onnx.ModelProto, ids: Sequence[str], filename: str, *, append: bool = False, again: bool = False) -> None:
+def save(
+    model: onnx.ModelProto, ids: Sequence[str], filename: str, *, append: bool = False, again: bool = False, folder: Path | None = None
+) -> None:
     """Moves initialisers of a model into one file, one after the other.
 
     Args:
         filename: absolute, or relative to the working directory; the model names it so.
         append: whether to go on after what is in the file.
         again: whether tensors may stand in a file already.
+        folder: of the model's own file; None if it has none.
 
     Raises: popart_exception if the file's folder is not there, a tensor is no initialiser or is empty, or it stands in a file.
     """
@@ -55,7 +58,7 @@ def save(model: onnx.ModelProto, ids: Sequence[str], filename: str, *, append: b
         raise popart_exception(f"TensorIds '{' '.join(ids)}' to be saved externally to existing file {filename}, but file doesn't exist")
     initializers = {tensor.name: tensor for tensor in model.graph.initializer}
     chosen = [_saveable(initializers, id, again=again) for id in ids]
-    arrays = [array_of(tensor) for tensor in chosen]
+    arrays = [array_of(tensor, folder) for tensor in chosen]
     offset = path.stat().st_size if append else 0
     with path.open("ab" if append else "wb") as file:
         for tensor, array in zip(chosen, arrays, strict=True):
@@ -113,6 +116,20 @@ def array_of(tensor: onnx.TensorProto, folder: Path | None = None) -> np.ndarray
             f"{size} B in {path}, which has {path.stat().st_size} B"
         )
     return np.fromfile(path, dtype=dtype, count=math.prod(tensor.dims), offset=offset).reshape(tensor.dims)
+
+
+def overwrite(tensor: onnx.TensorProto, array: np.ndarray[Any, Any], folder: Path | None = None) -> None:
+    """Writes new values of a tensor to its place in a file.
+
+    Args: array: of the tensor's shape and type. folder: of the model's file; None if the model came as bytes.
+    Raises: MissingDataError if the file is not there, may not be written by this model, or does not hold the tensor.
+    """
+    old = array_of(tensor, folder)
+    path = checked_path(tensor, folder)
+    assert (old.shape, old.dtype) == (array.shape, array.dtype)
+    with path.open("r+b") as file:
+        file.seek(int(_entries(tensor).get("offset", "0")))
+        file.write(np.ascontiguousarray(array).tobytes())
 
 
 def checked_path(tensor: onnx.TensorProto, folder: Path | None) -> Path:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import jax.numpy as jnp
 import numpy as np
+import onnx
 
 import tilestep.onnx.ops as _onnx_ops  # registers ONNX's operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.onnx.convert import operands
@@ -17,6 +18,7 @@ from tilestep.onnx.registry import Operator, all_operators, op
 from tilestep.onnx.values import is_traced
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import kind_text, op_text, shape_text, type_text
+from tilestep.popart.ops.dropout import require_ratio
 
 DIALECT: Final = "popart"
 Check = Callable[..., None]  # of the call, the inputs and the attributes
@@ -108,6 +110,71 @@ def bounds(call: Call, x: Any, low: Any = None, high: Any = None) -> None:
     for name, value, position in (("min", low, 1), ("max", high, 2)):
         if is_traced(value):
             raise popart_exception(
-                f"Op {call.node.name}({kind_text(call.node)}), inputs=[{call.node.inputs[0]}] currently only supports constant min/max parameters. Input "
-                f"'{name}' ({call.node.inputs[position]}) has no data."
+                f"Op {call.node.name}({kind_text(call.node)}), inputs=[{call.node.inputs[0]}] currently only supports constant min/max "
+                f"parameters. Input '{name}' ({call.node.inputs[position]}) has no data."
             )
+
+
+@checked("Transpose")
+def permutation(call: Call, x: Any, *, perm: Sequence[int] | None = None) -> None:
+    """A permutation has all axes of its input."""
+    if perm is not None and len(perm) != x.ndim:
+        raise popart_exception(
+            f"Rank of permutation tensor {shape_text(perm)}, rank {len(perm)} must be equal to rank of input tensor, shape "
+            f"{shape_text(x.shape)}, rank {x.ndim}."
+        )
+
+
+@checked("Dropout")
+def ratio_of_dropout(call: Call, *inputs: Any, ratio: float = 0.5, **attributes: Any) -> None:
+    """The ratio is a probability below 1."""
+    require_ratio(call, ratio)
+
+
+@checked("AveragePool")
+def average(call: Call, x: Any, *, count_include_pad: int = 0, **attributes: Any) -> None:
+    """An average does not count the padding."""
+    if count_include_pad:
+        raise popart_exception("`count_include_pad` is not supported")
+
+
+@checked("MaxPool")
+def maximum(call: Call, x: Any, *, dilations: Sequence[int] | None = None, **attributes: Any) -> None:
+    """The windows of a maximum have no gaps."""
+    if any(dilation != 1 for dilation in dilations or ()):
+        raise popart_exception("Dilations of value other than 1 are currently not supported.")
+
+
+@checked("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike")
+def draw(call: Call, *inputs: Any, seed: float | None = None, dtype: int | None = None, **attributes: Any) -> None:
+    """Random numbers come from the session's seed, and an IPU has no doubles."""
+    if seed is not None:
+        raise popart_exception(f"{kind_text(call.node)}: Optional seed attribute is not supported. Use session::setRandomSeed instead.")
+    if dtype == onnx.TensorProto.DOUBLE:
+        raise popart_exception("The data type DOUBLE is not supported in Poplar")
+
+
+@checked("Expand")
+def expansion(call: Call, x: Any, shape: Any) -> None:
+    """The two shapes broadcast."""
+    lengths = () if is_traced(shape) else tuple(map(int, np.asarray(shape).ravel()))
+    for own, other in zip(reversed(x.shape), reversed(lengths), strict=False):
+        if 1 not in (own, other) and own != other:
+            raise popart_exception(
+                "Expand shape constraint: corresponding dimensions must have the same value or one of them must be 1, and they are "
+                f"{shape_text(x.shape)} and {shape_text(lengths)}"
+            )
+
+
+def require_axes(x: Any, axes: Sequence[int]) -> None:
+    """Raises: popart_exception for an axis that `x` does not have."""
+    for axis in axes:
+        if not -x.ndim <= axis < x.ndim:
+            raise popart_exception(f"Axis {axis} is out of acceptable range [{-x.ndim}, {x.ndim - 1}]")
+
+
+@checked("Reshape", first=5)
+def one_unknown_length(call: Call, x: Any, shape: Any, **attributes: Any) -> None:
+    """At most one length follows from the others."""
+    if not is_traced(shape) and (np.asarray(shape) == -1).sum() > 1:
+        raise popart_exception("shape input to ReshapeOp can only use -1 to specify one unknown dimension")

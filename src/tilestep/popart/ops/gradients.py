@@ -74,6 +74,25 @@ def _magnitude_slope(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, An
     return jnp.abs(primals[0]), tangents[0] * jnp.sign(primals[0])
 
 
+@jax.custom_vjp
+def extremes(extreme: Any, *values: Any) -> Any:
+    """`extreme`, which is among the elements of each array that lie over each other. All that equal it get its whole gradient."""
+    return extreme
+
+
+def _extremes_forward(extreme: Any, *values: Any) -> tuple[Any, tuple[Any, Any]]:
+    return extreme, (extreme, values)
+
+
+def _extremes_backward(kept: tuple[Any, Any], cotangent: Any) -> tuple[Any, ...]:
+    extreme, values = kept
+    nothing = jnp.zeros((), cotangent.dtype)
+    return jnp.zeros_like(extreme), *(jnp.where(value == extreme, cotangent, nothing) for value in values)
+
+
+extremes.defvjp(_extremes_forward, _extremes_backward)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def refusing_gradient(x: Any, message: str) -> Any:
     """`x`; whoever differentiates through it gets a popart_exception with that message."""

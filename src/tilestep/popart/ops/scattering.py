@@ -9,10 +9,12 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.indexing import checked, taken
 from tilestep.onnx.registry import op
+from tilestep.onnx.values import is_traced
 from tilestep.popart.exceptions import popart_exception, popart_internal_exception
 from tilestep.popart.ops.describing import DOMAIN, shape_text
 
@@ -150,9 +152,12 @@ def grouped_gather(call: Call, data: Any, indices: Any, *, axis: int = 0, group_
     if not -data.ndim <= axis < data.ndim:
         raise popart_exception(f"GatherOp::setup axis = {axis} is outside the acceptable range [{-data.ndim}, {data.ndim - 1}]")
     axis %= data.ndim
+    if group_size > 1 and axis == 0:
+        raise popart_exception(f"GatherOp::setup axis = {axis} indicates the dimension of the group")
+    if not indices.size and is_traced(data):  # JAX knows no gradient of nothing that it reads by index, but one of a slice
+        own = indices.shape[1:] if group_size > 1 else indices.shape
+        return lax.slice_in_dim(data, 0, 0, axis=axis).reshape(*data.shape[:axis], *own, *data.shape[axis + 1 :])
     if group_size <= 1:
         return taken(data, checked(indices, data.shape[axis]), axis)
-    if axis == 0:
-        raise popart_exception(f"GatherOp::setup axis = {axis} indicates the dimension of the group")
     places = checked(indices, data.shape[axis])
     return jax.vmap(lambda part, index: jnp.take(part, index, axis=axis - 1, mode="fill"))(jnp.asarray(data), jnp.asarray(places))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -120,9 +121,29 @@ def dynamic_slice(
 
 @op("DynamicUpdate", domain=DOMAIN)
 def dynamic_update(call: Call, x: Any, index: Any, update: Any, *, axes: Sequence[int], sizes: Sequence[int], noOverlap: int = 0) -> Any:
-    """x with `update` in place of `sizes` elements of `axes` from `index` on."""
-    new = jnp.asarray(update).reshape(_part(x, axes, sizes))
-    return lax.dynamic_update_slice(jnp.asarray(x), new, _starts(x, index, axes, sizes))
+    """x with `update` in place of `sizes` elements of `axes` from `index` on.
+
+    Args: noOverlap: promises that no update meets another one, so that the gradient goes on to x without zeros in those places.
+    """
+    new, starts = jnp.asarray(update).reshape(_part(x, axes, sizes)), _starts(x, index, axes, sizes)
+    return (_updated if noOverlap else lax.dynamic_update_slice)(jnp.asarray(x), new, starts)
+
+
+@jax.custom_vjp
+def _updated(x: Any, update: Any, starts: Any) -> Any:
+    return lax.dynamic_update_slice(x, update, starts)
+
+
+def _updated_forward(x: Any, update: Any, starts: Any) -> tuple[Any, Any]:
+    return _updated(x, update, starts), (update.shape, starts)
+
+
+def _updated_backward(kept: Any, cotangent: Any) -> tuple[Any, Any, None]:
+    shape, starts = kept
+    return cotangent, lax.dynamic_slice(cotangent, starts, shape), None
+
+
+_updated.defvjp(_updated_forward, _updated_backward)
 
 
 @op("DynamicZero", domain=DOMAIN)

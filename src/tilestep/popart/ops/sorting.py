@@ -12,7 +12,8 @@ import numpy as np
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.ops.describing import DOMAIN, op_text, shape_text, type_text
+from tilestep.popart.ops.checks import require_axes
+from tilestep.popart.ops.describing import DOMAIN, shape_text, type_text
 from tilestep.popart.ops.gradients import without_gradient
 
 
@@ -30,7 +31,7 @@ def sort(call: Call, x: Any, *, axis: int = -1, descending: int = 0, stable: int
 def reduce_median(call: Call, x: Any, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> tuple[Any, Any]:
     """The median along axes, of an even number of elements the lower one, and its index among the elements of these axes."""
     x = jnp.asarray(x)
-    chosen = _axes(call, x, axes)
+    chosen = _axes(x, axes)
     others = [axis for axis in range(x.ndim) if axis not in chosen]
     count = math.prod(x.shape[axis] for axis in chosen)
     rows = x.transpose((*others, *chosen)).reshape(*(x.shape[axis] for axis in others), count)
@@ -40,12 +41,10 @@ def reduce_median(call: Call, x: Any, *, axes: Sequence[int] | None = None, keep
     return median.reshape(shape), place.astype(np.int32).reshape(shape)
 
 
-def _axes(call: Call, x: Any, axes: Sequence[int] | None) -> list[int]:
+def _axes(x: Any, axes: Sequence[int] | None) -> list[int]:
     if axes is None:
         return list(range(x.ndim))
-    for axis in axes:
-        if not -x.ndim <= axis < x.ndim:
-            raise popart_exception(f"Reduction axis {axis} is out of the range [{-x.ndim}, {x.ndim - 1}] of {op_text(call.node)}")
+    require_axes(x, axes)
     return sorted({axis % x.ndim for axis in axes})
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from tilestep.popart.enums import AdamMode, WeightDecayMode
 from tilestep.popart.names import reservedAccl1Prefix, reservedAccl2Prefix, reservedStepPrefix
-from tilestep.popart.optimizers.arithmetic import Number, moving_average, moving_average_of_squares, scaled, scaled_add
+from tilestep.popart.optimizers.arithmetic import Number, as_type, moving_average, moving_average_of_squares, scaled, scaled_add
 from tilestep.popart.optimizers.gradients import GradientStore
 from tilestep.popart.optimizers.rule import Arrays
 from tilestep.popart.optimizers.scalars import Hyper, Scalar
@@ -138,7 +138,7 @@ class AdamRule:
                 second = second / _correction(hyper(self.beta2), step).astype(second.dtype)
         root = second if self.mode is AdamMode.AdaMax else jnp.sqrt(second)
         eps = hyper(self.eps)
-        direction = first.astype(second.dtype) / (root + (eps if isinstance(eps, float) else eps.astype(second.dtype)))
+        direction = first.astype(second.dtype) / (root + as_type(eps, second))
         return direction.astype(first.dtype)
 
     def _decays(self) -> bool:

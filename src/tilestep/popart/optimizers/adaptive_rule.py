@@ -22,7 +22,7 @@ import numpy as np
 
 from tilestep.popart.enums import AdaptiveMode, WeightDecayMode
 from tilestep.popart.names import reservedAccl1Prefix, reservedAccl2Prefix, reservedAccl3Prefix
-from tilestep.popart.optimizers.arithmetic import Number, moving_average, moving_average_of_squares, scaled, scaled_add
+from tilestep.popart.optimizers.arithmetic import as_type, moving_average, moving_average_of_squares, scaled, scaled_add
 from tilestep.popart.optimizers.gradients import GradientStore
 from tilestep.popart.optimizers.rule import Arrays
 from tilestep.popart.optimizers.scalars import Hyper, Scalar
@@ -131,14 +131,10 @@ class AdaptiveRule:
         cast = gradient.astype(squares.dtype)
         if self.mode is AdaptiveMode.AdaDelta:
             moved = tensors[second]
-            direction = jnp.sqrt(moved.astype(squares.dtype) + _as(eps, squares)) / jnp.sqrt(squares + _as(eps, squares)) * cast
+            direction = jnp.sqrt(moved.astype(squares.dtype) + as_type(eps, squares)) / jnp.sqrt(squares + as_type(eps, squares)) * cast
             changes[second] = moving_average_of_squares(moved, direction.astype(gradient.dtype), alpha)
         elif self.tf_variant:
-            direction = cast / jnp.sqrt(spread + _as(eps, squares))
+            direction = cast / jnp.sqrt(spread + as_type(eps, squares))
         else:
-            direction = cast / (jnp.sqrt(spread) + _as(eps, squares))
+            direction = cast / (jnp.sqrt(spread) + as_type(eps, squares))
         return direction.astype(gradient.dtype), changes
-
-
-def _as(number: Number, array: jax.Array) -> Number:
-    return number if isinstance(number, float) else number.astype(array.dtype)

@@ -25,7 +25,12 @@ def scaled(array: jax.Array, scale: Number) -> jax.Array:
     """`scale * array`, in the array's type; the scale is rounded to it first."""
     if _is_one(scale):
         return array
-    return array * (scale if isinstance(scale, float) else scale.astype(array.dtype))
+    return array * as_type(scale, array)
+
+
+def as_type(number: Number, array: jax.Array) -> Number:
+    """A number for arithmetic in the type of `array`: one that is part of the program is rounded to it anyway."""
+    return number.astype(array.dtype) if isinstance(number, jax.Array) else number
 
 
 def _is_one(number: Number) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -40,8 +41,7 @@ def as_optax(optimizer: Optimizer, context: UpdateContext) -> optax.GradientTran
 
     def rule_of(params: Arrays) -> UpdateRule:
         shapes = {id: jax.ShapeDtypeStruct(param.shape, param.dtype) for id, param in params.items()}
-        fields = {name: getattr(context, name) for name in context.__dataclass_fields__}
-        return optimizer.rule(UpdateContext(**{**fields, "params": shapes}))
+        return optimizer.rule(replace(context, params=shapes))
 
     def init(params: Any) -> OptaxState:
         named, _ = _named(params)
@@ -62,11 +62,11 @@ def as_optax(optimizer: Optimizer, context: UpdateContext) -> optax.GradientTran
             steps, updated = last()
             return jax.tree.unflatten(tree, list(steps.values())), OptaxState(state.microbatches, updated)
         count = state.microbatches + 1
-        none = jax.tree.map(jnp.zeros_like, named)
+        none = {id: jnp.zeros_like(param) for id, param in named.items()}
         steps, updated = jax.lax.cond(count == context.accumulation_factor, last, lambda: (none, accumulated))
         return jax.tree.unflatten(tree, [steps[id] for id in named]), OptaxState(count % context.accumulation_factor, updated)
 
-    return optax.GradientTransformation(init, update)
+    return optax.GradientTransformation(cast("Any", init), cast("Any", update))  # optax's types have no room for a state's own
 
 
 def _named(tree: Any) -> tuple[Arrays, Any]:

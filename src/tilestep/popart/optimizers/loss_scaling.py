@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import jax
 import jax.numpy as jnp
@@ -25,41 +25,13 @@ import numpy as np
 from tilestep.popart.enums import GradientTensorTrackingMethod
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.optimizers.rule import Arrays
+from tilestep.popart.options import AutomaticLossScalingSettings
 
 FACTOR: Final = "lossScaleUpdateFactor"
 STATISTICS: Final = "Accum___autoLossScaleStats"
 COUNTER: Final = "Histogram_counter"
 _WHERE: Final = "[AutomaticLossScale transform]"
 _LARGEST: Final = 65504.0  # of float16
-
-
-class Settings(Protocol):
-    """SessionOptions.automaticLossScalingSettings."""
-
-    @property
-    def binEdgeLocation(self) -> float:
-        """Where the edge is, as a part of float16's largest number: from 0 to 1."""
-        ...
-
-    @property
-    def thresholdUpperCountProportion(self) -> float:
-        """The part of gradients from the edge on that is too many: from 0 to 1."""
-        ...
-
-    @property
-    def toTrackTensors(self) -> Sequence[str] | None:
-        """The tensors whose gradients are looked at; None: the method finds them."""
-        ...
-
-    @property
-    def updatePeriod(self) -> int:
-        """Updates of weights per look at the gradients."""
-        ...
-
-    @property
-    def gradientTensorTrackingMethod(self) -> GradientTensorTrackingMethod:
-        """Which gradients are looked at."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +54,7 @@ class AutomaticLossScaling:
 
     @classmethod
     def of(
-        cls, settings: Settings, *, accumulation: int = 1, reduce: Callable[[jax.Array], jax.Array] | None = None
+        cls, settings: AutomaticLossScalingSettings, *, accumulation: int = 1, reduce: Callable[[jax.Array], jax.Array] | None = None
     ) -> AutomaticLossScaling:
         """What a session's settings ask for.
 
@@ -144,10 +116,12 @@ class ForwardNode:
     Args:
         op_type: its type, as "MatMul".
         inputs: the names of its inputs; "" for one that is left out.
+        outputs: the names of its outputs.
     """
 
     op_type: str
     inputs: tuple[str, ...]
+    outputs: tuple[str, ...] = ()
 
 
 _PRODUCTS: Final = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "MultiConv"})
@@ -172,7 +146,7 @@ _LOSSES: Final = frozenset({"Nll", "L1", "IdentityLoss"})
 
 
 def tracked_tensors(
-    settings: Settings, nodes: Iterable[ForwardNode], *, variables: Collection[str], float16_gradients: Collection[str]
+    settings: AutomaticLossScalingSettings, nodes: Iterable[ForwardNode], *, variables: Collection[str], float16_gradients: Collection[str]
 ) -> tuple[str, ...]:
     """The forward tensors whose gradients are looked at, each once, in the order of the graph.
 
@@ -198,10 +172,19 @@ def tracked_tensors(
             raise popart_exception(f"{_WHERE} gradientTensorTrackingMethod set to {name} but 'toTrackTensors' has not been set")
         return tuple(dict.fromkeys(chosen))
     reads = _reads_of_products if method is GradientTensorTrackingMethod.ConvAndMatmulGradients else _reads_that_count
-    found = [name for node in nodes for name in reads(node, variables) if name in float16_gradients]
+    left = _without_losses(list(nodes))
+    found = [name for node in left for name in reads(node, variables) if name in float16_gradients]
     if not found:
         raise popart_exception(f"{_WHERE} No tracked gradient tensors of type fp16 were found.")
     return tuple(dict.fromkeys(found))
+
+
+def _without_losses(nodes: Sequence[ForwardNode]) -> list[ForwardNode]:
+    """The operations but for losses, whose gradients look at the loss scaling, and a softmax that is part of one."""
+    into_loss = {name for node in nodes if node.op_type in _LOSSES for name in node.inputs}
+    return [
+        node for node in nodes if node.op_type not in _LOSSES and not (node.op_type == "Softmax" and into_loss.intersection(node.outputs))
+    ]
 
 
 def _reads_of_products(node: ForwardNode, variables: Collection[str]) -> tuple[str, ...]:
@@ -216,6 +199,6 @@ def _reads_that_count(node: ForwardNode, variables: Collection[str]) -> tuple[st
     """
     if node.op_type in _PRODUCTS:
         return node.inputs
-    if node.op_type in _VIEWS | _LOSSES:
+    if node.op_type in _VIEWS:
         return ()
     return tuple(name for name in node.inputs if not any(other in variables for other in node.inputs if other != name))

@@ -26,6 +26,9 @@ class Feeds:
 
     def __init__(self, plan: Plan) -> None:
         self._inputs: Mapping[str, jax.ShapeDtypeStruct] = plan.graph.inputs
+        # Initialisers among the model's inputs may be given arrays; as in the original, these are not read.
+        declared = {entry.name for entry in plan.graph.proto.graph.input}
+        self._initialised = {name for name in plan.graph.variables if name in declared}
         self._plan = plan
         lead = tuple(size for size in (plan.batches, plan.accumulation) if size != 1)
         self._shapes = {name: (*lead, *spec.shape) for name, spec in self._inputs.items()}
@@ -51,6 +54,12 @@ class Feeds:
     def require(self, io: PyStepIO) -> None:
         """Raises: popart_runtime_error for an array with another number of elements, and for an input that the model does not have."""
         for name, array in io.inputs.items():
+            if name in self._initialised:
+                kind = self._plan.type_of(name)
+                assert kind is not None
+                expected = math.prod(kind.shape) * self._plan.batches * self._plan.accumulation
+                self._require_size(name, "input", expected, array.size, kind.shape)
+                continue
             if name not in self._inputs:
                 raise popart_runtime_error(self._unknown(name))
             self._require_size(name, "input", self._sizes[name], array.size, self._inputs[name].shape)

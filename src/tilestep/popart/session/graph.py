@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -16,15 +15,18 @@ import onnx
 from tilestep.onnx import OnnxError
 from tilestep.onnx import ops as _ops  # registers ONNX's operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.onnx.demand import demanded, draws, statistics
-from tilestep.onnx.graph import Graph
+from tilestep.onnx.graph import Graph, Node
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
 from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from tilestep.popart.builder import external
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
+from tilestep.popart.options import SessionOptions
+from tilestep.popart.session.reading import Model
+from tilestep.popart.session.tuning import note_tuning, tuned_node
 from tilestep.popart.tensors import InputShapeInfo
-from tilestep.popart.typed_tensors import unpacked
 
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]  # by tensor name
@@ -43,16 +45,17 @@ class SessionGraph:
     """A model, ready to run.
 
     Attributes:
-        proto: as it was given.
+        model: as it was given.
         inputs: shape and dtype of one microbatch, by name; 64-bit types are 32-bit ones.
         variables: initialisers that the program takes as arguments; 64-bit types are 32-bit ones.
         constants: initialisers on whose values shapes depend.
         statistics: variables that batch norms keep.
         draws: whether it draws random numbers.
         training: whether dropouts drop and batch norms keep statistics.
+        around: what a node's operator is traced in; None if no node is tuned.
     """
 
-    proto: onnx.ModelProto
+    model: Model
     graph: Graph
     inputs: Mapping[str, jax.ShapeDtypeStruct]
     variables: Mapping[str, Array]
@@ -60,6 +63,12 @@ class SessionGraph:
     statistics: frozenset[str]
     draws: bool
     training: bool
+    around: Callable[[Node], contextlib.AbstractContextManager[None]] | None
+
+    @property
+    def proto(self) -> onnx.ModelProto:
+        """The model as it was given."""
+        return self.model.proto
 
     def run(self, variables: Values, inputs: Values, key: Any, mark: Callable[[str, Any], Any]) -> Values:
         """Runs the model for one microbatch.
@@ -75,42 +84,44 @@ class SessionGraph:
         Raises: popart_exception for a node that cannot be computed.
         """
         state: Values = {}
-        run = Run(training=self.training, key=key if self.draws else None, state=state, mark=mark)
+        run = Run(training=self.training, key=key if self.draws else None, state=state, mark=mark, around=self.around)
         given = {**inputs, **variables}
         with named_errors():
             run_graph(self.graph, [mark(name, given[name]) for name in self.graph.inputs], run)
         return state
 
 
-def session_graph(source: Any, *, training: bool, shapes: InputShapeInfo, casts: bool) -> SessionGraph:
-    """Reads a model for a session.
+def session_graph(model: Model, *, training: bool, shapes: InputShapeInfo, options: SessionOptions) -> SessionGraph:
+    """Prepares a model for a session.
 
     Args:
-        source: a ModelProto, its bytes, or a path.
+        model: that was read.
         training: whether it is trained.
         shapes: of inputs whose shape the model leaves open.
-        casts: whether 64-bit types may become 32-bit ones.
+        options: of the session: whether 64-bit types may become 32-bit ones, and how operators are planned.
 
     Raises: popart_exception for a damaged model, an input without a shape, an operator without an implementation, or a value beyond 32 bits.
     """
-    proto = read_model(source)
+    casts = options.enableSupportedDataTypeCasting
     plain = onnx.ModelProto()
-    plain.CopyFrom(proto)
+    plain.CopyFrom(model.proto)
+    _take_in(plain, model)
+    is_tuned = note_tuning(plain.graph, options)
     _strip(plain.graph)
     with named_errors():
-        loaded = load(plain, dialect=DIALECT) if not _has_external(plain) else load_with_files(plain, source)
+        loaded = load(plain, dialect=DIALECT)
     wanted = demanded(loaded.graph)
     _require_known_inputs(loaded, wanted)
     constants = {name: array for name, array in loaded.initializers.items() if name in wanted}
     variables = {name: narrowed(name, array, casts=casts) for name, array in loaded.initializers.items() if name not in wanted}
     inputs = {
-        spec.name: _input_type(spec, shapes, casts=casts)
-        for spec in specs_of(loaded.proto.graph.input)
+        spec.name: _input_type(spec, value, shapes, casts=casts)
+        for spec, value in zip(specs_of(loaded.proto.graph.input), loaded.proto.graph.input, strict=True)
         if spec.name not in loaded.initializers
     }
     graph = replace(loaded.graph, inputs=(*inputs, *variables), initializers=constants)
     return SessionGraph(
-        proto=proto,
+        model=model,
         graph=graph,
         inputs=inputs,
         variables=variables,
@@ -118,7 +129,18 @@ def session_graph(source: Any, *, training: bool, shapes: InputShapeInfo, casts:
         statistics=(statistics(loaded.graph) & variables.keys()) if training else frozenset(),
         draws=draws(loaded.graph),
         training=training,
+        around=tuned_node if is_tuned else None,
     )
+
+
+def _take_in(plain: onnx.ModelProto, model: Model) -> None:
+    """Puts initialisers that stand in files into the model. Raises: MissingDataError for a file that is not there or may not be read."""
+    for tensor in plain.graph.initializer:
+        if external.is_external(tensor):
+            array = model.array_of(tensor)
+            tensor.ClearField("data_location")
+            del tensor.external_data[:]
+            tensor.raw_data = np.ascontiguousarray(array).tobytes()
 
 
 def narrowed(name: str, array: Array, *, casts: bool) -> Array:
@@ -148,40 +170,6 @@ def named_errors() -> Iterator[None]:
         raise popart_exception(str(error)) from error
 
 
-def load_with_files(model: onnx.ModelProto, source: Any) -> Loaded:
-    """A model some of whose initialisers stand in files, below the folder of its own file or the working directory."""
-    folder = os.path.dirname(os.path.abspath(source)) if isinstance(source, str) else os.getcwd()
-    onnx.load_external_data_for_model(model, folder)
-    return load(model, dialect=DIALECT)
-
-
-def _has_external(model: onnx.ModelProto) -> bool:
-    return any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer)
-
-
-def read_model(source: Any) -> onnx.ModelProto:
-    model = onnx.ModelProto()
-    if isinstance(source, onnx.ModelProto):
-        model.CopyFrom(source)
-        unpacked(model)
-        return model
-    try:
-        if isinstance(source, str | os.PathLike):
-            with open(source, "rb") as file:
-                data = file.read()
-        else:
-            data = bytes(source)
-        model.ParseFromString(data)
-    except (OSError, TypeError, ValueError) as error:
-        raise popart_exception(
-            f"Failed to read the model: {error}. Give a path, the bytes of Builder.getModelProto(), or a ModelProto"
-        ) from error
-    except Exception as error:  # DecodeError of either of protobuf's implementations
-        raise popart_exception(f"Failed to parse the model: {error}") from error
-    unpacked(model)
-    return model
-
-
 def _strip(graph: onnx.GraphProto) -> None:
     """Removes attributes that do not change what a node computes."""
     for node in graph.node:
@@ -204,20 +192,24 @@ def _require_known_inputs(loaded: Loaded, wanted: frozenset[str]) -> None:
             )
 
 
-def _input_type(spec: ValueSpec, shapes: InputShapeInfo, *, casts: bool) -> jax.ShapeDtypeStruct:
+def _input_type(spec: ValueSpec, value: onnx.ValueInfoProto, shapes: InputShapeInfo, *, casts: bool) -> jax.ShapeDtypeStruct:
     if shapes.has(spec.name):
         info = shapes.get(spec.name)
         return jax.ShapeDtypeStruct(tuple(info.shape()), _narrow_type(spec.name, np.dtype(info.data_type_lcase()), casts=casts))
     if spec.shape is None or spec.dtype is None:
         raise popart_exception(f"Could not find tensor {spec.name} in InputShapeInfo, but no shape is specified in the onnx model")
-    for size in spec.shape:
+    sizes = [_size_text(size) for size in value.type.tensor_type.shape.dim]
+    for size, text in zip(spec.shape, sizes, strict=True):
         if not isinstance(size, int):
-            dims = "[" + ", ".join(str(each) if each is not None else "?" for each in spec.shape) + "]"
             raise popart_exception(
-                f"Input tensor '{spec.name}' must be specified in InputShapeInfo, as it has shape {dims}, which uses an unknown value "
-                f"'{'?' if size is None else size}'."
+                f"Input tensor '{spec.name}' must be specified in InputShapeInfo, as it has shape [{', '.join(sizes)}], which uses an "
+                f"unknown value '{text}'."
             )
     return jax.ShapeDtypeStruct(tuple(int(size) for size in spec.shape), _narrow_type(spec.name, spec.dtype, casts=casts))
+
+
+def _size_text(size: onnx.TensorShapeProto.Dimension) -> str:
+    return str(size.dim_value) if size.HasField("dim_value") else size.dim_param or "?"
 
 
 def _narrow_type(name: str, dtype: np.dtype[Any], *, casts: bool) -> np.dtype[Any]:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import jax
 import numpy as np
-from onnx import numpy_helper
 
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.enums import RecomputationType
@@ -19,6 +18,7 @@ from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Names, analyse
 from tilestep.popart.session.graph import SessionGraph, Values, session_graph
 from tilestep.popart.session.program import Fetched, Gradients, Program
+from tilestep.popart.session.reading import read_model
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
 from tilestep.popart.tensors import InputShapeInfo
 
@@ -74,12 +74,13 @@ def plan_of(
     Raises: popart_exception for a model, an anchor or a loss that does not fit.
     """
     training = optimizer is not None
+    read = read_model(model)
     if not training and not flow.nAnchors():
         raise popart_exception("User must specify an anchor tensor when doing inference.")
     if not training and options.enableGradientAccumulation:
         raise popart_exception("Gradient Accumulation only available when training.")
     accumulation = int(options.accumulationFactor) if options.enableGradientAccumulation else 1
-    graph = session_graph(model, training=training, shapes=shapes, casts=options.enableSupportedDataTypeCasting)
+    graph = session_graph(read, training=training, shapes=shapes, options=options)
     _require_one_recomputation(graph, options)
     asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors_of(flow)}
     analysis = analyse(graph, loss, asked)
@@ -181,7 +182,7 @@ def _first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequenc
     saved = {tensor.name: tensor for tensor in graph.proto.graph.initializer if tensor.name in state.tensors}
     tensors: Values = {name: np.asarray(value) for name, value in state.tensors.items()}
     for name, tensor in saved.items():
-        array = numpy_helper.to_array(tensor)
+        array = graph.model.array_of(tensor)
         if array.shape != tensors[name].shape:
             raise popart_exception(
                 f"The model's '{name}' has shape {list(array.shape)}, and the optimiser's has {list(tensors[name].shape)}"

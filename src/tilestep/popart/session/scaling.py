@@ -38,11 +38,21 @@ def observed(options: SessionOptions, graph: SessionGraph, analysis: Analysis) -
     if not settings.enabled:
         return ()
     halves = {name for name in analysis.differentiable if analysis.types[name].dtype == np.float16}
-    nodes = [ForwardNode(op_type=node.op_type, inputs=tuple(node.input)) for node in graph.proto.graph.node]
-    names = tracked_tensors(settings, nodes, variables=graph.variables, float16_gradients=halves)
+    nodes = [ForwardNode(op_type=node.op_type, inputs=tuple(node.input), outputs=tuple(node.output)) for node in graph.proto.graph.node]
+    backward = halves & _after_variables(graph)
+    names = tracked_tensors(settings, nodes, variables=graph.variables, float16_gradients=backward)
     for name in names:
         if name not in halves:
             raise popart_exception(
                 f"[AutomaticLossScale transform] Unsupported data type for to-track tensor '{name}': it has no gradient of float16"
             )
     return names
+
+
+def _after_variables(graph: SessionGraph) -> set[str]:
+    """The variables and what is computed with them: no other gradient is needed for an update, so the original computes no other."""
+    found = set(graph.variables)
+    for node in graph.proto.graph.node:
+        if not found.isdisjoint(node.input):
+            found.update(node.output)
+    return found

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import jax
 import numpy as np
-import onnx
 
+from tilestep.files import write_file
 from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import AnchorReturnTypeId, DeviceConnectionType
@@ -25,6 +25,8 @@ from tilestep.popart.session.feeds import Feeds, deliver
 from tilestep.popart.session.figures import Figures
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program import Carry
+from tilestep.popart.session.reading import read_model
+from tilestep.popart.session.saved import SavedModel
 from tilestep.popart.session.synthetic import Synthetic
 from tilestep.popart.session.weights import HostWeights
 from tilestep.popart.stepio import IStepIO, PyStepIO, PyStepIOCallback, PyWeightsIO
@@ -72,6 +74,7 @@ class _Session:
             optimizer=optimizer,
         )
         self._weights = HostWeights(self._plan.first, self._plan.graph.constants)
+        self._saved = SavedModel(self._plan.graph.model)
         self._feeds = Feeds(self._plan)
         self._carry: Carry | None = None
         self._microbatch: Any = None
@@ -106,7 +109,7 @@ class _Session:
         kind = self._plan.type_of(id)
         if kind is None:
             raise popart_exception(f"No Ir::Tensor with TensorId '{id}' in Ir::getTensor(..) ")
-        return TensorInfo(np.dtype(kind.dtype).name.upper(), list(kind.shape))
+        return TensorInfo(np.dtype(kind.dtype), kind.shape)
 
     def hasInfo(self, id: str) -> bool:
         """Whether there is such a tensor."""
@@ -205,16 +208,26 @@ class _Session:
         self._require_prepared("resetHostWeights")
         if self._options.constantWeights and not self._training:
             raise popart_runtime_error("Cannot call resetHostWeights when constantWeights is set")
-        self._weights.reset(_model(modelProtoOrFilename), ignore_unknown=ignoreWeightsInModelWithoutCorrespondingHostWeight)
+        self._weights.reset(read_model(modelProtoOrFilename), ignore_unknown=ignoreWeightsInModelWithoutCorrespondingHostWeight)
         self._weights_sent = False
 
     def modelToHost(self, fn: str) -> None:
-        """Writes the model with its weights, and the optimiser's state as further initialisers, to a file."""
+        """Writes the model with its weights, and the optimiser's state as further initialisers, to a file.
+
+        What stands in a file of its own is written there. Raises: popart_exception if that file is not there.
+        """
         self.weightsToHost()
-        model = self._weights.into_model(self._plan.graph.proto)
-        onnx.save_model(model, os.fspath(fn))
+        model = self._saved.with_values(self._weights.incoming)
+        write_file(Path(fn), model.SerializeToString())
         if not self._options.constantWeights or self._training:
             self._weights.outgoing = dict(self._weights.incoming)
+
+    def updateExternallySavedTensorLocations(self, fromLocation: str, toLocation: str) -> None:
+        """Copies what stands in one file beside the model to another, where `modelToHost` writes it from then on.
+
+        Raises: popart_runtime_error if the new file exists, the old one does not, or nothing of the model stands in it.
+        """
+        self._saved.moved(os.fspath(fromLocation), os.fspath(toLocation))
 
     # -- random numbers
 
@@ -448,9 +461,3 @@ class TrainingSession(_Session):
 
 def _key_of(seed: int) -> Any:
     return jax.random.wrap_key_data(np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32), impl=_RANDOM)
-
-
-def _model(source: Any) -> onnx.ModelProto:
-    from tilestep.popart.session.graph import read_model
-
-    return read_model(source)

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final, final
 
 import numpy as np
-import onnx
-from onnx import numpy_helper
 
 from tilestep.popart.exceptions import noted, popart_runtime_error
+from tilestep.popart.session.reading import Model
 from tilestep.popart.stepio import PyWeightsIO
-from tilestep.popart.typed_tensors import typed_tensor
 
 Array = np.ndarray[Any, Any]
 _SAME_SIZE: Final = {
@@ -53,13 +51,14 @@ class HostWeights:
             if name in self.outgoing:
                 self.outgoing[name] = _fitting(name, array, self.outgoing[name])
 
-    def reset(self, model: onnx.ModelProto, *, ignore_unknown: bool) -> None:
+    def reset(self, model: Model, *, ignore_unknown: bool) -> None:
         """Takes the initialisers of a model for the next transfer to the device.
 
         Raises: popart_runtime_error for an initialiser that is no variable, unless `ignore_unknown`; and for one of another shape or type.
+            MissingDataError for one in a file that is not there or may not be read.
         """
-        for tensor in model.graph.initializer:
-            value = numpy_helper.to_array(tensor)
+        for tensor in model.proto.graph.initializer:
+            value = model.array_of(tensor)
             if tensor.name in self.outgoing:
                 self.outgoing[tensor.name] = _fitting(tensor.name, value, self.outgoing[tensor.name])
             elif tensor.name in self._constants:
@@ -75,19 +74,6 @@ class HostWeights:
             raise popart_runtime_error(
                 f"Tensor '{name}' decides shapes, so it can't change after the session was made: make another session"
             )
-
-    def into_model(self, proto: onnx.ModelProto) -> onnx.ModelProto:
-        """A model with the received values in place of its initialisers; those of an optimiser's state are added."""
-        model = onnx.ModelProto()
-        model.CopyFrom(proto)
-        left = dict(self.incoming)
-        for tensor in model.graph.initializer:
-            value = left.pop(tensor.name, None)
-            if value is not None:
-                dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-                tensor.CopyFrom(typed_tensor(value.astype(dtype).reshape(tuple(tensor.dims)), tensor.name, pack_halves=True))
-        model.graph.initializer.extend(typed_tensor(value, name, pack_halves=True) for name, value in left.items())
-        return model
 
 
 def _copy(name: str, value: Array, target: Array) -> None:

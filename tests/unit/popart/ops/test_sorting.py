@@ -44,7 +44,7 @@ def test_of_an_even_number_the_lower_one_is_the_median_and_gets_the_gradient() -
 
 
 def test_an_axis_that_there_is_not() -> None:
-    with pytest.raises(popart_exception, match="axis 3"):
+    with pytest.raises(popart_exception, match="Axis 3 is out of acceptable range"):
         outputs("ReduceMedian", [X], axes=[3])
 
 

@@ -154,9 +154,10 @@ NODES = [
     ForwardNode(op_type="BatchNormalization", inputs=("r", "scale", "bias")),
     ForwardNode(op_type="Conv", inputs=("b", "w1")),
     ForwardNode(op_type="Reshape", inputs=("c",)),
-    ForwardNode(op_type="Nll", inputs=("s", "label")),
+    ForwardNode(op_type="Softmax", inputs=("s",), outputs=("p",)),
+    ForwardNode(op_type="Nll", inputs=("p", "label")),
 ]
-HALVES = ("m", "r", "b", "c", "s", "w0", "w1", "scale", "bias")
+HALVES = ("m", "r", "b", "c", "s", "p", "w0", "w1", "scale", "bias")
 
 
 def tracked(method: GradientTensorTrackingMethod, chosen: list[str] | None = None, halves: tuple[str, ...] = HALVES) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ EFFECTS: dict[str, str] = {
     "enableGradientAccumulation": "test_gradients_of_microbatches_make_one_update",
     "accumulationAndReplicationReductionType": "test_gradients_of_microbatches_make_one_update",
     "meanAccumulationAndReplicationReductionStrategy": "test_a_running_mean_does_not_overflow",
+    "automaticLossScalingSettings": "test_the_loss_scaling_follows_the_gradients",
     "syntheticDataMode": "test_synthetic_inputs_are_zeros",
     "enableSupportedDataTypeCasting": "test_64_bit_integers_without_casts_are_an_error",
     "enableLoadAndOffloadRNGState": "test_the_state_of_random_numbers_is_read_where_it_may_be",
@@ -240,7 +241,28 @@ def test_io_tiles_change_the_plan() -> None:
     assert cycles(numIOTiles=8) != cycles()
 
 
-@pytest.mark.xfail(reason="the session does not hand tuning_of(options, op_type) to the plan yet")
 def test_partials_change_the_plan() -> None:
     assert cycles(partialsTypeMatMuls="half") < cycles()
     assert cycles(matmulOptions={"partialsType": "half"}) == cycles(partialsTypeMatMuls="half")
+
+
+def test_the_loss_scaling_follows_the_gradients() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [1, 1]))
+    w = builder.addInitializedInputTensor(np.ones((1, 1), np.float16))
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.matmul([x, w])])
+    options = popart.SessionOptions()
+    options.automaticLossScalingSettings.enabled = True
+    session = popart.TrainingSession(
+        fnModel=builder.getModelProto(),
+        dataFlow=popart.DataFlow(3, ["finalLossScale"]),
+        loss=loss,
+        optimizer=popart.SGD({"lossScaling": (4.0, False)}),
+        userOptions=options,
+        deviceInfo=popart.DeviceManager().createCpuDevice(),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: np.array([1, 2000, 1], np.float16).reshape(3, 1, 1)}, anchors))
+    assert anchors["finalLossScale"].tolist() == [4.0, 8.0, 4.0]

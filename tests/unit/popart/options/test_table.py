@@ -10,7 +10,6 @@ from tilestep.popart import enums
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import (
     AccumulateOuterFragmentSettings,
-    AutomaticLossScalingSettings,
     BatchSerializationSettings,
     ExecutionPhaseSettings,
     ExperimentalSettings,
@@ -37,7 +36,6 @@ def _experimental() -> ExperimentalSettings:
 
 # option -> a value that is refused, and other options that must be set for that
 REFUSED: dict[str, tuple[Any, dict[str, Any]]] = {
-    "automaticLossScalingSettings": (AutomaticLossScalingSettings(enabled=True), {}),
     "ensureFp32LossScaleTensor": (True, {}),
     "groupNormStridedChannelGrouping": (True, {}),
     "autoRecomputation": (enums.RecomputationType.Pipeline, {}),

@@ -1,0 +1,168 @@
+"""ONNX's operators where a session has them compute or refuse what the importer does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import tilestep.popart.ops  # noqa: F401  # registers all
+from tilestep.onnx.errors import OnnxError
+from tilestep.onnx.graph import Graph, Preparation
+from tilestep.onnx.interpret import Run, run_graph
+from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.ops.checks import DIALECT
+
+F = np.float32
+X = np.array([[1, -2, 3], [3, 3, -1]], F)
+
+
+def node_graph(op_type: str, inputs: int, *, version: int, dialect: str = DIALECT, outputs: int = 1, **attributes: Any) -> Graph:
+    names, results = [f"in{i}" for i in range(inputs)], [f"out{i}" for i in range(outputs)]
+    values = [[helper.make_empty_tensor_value_info(name) for name in ids] for ids in (names, results)]
+    node = helper.make_node(op_type, names, results, **{name: value for name, value in attributes.items() if value != []})
+    empty = [helper.make_attribute(name, [], attr_type=onnx.AttributeProto.INTS) for name, value in attributes.items() if value == []]
+    node.attribute.extend(empty)
+    return Preparation(functions={}, left=10, dialect=dialect).graph(helper.make_graph([node], "test", *values), {"": version})
+
+
+def run(op_type: str, inputs: Sequence[Any], *, version: int = 10, **attributes: Any) -> list[Any]:
+    graph = node_graph(op_type, len(inputs), version=version, **attributes)
+    return jax.jit(lambda *arrays: run_graph(graph, arrays, Run()))(*map(jnp.asarray, inputs))
+
+
+def gradient(op_type: str, inputs: Sequence[Any], *, version: int = 10, position: int = 0, **attributes: Any) -> np.ndarray[Any, Any]:
+    graph = node_graph(op_type, len(inputs), version=version, **attributes)
+    total = lambda *arrays: run_graph(graph, arrays, Run())[0].sum()  # noqa: E731
+    return np.asarray(jax.grad(total, argnums=position)(*map(jnp.asarray, inputs)))
+
+
+def test_only_the_dialect_sees_its_operators() -> None:
+    a, b = np.ones(2, F), np.ones(2, np.float16)
+    with pytest.raises(popart_exception, match="incompatible types FLOAT and FLOAT16"):
+        run("Add", [a, b])
+    graph = node_graph("Add", 2, version=10, dialect="")
+    assert run_graph(graph, [a, b], Run())[0].shape == (2,)
+
+
+def test_operands_whose_shapes_do_not_fit() -> None:
+    message = r"np broadcasting failed on 'Op\(ai.onnx.Add:7, inputs=\[in0, in1\], outputs=\[out0\]\)', frames \[2, 3\] and \[2, 5\]"
+    with pytest.raises(popart_exception, match=message + " are not aligned"):
+        run("Add", [X, np.ones((2, 5), F)])
+    with pytest.raises(popart_exception, match="frames"):
+        run("Less", [X, np.ones((2, 5), F)])
+
+
+def test_a_float16_times_one_float32_is_a_float16() -> None:
+    assert run("Mul", [X.astype(np.float16), np.array([3], F)])[0].dtype == np.float16
+    with pytest.raises(popart_exception, match="incompatible types FLOAT16 and FLOAT"):
+        run("Mul", [X.astype(np.float16), X])
+
+
+def test_matrix_products_that_do_not_fit() -> None:
+    with pytest.raises(popart_exception, match=r"contracting dimensions unequal: lhs 'in0' \[2 3\], rhs 'in1' \[2 3\]"):
+        run("MatMul", [X, X])
+    with pytest.raises(popart_exception, match="doesn't support scalar tensor in0 as the lhs input"):
+        run("MatMul", [np.ones((), F), X])
+
+
+@pytest.mark.parametrize("op_type", ["Ceil", "Floor", "Sign", "Round"])
+def test_steps_have_a_gradient_that_is_0(op_type: str) -> None:
+    x = np.array([-1.5, 0.2], F)
+    expected = {"Ceil": np.ceil, "Floor": np.floor, "Sign": np.sign, "Round": np.rint}[op_type](x)
+    np.testing.assert_array_equal(run(op_type, [x], version=11)[0], expected)
+    assert not gradient(op_type, [x], version=11).any()
+
+
+def test_a_magnitudes_gradient_at_0_is_0() -> None:
+    x = np.array([-2, 0, 2], F)
+    np.testing.assert_array_equal(gradient("Abs", [x]), [-1, 0, 1])
+    np.testing.assert_array_equal(gradient("ReduceL1", [x]), [-1, 0, 1])
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_all_that_equal_an_extreme_get_its_gradient(keepdims: int) -> None:
+    np.testing.assert_array_equal(run("ReduceMax", [X], axes=[1], keepdims=keepdims)[0], X.max(1, keepdims=bool(keepdims)))
+    np.testing.assert_array_equal(gradient("ReduceMax", [X], axes=[1], keepdims=keepdims), [[0, 0, 1], [1, 1, 0]])
+    np.testing.assert_array_equal(gradient("ReduceMin", [X], keepdims=keepdims), [[0, 1, 0], [0, 0, 0]])
+
+
+def test_both_operands_get_an_extremes_gradient_if_they_equal_it() -> None:
+    a, b = np.array([1, 2, np.inf], F), np.array([1, 1, np.inf], F)
+    np.testing.assert_array_equal(run("Max", [a, b])[0], [1, 2, np.inf])
+    np.testing.assert_array_equal(gradient("Max", [a, b]), [1, 1, 1])
+    np.testing.assert_array_equal(gradient("Max", [a, b], position=1), [1, 0, 1])
+    np.testing.assert_array_equal(gradient("Min", [a, b[:1]], position=1), [1 + 1 + 1])
+
+
+def test_no_axes_reduce_nothing() -> None:
+    np.testing.assert_array_equal(run("ReduceSumSquare", [X], axes=[])[0], X * X)
+    np.testing.assert_array_equal(run("ReduceSum", [X])[0], [[X.sum()]])
+    with pytest.raises(popart_exception, match=r"Axis 2 is out of acceptable range \[-2, 1\]"):
+        run("ReduceSum", [X], axes=[2])
+
+
+def test_gradients_of_powers() -> None:
+    x, y = np.array([2, -2, 0, np.inf], F), np.array([3, 2, 2, 0], F)
+    np.testing.assert_allclose(run("Pow", [x, y])[0], [8, 4, 0, 1])
+    np.testing.assert_allclose(gradient("Pow", [x, y]), [12, -4, 0, 0])
+    np.testing.assert_allclose(gradient("Pow", [x, y], position=1), [8 * np.log(2), np.nan, 0, np.inf], 1e-6)
+
+
+def test_the_odd_one_of_a_transposed_convolutions_padding() -> None:
+    x, w = np.array([[[[1, 2], [3, 4]]]], F), np.array([[[[1, 2], [2, 1]]]], F)
+    first, last = [[1, 4], [5, 15]], [[15, 10], [11, 4]]
+    for padding, expected in (("NOTSET", first), ("SAME_LOWER", first), ("SAME_UPPER", last)):
+        y = run("ConvTranspose", [x, w], version=11, output_shape=[2, 2], auto_pad=padding)[0]
+        np.testing.assert_array_equal(y[0, 0], expected)
+
+
+def test_nothing_gathered_has_a_gradient_of_zeros() -> None:
+    nothing = np.zeros((0, 2), np.int32)
+    assert run("Gather", [X, nothing], axis=1)[0].shape == (2, 0, 2, *X.shape[2:])
+    jaxpr = jax.make_jaxpr(lambda x: jax.grad(lambda x: run_graph(node_graph("Gather", 2, version=10), [x, nothing], Run())[0].sum())(x))(X)
+    assert jaxpr.jaxpr.eqns[-1].primitive.name != "broadcast_in_dim"  # a session takes that for no gradient at all
+
+
+def test_a_batch_norm_of_one_output_is_in_inference_also_in_training() -> None:
+    x, ones = np.arange(12, dtype=F).reshape(2, 2, 3), np.ones(2, F)
+    graph = node_graph("BatchNormalization", 5, version=9)
+    state: dict[str, Any] = {}
+    y = run_graph(graph, [x, ones, ones, ones * 2, ones], Run(training=True, state=state))[0]
+    np.testing.assert_allclose(y, (x - 2) / np.sqrt(1 + 1e-5) + 1, 1e-5, 1e-6)
+    assert not state
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "version", "attributes", "message"),
+    [
+        ("Transpose", [X], 10, {"perm": [0]}, r"Rank of permutation tensor \[0\], rank 1 must be equal to rank of input tensor"),
+        ("Dropout", [X], 10, {"ratio": 1.5}, "ratio value 1.5 is not valid"),
+        ("AveragePool", [X[None, None]], 10, {"kernel_shape": [2, 2], "count_include_pad": 1}, "`count_include_pad` is not supported"),
+        ("MaxPool", [X[None, None]], 10, {"kernel_shape": [1, 1], "dilations": [2, 2]}, "Dilations of value other than 1"),
+        ("RandomNormal", [], 10, {"shape": [2], "seed": 1.0}, "Optional seed attribute is not supported"),
+        ("RandomUniform", [], 10, {"shape": [2], "dtype": 11}, "The data type DOUBLE is not supported"),
+        ("Clip", [X, np.zeros((), F)], 11, {}, r"currently only supports constant min/max parameters. Input 'min' \(in1\) has no data."),
+    ],
+)
+def test_what_is_refused(op_type: str, inputs: Any, version: int, attributes: Any, message: str) -> None:
+    with pytest.raises(popart_exception, match=message):
+        run(op_type, inputs, version=version, **attributes)
+
+
+@pytest.mark.parametrize(("op_type", "shape", "message"), [("Expand", [4, 3], "Expand shape constraint"), ("Reshape", [-1, -1], "use -1")])
+def test_shapes_that_are_refused(op_type: str, shape: list[int], message: str) -> None:
+    graph = node_graph(op_type, 2, version=10)
+    with pytest.raises(popart_exception, match=message):
+        run_graph(graph, [X, np.array(shape)], Run())
+
+
+def test_an_operator_that_nobody_has_is_still_missing() -> None:
+    with pytest.raises(OnnxError):
+        Preparation(functions={}, left=10, dialect=DIALECT).graph(helper.make_graph([helper.make_node("No", [], ["y"])], "g", [], []), {})

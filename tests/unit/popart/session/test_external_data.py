@@ -1,0 +1,168 @@
+"""Initialisers in files beside the model: sessions read them, write them back, and move them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from tilestep import popart
+from tilestep.popart.builder import external
+
+Array = np.ndarray[Any, Any]
+W = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+B = np.array([5.0, 6.0], np.float32)
+SUM = popart.ReductionType.Sum
+
+
+def training(file: Path, optimizer: popart.Optimizer | None = None) -> popart.TrainingSession:
+    """A session whose loss is the sum of W @ B, with both in a file, after one step. Without momentum W becomes W - 0.5 * [B, B]."""
+    builder = popart.Builder()
+    w, b = builder.addInitializedInputTensor(W, "w"), builder.addInitializedInputTensor(B, "b")
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.matmul([w, b])], reduction=SUM)
+    builder.saveInitializersExternally([w, b], str(file))
+    device = popart.DeviceManager().createCpuDevice()
+    sgd = popart.SGD({"defaultLearningRate": (0.5, True)})
+    session = popart.TrainingSession(builder.getModelProto(), popart.DataFlow(1, {}), loss, optimizer or sgd, device)
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({}, {}))
+    return session
+
+
+def inference(model: bytes | str, out: str) -> Array:
+    device = popart.DeviceManager().createCpuDevice()
+    session = popart.InferenceSession(model, popart.DataFlow(1, [out]), device)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({}, anchors))
+    return anchors[out]
+
+
+def doubled(file: str) -> tuple[onnx.ModelProto, str]:
+    """A model that doubles B, which stands in a file."""
+    builder = popart.Builder()
+    b = builder.addInitializedInputTensor(B)
+    out = builder.aiOnnx.add([b, b])
+    builder.saveInitializersExternally([b], file)
+    return onnx.ModelProto.FromString(builder.getModelProto()), out
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process that has not written the files."""
+    monkeypatch.setattr(external, "_written", set[Path]())
+    yield
+
+
+def test_a_session_reads_initialisers_in_a_file(tmp_path: Path) -> None:
+    model, out = doubled(str(tmp_path / "b.bin"))
+    np.testing.assert_array_equal(inference(model.SerializeToString(), out), 2 * B)
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_a_model_may_name_a_file_in_its_own_folder_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("model", "elsewhere"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    model, out = doubled(str(tmp_path / "model" / "b.bin"))
+    external._written.clear()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as in a process that has not written it
+    onnx.save_model(model, str(tmp_path / "model" / "model.onnx"))
+    np.testing.assert_array_equal(inference(str(tmp_path / "model" / "model.onnx"), out), 2 * B)
+    with pytest.raises(popart.popart_exception, match=r"outside of the model's folder"):
+        inference(model.SerializeToString(), out)
+
+
+def test_model_to_host_writes_new_values_to_the_file(tmp_path: Path) -> None:
+    session = training(tmp_path / "weights.bin")
+    for _ in range(2):  # the second time overwrites the same values
+        session.modelToHost(str(tmp_path / "model.onnx"))
+        found = np.fromfile(tmp_path / "weights.bin", np.float32)
+        np.testing.assert_array_equal(found, [*(W - 0.5 * B).ravel(), *(B - 0.5 * W.sum(0))])
+    model = onnx.load_model(str(tmp_path / "model.onnx"), load_external_data=False)
+    assert all(external.is_external(tensor) and not tensor.raw_data for tensor in model.graph.initializer)
+
+
+def test_the_optimisers_state_stands_beside_its_initialiser(tmp_path: Path) -> None:
+    momentum = popart.SGD({"defaultLearningRate": (0.5, True), "defaultMomentum": (0.9, True)})
+    session = training(tmp_path / "weights.bin", momentum)
+    session.modelToHost(str(tmp_path / "model.onnx"))
+    session.modelToHost(str(tmp_path / "again.onnx"))
+    state = {popart.reservedAcclPrefix() + "b": np.zeros_like(B), popart.reservedAcclPrefix() + "w": np.zeros_like(W)}  # by name
+    session.readWeights(popart.PyWeightsIO(state))
+    found = np.fromfile(tmp_path / "weights.bin", np.float32)
+    assert found.size == 2 * (W.size + B.size)
+    np.testing.assert_array_equal(found[W.size + B.size :], np.concatenate([array.ravel() for array in state.values()]))
+    assert any(array.any() for array in state.values())
+    loss = next(node.output[0] for node in onnx.load_model(str(tmp_path / "model.onnx"), load_external_data=False).graph.node[-1:])
+    device = popart.DeviceManager().createCpuDevice()
+    again = popart.TrainingSession(str(tmp_path / "model.onnx"), popart.DataFlow(1, {}), loss, momentum, device)
+    read = {name: np.zeros_like(array) for name, array in state.items()}
+    again.readWeights(popart.PyWeightsIO(read))
+    for name, array in state.items():
+        np.testing.assert_array_equal(read[name], array)
+
+
+def test_initialisers_move_to_another_file(tmp_path: Path) -> None:
+    session = training(tmp_path / "weights.bin")
+    old, new = str(tmp_path / "weights.bin"), str(tmp_path / "moved.bin")
+    session.updateExternallySavedTensorLocations(old, new)
+    np.testing.assert_array_equal(np.fromfile(new, np.float32), [*W.ravel(), *B])
+    session.modelToHost(str(tmp_path / "model.onnx"))
+    np.testing.assert_array_equal(np.fromfile(old, np.float32), [*W.ravel(), *B])
+    np.testing.assert_array_equal(np.fromfile(new, np.float32)[:4].reshape(2, 2), W - 0.5 * B)
+    with pytest.raises(popart.popart_runtime_error, match=r"'.*third.bin', but file '.*weights.bin2' does not exist"):
+        session.updateExternallySavedTensorLocations(old + "2", str(tmp_path / "third.bin"))
+    with pytest.raises(popart.popart_runtime_error, match=r"^Updating externally saved .* '.*moved.bin' already exists"):
+        session.updateExternallySavedTensorLocations(old, new)
+    with pytest.raises(popart.popart_runtime_error, match=r"^No ONNX model initializers have external location set to"):
+        session.updateExternallySavedTensorLocations(old, str(tmp_path / "third.bin"))
+
+
+def test_a_file_that_is_gone_is_an_error_of_model_to_host(tmp_path: Path) -> None:
+    session = training(tmp_path / "weights.bin")
+    (tmp_path / "weights.bin").unlink()
+    with pytest.raises(popart.popart_exception, match=r"^Unrecognised file name '.*weights.bin' for externally stored tensor 'w'"):
+        session.modelToHost(str(tmp_path / "model.onnx"))
+    assert not (tmp_path / "model.onnx").exists()
+
+
+def test_reset_host_weights_reads_the_file(tmp_path: Path) -> None:
+    session = training(tmp_path / "weights.bin")
+    session.modelToHost(str(tmp_path / "model.onnx"))
+    found = [*(W + 1).ravel(), *(B + 1)]
+    np.array(found, np.float32).tofile(tmp_path / "weights.bin")
+    session.resetHostWeights(str(tmp_path / "model.onnx"))
+    session.weightsFromHost()
+    session.weightsToHost()
+    read = {"w": np.zeros_like(W)}
+    session.readWeights(popart.PyWeightsIO(read))
+    np.testing.assert_array_equal(read["w"], W + 1)
+
+
+def test_a_model_that_is_none_is_told_before_a_missing_anchor() -> None:
+    device = popart.DeviceManager().createCpuDevice()
+    with pytest.raises(popart.popart_exception, match=r"^Failed to load a ModelProto from the string 'nothing'"):
+        popart.InferenceSession("nothing", popart.DataFlow(1, {}), device)
+    with pytest.raises(popart.popart_exception, match=r"^Failed to read the model, which is a int"):
+        popart.InferenceSession(7, popart.DataFlow(1, {}), device)
+
+
+@pytest.mark.parametrize(("size", "text"), [("batch", "batch"), (-1, "-1")])
+def test_an_open_dimension_is_named(size: int | str, text: str) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2, 3]), "x")
+    out = builder.aiOnnx.add([x, x])
+    model = onnx.ModelProto.FromString(builder.getModelProto())
+    dimension = model.graph.input[0].type.tensor_type.shape.dim[0]
+    if isinstance(size, str):
+        dimension.dim_param = size
+    else:
+        dimension.dim_value = size
+    device = popart.DeviceManager().createCpuDevice()
+    with pytest.raises(popart.popart_exception, match=rf"has shape \[{text}, 3\], which uses an unknown value '{text}'\.$"):
+        popart.InferenceSession(model, popart.DataFlow(1, [out]), device)

@@ -1,0 +1,85 @@
+"""Automatic loss scaling in a session."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from tilestep import popart
+
+
+def session_of(
+    *, factor: int = 1, period: int = 1, dtype: type = np.float16, batches: int = 4, **settings: object
+) -> popart.TrainingSession:
+    builder = popart.Builder()
+    name = "FLOAT16" if dtype is np.float16 else "FLOAT"
+    x = builder.addInputTensor(popart.TensorInfo(name, [2, 2]), "x")
+    w = builder.addInitializedInputTensor(np.full((2, 2), 0.5, dtype), "w")
+    product = builder.aiOnnx.matmul([x, w])
+    loss = builder.aiGraphcore.identityloss([product])
+    options = popart.SessionOptions()
+    options.automaticLossScalingSettings.enabled = True
+    options.automaticLossScalingSettings.binEdgeLocation = 0.5
+    options.automaticLossScalingSettings.updatePeriod = period
+    options.automaticLossScalingSettings.gradientTensorTrackingMethod = popart.GradientTensorTrackingMethod.ConvAndMatmulGradients
+    for key, value in settings.items():
+        setattr(options.automaticLossScalingSettings, key, value)
+    if factor > 1:
+        options.enableGradientAccumulation, options.accumulationFactor = True, factor
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(batches, {name: popart.AnchorReturnType("All") for name in ("finalLossScale", "Accum___autoLossScaleStats")}),
+        loss,
+        popart.SGD({"lossScaling": (8.0, False), "defaultLearningRate": (1e-3, True)}),
+        popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    return session
+
+
+def scales(session: popart.TrainingSession, x: np.ndarray) -> tuple[list[float], np.ndarray]:
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": x}, anchors))
+    return anchors["finalLossScale"].ravel().tolist(), anchors["Accum___autoLossScaleStats"]
+
+
+def test_the_loss_scale_doubles_after_each_update_while_gradients_are_small() -> None:
+    found, statistics = scales(session_of(), np.ones((4, 2, 2), np.float16))
+    assert found == [8, 16, 32, 64]
+    np.testing.assert_array_equal(statistics, [[4, 0]] * 4)
+
+
+def test_it_halves_after_gradients_near_the_largest_half() -> None:
+    x = np.ones((4, 2, 2), np.float16)
+    x[1] = 5000  # its gradient is 2 * 5000 * 16 / 4
+    assert scales(session_of(), x)[0] == [8, 16, 8, 16]
+
+
+def test_microbatches_of_an_update_share_a_loss_scale() -> None:
+    found, statistics = scales(session_of(factor=2, batches=2), np.ones((2, 2, 2, 2), np.float16))
+    assert found == [8, 8, 16, 16]
+    np.testing.assert_array_equal(statistics[0], [[4, 0], [8, 0]])
+
+
+def test_a_saved_model_keeps_the_factor_and_the_counter(tmp_path: object) -> None:
+    session = session_of(period=4)
+    assert scales(session, np.ones((4, 2, 2), np.float16))[0] == [8, 16, 16, 16]
+    session.modelToHost(f"{tmp_path}/model.onnx")
+    saved = {tensor.name: tensor for tensor in onnx.load(f"{tmp_path}/model.onnx").graph.initializer}
+    assert list(saved["lossScaleUpdateFactor"].float_data) == [2.0]
+    assert list(saved["Histogram_counter"].int32_data) == [3]
+
+
+def test_float32_gradients_are_not_looked_at() -> None:
+    with pytest.raises(popart.popart_exception, match=r"No tracked gradient tensors of type fp16 were found.$"):
+        session_of(dtype=np.float32)
+
+
+def test_a_tensor_that_is_named_has_a_gradient_of_float16() -> None:
+    method = popart.GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
+    assert scales(session_of(toTrackTensors=["MatMul:0"], gradientTensorTrackingMethod=method), np.ones((4, 2, 2), np.float16))[0][1] == 16
+    with pytest.raises(popart.popart_exception, match=r"Unsupported data type for to-track tensor 'y'"):
+        session_of(toTrackTensors=["y"], gradientTensorTrackingMethod=method)
