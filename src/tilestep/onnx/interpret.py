@@ -24,7 +24,6 @@ _UNUSUAL: Final = re.compile(r"[^\w./:-]")
 NO_PROGRAM: Final = ("INVALID_ARGUMENT", "UNIMPLEMENTED", "INTERNAL")  # XLA's words for what it can't compile, such as a type of 6 bits
 _MOST_NAME: Final = 100  # characters of a node's name
 _Mark = Callable[[str, Any], Any]
-_Around = Callable[[Node], contextlib.AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,7 @@ class Run:
         folds: numbers of loops and of their turns around the nodes, outermost first: they tell the turns' random numbers apart.
         inside: the branch or the loop around the nodes that may run any number of times, in words; "" if there is none.
         mark: gets the name and the value of each output of a node of the main graph, and returns the value that later nodes read.
-        around: makes what a node's implementation runs in, also in graphs inside of nodes.
+        around: what is entered around each node while it is traced; None: nothing.
     """
 
     training: bool = False
@@ -49,7 +48,7 @@ class Run:
     folds: tuple[Any, ...] = ()
     inside: str = ""
     mark: _Mark | None = None
-    around: _Around | None = None
+    around: Callable[[Node], contextlib.AbstractContextManager[None]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,8 +135,7 @@ def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any
         inputs.pop()
     call = Call(node=node, run=run, scope=scope)
     try:
-        with contextlib.nullcontext() if run.around is None else run.around(node):
-            outputs = _outputs(call, inputs)
+        outputs = _outputs(call, inputs)
     except NeedsValueError as error:
         raise DynamicShapeError(_not_known(node, error.what)) from error
     except OnnxError:
@@ -167,7 +165,8 @@ def _outputs(call: Call, inputs: list[Any]) -> Sequence[Any]:
         return run_graph(body_of(node, tuple(map(_type_of, inputs))), inputs, run)
     handler, attributes = node.operator.handler, node.attributes
     if node.operator.random or node.subgraphs or not all(map(is_known, inputs)):
-        with jax.named_scope(_UNUSUAL.sub("_", node.name or node.op_type)[:_MOST_NAME]):  # profiles name operations so
+        around = contextlib.nullcontext() if call.run.around is None else call.run.around(node)
+        with around, jax.named_scope(_UNUSUAL.sub("_", node.name or node.op_type)[:_MOST_NAME]):  # profiles name operations so
             return _as_tuple(handler(call, *inputs, **attributes))
     with contextlib.suppress(NoRoomError), folding():
         return [_folded(output) for output in _as_tuple(handler(call, *inputs, **attributes))]

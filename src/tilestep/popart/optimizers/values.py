@@ -77,6 +77,9 @@ class OptimizerValueMap:
         self._default = default
         self._specific = dict(specific or {})
 
+    def __repr__(self) -> str:
+        return f"OptimizerValueMap({self._default!r}, {dict(sorted(self._specific.items()))!r})"
+
     def get(self, id: str) -> OptimizerValue:
         """The value for tensor `id`: its own, else the default."""
         return self._specific.get(id, self._default)

@@ -69,7 +69,9 @@ class Engine:
     @property
     def _mark(self) -> str:
         device = (str(self._device.type), self._device.numIpus, self._device.tilesPerIPU)
-        return fingerprint(self.plan.graph.proto, self.plan.graph.variables, device, self._identity, self._options.of_program())
+        shapes = [(name, spec.shape, str(spec.dtype)) for name, spec in sorted(self._feeds.step_types().items())]
+        facts = (device, self._identity, self.plan.batches, shapes, self._options.of_program())
+        return fingerprint(self.plan.graph.proto, self.plan.graph.variables, *facts)
 
     @property
     def _saves(self) -> bool:

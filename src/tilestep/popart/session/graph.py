@@ -15,7 +15,7 @@ import onnx
 from tilestep.onnx import OnnxError
 from tilestep.onnx import ops as _ops  # registers ONNX's operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.onnx.demand import demanded, draws, statistics
-from tilestep.onnx.graph import Graph, Node
+from tilestep.onnx.graph import Graph
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
@@ -25,7 +25,7 @@ from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.reading import Model
-from tilestep.popart.session.tuning import note_tuning, tuned_node
+from tilestep.popart.session.tuning import Tuning, around, tuning_by_output
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]
@@ -52,7 +52,7 @@ class SessionGraph:
         statistics: variables that batch norms keep.
         draws: whether it draws random numbers.
         training: whether dropouts drop and batch norms keep statistics.
-        around: what a node's operator is traced in; None if no node is tuned.
+        tuning: operators that are planned in a way of their own.
     """
 
     model: Model
@@ -63,7 +63,7 @@ class SessionGraph:
     statistics: frozenset[str]
     draws: bool
     training: bool
-    around: Callable[[Node], contextlib.AbstractContextManager[None]] | None
+    tuning: Tuning
 
     @property
     def proto(self) -> onnx.ModelProto:
@@ -84,7 +84,13 @@ class SessionGraph:
         Raises: popart_exception for a node that cannot be computed.
         """
         state: Values = {}
-        run = Run(training=self.training, key=key if self.draws else None, state=state, mark=mark, around=self.around)
+        run = Run(
+            training=self.training,
+            key=key if self.draws else None,
+            state=state,
+            mark=mark,
+            around=around(self.tuning) if self.tuning else None,
+        )
         given = {**inputs, **variables}
         with named_errors():
             run_graph(self.graph, [mark(name, given[name]) for name in self.graph.inputs], run)
@@ -106,7 +112,6 @@ def session_graph(model: Model, *, training: bool, shapes: InputShapeInfo, optio
     plain = onnx.ModelProto()
     plain.CopyFrom(model.proto)
     _take_in(plain, model)
-    is_tuned = note_tuning(plain.graph, options)
     _strip(plain.graph)
     with named_errors():
         loaded = load(plain, dialect=DIALECT)
@@ -129,7 +134,7 @@ def session_graph(model: Model, *, training: bool, shapes: InputShapeInfo, optio
         statistics=(statistics(loaded.graph) & variables.keys()) if training else frozenset(),
         draws=draws(loaded.graph),
         training=training,
-        around=tuned_node if is_tuned else None,
+        tuning=tuning_by_output(model.proto, options),
     )
 
 

@@ -286,10 +286,10 @@ class _Session:
         self._require_report()
         return self._figures.report()
 
-    def getSerializedGraph(self) -> str:
-        """The session's program as StableHLO. Raises: popart_runtime_error before `prepareDevice`."""
+    def getSerializedGraph(self) -> bytes:
+        """The session's program as StableHLO, in text. Raises: popart_runtime_error before `prepareDevice`."""
         self._require_report()
-        return self._engine.text()
+        return self._engine.text().encode()
 
     def _require_report(self) -> None:
         if self._carry is None or not self._options.compileEngine:

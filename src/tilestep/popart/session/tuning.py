@@ -1,88 +1,80 @@
-"""Tuning of single nodes: which options of the planner each one has, and how its operator is traced with them."""
+"""How single operators of a model are planned: their attributes, else the session's options for their type."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final
 
 import onnx
+from onnx import helper
 
 from tilestep.errors import SettingsError
+from tilestep.messages import shown
 from tilestep.onnx.graph import Node
-from tilestep.popart.builder.attribute_names import AVAILABLE_MEMORY, PARTIALS_TYPE
+from tilestep.options import PREFIX, PlanOptions
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions, tuning_of
-from tilestep.train.tuned import tuned
+from tilestep.train import tuned
 
-_NOTE: Final = "tilestep.tuning"  # metadata of a node, which the importer hands on as it is
-_TUNED: Final = (AVAILABLE_MEMORY, PARTIALS_TYPE)
-_PARTIALS: Final = {"float": "float", "half": "half"}
+_ATTRIBUTES: Final = {"__available_memory": "available_memory_proportion", "__partials_type": "partials_type"}
+
+Tuning = Mapping[str, Mapping[str, Any]]  # an operator's first output -> arguments of `tuned`
 
 
-def note_tuning(graph: onnx.GraphProto, options: SessionOptions) -> bool:
-    """Writes each node's tuning into its metadata: its own attributes, or what the options say of its type.
+def tuning_by_output(proto: onnx.ModelProto, options: SessionOptions) -> Tuning:
+    """The operators that are planned in a way of their own.
 
-    Returns: whether a node has any.
-    Raises: popart_exception for a value that is not allowed.
+    Raises: popart_exception for an attribute with a value that is not allowed.
     """
-    found = False
-    for node in graph.node:
-        others = [entry for entry in node.metadata_props if entry.key != _NOTE]
-        del node.metadata_props[:]
-        node.metadata_props.extend(others)
-        stated = {**_by_type(node, options), **_checked(node, _own(node.attribute))}
-        if stated:
-            found = True
-            node.metadata_props.add(key=_NOTE, value=json.dumps(stated))
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                found = note_tuning(inner, options) or found
+    known: dict[str, dict[str, str | float]] = {}
+    found: dict[str, Mapping[str, Any]] = {}
+    for node in _nodes(proto.graph):
+        if node.op_type not in known:
+            known[node.op_type] = _by_type(node, options)
+        own = {each.name: helper.get_attribute_value(each) for each in node.attribute if each.name in _ATTRIBUTES}
+        if stated := {**known[node.op_type], **own}:
+            found[next((name for name in node.output if name), "")] = _checked(node, stated)
     return found
 
 
+def around(tuning: Tuning) -> Callable[[Node], AbstractContextManager[None]]:
+    """What is entered around each operator while the program is traced."""
+
+    def enter(node: Node) -> AbstractContextManager[None]:
+        options = tuning.get(next((name for name in node.outputs if name), ""))
+        return tuned(**options) if options else contextlib.nullcontext()
+
+    return enter
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a graph, and of graphs inside of them."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _nodes(attribute.g)
+
+
 def _by_type(node: onnx.NodeProto, options: SessionOptions) -> dict[str, str | float]:
-    with contextlib.suppress(popart_exception, ValueError):  # prepareDevice names an option with a value that is not allowed
-        return _checked(node, tuning_of(options, node.op_type))
+    """What the options say of a type of operators; a wrong value of theirs is named by prepareDevice, as the original does it."""
+    with contextlib.suppress(popart_exception, ValueError):
+        stated = tuning_of(options, node.op_type)
+        _checked(node, stated)
+        return stated
     return {}
 
 
-def _own(attributes: Iterable[onnx.AttributeProto]) -> dict[str, str | float]:
-    stated: dict[str, str | float] = {}
-    for attribute in attributes:
-        if attribute.name in _TUNED:
-            value = onnx.helper.get_attribute_value(attribute)
-            stated[attribute.name] = value.decode() if isinstance(value, bytes) else value
-    return stated
+def _checked(node: onnx.NodeProto, stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    values = {_ATTRIBUTES[name]: _value(value) for name, value in stated.items()}
+    try:
+        PlanOptions().of_operation({PREFIX + name: value for name, value in values.items()})
+    except SettingsError as error:
+        raise popart_exception(f"Operator {node.op_type} {shown(node.name or next(iter(node.output), ''))}: {error}") from None
+    return values
 
 
-def _checked(node: onnx.NodeProto, stated: dict[str, str | float]) -> dict[str, str | float]:
-    """Options of `tuned`. Raises: popart_exception for a value that is not allowed."""
-    given: dict[str, str | float] = {}
-    where = f"node '{node.name or next(iter(node.output), '')}' ({node.op_type})"
-    partials = stated.get(PARTIALS_TYPE)
-    if partials is not None:
-        if not isinstance(partials, str) or partials.lower() not in _PARTIALS:
-            raise popart_exception(
-                f"Unable to get option '{PARTIALS_TYPE}' from string '{partials}'. Possible values are 'float' and 'half' in any letter case. "
-                f"It stands at {where}."
-            )
-        given["partials_type"] = _PARTIALS[partials.lower()]
-    proportion = stated.get(AVAILABLE_MEMORY)
-    if proportion is not None:
-        if not isinstance(proportion, int | float) or not 0 < proportion <= 1:
-            raise popart_exception(f"availableMemoryProportion must be in (0,1], and is {proportion} at {where}")
-        given["available_memory_proportion"] = proportion
-    return given
-
-
-def tuned_node(node: Node) -> contextlib.AbstractContextManager[None]:
-    """Traces a node's operator with its options. Raises: popart_exception for one that the planner does not take."""
-    for entry in node.proto.metadata_props:
-        if entry.key == _NOTE:
-            try:
-                return tuned(**json.loads(entry.value))
-            except SettingsError as error:
-                raise popart_exception(f"{node.place}: {error}") from error
-    return contextlib.nullcontext()
+def _value(value: Any) -> Any:
+    return value.decode(errors="replace").lower() if isinstance(value, bytes) else value

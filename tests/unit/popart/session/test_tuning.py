@@ -1,91 +1,108 @@
-"""Tuning of single operators reaches the emulated machine's plan, and changes no shapes."""
+"""Attributes of operators, and options of sessions, change how single operators are planned."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 
 from tilestep import popart
+from tilestep.plan import Superstep
+from tilestep.plan.steps import Series
 
-HALF = np.float16
+SIZE = 256
+X = np.full((SIZE, SIZE), 0.01, np.float16)
 
 
-def model_device() -> popart.DeviceInfo:
-    return popart.DeviceManager().createIpuModelDevice({"numIPUs": 1, "tilesPerIPU": 16})
-
-
-def cycles(*, partials: str = "", train: bool = False, by_option: bool = False) -> int:
-    """Of a product of halves, and of its gradient's two products."""
+def session(proportion: float | None = None, partials: str | None = None, **options: Any) -> Any:
+    """Two products, of which the first is tuned."""
     builder = popart.Builder()
-    x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [64, 64]))
-    w = builder.addInitializedInputTensor(np.ones((64, 64), HALF))
-    out = builder.aiOnnx.matmul([builder.aiOnnx.mul([x, w]), w])
-    options = popart.SessionOptions()
-    options.instrumentWithHardwareCycleCounter = True
-    if by_option:
-        options.matmulOptions = {"partialsType": partials}
-    elif partials:
-        builder.setPartialsType(out, partials)
-    if train:
-        loss = builder.aiGraphcore.l1loss([out], 0.1)
-        sgd = popart.SGD({"defaultLearningRate": (0.5, True)})
-        session: Any = popart.TrainingSession(
-            builder.getModelProto(), popart.DataFlow(1, {}), loss, sgd, model_device(), userOptions=options
-        )
-    else:
-        session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), model_device(), userOptions=options)
-    session.prepareDevice()
-    session.weightsFromHost()
-    session.run(popart.PyStepIO({x: np.ones((64, 64), HALF)}, session.initAnchorArrays()))
-    return session.getCycleCount()
+    x, first, second = (builder.addInputTensor(popart.TensorInfo("FLOAT16", [SIZE, SIZE])) for _ in range(3))
+    hidden = builder.aiOnnx.matmul([x, first])
+    if proportion is not None:
+        builder.setAvailableMemoryProportion(hidden, proportion)
+    if partials is not None:
+        builder.setPartialsType(hidden, partials)
+    out = builder.aiOnnx.matmul([hidden, second])
+    given = popart.SessionOptions()
+    for name, value in options.items():
+        setattr(given, name, value)
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 1, "tilesPerIPU": 64})
+    made = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), device, userOptions=given)
+    made.prepareDevice()
+    return made
 
 
-def test_partials_of_one_product_change_the_plan() -> None:
-    saved = cycles() - cycles(partials="HALF")
-    assert saved > 0
-    assert cycles(partials="half", by_option=True) == cycles(partials="HALF")
+def products(made: Any) -> tuple[Superstep, Superstep]:
+    """The products in order."""
+    (program,) = [program for program in made.getReport().compilation.programs if program.name == "run"]
+    body = program.planned.body
+    assert isinstance(body, Series)
+    first, second = [node for node in body.nodes if isinstance(node, Superstep) and node.family == "matmul"]
+    return first, second
 
 
-def test_partials_hold_for_the_products_of_the_gradient() -> None:
-    saved, saved_in_training = (cycles(train=train) - cycles(partials="half", train=train) for train in (False, True))
-    assert saved_in_training > 2 * saved > 0
+def test_a_proportion_bounds_the_operator_that_has_it_and_no_other() -> None:
+    (before, other), (first, second) = products(session()), products(session(proportion=0.05))
+    assert second == other
+    assert first.temporary_tile_bytes <= 0.05 * 638_976
+    assert first.compute_cycles + first.sync_cycles > before.compute_cycles + before.sync_cycles
 
 
-def session_with(attribute: str, value: object) -> None:
+def test_a_type_of_partials_is_the_operators_own() -> None:
+    (before, other), (first, second) = products(session()), products(session(partials="HALF"))
+    assert (second, first.compute_cycles < before.compute_cycles) == (other, True)
+
+
+def test_an_operators_attribute_goes_before_the_sessions_option() -> None:
+    first, second = products(session(partials="float", matmulOptions={"partialsType": "half"}))
+    plain, half = products(session())[0], products(session(partials="half"))[0]
+    assert (first.compute_cycles, second.compute_cycles) == (plain.compute_cycles, half.compute_cycles)
+
+
+def test_a_products_gradient_is_tuned_as_it_is() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [4, 4]))
+    hidden = builder.aiOnnx.matmul([x, builder.addInitializedInputTensor(X[:4, :4])])
+    builder.setPartialsType(hidden, "half")
+    loss = builder.aiGraphcore.l1loss([builder.aiOnnx.matmul([hidden, hidden])], 0.1)
+    made = popart.TrainingSession(
+        builder.getModelProto(), popart.DataFlow(1, {}), loss, popart.ConstSGD(0.1), popart.DeviceManager().createCpuDevice()
+    )
+    made.prepareDevice()
+    dots = [line for line in made.getSerializedGraph().decode().splitlines() if "dot_general" in line]
+    assert len(dots) > 2
+    assert sum("ipu_partials_type" in line for line in dots) == 2  # the product, and that for the weight
+
+
+def test_an_option_with_a_wrong_value_is_an_error_of_prepare_device() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [4, 4]))
     out = builder.aiOnnx.matmul([x, x])
-    model = onnx.ModelProto.FromString(builder.getModelProto())
-    model.graph.node[0].attribute.append(onnx.helper.make_attribute(attribute, value))
-    popart.InferenceSession(model, popart.DataFlow(1, [out]), model_device())
+    options = popart.SessionOptions()
+    options.matmulOptions = {"availableMemoryProportion": "much"}
+    device = popart.DeviceManager().createCpuDevice()
+    made = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), device, userOptions=options)
+    with pytest.raises(popart.poplar_exception, match=r"'availableMemoryProportion'\] is 'much': it must be a number"):
+        made.prepareDevice()
 
 
-@pytest.mark.parametrize(
-    ("attribute", "value", "message"),
-    [
-        ("__partials_type", "quarter", r"from string 'quarter'\. Possible values are 'float' and 'half'"),
-        ("__available_memory", 0.0, r"^availableMemoryProportion must be in \(0,1\], and is 0\.0 at node"),
-        ("__available_memory", 1.5, r"^availableMemoryProportion must be in \(0,1\]"),
-    ],
-)
-def test_a_value_that_is_not_allowed_is_an_error(attribute: str, value: object, message: str) -> None:
-    with pytest.raises(popart.popart_exception, match=message):
-        session_with(attribute, value)
+def test_values_are_the_same() -> None:
+    results: list[np.ndarray[Any, Any]] = []
+    for made in (session(), session(proportion=0.05, partials="half")):
+        anchors = made.initAnchorArrays()
+        made.run(popart.PyStepIO(dict.fromkeys(("input", "input/1", "input/2"), X), anchors))
+        results += anchors.values()
+    np.testing.assert_array_equal(results[0], results[1])
 
 
-def test_available_memory_changes_the_program() -> None:
-    texts: list[str] = []
-    for proportion in (None, 0.25):
-        builder = popart.Builder()
-        x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [4, 4]))
-        out = builder.aiOnnx.matmul([x, x])
-        if proportion is not None:
-            builder.setAvailableMemoryProportion(out, proportion)
-        session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), model_device())
-        session.prepareDevice()
-        texts.append(session.getSerializedGraph() if isinstance(session.getSerializedGraph(), str) else str(session.getSerializedGraph()))
-    assert "0.25" in texts[1]
-    assert "0.25" not in texts[0]
+def test_a_wrong_value_names_the_operator_and_the_bound() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [SIZE, SIZE]))
+    out = builder.aiOnnx.matmul([x, x])
+    builder.addNodeAttribute("__available_memory", 1.5, {out})
+    message = "Operator MatMul 'MatMul:0': ipu_available_memory_proportion is 1.5: it must be more than 0 and at most 1"
+    with pytest.raises(popart.popart_exception, match=re.escape(message)):
+        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), popart.DeviceManager().createCpuDevice())

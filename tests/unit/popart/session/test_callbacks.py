@@ -1,0 +1,163 @@
+"""Steps whose inputs and anchors come and go by functions, one microbatch after another."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.popart.session.models import Arrays, Model, numbers, run, same, squares, training, weights_of
+from tilestep import popart
+
+
+class Host:
+    """Gives microbatches and takes anchors, and notes each call."""
+
+    def __init__(self, inputs: Arrays, shapes: dict[str, tuple[int, ...]]) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.taken: dict[str, list[Any]] = {}
+        self._inputs = {name: iter(array) for name, array in inputs.items()}
+        self._shapes = shapes
+
+    def give(self, name: str, prefetch: bool) -> Any:
+        assert not prefetch
+        self.calls.append(("give", name))
+        return next(self._inputs[name])
+
+    def take(self, name: str) -> Any:
+        self.calls.append(("take", name))
+        self.taken.setdefault(name, []).append(np.full(self._shapes[name], np.nan, np.float32))
+        return self.taken[name][-1]
+
+    def io(self) -> popart.PyStepIOCallback:
+        return popart.PyStepIOCallback(
+            self.give, lambda name: self.calls.append(("given", name)), self.take, lambda name: self.calls.append(("taken", name))
+        )
+
+
+def host_of(model: Model, inputs: Any, *more: str) -> Host:
+    shapes = {model.y: (2, 2), "w": (3, 2), "Gradient___w": (3, 2), "Accl___w": (3, 2), model.loss: (), model.x: (2, 3)}
+    return Host({model.x: inputs.reshape(-1, 2, 3)}, shapes)
+
+
+@pytest.mark.parametrize(("kind", "batches", "accumulation"), [*itertools.product(["All", "Final", "EveryN", "Sum"], [1, 3], [1, 2])])
+def test_callbacks_give_what_arrays_give(kind: str, batches: int, accumulation: int) -> None:
+    model, inputs = squares(), numbers(batches, accumulation)
+    art = popart.AnchorReturnType(kind, batches) if kind == "EveryN" else popart.AnchorReturnType(kind)
+    anchors = dict.fromkeys([model.y, "w", "Gradient___w", "Accl___w", model.loss], art)
+    session = training(model, anchors, batches=batches, accumulation=accumulation)
+    expected, weights = run(session, {model.x: inputs}), weights_of(session, "w")
+    session.weightsFromHost()
+    host = host_of(model, inputs)
+    session.run(host.io())
+    assert set(host.taken) == set(anchors)
+    for name, arrays in host.taken.items():
+        np.testing.assert_allclose(np.array(arrays).reshape(expected[name].shape), expected[name], rtol=1e-6)
+    same(weights_of(session, "w")["w"], weights["w"])
+
+
+def test_each_microbatch_is_given_computed_and_taken_before_the_next() -> None:
+    model = squares()
+    session = training(model, {model.y: "All", "w": "Final", model.loss: popart.AnchorReturnType("EveryN", 2)}, batches=2, accumulation=2)
+    host = host_of(model, numbers(2, 2))
+    session.run(host.io())
+    one = [("give", model.x), ("given", model.x)]
+    y, loss, w = ([("take", name), ("taken", name)] for name in (model.y, model.loss, "w"))
+    assert host.calls == [*one, *y, *one, *loss, *y, *one, *y, *one, *loss, *y, *w]
+
+
+def test_an_input_may_depend_on_an_anchor_before() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1])
+    y = builder.aiOnnx.add([x, x])
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(5, {y: popart.AnchorReturnType("All")}), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    value = np.ones(1, np.float32)
+    session.run(popart.PyStepIOCallback(lambda _name, _prefetch: value, lambda _name: None, lambda _name: value, lambda _name: None))
+    same(value, [32])
+
+
+class Stop(Exception):
+    """Of a test."""
+
+
+@pytest.mark.parametrize("where", range(4))
+def test_an_error_of_a_function_arrives_and_the_session_goes_on(where: int) -> None:
+    model, inputs = squares(), numbers(2, 1)
+    session = training(model, {model.y: "All"}, batches=2)
+    host = host_of(model, inputs)
+    functions = [host.give, lambda _name: None, host.take, lambda _name: None]
+
+    def stop(*_: Any) -> None:
+        raise Stop
+
+    io = popart.PyStepIOCallback(*[stop if place == where else function for place, function in enumerate(functions)])
+    with pytest.raises(Stop):
+        session.run(io)
+    expected = run(training(model, {model.y: "All"}, batches=2), {model.x: inputs})[model.y]
+    session.weightsFromHost()
+    host = host_of(model, inputs)
+    session.run(host.io())
+    same(np.array(host.taken[model.y]), expected)
+    session.weightsFromHost()
+    same(run(session, {model.x: inputs})[model.y], expected)
+
+
+def test_a_function_that_gives_nothing_or_too_much_is_an_error() -> None:
+    model = squares()
+    session = training(model, {model.y: "All"})
+
+    def step(array: Any) -> None:
+        session.run(popart.PyStepIOCallback(lambda _name, _prefetch: array, lambda _name: None, lambda _name: None, lambda _name: None))
+
+    with pytest.raises(popart.popart_runtime_error, match=r"^The input callback gave no array for tensor 'input' though"):
+        step(None)
+    with pytest.raises(popart.popart_runtime_error, match="Expected 6, but received 7"):
+        step(np.zeros(7, np.float32))
+    with pytest.raises(popart.popart_runtime_error, match=r"^Type discrepancy for tensor input"):
+        step(np.zeros(6, np.float64))
+    with pytest.raises(popart.popart_exception, match="not c-contiguous"):
+        step(np.zeros((3, 2), np.float32).T)
+    with pytest.raises(TypeError, match="the output of tensor 'MatMul:0' is a NoneType"):
+        step(np.zeros(6, np.float32))
+
+
+def test_inputs_are_copied_before_the_function_is_told() -> None:
+    model, inputs = squares(), numbers(3, 1)
+    session = training(model, {model.x: "All"}, batches=3)
+    shared, left = np.zeros((2, 3), np.float32), iter(inputs.reshape(-1, 2, 3))
+
+    def give(_name: str, _prefetch: bool) -> Any:
+        shared[...] = next(left)
+        return shared
+
+    taken: list[Any] = []
+
+    def take(_name: str) -> Any:
+        taken.append(np.zeros((2, 3), np.float32))
+        return taken[-1]
+
+    session.run(popart.PyStepIOCallback(give, lambda _name: shared.fill(99), take, lambda _name: None))
+    same(np.array(taken), inputs.reshape(3, 2, 3))
+
+
+def test_random_numbers_are_the_same_by_both_ways() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [64])
+    y = builder.aiOnnx.dropout([x], 1, 0.5)[0]
+    w = builder.addInitializedInputTensor(np.ones(64, np.float32))
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([y, w])])
+    model = Model(proto=builder.getModelProto(), x=x, w=w, y=y, loss=loss)
+    session = training(model, {y: "All"}, batches=3)
+    inputs = np.ones((3, 64), np.float32)
+    session.setRandomSeed(7)
+    expected = run(session, {x: inputs})[y]
+    session.setRandomSeed(7)
+    host = Host({x: inputs}, {y: (64,)})
+    session.run(host.io())
+    same(np.array(host.taken[y]), expected)
+    assert 0 < expected.astype(bool).mean() < 1

@@ -1,0 +1,295 @@
+"""Executables in files: what is saved, what is taken back, and what a damaged or foreign one is."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.popart.session.models import (
+    WEIGHT,
+    Model,
+    cpu,
+    inference,
+    ipu,
+    ipu_model,
+    numbers,
+    run,
+    same,
+    sgd,
+    squares,
+    trained,
+    training,
+)
+from tilestep import popart
+
+Refusal = (popart.popart_runtime_error, popart.popart_exception)
+
+
+def acquired() -> popart.DeviceInfo:
+    device = popart.DeviceManager().acquireAvailableDevice(1, 16)
+    assert device is not None
+    return device
+
+
+def offline() -> popart.DeviceInfo:
+    """A device to compile for, with the tiles of `acquired`."""
+    return ipu()
+
+
+def session_of(model: Model, **changes: Any) -> popart.InferenceSession:
+    return inference(model.proto, {model.y: "All"}, device=offline(), prepare=False, **changes)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return squares()
+
+
+@pytest.fixture(scope="module")
+def executable(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("executable") / "model.popef"
+    session_of(model).compileAndExport(str(path))
+    return path
+
+
+def test_a_saved_program_runs_in_another_session(model: Model, tmp_path: Path) -> None:
+    inputs, path = numbers(2, 1), tmp_path / "below" / "training.popef"
+    with acquired() as device:
+        session = training(model, {"w": "All"}, batches=2, device=device)
+        expected = run(session, {model.x: inputs})["w"]
+        session.saveExecutable(str(path))
+    with acquired() as device:
+        again = training(model, {"w": "All"}, batches=2, device=device, prepare=False)
+        again.loadExecutable(str(path))
+        again.prepareDevice()
+        again.weightsFromHost()
+        same(run(again, {model.x: inputs})["w"], expected)
+        same(expected[1], trained(inputs).weight)
+        with pytest.raises(popart.popart_runtime_error, match=r"^Unable to get reports when using a cached executable"):
+            again.getReport()
+
+
+def test_an_executable_has_the_weights_unless_they_are_left_out(tmp_path: Path) -> None:
+    other = squares(start=WEIGHT + 1)
+    for variables, start in ((True, WEIGHT + 1), (False, WEIGHT)):
+        path = tmp_path / f"{variables}.popef"
+        with acquired() as device:
+            session = inference(other.proto, {other.y: "All"}, device=device)
+            session.saveExecutable(str(path), saveVariables=variables)
+        with acquired() as device:
+            model = squares()
+            session = inference(model.proto, {model.y: "All"}, device=device, prepare=False)
+            session.loadExecutable(str(path))
+            session.prepareDevice()
+            same(run(session, {model.x: numbers(1)})[model.y], numbers(1)[0] @ start)
+
+
+def test_a_folder_gets_a_file_of_its_own(model: Model, tmp_path: Path) -> None:
+    session_of(model).compileAndExport(str(tmp_path))
+    (found,) = tmp_path.iterdir()
+    assert found.suffix == ".popef"
+
+
+@pytest.mark.parametrize("device", [cpu, ipu_model])
+def test_devices_without_executables_refuse(device: Any, model: Model, tmp_path: Path) -> None:
+    session = inference(model.proto, {model.y: "All"}, device=device(), prepare=False)
+    with pytest.raises(popart.popart_exception, match=r"^Executables for device type (cpu|ipu-model) cannot be saved"):
+        session.compileAndExport(str(tmp_path / "model.popef"))
+    assert not any(tmp_path.iterdir())
+
+
+def test_there_is_no_code_of_python_in_a_file(executable: Path) -> None:
+    with zipfile.ZipFile(executable) as archive:
+        assert set(archive.namelist()) == {"manifest.json", "step.stablehlo", "weights.npz"}
+        manifest = json.loads(archive.read("manifest.json"))
+        with np.load(io.BytesIO(archive.read("weights.npz")), allow_pickle=False) as arrays:
+            assert [arrays[name].dtype for name in arrays.files] == [np.float32]
+    assert manifest["weights"] == ["w"]
+
+
+def test_a_file_that_is_not_there_and_one_that_is_none(model: Model, tmp_path: Path) -> None:
+    session = session_of(model)
+    with pytest.raises(popart.popart_exception, match=r"^Could not open file .*none.popef"):
+        session.loadExecutable(str(tmp_path / "none.popef"))
+    (tmp_path / "text.popef").write_text("text")
+    (tmp_path / "empty.popef").write_bytes(b"")
+    for name in ("text", "empty"):
+        with pytest.raises(popart.popart_runtime_error, match=f"{name}.popef is no executable, or it is damaged"):
+            session.loadExecutable(str(tmp_path / f"{name}.popef"))
+
+
+OTHERS: list[dict[str, Any]] = [{"partialsTypeMatMuls": "half"}, {"constantWeights": False}, {"enableSupportedDataTypeCasting": False}]
+
+
+def test_the_executable_of_another_session_is_refused(model: Model, executable: Path) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 3], "input")
+    w = builder.addInitializedInputTensor(WEIGHT, "w")
+    y = builder.aiOnnx.matmul([x, w])
+    foreign = [
+        inference(builder.getModelProto(), {y: "All"}, device=offline(), prepare=False),
+        inference(model.proto, {model.y: "Sum"}, device=offline(), prepare=False),
+        inference(model.proto, {model.y: "All"}, batches=2, device=offline(), prepare=False),
+        training(model, {model.y: "All"}, device=offline(), prepare=False),
+        inference(model.proto, {model.y: "All"}, device=popart.DeviceManager().createOfflineIPUDevice({"tilesPerIPU": 32}), prepare=False),
+        session_of(model, partialsTypeMatMuls="half"),
+    ]
+    for session in foreign:
+        with pytest.raises(popart.popart_runtime_error, match="belongs to another session"):
+            session.loadExecutable(str(executable))
+    session_of(model).loadExecutable(str(executable))
+
+
+def test_another_optimiser_is_another_session(model: Model, tmp_path: Path) -> None:
+    path = tmp_path / "training.popef"
+    training(model, device=offline(), prepare=False).compileAndExport(str(path))
+    training(model, device=offline(), prepare=False).loadExecutable(str(path))
+    for optimizer in (sgd(1 / 2), sgd(const=False), popart.Adam({})):
+        with pytest.raises(popart.popart_runtime_error, match="belongs to another session"):
+            training(model, optimizer=optimizer, device=offline(), prepare=False).loadExecutable(str(path))
+
+
+def members_of(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def archive_of(path: Path, members: dict[str, bytes], *, sign: bool) -> str:
+    """Writes members. Args: sign: whether the manifest gets their hashes, as someone who means harm would do."""
+    if sign:
+        manifest = json.loads(members["manifest.json"])
+        manifest["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in members.items() if name != "manifest.json"}
+        members = {**members, "manifest.json": json.dumps(manifest).encode()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return str(path)
+
+
+@pytest.mark.parametrize("member", ["step.stablehlo", "weights.npz"])
+def test_an_altered_member_is_found_by_its_hash(model: Model, executable: Path, tmp_path: Path, member: str) -> None:
+    members = members_of(executable)
+    members[member] = members[member][:-1] + b"!"
+    with pytest.raises(popart.popart_runtime_error, match="was altered: the hash of a member"):
+        session_of(model).loadExecutable(archive_of(tmp_path / "x.popef", members, sign=False))
+    del members[member]
+    with pytest.raises(popart.popart_runtime_error, match="was altered: the hash of a member"):
+        session_of(model).loadExecutable(archive_of(tmp_path / "x.popef", members, sign=False))
+
+
+class Harm:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return (Path.touch, (self.path,))
+
+
+def test_pickled_weights_are_not_unpickled(model: Model, executable: Path, tmp_path: Path) -> None:
+    harmed = tmp_path / "harmed"
+    buffer = io.BytesIO()
+    np.savez(buffer, **{"000000": np.array([Harm(harmed)], object)})
+    for weights in (buffer.getvalue(), pickle.dumps(Harm(harmed))):
+        path = archive_of(tmp_path / "x.popef", {**members_of(executable), "weights.npz": weights}, sign=True)
+        with pytest.raises(popart.popart_runtime_error, match="is no executable, or it is damaged"):
+            session_of(model).loadExecutable(path)
+    assert not harmed.exists()
+
+
+def test_signed_members_that_do_not_fit_are_named_errors(model: Model, executable: Path, tmp_path: Path) -> None:
+    members = members_of(executable)
+    session = session_of(model)
+    session.loadExecutable(archive_of(tmp_path / "x.popef", {**members, "step.stablehlo": b"nonsense"}, sign=True))
+    with pytest.raises(popart.popart_runtime_error, match=r"^The executable's program is damaged"):
+        session.prepareDevice(loadEngine=False)
+    buffer = io.BytesIO()
+    np.savez(buffer, **{"000000": np.zeros((7, 7), np.float32)})
+    with pytest.raises(popart.popart_runtime_error, match="non matching tensor info"):
+        session_of(model).loadExecutable(archive_of(tmp_path / "y.popef", {**members, "weights.npz": buffer.getvalue()}, sign=True))
+    for manifest in (b"[]", b"{}", b"nonsense", b'{"form": "tilestep executable 1", "sha256": 3, "weights": 4}', b"\xff"):
+        with pytest.raises(popart.popart_runtime_error):
+            session_of(model).loadExecutable(archive_of(tmp_path / "z.popef", {**members, "manifest.json": manifest}, sign=False))
+
+
+def test_200_damaged_files_are_named_errors_or_the_same_program(model: Model, executable: Path, tmp_path: Path) -> None:
+    whole, path, session = executable.read_bytes(), tmp_path / "x.popef", session_of(model)
+    random = np.random.default_rng(0)
+    refused = 0
+    for number in range(200):
+        data = bytearray(whole)
+        if number % 4 == 0:
+            data = data[: random.integers(len(data))]
+        else:
+            for place in random.integers(len(data), size=random.integers(1, 6)):
+                data[place] ^= int(random.integers(1, 256))
+        path.write_bytes(data)
+        try:
+            session.loadExecutable(str(path))
+        except Refusal:
+            refused += 1
+    assert refused > 150
+
+
+# -------------------------------------------------------------------------------------------------------------------- cache
+
+
+def cached(model: Model, folder: Path, **more: Any) -> tuple[popart.InferenceSession, Any]:
+    """A session that ran, and its result."""
+    with acquired() as device:
+        session = inference(model.proto, {model.y: "All"}, device=device, enableEngineCaching=True, cachePath=str(folder), **more)
+        return session, run(session, {model.x: numbers(1)})[model.y]
+
+
+def was_hit(session: popart.InferenceSession) -> bool:
+    """Whether the program came from the cache: then there is no report."""
+    try:
+        session.getSummaryReport()
+    except popart.popart_runtime_error as error:
+        return str(error).startswith("Unable to get reports when using a cached executable")
+    return False
+
+
+def test_the_second_session_takes_the_program_of_the_first(model: Model, tmp_path: Path) -> None:
+    expected = numbers(1)[0] @ WEIGHT
+    for hit in (False, True):
+        session, found = cached(model, tmp_path)
+        same(found, expected)
+        assert was_hit(session) == hit
+    other = squares(start=WEIGHT + 1)  # other weights: the same program, with the session's own weights
+    session, found = cached(other, tmp_path)
+    assert was_hit(session)
+    same(found, numbers(1)[0] @ (WEIGHT + 1))
+    assert len(list(tmp_path.iterdir())) == 1
+    session, _ = cached(model, tmp_path, partialsTypeMatMuls="half")
+    assert not was_hit(session)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_damaged_file_in_the_cache_is_compiled_anew(model: Model, tmp_path: Path) -> None:
+    expected = numbers(1)[0] @ WEIGHT
+    cached(model, tmp_path)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-30])
+    for hit in (False, True):
+        session, found = cached(model, tmp_path)
+        assert was_hit(session) == hit
+        same(found, expected)
+
+
+def test_a_program_that_prints_cannot_be_saved(tmp_path: Path) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    y = builder.aiGraphcore.printtensor([x])
+    session = inference(builder.getModelProto(), {y: "All"}, device=offline(), prepare=False)
+    with pytest.raises(popart.popart_exception, match="can't be saved, because it calls functions of this process"):
+        session.compileAndExport(str(tmp_path / "x.popef"))

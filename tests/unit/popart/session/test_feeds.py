@@ -1,0 +1,163 @@
+"""Arrays of a step: sizes, types, names, and what is checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.popart.session.models import Array, inference, numbers, run, same, squares, trained, training
+from tilestep import popart
+
+
+def doubled(kind: str = "FLOAT", batches: int = 1, **changes: Any) -> tuple[popart.InferenceSession, str, str]:
+    """A session of y = x + x, x's name, y's name."""
+    builder = popart.Builder()
+    x = builder.addInputTensor(kind, [2])
+    y = builder.aiOnnx.add([x, x])
+    return inference(builder.getModelProto(), {y: "All"}, batches=batches, **changes), x, y
+
+
+def test_inputs_have_any_shape_of_the_right_number_of_elements() -> None:
+    model = squares()
+    inputs = numbers(3, 2)
+    expected = trained(inputs).values["MatMul:0"]
+    session = training(model, {model.y: "All"}, batches=3, accumulation=2)
+    for shape in ([3, 2, 2, 3], [36], [6, 6]):
+        session.weightsFromHost()
+        same(run(session, {model.x: inputs.reshape(shape)})[model.y], expected)
+
+
+def test_anchors_are_written_in_place_to_any_shape() -> None:
+    session, x, y = doubled(batches=2)
+    target = np.zeros((4, 1), np.float32)
+    session.run(popart.PyStepIO({x: np.arange(4, dtype=np.float32)}, {y: target}))
+    same(target, [[0], [2], [4], [6]])
+
+
+@pytest.mark.parametrize(("name", "size"), [("input", 7), ("input", 5), ("Add:0", 3)])
+def test_a_wrong_number_of_elements_is_an_error_that_says_both(name: str, size: int) -> None:
+    session, x, y = doubled(batches=3)
+    arrays = {x: np.zeros(6, np.float32), y: np.zeros(6, np.float32)}
+    arrays[name] = np.zeros(size, np.float32)
+    what = "input" if name == x else "output"
+    message = f"^Unexpected number of {what} elements for Tensor {name}. Expected 6, but received {size}."
+    with pytest.raises(popart.popart_runtime_error, match=message) as raised:
+        session.run(popart.PyStepIO({x: arrays[x]}, {y: arrays[y]}))
+    assert "batches per step    = 3" in str(raised.value)
+
+
+def test_the_anchors_return_type_is_in_the_error() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    y = builder.aiOnnx.add([x, x])
+    session = inference(builder.getModelProto(), {y: popart.AnchorReturnType("EveryN", 2)}, batches=4)
+    with pytest.raises(popart.popart_runtime_error, match=r"The anchor return type is  EveryN\nThe return period is 2$"):
+        session.run(popart.PyStepIO({x: np.zeros(8, np.float32)}, {y: np.zeros(8, np.float32)}))
+
+
+def test_without_checks_numpy_decides() -> None:
+    session, x, y = doubled()
+    target = np.zeros(2, np.float32)
+    io = popart.PyStepIO({x: np.zeros(3, np.float32)}, {y: target})
+    io.enableRuntimeAsserts(False)
+    with pytest.raises(ValueError, match="cannot reshape array of size 3"):
+        session.run(io)
+    io = popart.PyStepIO({x: np.ones(2, np.float32), "not there": np.zeros(1)}, {y: target})
+    io.enableRuntimeAsserts(False)
+    session.run(io)
+    same(target, [2, 2])
+
+
+def test_a_missing_input_and_a_missing_anchor_are_named() -> None:
+    session, x, y = doubled()
+    with pytest.raises(popart.popart_runtime_error, match=f"^No tensor {x} provided in PyStepIO's inputs: it has none"):
+        session.run(popart.PyStepIO({}, session.initAnchorArrays()))
+    with pytest.raises(popart.popart_runtime_error, match=f"^No tensor {y} provided in PyStepIO's outputs: it has none"):
+        session.run(popart.PyStepIO({x: np.zeros(2, np.float32)}, {}))
+
+
+def test_an_anchor_that_the_session_does_not_have_is_left_alone() -> None:
+    session, x, _ = doubled()
+    more = np.full(3, 9, np.float32)
+    session.run(popart.PyStepIO({x: np.ones(2, np.float32)}, {**session.initAnchorArrays(), "else": more}))
+    same(more, [9, 9, 9])
+
+
+def test_an_unknown_input_and_a_tensor_that_is_no_input_are_errors() -> None:
+    session, x, y = doubled()
+    given = {x: np.zeros(2, np.float32)}
+    with pytest.raises(popart.popart_runtime_error, match="But there is no Tensor named nothing in the Ir's main Graph"):
+        session.run(popart.PyStepIO({**given, "nothing": np.zeros(2)}, session.initAnchorArrays()))
+    with pytest.raises(popart.popart_runtime_error, match=f"^The tensor '{y}' has been provided as one of the inputs to the stepIO"):
+        session.run(popart.PyStepIO({**given, y: np.zeros(2)}, session.initAnchorArrays()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "array"), [("FLOAT", np.zeros(2)), ("INT32", np.zeros(2, np.float32)), ("FLOAT16", np.zeros(2, np.float32))]
+)
+def test_another_type_is_an_error_that_says_both(kind: str, array: Array) -> None:
+    session, x, _ = doubled(kind)
+    wanted = {"FLOAT": "FLOAT32"}.get(kind, kind)
+    message = (
+        f"^Type discrepancy for tensor {x}. User provided : {array.dtype.name.upper()} and expected : {wanted}. Consider a custom copy"
+    )
+    with pytest.raises(popart.popart_runtime_error, match=message):
+        session.run(popart.PyStepIO({x: array}, session.initAnchorArrays()))
+
+
+@pytest.mark.parametrize("kind", ["INT64", "INT32"])
+def test_64_bit_integers_are_narrowed_if_they_fit(kind: str) -> None:
+    session, x, y = doubled(kind)
+    assert session.getInfo(x).data_type() == "INT32"
+    found = run(session, {x: np.array([-(2**30), 2**30 - 1], np.int64)})
+    same(found[y], [-(2**31), 2**31 - 2])
+    assert found[y].dtype == np.int32
+    with pytest.raises(popart.popart_exception, match=r"^Tensor 'input' has a value outside of int32: it is from 0 to 2147483648"):
+        run(session, {x: np.array([0, 2**31], np.int64)})
+
+
+def test_the_checks_of_a_step_are_made_once_for_each_stepio() -> None:
+    session, x, y = doubled()
+    io = popart.PyStepIO({x: np.ones(2, np.float32)}, session.initAnchorArrays())
+    session.run(io)
+    io.inputs[x][:] = 4  # a program may write the next step's inputs into the same array
+    session.run(io)
+    same(io.outputs[y], [8, 8])
+    with pytest.raises(popart.popart_runtime_error, match=r"^Unexpected number of input elements"):
+        session.run(popart.PyStepIO({x: np.ones(3, np.float32)}, io.outputs))
+
+
+def test_a_step_leaves_its_inputs_as_they_are() -> None:
+    session, x, _ = doubled(batches=2)
+    given = np.arange(4, dtype=np.float32)
+    given.flags.writeable = False
+    run(session, {x: given})
+    same(given, [0, 1, 2, 3])
+
+
+def test_anchors_are_copies_of_their_own() -> None:
+    session, x, y = doubled()
+    first = run(session, {x: np.ones(2, np.float32)})[y]
+    second = run(session, {x: np.zeros(2, np.float32)})[y]
+    same(first, [2, 2])
+    same(second, [0, 0])
+    assert first.flags.writeable
+
+
+def test_scalars_and_lists_are_taken_as_arrays() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [])
+    y = builder.aiOnnx.add([x, x])
+    session = inference(builder.getModelProto(), {y: "All"})
+    assert session.initAnchorArrays()[y].shape == ()
+    same(run(session, {x: np.float32(3)})[y], 6)
+
+
+def test_empty_tensors_are_fed_and_returned() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [0, 2])
+    y = builder.aiOnnx.add([x, x])
+    session = inference(builder.getModelProto(), {y: "All"}, batches=2)
+    assert run(session, {x: np.zeros((2, 0, 2), np.float32)})[y].shape == (2, 0, 2)

@@ -1,0 +1,146 @@
+"""Cycles, reports and memory of sessions on an emulated machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.popart.session.models import Arrays, inference, ipu_model, numbers, run, same, squares, trained, training
+from tilestep import popart
+
+Session = popart.InferenceSession | popart.TrainingSession
+BOTH = {popart.Instrumentation.Outer, popart.Instrumentation.Inner}
+
+
+def counting(batches: int = 1, accumulation: int = 1, **changes: Any) -> tuple[popart.TrainingSession, Arrays]:
+    """A session that counts cycles, and its inputs."""
+    model = squares()
+    settings = {"instrumentWithHardwareCycleCounter": True, "hardwareInstrumentations": BOTH, **changes}
+    session = training(model, {model.y: "All"}, batches=batches, accumulation=accumulation, device=ipu_model(), **settings)
+    return session, {model.x: numbers(batches, accumulation)}
+
+
+def cycles(batches: int = 1, accumulation: int = 1) -> tuple[int, int]:
+    """Of a step after the first: (of the whole, of its computation)."""
+    session, inputs = counting(batches, accumulation)
+    for _ in range(2):
+        run(session, inputs)
+    return session.getCycleCount(), session.getCycleCount("inner_ipu_0")
+
+
+def test_values_are_those_of_a_device_without_a_machine() -> None:
+    session, inputs = counting(3, 2)
+    (given,) = inputs.values()
+    found = run(session, inputs)
+    same(found["MatMul:0"], trained(given).values["MatMul:0"])
+
+
+def test_cycles_repeat_exactly() -> None:
+    first = cycles()
+    assert first == cycles()
+    session, inputs = counting()
+    counts: set[int] = set()
+    for _ in range(3):
+        run(session, inputs)
+        counts.add(session.getCycleCount())
+    assert counts == {first[0]}
+    assert 0 < first[1] < first[0]
+
+
+def test_cycles_grow_linearly_with_batches_and_microbatches() -> None:
+    inner = [cycles(batches)[1] for batches in (2, 4, 8)]
+    assert inner[2] - inner[1] == 2 * (inner[1] - inner[0]) > 0
+    inner = [cycles(1, accumulation)[1] for accumulation in (2, 4, 8)]
+    assert inner[2] - inner[1] == 2 * (inner[1] - inner[0]) > 0
+
+
+def test_cycles_need_a_run_the_option_and_a_machine() -> None:
+    session, inputs = counting()
+    with pytest.raises(popart.popart_runtime_error, match=r"^Must call run before getCycleCount\."):
+        session.getCycleCount()
+    run(session, inputs)
+    with pytest.raises(popart.popart_runtime_error, match=r"^Invalid id for cycle counter, 'outer'"):
+        session.getCycleCount("outer")
+    session, inputs = counting(hardwareInstrumentations={popart.Instrumentation.Outer})
+    run(session, inputs)
+    with pytest.raises(popart.popart_runtime_error, match=r"^Invalid id for cycle counter, 'inner_ipu_0'"):
+        session.getCycleCount("inner_ipu_0")
+    session, inputs = counting(instrumentWithHardwareCycleCounter=False)
+    run(session, inputs)
+    with pytest.raises(popart.popart_runtime_error, match=r"^SessionOption 'instrumentWithHardwareCycleCounter' must be set"):
+        session.getCycleCount()
+    model = squares()
+    session = training(model, instrumentWithHardwareCycleCounter=True)
+    run(session, {model.x: numbers(1)})
+    for call in (session.getCycleCount, session.getReport, session.getSummaryReport):
+        with pytest.raises(popart.poplar_exception, match=r"^A Cpu device has no tiles and no cycles"):
+            call()
+
+
+def test_reports_are_there_after_preparing_and_not_before() -> None:
+    model = squares()
+    session = training(model, {model.y: "All"}, device=ipu_model(), prepare=False)
+    for call in (session.getReport, session.getSummaryReport, session.getSerializedGraph):
+        with pytest.raises(popart.popart_runtime_error, match=r"^Session must have been prepared before a report can be fetched$"):
+            call()
+    session.prepareDevice()
+    session.weightsFromHost()
+    assert "stablehlo.dot_general" in session.getSerializedGraph()
+    run(session, {model.x: numbers(1)})
+    session.run(popart.PyStepIO({model.x: numbers(1)}, session.initAnchorArrays()), "a step of mine")
+    report = session.getReport()
+    assert report.target.machine.ipu.num_tiles == 16
+    names = [each.name for each in report.execution.runs]
+    assert [name for name in names if name != "weightsFromHost"] == ["run", "a step of mine"]
+    assert "3 program runs" in session.getSummaryReport()
+
+
+def test_a_summary_begins_where_the_last_one_ended_unless_it_is_told_not_to() -> None:
+    session, inputs = counting()
+    run(session, inputs)
+    run(session, inputs)
+    first = session.getSummaryReport(resetProfile=False)
+    assert session.getSummaryReport() == first
+    run(session, inputs)
+    assert "1 program run" in session.getSummaryReport()
+
+
+def large(width: int = 1024) -> tuple[bytes, str]:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [width, width])
+    y = builder.aiOnnx.matmul([x, builder.addInitializedInputTensor(np.ones((width, width), np.float32))])
+    return builder.getModelProto(), y
+
+
+def test_a_model_that_does_not_fit_is_an_error_of_preparing(tmp_path: Path) -> None:
+    proto, y = large()
+    engine = {"autoReport.directory": str(tmp_path), "autoReport.outputGraphProfile": "true"}
+    session = inference(proto, {y: "All"}, device=ipu_model(4), prepare=False, engineOptions=engine)
+    with pytest.raises(popart.OutOfMemoryException, match=r"^Out of memory: Cannot fit all variable data onto one or more tiles") as raised:
+        session.prepareDevice()
+    assert isinstance(raised.value, popart.popart_exception)
+    path = Path(raised.value.getProfilePath())
+    assert path.is_absolute()
+    assert path.exists()
+    assert raised.value.getSummaryReport()
+    session = inference(proto, {y: "All"}, device=ipu_model(4), prepare=False)
+    with pytest.raises(popart.OutOfMemoryException) as raised:
+        session.prepareDevice()
+    assert raised.value.getProfilePath() == ""
+    with pytest.raises(popart.popart_runtime_error, match=r"^Devicex::prepare\(\) must be called"):
+        run(session, {"input": np.ones((1024, 1024), np.float32)})
+
+
+def test_more_tiles_take_fewer_cycles() -> None:
+    counts: list[int] = []
+    for tiles in (4, 64):
+        proto, y = large(128)
+        session = inference(
+            proto, {y: "All"}, device=ipu_model(tiles), instrumentWithHardwareCycleCounter=True, hardwareInstrumentations=BOTH
+        )
+        run(session, {"input": np.ones((128, 128), np.float32)})
+        counts.append(session.getCycleCount("inner_ipu_0"))
+    assert counts[1] < counts[0] / 4

@@ -1,0 +1,326 @@
+"""A session's life: what must come before what, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.popart.session.models import (
+    WEIGHT,
+    Array,
+    cpu,
+    inference,
+    ipu,
+    ipu_model,
+    numbers,
+    run,
+    same,
+    sgd,
+    squares,
+    trained,
+    training,
+    weights_of,
+)
+from tilestep import popart
+
+Session = popart.TrainingSession | popart.InferenceSession
+
+UNPREPARED: list[Callable[[Session], Any]] = [
+    lambda session: session.weightsFromHost(),
+    lambda session: session.weightsToHost(),
+    lambda session: session.setRandomSeed(1),
+    lambda session: session.getRandomSeed(),
+    lambda session: session.updateOptimizerFromHost(sgd()),  # pyright: ignore[reportAttributeAccessIssue]  # of a training session
+    lambda session: session.resetHostWeights(squares().proto),
+]
+
+
+@pytest.mark.parametrize("call", UNPREPARED)
+def test_what_needs_a_prepared_session_says_so(call: Callable[[Session], Any]) -> None:
+    session = training(squares(), prepare=False)
+    with pytest.raises(popart.popart_runtime_error, match=r"^Devicex::prepare\(\) must be called before Devicex::\w+"):
+        call(session)
+
+
+def test_a_step_needs_a_prepared_session() -> None:
+    model = squares()
+    session = inference(model.proto, {model.y: "All"}, prepare=False)
+    with pytest.raises(popart.popart_runtime_error, match=r"^Devicex::prepare\(\) must be called before Devicex::run"):
+        run(session, {model.x: numbers(1)})
+
+
+def test_training_needs_weights_from_the_host_and_inference_does_not() -> None:
+    model = squares()
+    session = training(model, {model.y: "All"}, prepare=False)
+    session.prepareDevice()
+    with pytest.raises(popart.popart_runtime_error, match=r"^Must call weightsFromHost before run as the model has initializers"):
+        run(session, {model.x: numbers(1)})
+    session.weightsFromHost()
+    run(session, {model.x: numbers(1)})
+    same(run(inference(model.proto, {model.y: "All"}), {model.x: numbers(1)})[model.y], numbers(1)[0] @ WEIGHT)
+
+
+def test_a_session_that_is_prepared_again_starts_from_the_hosts_weights() -> None:
+    model, inputs = squares(), numbers(1, 1)
+    session = training(model, {model.y: "All"})
+    first = run(session, {model.x: inputs})[model.y]
+    assert (run(session, {model.x: inputs})[model.y] != first).any()
+    session.prepareDevice()
+    session.weightsFromHost()
+    same(run(session, {model.x: inputs})[model.y], first)
+
+
+def test_the_engine_may_be_loaded_later() -> None:
+    model = squares()
+    session = inference(model.proto, {model.y: "All"}, prepare=False)
+    with pytest.raises(popart.popart_runtime_error, match=r"^There is no compiled engine"):
+        session.loadEngineAndConnectStreams()
+    session.prepareDevice(loadEngine=False)
+    session.loadEngineAndConnectStreams()
+    same(run(session, {model.x: numbers(1)})[model.y], numbers(1)[0] @ WEIGHT)
+
+
+def test_an_offline_device_compiles_and_does_not_run() -> None:
+    model = squares()
+    session = inference(model.proto, {model.y: "All"}, device=ipu(), prepare=False)
+    session.prepareDevice(loadEngine=False)
+    with pytest.raises(popart.popart_runtime_error, match=r"^Trying to load an engine on an offline device"):
+        session.loadEngineAndConnectStreams()
+    with pytest.raises(popart.popart_runtime_error, match=r"^Offline IPU device is not configured for execution"):
+        run(session, {model.x: numbers(1)})
+
+
+def test_a_session_knows_its_tensors() -> None:
+    model = squares()
+    session = training(model, {model.y: "All"}, prepare=False)
+    shapes = {
+        model.x: [2, 3],
+        model.y: [2, 2],
+        "w": [3, 2],
+        model.loss: [],
+        "Gradient___w": [3, 2],
+        "Accl___w": [3, 2],
+        "UpdatedVar___w": [3, 2],
+    }
+    assert {name: (session.getInfo(name).shape(), session.getInfo(name).data_type()) for name in shapes} == {
+        name: (shape, "FLOAT") for name, shape in shapes.items()
+    }
+    assert session.hasInfo(model.y)
+    assert not session.hasInfo("nothing")
+    with pytest.raises(popart.popart_exception, match=r"^No Ir::Tensor with TensorId 'nothing' in Ir::getTensor\(\.\.\) $"):
+        session.getInfo("nothing")
+    assert {model.x, model.y, "w", model.loss, "Accl___w"} <= set(session.getAllTensorIds())
+
+
+def test_an_inference_session_has_no_gradients() -> None:
+    model = squares()
+    session = inference(model.proto, {model.y: "All"}, prepare=False)
+    assert not session.hasInfo("Gradient___w")
+    assert not session.hasInfo("UpdatedVar___w")
+
+
+def test_factors_and_the_data_flow_are_told() -> None:
+    model = squares()
+    session = training(model, {model.y: "All"}, batches=3, accumulation=2, prepare=False)
+    assert (session.accumulationFactor, session.replicationFactor, session.dataFlow.batchesPerStep()) == (2, 1, 3)
+
+
+def test_a_step_takes_its_arguments_in_every_form() -> None:
+    model = squares()
+    session = inference(model.proto, {model.y: "All"})
+    anchors = session.initAnchorArrays()
+    io = popart.PyStepIO({model.x: numbers(1)}, anchors)
+    calls: list[Callable[[], None]] = [
+        lambda: session.run(io),
+        lambda: session.run(io, "name"),
+        lambda: session.run(stepio=io, debugName="name"),
+        lambda: session.run("program", io),
+    ]
+    for call in calls:
+        anchors[model.y][...] = np.nan
+        call()
+        same(anchors[model.y], numbers(1)[0] @ WEIGHT)
+    with pytest.raises(TypeError, match=r"^run\(stepio, debugName=''\)"):
+        session.run({})
+    with pytest.raises(TypeError, match=r"^run: stepio is a IStepIO"):
+        session.run(type(io).__base__())
+
+
+def test_what_is_no_device_is_refused() -> None:
+    model = squares()
+    with pytest.raises(popart.popart_exception, match=r"^Must pass a valid deviceInfo to a session, and it is None"):
+        popart.InferenceSession(model.proto, popart.DataFlow(1, [model.y]), None)  # pyright: ignore[reportArgumentType]  # the mistake
+
+
+def test_a_session_has_its_own_copy_of_the_options() -> None:
+    model = squares()
+    options = popart.SessionOptions()
+    session = popart.InferenceSession(model.proto, popart.DataFlow(1, [model.y]), cpu(), userOptions=options)
+    options.compileEngine = False
+    session.prepareDevice()
+    run(session, {model.x: numbers(1)})
+
+
+def test_models_come_as_bytes_as_a_file_and_as_a_proto(tmp_path: Any) -> None:
+    import onnx
+
+    model = squares()
+    (tmp_path / "model.onnx").write_bytes(model.proto)
+    for source in (model.proto, str(tmp_path / "model.onnx"), onnx.load_from_string(model.proto)):
+        same(run(inference(source, {model.y: "All"}), {model.x: numbers(1)})[model.y], numbers(1)[0] @ WEIGHT)
+    with pytest.raises(popart.popart_exception, match=r"^Failed to load a ModelProto from the string"):
+        inference(str(tmp_path / "none.onnx"), {model.y: "All"})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(popart.popart_exception, match=r"^Failed to load a ModelProto from the string"):
+        inference(b"\xff\xff\xff", {model.y: "All"})
+
+
+# ------------------------------------------------------------------------------------------------------------- optimisers
+
+
+def test_new_values_of_the_optimiser_hold_from_the_next_run() -> None:
+    model, inputs = squares(), numbers(1, 1)
+    session = training(model, {"w": "Final"}, optimizer=sgd(momentum=0, const=False))
+    first = run(session, {model.x: inputs})["w"]
+    same(first, trained(inputs, momentum=0).weight)
+    session.updateOptimizerFromHost(sgd(1 / 4, momentum=0, const=False))
+    second = run(session, {model.x: inputs})["w"]
+    same(second, trained(inputs, first, rate=1 / 4, momentum=0).weight)
+    session.weightsFromHost()  # sends weights alone: the rate stays
+    same(run(session, {model.x: inputs})["w"], trained(inputs, rate=1 / 4, momentum=0).weight)
+
+
+def test_a_constant_of_the_optimiser_cannot_change() -> None:
+    model = squares()
+    session = training(model)
+    before = weights_of(session, "w")["w"]
+    with pytest.raises(popart.popart_exception, match=r"^New optimizer is not a valid replacement"):
+        session.updateOptimizerFromHost(sgd(1 / 4))
+    with pytest.raises(popart.popart_exception):
+        session.updateOptimizerFromHost(sgd(const=False))
+    with pytest.raises(popart.popart_exception):
+        session.updateOptimizerFromHost(popart.Adam({}))
+    session.updateOptimizerFromHost(sgd())  # the same values
+    same(weights_of(session, "w")["w"], before)
+
+
+# ---------------------------------------------------------------------------------------------------------- random numbers
+
+
+def dropped(**changes: Any) -> tuple[popart.TrainingSession, Callable[[], Array]]:
+    """A session with a dropout of one half, and one step of it: what becomes of ones, in two microbatches."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [64])
+    w = builder.addInitializedInputTensor(np.ones(64, np.float32), "w")
+    y = builder.aiOnnx.dropout([x], 1, 0.5)[0]
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([y, w])])
+    session = popart.TrainingSession(
+        builder.getModelProto(), popart.DataFlow(2, [y]), loss, popart.ConstSGD(1), cpu(), userOptions=made(**changes)
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    return session, lambda: run(session, {x: np.ones((2, 64), np.float32)})[y]
+
+
+def made(**changes: Any) -> popart.SessionOptions:
+    options = popart.SessionOptions()
+    for name, value in changes.items():
+        setattr(options, name, value)
+    return options
+
+
+def test_a_seed_repeats_what_follows() -> None:
+    session, step = dropped()
+    session.setRandomSeed(5)
+    assert session.getRandomSeed() == 5
+    first, second = step(), step()
+    assert set(np.unique(first)) == {0, 2}
+    assert (first[0] != first[1]).any()
+    assert (first != second).any()
+    session.setRandomSeed(5)
+    same(step(), first)
+    same(step(), second)
+    session.setRandomSeed(6)
+    assert (step() != first).any()
+    other, again = dropped()
+    other.setRandomSeed(5)
+    same(again(), first)
+    session.setRandomSeed(2**64 - 1)
+    step()
+    with pytest.raises(TypeError, match=r"^setRandomSeed: -1 is outside of 0 to 2\*\*64 - 1"):
+        session.setRandomSeed(-1)
+
+
+def test_the_state_of_random_numbers_is_kept_and_set() -> None:
+    session, step = dropped(enableLoadAndOffloadRNGState=True)
+    session.setRandomSeed(5)
+    step()
+    state = session.getRNGState()
+    assert [type(word) for word in state] == [int] * 3
+    following = step()
+    session.setRNGState(state)
+    same(step(), following)
+    assert session.getRNGState() != state
+    with pytest.raises(popart.popart_runtime_error, match="received rngState of size 2; was expecting size 3"):
+        session.setRNGState(state[:2])
+    without, _ = dropped()
+    for call in (without.getRNGState, lambda: without.setRNGState(state)):
+        with pytest.raises(popart.popart_runtime_error, match=r"^Trying to [gs]et the RNG state, but the session option"):
+            call()
+
+
+def test_sending_weights_does_not_start_the_random_numbers_again() -> None:
+    session, step = dropped()
+    session.setRandomSeed(5)
+    first, second = step(), step()
+    session.setRandomSeed(5)
+    same(step(), first)
+    session.weightsFromHost()
+    same(step(), second)
+
+
+# ------------------------------------------------------------------------------------------------------------- synthetic
+
+
+@pytest.mark.parametrize(
+    "mode", [popart.SyntheticDataMode.Zeros, popart.SyntheticDataMode.RandomNormal, popart.SyntheticDataMode.RandomUniform]
+)
+def test_with_synthetic_data_nothing_comes_or_goes(mode: popart.SyntheticDataMode) -> None:
+    model = squares()
+    session = training(model, {model.y: "All"}, syntheticDataMode=mode, device=ipu_model(), instrumentWithHardwareCycleCounter=True)
+    anchors = session.initAnchorArrays()
+    anchors[model.y][...] = 7
+    session.run(popart.PyStepIO({}, anchors))
+    same(anchors[model.y], np.full((2, 2), 7, np.float32))
+    weights = {"w": np.full((3, 2), 5, np.float32)}
+    session.weightsToHost()
+    session.readWeights(popart.PyWeightsIO(weights))
+    same(weights["w"], WEIGHT)
+    assert session.getCycleCount() > 0
+
+
+# --------------------------------------------------------------------------------------------------------- failing programs
+
+
+def test_a_program_that_stops_leaves_the_weights_as_they_were() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 3])
+    stop = builder.addInputTensor("BOOL", [])
+    w = builder.addInitializedInputTensor(WEIGHT, "w")
+    builder.aiGraphcore.abort([stop])
+    y = builder.aiOnnx.matmul([x, w])
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([y, y])], reduction=popart.ReductionType.Sum)
+    session = popart.TrainingSession(builder.getModelProto(), popart.DataFlow(2, ["w"]), loss, sgd(), cpu())
+    session.prepareDevice()
+    session.weightsFromHost()
+    inputs = numbers(2, 1)
+    anchors = session.initAnchorArrays()
+    anchors["w"][...] = 7
+    with pytest.raises(popart.poplar_application_runtime_error, match=r"^Abort Program"):
+        session.run(popart.PyStepIO({x: inputs, stop: np.array([False, True])}, anchors))
+    same(anchors["w"], np.full((2, 3, 2), 7, np.float32))
+    same(weights_of(session, "w")["w"], WEIGHT)
+    session.run(popart.PyStepIO({x: inputs, stop: np.zeros(2, bool)}, anchors))
+    same(anchors["w"][1], trained(inputs).weight)

@@ -1,0 +1,210 @@
+"""Weights between the host and the device, between sessions, and in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from tests.unit.popart.session.models import (
+    WEIGHT,
+    Array,
+    Model,
+    cpu,
+    inference,
+    numbers,
+    run,
+    same,
+    squares,
+    trained,
+    training,
+    weights_of,
+)
+from tilestep import popart
+
+OTHER = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+ONES = np.ones((2, 3), np.float32)
+
+
+def read(session: popart.TrainingSession | popart.InferenceSession) -> Array:
+    """What the host has received last."""
+    arrays = {"w": np.zeros((3, 2), np.float32)}
+    session.readWeights(popart.PyWeightsIO(arrays))
+    return arrays["w"]
+
+
+def write(session: popart.TrainingSession | popart.InferenceSession, value: Array) -> None:
+    session.writeWeights(popart.PyWeightsIO({"w": value}))
+
+
+def saved(path: Path) -> dict[str, Array]:
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(str(path)).graph.initializer}
+
+
+def test_weights_are_read_after_they_came_from_the_device() -> None:
+    model, inputs = squares(), numbers(2, 1)
+    session = training(model, batches=2)
+    session.run(popart.PyStepIO({model.x: inputs}, {}))
+    same(read(session), WEIGHT)  # nothing came yet
+    session.weightsToHost()
+    same(read(session), trained(inputs).weight)
+    session.run(popart.PyStepIO({model.x: inputs}, {}))
+    same(read(session), trained(inputs).weight)
+    assert (weights_of(session, "w")["w"] != trained(inputs).weight).any()
+
+
+def test_weights_that_came_from_the_device_do_not_go_back_by_themselves() -> None:
+    model, inputs = squares(), numbers(1, 1)
+    session = training(model, {"w": "Final"})
+    first = run(session, {model.x: inputs})["w"]
+    session.weightsToHost()
+    session.weightsFromHost()
+    same(run(session, {model.x: inputs})["w"], first)  # from the first weights again
+
+
+def test_what_is_written_goes_to_the_device_with_the_next_transfer() -> None:
+    model = squares()
+    session = training(model, {model.y: "All"})
+    write(session, OTHER)
+    same(read(session), WEIGHT)
+    same(run(session, {model.x: ONES})[model.y], ONES @ WEIGHT)
+    session.weightsFromHost()
+    same(run(session, {model.x: ONES})[model.y], ONES @ OTHER)
+
+
+def test_written_arrays_are_copied() -> None:
+    model, value = squares(), OTHER.copy()
+    session = training(model, {model.y: "All"})
+    write(session, value)
+    value[...] = 0
+    session.weightsFromHost()
+    same(run(session, {model.x: ONES})[model.y], ONES @ OTHER)
+
+
+def test_the_optimisers_state_is_read_and_written_as_weights_are() -> None:
+    model, inputs = squares(), numbers(2, 1)
+    session = training(model, {"w": "Final"}, batches=2)
+    expected = trained(inputs)
+    same(run(session, {model.x: inputs})["w"], expected.weight)
+    same(weights_of(session, "Accl___w")["Accl___w"], expected.velocity)
+    session.writeWeights(popart.PyWeightsIO({"w": OTHER, "Accl___w": np.zeros((3, 2), np.float32)}))
+    session.weightsFromHost()
+    same(run(session, {model.x: inputs})["w"], trained(inputs, OTHER).weight)
+
+
+def test_wrong_shapes_and_types_are_errors_and_unknown_names_are_left_out() -> None:
+    session = training(squares())
+    for value in (np.ones((2, 3), np.float32), np.ones((3, 2), np.float16), np.ones((3, 2), np.int32)):
+        with pytest.raises(
+            popart.popart_runtime_error, match=r"^Trying to reset weights using tensor with non matching tensor info. Tensor ID: w"
+        ):
+            write(session, value)
+    session.writeWeights(popart.PyWeightsIO({"nothing": np.ones(1)}))
+    with pytest.raises(popart.popart_runtime_error, match=r"^sizes \(in bytes\) of src \(24\) and dst \(20\) differ"):
+        session.readWeights(popart.PyWeightsIO({"w": np.zeros(5, np.float32)}))
+    untouched = np.full(3, 7)
+    session.readWeights(popart.PyWeightsIO({"nothing": untouched}))
+    same(untouched, [7, 7, 7])
+
+
+def test_constant_weights_of_inference_cannot_be_replaced() -> None:
+    model = squares()
+    session = inference(model.proto, {model.y: "All"})
+    with pytest.raises(popart.popart_runtime_error, match=r"^Cannot call writeWeights when constantWeights is set"):
+        write(session, OTHER)
+    with pytest.raises(popart.popart_runtime_error, match=r"^Cannot call resetHostWeights when constantWeights is set"):
+        session.resetHostWeights(model.proto)
+    session = inference(model.proto, {model.y: "All"}, constantWeights=False)
+    session.weightsFromHost()
+    write(session, OTHER)
+    session.weightsFromHost()
+    same(run(session, {model.x: ONES})[model.y], ONES @ OTHER)
+
+
+def test_a_model_s_weights_take_the_place_of_the_host_s() -> None:
+    model = squares()
+    session = training(model, {model.y: "All"})
+    session.resetHostWeights(squares(start=OTHER).proto)
+    with pytest.raises(popart.popart_runtime_error, match=r"^Must call weightsFromHost before run"):
+        run(session, {model.x: ONES})
+    session.weightsFromHost()
+    same(run(session, {model.x: ONES})[model.y], ONES @ OTHER)
+
+
+def test_a_model_with_other_weights_is_an_error() -> None:
+    session = training(squares())
+    builder = popart.Builder()
+    builder.addInitializedInputTensor(OTHER, "v")
+    with pytest.raises(popart.popart_runtime_error, match=r"^resetWeights, no tensor 'v' in tensors"):
+        session.resetHostWeights(builder.getModelProto())
+    session.resetHostWeights(builder.getModelProto(), ignoreWeightsInModelWithoutCorrespondingHostWeight=True)
+    builder = popart.Builder()
+    builder.addInitializedInputTensor(np.ones(2, np.float32), "w")
+    with pytest.raises(
+        popart.popart_runtime_error, match=r"^Trying to reset weights using tensor with non matching tensor info. Tensor ID: w"
+    ):
+        session.resetHostWeights(builder.getModelProto())
+
+
+def test_a_saved_model_has_the_weights_and_the_optimisers_state(tmp_path: Path) -> None:
+    model, inputs, path = squares(), numbers(2, 1), tmp_path / "model.onnx"
+    session = training(model, {"w": "Final"}, batches=2)
+    run(session, {model.x: inputs})
+    session.modelToHost(str(path))
+    expected = trained(inputs)
+    same(saved(path)["w"], expected.weight)
+    same(saved(path)["Accl___w"], expected.velocity)
+    whole = trained(np.concatenate([inputs, inputs])).weight
+    for start in (str(path), path.read_bytes()):
+        again = training(Model(proto=start, x=model.x, w="w", y=model.y, loss=model.loss), {"w": "Final"}, batches=2)  # pyright: ignore[reportArgumentType]
+        same(run(again, {model.x: inputs})["w"], whole)
+    session.weightsFromHost()  # modelToHost has made the received weights those that go out
+    same(run(session, {model.x: inputs})["w"], whole)
+
+
+def test_a_saved_model_is_one_that_others_read(tmp_path: Path) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 3])
+    w = builder.addInitializedInputTensor(WEIGHT, "w")
+    y = builder.aiOnnx.matmul([x, w])
+    builder.addOutputTensor(y)
+    session = inference(builder.getModelProto(), {y: "All"})
+    session.modelToHost(str(tmp_path / "model.onnx"))
+    onnx.checker.check_model(onnx.load(str(tmp_path / "model.onnx")))
+
+
+def test_train_then_infer_by_file_and_by_arrays(tmp_path: Path) -> None:
+    model, inputs, path = squares(), numbers(3, 1), tmp_path / "model.onnx"
+    weight = trained(inputs).weight
+    training_session = training(model, {model.y: "All"}, batches=3)
+    run(training_session, {model.x: inputs})
+    training_session.modelToHost(str(path))
+    by_file = inference(path.read_bytes(), {model.y: "All"})
+    same(run(by_file, {model.x: ONES})[model.y], ONES @ weight)
+    by_arrays = inference(model.proto, {model.y: "All"}, constantWeights=False)
+    by_arrays.writeWeights(popart.PyWeightsIO(weights_of(training_session, "w")))
+    by_arrays.weightsFromHost()
+    same(run(by_arrays, {model.x: ONES})[model.y], ONES @ weight)
+    by_reset = inference(model.proto, {model.y: "All"}, constantWeights=False)
+    by_reset.resetHostWeights(str(path), ignoreWeightsInModelWithoutCorrespondingHostWeight=True)
+    by_reset.weightsFromHost()
+    same(run(by_reset, {model.x: ONES})[model.y], ONES @ weight)
+
+
+def test_integers_of_64_bits_come_back_to_the_model_as_such(tmp_path: Path) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("INT64", [2])
+    k = builder.addInitializedInputTensor(np.array([3, -4], np.int64), "k")
+    y = builder.aiOnnx.add([x, k])
+    session = inference(builder.getModelProto(), {y: "All"})
+    assert session.getInfo("k").data_type() == "INT32"
+    same(run(session, {x: np.array([1, 2])})[y], [4, -2])
+    session.modelToHost(str(tmp_path / "model.onnx"))
+    assert saved(tmp_path / "model.onnx")["k"].dtype == np.int64
+    builder = popart.Builder()
+    builder.addOutputTensor(builder.aiOnnx.identity([builder.addInitializedInputTensor(np.array([2**40], np.int64), "k")]))
+    with pytest.raises(popart.popart_exception, match=r"^Tensor 'k' has a value outside of int32"):
+        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, ["k"]), cpu())
