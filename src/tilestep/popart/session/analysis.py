@@ -184,8 +184,8 @@ class Names:
         inner = name.removeprefix(reservedGradientPrefix())
         if inner != name and inner in self.analysis.types:
             return (
-                f"{start}`{inner}' is one. Only a tensor that leads to the loss has a gradient, and only in training: make the tensor lead to "
-                "the loss, or anchor another one"
+                f"{start}`{inner}' is one. Only a tensor that leads to the loss has a gradient, and only in training: make the tensor lead "
+                "to the loss, or anchor another one"
             )
         known = [*self.analysis.types, *self.state]
         shown = ", ".join(known[:_MOST_SHOWN]) + (", ..." if len(known) > _MOST_SHOWN else "")
