@@ -79,6 +79,6 @@ def _resized(call: Call, x: Any, factors: Any, sizes: list[int] | None, mode: st
         kind = coordinates
         if coordinates == "pytorch_half_pixel" and exact > 1:
             kind = "half_pixel"  # the size before it is made whole decides
-        given = {"sizes": np.array([size])} if sizes else {"scales": np.array([factor], np.float32)}
+        given: dict[str, Any] = {"sizes": np.array([size])} if sizes else {"scales": np.array([factor], np.float32)}
         y = onnx_resize(call, y, None, axes=[axis], mode=mode, nearest_mode=nearest, coordinate_transformation_mode=kind, **given)
     return y
