@@ -165,7 +165,8 @@ def _outputs(call: Call, inputs: list[Any]) -> Sequence[Any]:
         return run_graph(body_of(node, tuple(map(_type_of, inputs))), inputs, run)
     handler, attributes = node.operator.handler, node.attributes
     if node.operator.random or node.subgraphs or not all(map(is_known, inputs)):
-        with jax.named_scope(_UNUSUAL.sub("_", node.name or node.op_type)[:_MOST_NAME]):  # profiles name operations so
+        around = contextlib.nullcontext() if call.run.around is None else call.run.around(node)
+        with around, jax.named_scope(_UNUSUAL.sub("_", node.name or node.op_type)[:_MOST_NAME]):  # profiles name operations so
             return _as_tuple(handler(call, *inputs, **attributes))
     with contextlib.suppress(NoRoomError), folding():
         return [_folded(output) for output in _as_tuple(handler(call, *inputs, **attributes))]

@@ -20,8 +20,8 @@ class IStepIO:
 class PyStepIO(IStepIO):
     """Inputs and outputs as NumPy arrays.
 
-    An input has the elements of all microbatches of a step, in the order (batch, microbatch, replica, tensor); its shape is free. Outputs are
-    written in place: `session.initAnchorArrays()` makes them.
+    An input has the elements of all microbatches of a step, in the order (batch, microbatch, replica, tensor); its shape is free. Outputs
+    are written in place: `session.initAnchorArrays()` makes them.
     """
 
     def __init__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
@@ -80,7 +80,10 @@ class PyStepIOCallback(IStepIO):
         return copy
 
     def write(self, name: str, value: Array) -> None:
-        """Writes a microbatch's anchor. Raises: popart_exception for an array that is not contiguous, popart_runtime_error for another size."""
+        """Writes a microbatch's anchor.
+
+        Raises: popart_exception for an array that is not contiguous, popart_runtime_error for another size.
+        """
         array = _contiguous(name, self._output(name), "output")
         if array.size != value.size:
             raise popart_runtime_error(

@@ -1,7 +1,8 @@
 """Tensors of a model with their elements in the field of their type, as PopART writes them and programs read them.
 
-`numpy_helper.from_array` fills `raw_data`, so that a program that looks into `float_data` finds nothing. float16 is PopART's own: two
-elements in each number of `int32_data`, where ONNX has one. `unpacked` makes of such a tensor one that ONNX's readers understand.
+`numpy_helper.from_array` fills `raw_data`, so that a program that looks into `float_data` finds nothing. PopART's files have float16 in a
+form of their own: two elements in each number of `int32_data`, where ONNX has one. Nothing is written so here, because ONNX's readers take
+it for garbage. `unpacked` makes of such a tensor one that they understand.
 """
 
 from __future__ import annotations
@@ -17,11 +18,8 @@ Array = np.ndarray[Any, Any]
 _FLOAT_DATA_TAG: Final = b"\x22"  # field 4 of TensorProto, packed
 
 
-def typed_tensor(array: Array, name: str, *, pack_halves: bool = False) -> onnx.TensorProto:
-    """A tensor with its elements in the field of its type; a type that has none is in `raw_data`.
-
-    Args: pack_halves: whether float16 is written as PopART does; else it is in `raw_data`, which every reader understands.
-    """
+def typed_tensor(array: Array, name: str) -> onnx.TensorProto:
+    """A tensor with its elements in the field of its type; a type that has none, and float16, is in `raw_data`."""
     contiguous = np.ascontiguousarray(array).reshape(array.shape)
     kind = helper.np_dtype_to_tensor_dtype(contiguous.dtype)
     proto = onnx.TensorProto(name=name, data_type=kind, dims=list(array.shape))
@@ -29,10 +27,7 @@ def typed_tensor(array: Array, name: str, *, pack_halves: bool = False) -> onnx.
         data = contiguous.astype("<f4", copy=False).tobytes()
         # A packed field of floats is their bytes: no Python number is made of any.
         return onnx.TensorProto.FromString(proto.SerializeToString() + _FLOAT_DATA_TAG + _varint(len(data)) + data) if data else proto
-    if contiguous.dtype == np.float16 and pack_halves:
-        padded = np.append(contiguous.ravel(), np.zeros(contiguous.size % 2, np.float16))
-        proto.int32_data.extend(padded.view(np.int32).tolist())
-    elif contiguous.dtype == np.int32:
+    if contiguous.dtype == np.int32:
         proto.int32_data.extend(contiguous.ravel().tolist())
     elif contiguous.dtype == np.int64:
         proto.int64_data.extend(contiguous.ravel().tolist())

@@ -178,3 +178,28 @@ def one_unknown_length(call: Call, x: Any, shape: Any, **attributes: Any) -> Non
     """At most one length follows from the others."""
     if not is_traced(shape) and (np.asarray(shape) == -1).sum() > 1:
         raise popart_exception("shape input to ReshapeOp can only use -1 to specify one unknown dimension")
+
+
+_ACTIVATIONS: Final = ("relu", "sigmoid", "tanh")
+
+
+@checked("RNN", "GRU", "LSTM")
+def recurrent_attributes(call: Call, x: Any, w: Any, r: Any, *others: Any, **attributes: Any) -> None:
+    """Networks go forward, with activations that take no numbers, and clip nothing."""
+    name, given = op_text(call.node), call.node.given
+    for attribute in ("activation_alpha", "activation_beta", "clip"):
+        if attribute in given:
+            raise popart_exception(f"Attribute `{attribute}' of {name} is not supported")
+    if attributes.get("direction", "forward") not in ("forward", "foward"):  # the default of version 1 has no r
+        raise popart_exception(f"{name} only supports `forward' direction")
+    if attributes.get("input_forget", 0):
+        raise popart_exception(f"{name} attribute `input_forget' must be set to 0")
+    functions = attributes.get("activations", ()) if "activations" in given else None
+    if functions is not None and call.node.op_type == "RNN" and len(functions) != 1:
+        raise popart_exception(f"{name} only supports 1 activation, {len(functions)} were specified")
+    for function in functions or ():
+        if function.lower() not in _ACTIVATIONS:
+            raise popart_exception(f"Activation type '{function}' is not supported for {name}")
+    size = attributes.get("hidden_size")
+    if size is not None and size != r.shape[-1]:
+        raise popart_exception(f"hidden_size {size} of {name} does not match that of its weights, which is {r.shape[-1]}")

@@ -106,7 +106,8 @@ def session_graph(model: Model, *, training: bool, shapes: InputShapeInfo, optio
         shapes: of inputs whose shape the model leaves open.
         options: of the session: whether 64-bit types may become 32-bit ones, and how operators are planned.
 
-    Raises: popart_exception for a damaged model, an input without a shape, an operator without an implementation, or a value beyond 32 bits.
+    Raises:
+        popart_exception: for a damaged model, an input without a shape, an operator without an implementation, or a value beyond 32 bits.
     """
     casts = options.enableSupportedDataTypeCasting
     plain = onnx.ModelProto()
@@ -158,10 +159,11 @@ def narrowed(name: str, array: Array, *, casts: bool) -> Array:
             f"Tensor '{name}' is {array.dtype}, which an IPU does not have: set enableSupportedDataTypeCasting, or give it as {target}"
         )
     if target.kind in "iu" and array.size:
-        bounds = np.iinfo(target)
+        bounds = np.iinfo(np.dtype(target.name))
         if array.min() < bounds.min or array.max() > bounds.max:
             raise popart_exception(
-                f"Tensor '{name}' has a value outside of {target}: it is from {array.min()} to {array.max()}, and an IPU has no {array.dtype}"
+                f"Tensor '{name}' has a value outside of {target}: it is from {array.min()} to {array.max()}, and an IPU has no "
+                f"{array.dtype}"
             )
     return array.astype(target)
 
@@ -193,7 +195,8 @@ def _require_known_inputs(loaded: Loaded, wanted: frozenset[str]) -> None:
     for name in loaded.graph.inputs:
         if name in wanted:
             raise popart_exception(
-                f"The shape of a tensor depends on the value of input '{name}', which is known only when the session runs: make it a constant"
+                f"The shape of a tensor depends on the value of input '{name}', which is known only when the session runs: make it a "
+                "constant"
             )
 
 
@@ -204,13 +207,15 @@ def _input_type(spec: ValueSpec, value: onnx.ValueInfoProto, shapes: InputShapeI
     if spec.shape is None or spec.dtype is None:
         raise popart_exception(f"Could not find tensor {spec.name} in InputShapeInfo, but no shape is specified in the onnx model")
     sizes = [_size_text(size) for size in value.type.tensor_type.shape.dim]
+    shape: list[int] = []
     for size, text in zip(spec.shape, sizes, strict=True):
         if not isinstance(size, int):
             raise popart_exception(
                 f"Input tensor '{spec.name}' must be specified in InputShapeInfo, as it has shape [{', '.join(sizes)}], which uses an "
                 f"unknown value '{text}'."
             )
-    return jax.ShapeDtypeStruct(tuple(int(size) for size in spec.shape), _narrow_type(spec.name, spec.dtype, casts=casts))
+        shape.append(size)
+    return jax.ShapeDtypeStruct(tuple(shape), _narrow_type(spec.name, spec.dtype, casts=casts))
 
 
 def _size_text(size: onnx.TensorShapeProto.Dimension) -> str:

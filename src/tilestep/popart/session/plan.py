@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateCo
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Names, analyse
 from tilestep.popart.session.graph import SessionGraph, Values, session_graph
+from tilestep.popart.session.node_checks import require_node_attributes
 from tilestep.popart.session.program import Fetched, Gradients, Program
 from tilestep.popart.session.reading import read_model
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
@@ -84,6 +85,7 @@ def plan_of(
     _require_one_recomputation(graph, options)
     asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors_of(flow)}
     analysis = analyse(graph, loss, asked)
+    require_node_attributes(graph.proto.graph, analysis.types.get)
     trained = [name for name in graph.variables if name in analysis.differentiable]
     scaling = automatic_scaling(options, training=training, accumulation=accumulation)
     rule = (
@@ -132,7 +134,7 @@ def _require_one_recomputation(graph: SessionGraph, options: SessionOptions) -> 
         raise popart_exception("A mixture of auto and manual recomputation is not supported")
 
 
-def _require_work(graph: SessionGraph, wanted: Collection[str]) -> None:
+def _require_work(graph: SessionGraph, wanted: set[str]) -> None:
     """Raises: popart_exception if no operator leads to what is returned or trained, or acts outside of the program."""
     for node in graph.graph.nodes:
         if node.op_type in _ACTING or not wanted.isdisjoint(node.outputs):
@@ -175,10 +177,11 @@ def _gradients(loss: str, rule: UpdateRule, fetched: Fetched, trained: Sequence[
 
 def _first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequence[str]) -> dict[str, Array]:
     """First values of variables, and of the optimiser's state: those of a saved model where it has them."""
-    variables = {name: array for name, array in graph.variables.items()}
+    variables = dict(graph.variables)
     if rule is None:
         return variables
-    state = rule.init({name: graph.variables[name] for name in trained})
+    params: dict[str, Any] = {name: graph.variables[name] for name in trained}
+    state = rule.init(params)
     saved = {tensor.name: tensor for tensor in graph.proto.graph.initializer if tensor.name in state.tensors}
     tensors: Values = {name: np.asarray(value) for name, value in state.tensors.items()}
     for name, tensor in saved.items():

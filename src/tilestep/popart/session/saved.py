@@ -65,8 +65,8 @@ class SavedModel:
             if external.is_external(tensor):
                 external.overwrite(tensor, typed, self._folder)
             else:
-                tensor.CopyFrom(typed_tensor(typed, tensor.name, pack_halves=True))
-        model.graph.initializer.extend(typed_tensor(value, name, pack_halves=True) for name, value in left.items())
+                tensor.CopyFrom(typed_tensor(typed, tensor.name))
+        model.graph.initializer.extend(typed_tensor(value, name) for name, value in left.items())
         return model
 
     def _require_file(self, tensor: onnx.TensorProto) -> None:

@@ -46,7 +46,10 @@ class HostWeights:
                 _copy(name, self.incoming[name], array)
 
     def write(self, values: PyWeightsIO) -> None:
-        """Takes the caller's values for the next transfer to the device. Raises: popart_runtime_error for an array of another shape or type."""
+        """Takes the caller's values for the next transfer to the device.
+
+        Raises: popart_runtime_error for an array of another shape or type.
+        """
         for name, array in values.weights.items():
             if name in self.outgoing:
                 self.outgoing[name] = _fitting(name, array, self.outgoing[name])
