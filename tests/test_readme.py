@@ -20,8 +20,8 @@ DOCUMENTS = documents(ROOT)
 WITH_PYTHON = [path for path in DOCUMENTS if any(block.language == "python" for block in blocks(path.read_text(encoding="utf-8")))]
 WITH_COMMANDS = [path for path in DOCUMENTS if any(block.language == "console" for block in blocks(path.read_text(encoding="utf-8")))]
 
-# What a page's commands read, and its python blocks where those that make it can't run. Such a page runs in a folder of its own. A number is
-# that of the page's python block which is the file.
+# What a page's commands read, and its python blocks where those that make it can't run. Such a page runs in a folder of its own.
+# A number is that of the page's python block which is the file.
 FILES: dict[str, dict[str, str | int]] = {
     "docs/how-to/reports.md": {},
     "docs/tutorials/what-limits-my-program.md": {name: f"examples/{name}" for name in ("mnist_plain.py", "datasets.py", "flags.py")},
