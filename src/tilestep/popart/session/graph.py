@@ -98,7 +98,14 @@ class SessionGraph:
         return state
 
 
-def session_graph(model: Model, *, training: bool, shapes: InputShapeInfo, options: SessionOptions) -> SessionGraph:
+def session_graph(
+    model: Model,
+    *,
+    training: bool,
+    shapes: InputShapeInfo,
+    options: SessionOptions,
+    change: Callable[[onnx.GraphProto], object] | None = None,
+) -> SessionGraph:
     """Prepares a model for a session.
 
     Args:
@@ -106,6 +113,7 @@ def session_graph(model: Model, *, training: bool, shapes: InputShapeInfo, optio
         training: whether it is trained.
         shapes: of inputs whose shape the model leaves open.
         options: of the session: whether 64-bit types may become 32-bit ones, and how operators are planned.
+        change: changes a copy of the graph before it is prepared.
 
     Raises:
         popart_exception: for a damaged model, an input without a shape, an operator without an implementation, or a value beyond 32 bits.
@@ -115,6 +123,8 @@ def session_graph(model: Model, *, training: bool, shapes: InputShapeInfo, optio
     plain.CopyFrom(model.proto)
     _take_in(plain, model)
     _strip(plain.graph)
+    if change is not None:
+        change(plain.graph)
     with named_errors():
         loaded = load(plain, dialect=DIALECT)
     wanted = demanded(loaded.graph)
