@@ -11,7 +11,7 @@ import importlib.machinery
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -67,7 +67,7 @@ def offer_old_names() -> None:
         onnx.load_from_string = onnx.load_model_from_string
     # What uses pva looks inside the original's reports, and isn't run; the others in those files only import it.
     sys.modules.setdefault("pva", ModuleType("pva"))
-    sys.meta_path.insert(0, TracingExport())
+    sys.meta_path.insert(0, OldModules())
 
 
 def _fromstring(of_text: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,22 +81,40 @@ def _fromstring(of_text: Callable[..., Any]) -> Callable[..., Any]:
     return fromstring
 
 
-class TracingExport(importlib.abc.MetaPathFinder):
-    """Makes torch.onnx.export trace, as it did when the tests were written, as soon as something imports torch.onnx."""
+class OldModules(importlib.abc.MetaPathFinder):
+    """Changes a module as soon as something has imported it, so that it is as it was when the tests were written."""
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target) if fullname == "torch.onnx" else None
-        if spec is not None and spec.loader is not None:
+        change = OLD_MODULES.get(fullname)
+        spec = None if change is None else importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if change is not None and spec is not None and spec.loader is not None:
             loader: Any = spec.loader
             execute = loader.exec_module
 
-            def then_trace(module: Any) -> None:
+            def then_change(module: Any) -> None:
                 execute(module)
-                export = module.export
-                module.export = lambda *arguments, **options: export(*arguments, **{"dynamo": False, **options})
+                change(module)
 
-            loader.exec_module = then_trace
+            loader.exec_module = then_change
         return spec
+
+
+def export_by_tracing(module: Any) -> None:
+    export = module.export
+    module.export = lambda *arguments, **options: export(*arguments, **{"dynamo": False, **options})
+
+
+def coefficients_of_a_ratio_alone(module: Any) -> None:
+    interpolate = module.interpolate_nd
+    module.interpolate_nd = lambda data, get_coeffs, *rest, **options: interpolate(
+        data, lambda ratio, scale=None: get_coeffs(ratio), *rest, **options
+    )
+
+
+OLD_MODULES: Final[Mapping[str, Callable[[Any], None]]] = {
+    "torch.onnx": export_by_tracing,
+    "onnx.backend.test.case.node.resize": coefficients_of_a_ratio_alone,
+}
 
 
 @pytest.hookimpl(tryfirst=True)
