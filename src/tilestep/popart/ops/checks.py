@@ -17,7 +17,7 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import Operator, all_operators, op
 from tilestep.onnx.values import is_traced
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.ops.describing import kind_text, op_text, shape_text, type_text
+from tilestep.popart.ops.describing import info_text, kind_text, op_text, shape_text, type_text
 from tilestep.popart.ops.dropout import require_ratio
 
 DIALECT: Final = "popart"
@@ -48,6 +48,7 @@ def _wrap(operator: Operator, check: Check, since: int) -> None:
 
 
 _BROADCAST_SINCE: Final = 8  # the version since which all operators of several operands broadcast
+_VARIADIC: Final = ("Max", "Min", "Mean", "Sum")
 _NARROW: Final = {"INT64": "INT32", "UINT64": "UINT32"}
 
 
@@ -66,6 +67,13 @@ def frames(call: Call, *inputs: Any, **attributes: Any) -> None:
 @checked("Add", "Sub", "Div", "Mod", "Max", "Min", "Mean", "Sum")
 def types_and_frames(call: Call, *inputs: Any, **attributes: Any) -> None:
     """Operands have one type, and shapes that broadcast. A 64-bit integer counts as one of 32 bits, as on an IPU."""
+    if call.node.op_type in _VARIADIC and call.version < _BROADCAST_SINCE:
+        for other in inputs[1:]:
+            if other.shape != inputs[0].shape or _type(other) != _type(inputs[0]):
+                raise popart_exception(
+                    f"Inputs to {kind_text(call.node)} do not all the same type & shape, with inputs {info_text(inputs[0])} and "
+                    f"{info_text(other)}"
+                )
     for a, b in itertools.pairwise(inputs):
         if _type(a) != _type(b):
             raise popart_exception(

@@ -22,6 +22,7 @@ from tilestep.popart.session.feeds import Feeds
 from tilestep.popart.session.plan import Plan
 
 _OFFLINE: Final = (DeviceType.Ipu, DeviceType.OfflineIpu)  # kinds of devices whose executables are saved
+_COMPILER: Final = ("opt.", "target.")  # how engine options begin that belong to an executable
 _KINDS: Final = {DeviceType.IpuModel: "ipu-model", DeviceType.Cpu: "cpu", DeviceType.Sim: "sim"}
 
 
@@ -70,7 +71,8 @@ class Engine:
     def _mark(self) -> str:
         device = (str(self._device.type), self._device.numIpus, self._device.tilesPerIPU)
         shapes = [(name, spec.shape, str(spec.dtype)) for name, spec in sorted(self._feeds.step_types().items())]
-        facts = (device, self._identity, self.plan.batches, shapes, self._options.of_program())
+        compiler = {name: value for name, value in sorted(self._options.engineOptions.items()) if name.startswith(_COMPILER)}
+        facts = (device, self._identity, self.plan.batches, shapes, self._options.of_program(), compiler)
         return fingerprint(self.plan.graph.proto, self.plan.graph.variables, *facts)
 
     @property

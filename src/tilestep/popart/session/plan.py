@@ -21,6 +21,7 @@ from tilestep.popart.session.node_checks import require_node_attributes
 from tilestep.popart.session.program import Fetched, Gradients, Program
 from tilestep.popart.session.reading import read_model
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
+from tilestep.popart.session.wide_loss import WIDE, add_wide_loss
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]
@@ -85,6 +86,14 @@ def plan_of(
     _require_one_recomputation(graph, options)
     asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors_of(flow)}
     analysis = analyse(graph, loss, asked)
+    source = loss
+    if loss is not None and options.ensureFp32LossScaleTensor and analysis.types[loss].dtype == np.float16:
+        halves = {name for name, kind in analysis.types.items() if kind.dtype == np.float16}
+        source = f"{loss}{WIDE}"
+        graph = session_graph(
+            read, training=training, shapes=shapes, options=options, change=lambda proto: add_wide_loss(proto, loss, halves)
+        )
+        analysis = analyse(graph, source, asked)
     require_node_attributes(graph.proto.graph, analysis.types.get)
     trained = [name for name in graph.variables if name in analysis.differentiable]
     scaling = automatic_scaling(options, training=training, accumulation=accumulation)
@@ -117,7 +126,7 @@ def plan_of(
             graph,
             anchors=anchors,
             fetched=fetched,
-            gradients=None if rule is None or loss is None else _gradients(loss, rule, fetched, trained, names, looked_at),
+            gradients=None if rule is None or source is None else _gradients(source, rule, fetched, trained, names, looked_at),
             batches=flow.batchesPerStep(),
             accumulation=accumulation,
         ),

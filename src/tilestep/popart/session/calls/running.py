@@ -51,6 +51,8 @@ class RunCalls(WeightCalls):
             self.loadEngineAndConnectStreams()
         if isinstance(io, PyStepIO):
             self._run_arrays(carry, io)
+        elif isinstance(io, PyStepIOCallback) and not self._synthetic.off:
+            self._run_synthetic(carry)
         elif isinstance(io, PyStepIOCallback):
             with named_failures():
                 self._run_callbacks(carry, io)
@@ -63,13 +65,19 @@ class RunCalls(WeightCalls):
         if io.checks and io is not self._checked:
             self._feeds.require(io)
             self._checked = io
-        off = self._synthetic.off
-        inputs = self._feeds.step_inputs(io) if off else self._synthetic.arrays(self._feeds.step_types())
+        if not self._synthetic.off:
+            self._run_synthetic(carry)
+            return
+        inputs = self._feeds.step_inputs(io)
         with named_failures():
             after, values = self._engine.step(carry, inputs)
-            if off:
-                deliver(values, io)
+            deliver(values, io)
         self._carry = after  # a run that failed leaves the weights as they were
+
+    def _run_synthetic(self, carry: Carry) -> None:
+        """The device makes the inputs, and nothing comes back."""
+        with named_failures():
+            self._carry, _ = self._engine.step(carry, self._synthetic.arrays(self._feeds.step_types()))
 
     def _run_callbacks(self, carry: Carry, io: PyStepIOCallback) -> None:
         """One microbatch after another: a function may depend on what an earlier one has returned."""
@@ -86,11 +94,11 @@ class RunCalls(WeightCalls):
                     carry = update(carry)
                     if plan.accumulation == 1:
                         values = values | after_update(carry)
-                self._carry = carry
                 self._write_stacked(io, values, batch * plan.accumulation + index, totals)
         totals |= plan.program.at_end(carry)
         for name, value in totals.items():
             io.write(name, np.asarray(value))
+        self._carry = carry  # a run that failed leaves the weights as they were, and no gradients of half a batch
 
     def _write_stacked(self, io: PyStepIOCallback, values: Mapping[str, Any], number: int, totals: dict[str, Any]) -> None:
         for anchor in self._plan.anchors:
