@@ -44,6 +44,8 @@ DEVICES: Final = (  # words of more devices than one
     "CommGroup",
     "CommGroupType",
     "ReplicaGrouping",
+    "ReplicatedTensorSharding",
+    "replicatedTensorSharding",
     "replicatedallreduce",
     "replicatedallgather",
     "replicatedreducescatter",
