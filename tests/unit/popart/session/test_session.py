@@ -244,6 +244,9 @@ def test_a_seed_repeats_what_follows() -> None:
     same(step(), second)
     session.setRandomSeed(6)
     assert (step() != first).any()
+    with pytest.raises(TypeError, match="outside of 0 to"):
+        session.setRandomSeed(1 << 64)
+    assert session.getRandomSeed() == 6
     other, again = dropped()
     other.setRandomSeed(5)
     same(again(), first)
