@@ -128,7 +128,8 @@ class Engine:
 
         Raises: popart_exception if the file can't be opened, popart_runtime_error if it is damaged or of another session.
         """
-        self._saved, self.from_file = read(path, self._mark), path
+        weights_bytes = sum(array.nbytes for array in self.plan.first.values())
+        self._saved, self.from_file = read(path, self._mark, weights_bytes=weights_bytes), path
         return self._saved.weights
 
     def save(self, path: str, carry: Any, weights: Mapping[str, Array] | None) -> None:
