@@ -21,10 +21,12 @@ WITH_PYTHON = [path for path in DOCUMENTS if any(block.language == "python" for 
 WITH_COMMANDS = [path for path in DOCUMENTS if any(block.language == "console" for block in blocks(path.read_text(encoding="utf-8")))]
 
 # What a page's commands read, and its python blocks where those that make it can't run. Such a page runs in a folder of its own.
-FILES: dict[str, dict[str, str]] = {
+# A number is that of the page's python block which is the file.
+FILES: dict[str, dict[str, str | int]] = {
     "docs/how-to/reports.md": {},
     "docs/tutorials/what-limits-my-program.md": {name: f"examples/{name}" for name in ("mnist_plain.py", "datasets.py", "flags.py")},
     "docs/how-to/onnx.md": {"build/digits.onnx": "tests/conformance/from_torch/digits.onnx"},
+    "docs/how-to/popart.md": {"digits.py": 0},
     "docs/how-to/pytorch.md": {
         "build/digits.onnx": "tests/conformance/from_torch/digits.onnx",
         "build/digits.npz": "tests/conformance/from_torch/digits.npz",
@@ -58,8 +60,15 @@ def folder_of(path: Path, own: Path) -> Path:
     files = FILES.get(name_of(path), {})
     for place, source in files.items():
         (own / place).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / source, own / place)
+        if isinstance(source, int):
+            (own / place).write_text(python_blocks_of(path)[source].text, encoding="utf-8")
+        else:
+            shutil.copy(ROOT / source, own / place)
     return own if name_of(path) in FILES else ROOT
+
+
+def python_blocks_of(path: Path) -> list[Block]:
+    return [block for block in blocks(path.read_text(encoding="utf-8")) if block.language == "python"]
 
 
 def runnable(python_blocks: list[Block]) -> list[Block]:
@@ -81,8 +90,7 @@ def wrong_outputs(path: Path, python_blocks: list[Block], folder: Path = ROOT) -
 
 @pytest.mark.parametrize("path", WITH_PYTHON, ids=name_of)
 def test_python_blocks_run_and_print_what_is_shown(path: Path, tmp_path: Path) -> None:
-    python_blocks = [block for block in blocks(path.read_text(encoding="utf-8")) if block.language == "python"]
-    assert wrong_outputs(path, runnable(python_blocks), folder_of(path, tmp_path)) == []
+    assert wrong_outputs(path, runnable(python_blocks_of(path)), folder_of(path, tmp_path)) == []
 
 
 @pytest.mark.parametrize("path", WITH_COMMANDS, ids=name_of)

@@ -6,10 +6,12 @@ It is loaded by scripts/popart_judge/runner.py into a process for each file. One
 
 from __future__ import annotations
 
+import importlib.abc
+import importlib.machinery
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -44,7 +46,7 @@ OLD_NUMPY: Final = {
 
 
 def offer_old_names() -> None:
-    """Gives NumPy and onnx the names that later versions have dropped; those of torch follow when a test has imported it."""
+    """Gives NumPy, onnx and torch what later versions have dropped."""
     for name, value in OLD_NUMPY.items():
         if name not in vars(np):
             setattr(np, name, value)
@@ -63,6 +65,9 @@ def offer_old_names() -> None:
         onnx.mapping = mapping
     if not hasattr(onnx, "load_from_string"):
         onnx.load_from_string = onnx.load_model_from_string
+    # What uses pva looks inside the original's reports, and isn't run; the others in those files only import it.
+    sys.modules.setdefault("pva", ModuleType("pva"))
+    sys.meta_path.insert(0, OldModules())
 
 
 def _fromstring(of_text: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,20 +81,40 @@ def _fromstring(of_text: Callable[..., Any]) -> Callable[..., Any]:
     return fromstring
 
 
-def offer_old_torch() -> None:
-    """Exports by tracing, as torch did when the tests were written."""
-    torch: Any = sys.modules.get("torch")
-    onnx: Any = None if torch is None else getattr(torch, "onnx", None)
-    if onnx is None or getattr(onnx.export, "of_the_judge", False):
-        return
-    export = onnx.export
+class OldModules(importlib.abc.MetaPathFinder):
+    """Changes a module as soon as something has imported it, so that it is as it was when the tests were written."""
 
-    def by_tracing(*arguments: Any, **options: Any) -> Any:
-        options.setdefault("dynamo", False)
-        return export(*arguments, **options)
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
+        change = OLD_MODULES.get(fullname)
+        spec = None if change is None else importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if change is not None and spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            execute = loader.exec_module
 
-    by_tracing.of_the_judge = True  # type: ignore[attr-defined]
-    onnx.export = by_tracing
+            def then_change(module: Any) -> None:
+                execute(module)
+                change(module)
+
+            loader.exec_module = then_change
+        return spec
+
+
+def export_by_tracing(module: Any) -> None:
+    export = module.export
+    module.export = lambda *arguments, **options: export(*arguments, **{"dynamo": False, **options})
+
+
+def coefficients_of_a_ratio_alone(module: Any) -> None:
+    interpolate = module.interpolate_nd
+    module.interpolate_nd = lambda data, get_coeffs, *rest, **options: interpolate(
+        data, lambda ratio, scale=None: get_coeffs(ratio), *rest, **options
+    )
+
+
+OLD_MODULES: Final[Mapping[str, Callable[[Any], None]]] = {
+    "torch.onnx": export_by_tracing,
+    "onnx.backend.test.case.node.resize": coefficients_of_a_ratio_alone,
+}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -101,7 +126,6 @@ def pytest_load_initial_conftests() -> None:  # these import popart
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    offer_old_torch()
     only, done = _lines(ONLY), _lines(AGAIN_FROM)
     chosen = [
         item for item in items if (only is None or _function(item.nodeid) in only) and (done is None or _case(item.nodeid) not in done)

@@ -84,9 +84,7 @@ def load(source: Source, *, dialect: str = "") -> Loaded:
     return prepared(proto, initializers, path, dialect=dialect)
 
 
-def prepared(
-    proto: onnx.ModelProto, initializers: Mapping[str, np.ndarray[Any, Any]], path: Path | None, *, dialect: str = ""
-) -> Loaded:
+def prepared(proto: onnx.ModelProto, initializers: Mapping[str, np.ndarray[Any, Any]], path: Path | None, *, dialect: str = "") -> Loaded:
     """A model that is ready to run. Args: proto: without the initialisers of its main graph. Raises: as `load` does."""
     opset = versions_of(proto.opset_import) or {"": 1}
     functions = {(plain_domain(function.domain), function.name, function.overload): function for function in proto.functions}

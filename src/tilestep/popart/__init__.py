@@ -95,7 +95,6 @@ from tilestep.popart.groups import CommGroup as CommGroup
 from tilestep.popart.groups import ReplicaGrouping as ReplicaGrouping
 from tilestep.popart.log import Logger as Logger
 from tilestep.popart.log import getLogger as getLogger
-from tilestep.popart.names import _prefix as _prefix
 from tilestep.popart.names import reservedAccl1Prefix as reservedAccl1Prefix
 from tilestep.popart.names import reservedAccl2Prefix as reservedAccl2Prefix
 from tilestep.popart.names import reservedAccl3Prefix as reservedAccl3Prefix

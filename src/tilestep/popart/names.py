@@ -13,6 +13,7 @@ def _prefix(text: str) -> Callable[[], str]:
     def prefix() -> str:
         return text
 
+    prefix.__doc__ = f"What such names begin with: `{text}`."
     return prefix
 
 

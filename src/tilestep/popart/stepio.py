@@ -20,8 +20,8 @@ class IStepIO:
 class PyStepIO(IStepIO):
     """Inputs and outputs as NumPy arrays.
 
-    An input has the elements of all microbatches of a step, in the order (batch, microbatch, replica, tensor); its shape is free. Outputs are
-    written in place: `session.initAnchorArrays()` makes them.
+    An input has the elements of all microbatches of a step, in the order (batch, microbatch, replica, tensor); its shape is free. Outputs
+    are written in place: `session.initAnchorArrays()` makes them.
     """
 
     def __init__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ def test_a_return_type_is_named_in_any_case(word: str, identity: AnchorReturnTyp
 
 def test_every_n_has_a_period_and_others_have_none() -> None:
     assert AnchorReturnType("EveryN", 3).rp() == 3
-    with pytest.raises(popart_exception, match="^A return period should not be supplied for this anchor return type"):
+    with pytest.raises(popart_exception, match=r"^A return period should not be supplied for this anchor return type"):
         AnchorReturnType("All").rp()
 
 
@@ -74,7 +74,7 @@ def test_a_wrong_number_of_batches_is_refused(batches: int, period: int, message
 
 
 def test_a_tensor_that_is_no_anchor_has_no_return_type() -> None:
-    with pytest.raises(popart_exception, match="^Tensor b is not an anchor"):
+    with pytest.raises(popart_exception, match=r"^Tensor b is not an anchor"):
         DataFlow(1, ["a"]).art("b")
 
 

@@ -17,7 +17,7 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import Operator, all_operators, op
 from tilestep.onnx.values import is_traced
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.ops.describing import kind_text, op_text, shape_text, type_text
+from tilestep.popart.ops.describing import info_text, kind_text, op_text, shape_text, type_text
 from tilestep.popart.ops.dropout import require_ratio
 
 DIALECT: Final = "popart"
@@ -48,6 +48,7 @@ def _wrap(operator: Operator, check: Check, since: int) -> None:
 
 
 _BROADCAST_SINCE: Final = 8  # the version since which all operators of several operands broadcast
+_VARIADIC: Final = ("Max", "Min", "Mean", "Sum")
 _NARROW: Final = {"INT64": "INT32", "UINT64": "UINT32"}
 
 
@@ -66,6 +67,13 @@ def frames(call: Call, *inputs: Any, **attributes: Any) -> None:
 @checked("Add", "Sub", "Div", "Mod", "Max", "Min", "Mean", "Sum")
 def types_and_frames(call: Call, *inputs: Any, **attributes: Any) -> None:
     """Operands have one type, and shapes that broadcast. A 64-bit integer counts as one of 32 bits, as on an IPU."""
+    if call.node.op_type in _VARIADIC and call.version < _BROADCAST_SINCE:
+        for other in inputs[1:]:
+            if other.shape != inputs[0].shape or _type(other) != _type(inputs[0]):
+                raise popart_exception(
+                    f"Inputs to {kind_text(call.node)} do not all the same type & shape, with inputs {info_text(inputs[0])} and "
+                    f"{info_text(other)}"
+                )
     for a, b in itertools.pairwise(inputs):
         if _type(a) != _type(b):
             raise popart_exception(
@@ -178,3 +186,28 @@ def one_unknown_length(call: Call, x: Any, shape: Any, **attributes: Any) -> Non
     """At most one length follows from the others."""
     if not is_traced(shape) and (np.asarray(shape) == -1).sum() > 1:
         raise popart_exception("shape input to ReshapeOp can only use -1 to specify one unknown dimension")
+
+
+_ACTIVATIONS: Final = ("relu", "sigmoid", "tanh")
+
+
+@checked("RNN", "GRU", "LSTM")
+def recurrent_attributes(call: Call, x: Any, w: Any, r: Any, *others: Any, **attributes: Any) -> None:
+    """Networks go forward, with activations that take no numbers, and clip nothing."""
+    name, given = op_text(call.node), call.node.given
+    for attribute in ("activation_alpha", "activation_beta", "clip"):
+        if attribute in given:
+            raise popart_exception(f"Attribute `{attribute}' of {name} is not supported")
+    if attributes.get("direction", "forward") not in ("forward", "foward"):  # the default of version 1 has no r
+        raise popart_exception(f"{name} only supports `forward' direction")
+    if attributes.get("input_forget", 0):
+        raise popart_exception(f"{name} attribute `input_forget' must be set to 0")
+    functions = attributes.get("activations", ()) if "activations" in given else None
+    if functions is not None and call.node.op_type == "RNN" and len(functions) != 1:
+        raise popart_exception(f"{name} only supports 1 activation, {len(functions)} were specified")
+    for function in functions or ():
+        if function.lower() not in _ACTIVATIONS:
+            raise popart_exception(f"Activation type '{function}' is not supported for {name}")
+    size = attributes.get("hidden_size")
+    if size is not None and size != r.shape[-1]:
+        raise popart_exception(f"hidden_size {size} of {name} does not match that of its weights, which is {r.shape[-1]}")

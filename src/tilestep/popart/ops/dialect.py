@@ -143,3 +143,16 @@ _extreme("Min", "smallest")
 def gather(call: Call, x: Any, indices: Any, *, axis: int = 0) -> Any:
     """The slices of `x` at `indices` of an axis. None of them have a gradient of zeros, as in the original."""
     return grouped_gather(call, x, indices, axis=axis)
+
+
+def _scatter(operator: Operator) -> None:
+    @op(operator.name, since=operator.since, dialect=DIALECT)
+    def handler(call: Call, x: Any, indices: Any, updates: Any, *, axis: int = 0) -> Any:
+        part = updates[tuple(slice(0, length) for length in indices.shape)]
+        return operator.handler(call, x, indices, part, axis=axis)
+
+    handler.__doc__ = "As ONNX's, but updates that there are no indices for are left out."
+
+
+for _operator in (*all_operators()["", "Scatter"], *all_operators()["", "ScatterElements"]):
+    _scatter(_operator)

@@ -36,7 +36,6 @@ NO_GRADIENT: Final[dict[str, frozenset[int] | None]] = {  # operator -> position
     "Remainder": frozenset({1}),
     "ScaledAdd": ALL,
     "SequenceSlice": ALL,
-    "Sort": ALL,
     "SplineBasis": ALL,
     "SplineWeighting": ALL,
 }

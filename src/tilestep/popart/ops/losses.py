@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, Final
 
 import jax
@@ -33,7 +34,7 @@ def reduced(loss: Any, reduction: str, factor: float = 1.0) -> Any:
     kind = reduction_of(reduction)
     if kind == "None":
         return loss if factor == 1.0 else loss * jnp.asarray(factor, loss.dtype)
-    scale = factor / loss.size if kind == "Mean" else factor
+    scale = factor if kind == "Sum" else factor / loss.size if loss.size else math.inf  # the mean of nothing is no number
     return _scaled(wide(loss).sum(), scale).astype(loss.dtype)
 
 

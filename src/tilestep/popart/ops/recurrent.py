@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import jax
 import jax.numpy as jnp
-from jax import lax
+import numpy as np
 
 from tilestep.onnx.interpret import Call
+from tilestep.onnx.ops.recurrent import lstm as onnx_lstm
 from tilestep.onnx.registry import op
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN, shape_text
 
 _GATES: Final = 4  # forget, input, candidate, output
+_ORDER: Final = np.array([1, 3, 0, 2])  # in which ONNX has them: input, output, forget, candidate
 
 
 @op("LSTM", domain=DOMAIN)
@@ -40,22 +41,22 @@ def lstm(
     _require("initialState", initial, (2, batch, hidden))
     offset = jnp.zeros((_GATES, hidden), x.dtype) if bias is None else jnp.asarray(bias)
     start = jnp.zeros((2, batch, hidden), x.dtype) if initial is None else jnp.asarray(initial)
-    ends = None if lengths is None else jnp.asarray(lengths).reshape(-1, 1)
-    of_inputs = jnp.einsum("tbi,gih->tgbh", x, weights[:, :inputs]) + offset[:, None]
+    every, last, cell = onnx_lstm(
+        call,
+        x,
+        _of_onnx(weights[:, :inputs]),
+        _of_onnx(weights[:, inputs:]),
+        jnp.pad(offset[_ORDER, :].reshape(1, -1), ((0, 0), (0, _GATES * hidden))),
+        lengths,
+        start[:1],
+        start[1:],
+    )
+    return every[:, 0] if output_full_sequence else last[0], cell[0]
 
-    def step(states: tuple[Any, Any], now: tuple[Any, Any]) -> tuple[tuple[Any, Any], Any]:
-        h, c = states
-        time, part = now
-        gates = part + jnp.einsum("bk,gkh->gbh", h, weights[:, inputs:])
-        new_c = jax.nn.sigmoid(gates[0]) * c + jax.nn.sigmoid(gates[1]) * jnp.tanh(gates[2])
-        new_h = jax.nn.sigmoid(gates[3]) * jnp.tanh(new_c)
-        if ends is None:
-            return (new_h, new_c), new_h
-        runs = time < ends
-        return (jnp.where(runs, new_h, h), jnp.where(runs, new_c, c)), jnp.where(runs, new_h, 0)
 
-    (last, cell), every = lax.scan(step, (start[0], start[1]), (jnp.arange(x.shape[0]), of_inputs))
-    return every if output_full_sequence else last, cell
+def _of_onnx(weights: Any) -> Any:
+    """Weights [4, from, hidden] as ONNX's [1, 4 * hidden, from]."""
+    return jnp.swapaxes(weights[_ORDER, :], 1, 2).reshape(1, -1, weights.shape[1])
 
 
 def _require(what: str, value: Any, shape: tuple[int, ...]) -> None:

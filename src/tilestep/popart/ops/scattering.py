@@ -53,6 +53,12 @@ def scatter_reduce(
     data, indices = jnp.asarray(data), jnp.asarray(indices).astype(np.int32)
     shape = expanded(indices.shape, data.shape, axis, grouped=group_size > 1)
     indices = indices.reshape(shape)
+    if (
+        enable_index_broadcast
+        and shape != data.shape
+        and any(length > 1 for i, length in enumerate(shape) if i != axis and (i or group_size <= 1))
+    ):
+        raise popart_exception("Partial broadcasting of indices is not currently supported.")
     if enable_index_broadcast:
         indices = jnp.broadcast_to(indices, data.shape)
     else:

@@ -8,22 +8,22 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import require_axes
 from tilestep.popart.ops.describing import DOMAIN, shape_text, type_text
-from tilestep.popart.ops.gradients import without_gradient
 
 
 @op("Sort", domain=DOMAIN)
 def sort(call: Call, x: Any, *, axis: int = -1, descending: int = 0, stable: int = 0) -> tuple[Any, Any]:
-    """The elements in order along an axis, and the index that each had. Equal ones keep their order. It has no gradient."""
-    x = without_gradient(jnp.asarray(x))
+    """The elements in order along an axis, and the index that each had. Equal ones keep their order."""
+    x = jnp.asarray(x)
     if not -x.ndim <= axis < x.ndim:
         raise popart_exception(f"axis {axis} is outside of [{-x.ndim}, {x.ndim - 1}]")
-    indices = jnp.argsort(x, axis=axis, stable=True, descending=bool(descending)).astype(np.int32)
+    indices = jnp.argsort(lax.stop_gradient(x), axis=axis, stable=True, descending=bool(descending)).astype(np.int32)
     return jnp.take_along_axis(x, indices, axis=axis), indices
 
 

@@ -65,11 +65,7 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "automaticLossScalingSettings": done(
             "the loss scaling doubles while float16 gradients are small, and halves when too many are large"
         ),
-        "ensureFp32LossScaleTensor": refused(
-            "the loss scale has the type of the loss, so True is refused",
-            "cast the loss to FLOAT in the model",
-            _flagged("ensureFp32LossScaleTensor"),
-        ),
+        "ensureFp32LossScaleTensor": done("the gradient of a float16 loss begins in float32, so that its scale may exceed 65504"),
         "syntheticDataMode": done("inputs are not read from the host: they hold zeros or random numbers"),
         "enableStochasticRounding": no_effect(
             "results are rounded to the nearest, as on the original's Cpu and IpuModel devices", warns=True
@@ -228,6 +224,7 @@ PROGRAM: Final = frozenset(  # options that change the program or its plan, so t
         "constantWeights",
         "convolutionOptions",
         "enableGradientAccumulation",
+        "ensureFp32LossScaleTensor",
         "enableSupportedDataTypeCasting",
         "lstmOptions",
         "matmulOptions",

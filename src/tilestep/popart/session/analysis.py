@@ -70,8 +70,8 @@ def analyse(graph: SessionGraph, loss: str | None, asked: Collection[str] = ()) 
         raise popart_exception(f"Could not find loss tensor '{loss}' in main graph tensors")
     if np.prod(types[loss].shape, dtype=int) != 1:
         raise popart_exception(
-            f"Loss tensor, '{loss}', must be a scalar tensor, and has shape {list(types[loss].shape)}: reduce it, for example with "
-            "aiGraphcore.identityloss"
+            f"The loss has shape {list(types[loss].shape)}: reduce it, for example with aiGraphcore.identityloss. Loss tensor, '{loss}', "
+            "must be a scalar tensor"
         )
     return Analysis(types=types, known=frozenset(known), differentiable=_differentiable(graph, loss, types, known - {*asked}))
 
@@ -184,8 +184,8 @@ class Names:
         inner = name.removeprefix(reservedGradientPrefix())
         if inner != name and inner in self.analysis.types:
             return (
-                f"{start}`{inner}' is one. Only a tensor that leads to the loss has a gradient, and only in training: make the tensor lead to "
-                "the loss, or anchor another one"
+                f"{start}`{inner}' is one. Only a tensor that leads to the loss has a gradient, and only in training: make the tensor lead "
+                "to the loss, or anchor another one"
             )
         known = [*self.analysis.types, *self.state]
         shown = ", ".join(known[:_MOST_SHOWN]) + (", ..." if len(known) > _MOST_SHOWN else "")

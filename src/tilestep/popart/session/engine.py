@@ -22,6 +22,7 @@ from tilestep.popart.session.feeds import Feeds
 from tilestep.popart.session.plan import Plan
 
 _OFFLINE: Final = (DeviceType.Ipu, DeviceType.OfflineIpu)  # kinds of devices whose executables are saved
+_COMPILER: Final = ("opt.", "target.")  # how engine options begin that belong to an executable
 _KINDS: Final = {DeviceType.IpuModel: "ipu-model", DeviceType.Cpu: "cpu", DeviceType.Sim: "sim"}
 
 
@@ -70,7 +71,8 @@ class Engine:
     def _mark(self) -> str:
         device = (str(self._device.type), self._device.numIpus, self._device.tilesPerIPU)
         shapes = [(name, spec.shape, str(spec.dtype)) for name, spec in sorted(self._feeds.step_types().items())]
-        facts = (device, self._identity, self.plan.batches, shapes, self._options.of_program())
+        compiler = {name: value for name, value in sorted(self._options.engineOptions.items()) if name.startswith(_COMPILER)}
+        facts = (device, self._identity, self.plan.batches, shapes, self._options.of_program(), compiler)
         return fingerprint(self.plan.graph.proto, self.plan.graph.variables, *facts)
 
     @property
@@ -93,6 +95,7 @@ class Engine:
             log("devicex", Level.INFO, "Starting compilation")
             function = step
         else:
+            assert self._saved.program is not None
             log("session", Level.INFO, f"Loading serialized PopART executable from {self.from_file}")
             function = loaded(self._saved.program, step, arguments)
         try:
@@ -122,15 +125,17 @@ class Engine:
             raise popart_exception(f"Cannot create cache directory. {path}: {error}") from error
 
     def load(self, path: Path) -> Mapping[str, Array] | None:
-        """Takes the program of a file for the next `compile`.
+        """Takes the program of a file, if it has one, for the next `compile`.
 
         Returns: weights by name; None if the file has none.
 
         Raises: popart_exception if the file can't be opened, popart_runtime_error if it is damaged or of another session.
         """
         weights_bytes = sum(array.nbytes for array in self.plan.first.values())
-        self._saved, self.from_file = read(path, self._mark, weights_bytes=weights_bytes), path
-        return self._saved.weights
+        read_in = read(path, self._mark, weights_bytes=weights_bytes)
+        if read_in.program is not None:
+            self._saved, self.from_file = read_in, path
+        return read_in.weights
 
     def save(self, path: str, carry: Any, weights: Mapping[str, Array] | None) -> None:
         """Writes the program to a file; a folder gets a file named after the session.
@@ -140,16 +145,22 @@ class Engine:
         Raises: popart_exception for a kind of device whose executables are not saved, OSError.
         """
         self.require_saves()
-        target = Path(path).expanduser()
-        if os.path.isdir(target):
-            target /= f"{self._mark}{SUFFIX}"
         program = exported(self.plan.program.step, (carry, self._feeds.step_types()))
-        save(target, Executable(program=program, weights=weights), self._mark)
+        save(self._target(path), Executable(program=program, weights=weights), self._mark)
+
+    def save_variables(self, path: str, weights: Mapping[str, Array]) -> None:
+        """Writes a file without a program. Args, raises: as `save`."""
+        self.require_saves()
+        save(self._target(path), Executable(program=None, weights=weights), self._mark)
+
+    def _target(self, path: str) -> Path:
+        target = Path(path).expanduser()
+        return target / f"{self._mark}{SUFFIX}" if os.path.isdir(target) else target
 
     def require_saves(self) -> None:
         """Raises: popart_exception for a kind of device whose executables are not saved."""
         if not self._saves:
             raise popart_exception(
-                f"Executables for device type {_KINDS.get(self._device.type, self._device.type)} cannot be saved: acquire a device, or make one "
-                "with createOfflineIPUDevice"
+                f"Executables for device type {_KINDS.get(self._device.type, self._device.type)} cannot be saved: acquire a device, or "
+                "make one with createOfflineIPUDevice"
             )

@@ -1,7 +1,8 @@
 """Executables in files: a session's traced program, its weights, and what it was made for. Nothing in them is code of Python.
 
 A file is a zip archive: `manifest.json` (form, fingerprint of the session, SHA-256 of the other members, names of the weights and the
-SHA-256 of these names), `step.stablehlo` (of `jax.export`) and `weights.npz`. A file that was altered, or belongs to another session, is an error. XLA compiles the program when the file is loaded.
+SHA-256 of these names), `step.stablehlo` (of `jax.export`) and `weights.npz`, of which one may be left out. A file that was altered, or
+belongs to another session, is an error. XLA compiles the program when the file is loaded.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ class Executable:
     """What a file has.
 
     Attributes:
-        program: as `jax.export` serialises it.
+        program: as `jax.export` serialises it; None if it was left out.
         weights: of the variables and the optimiser's state, by name; None if they were left out.
     """
 
-    program: bytes
+    program: bytes | None
     weights: Mapping[str, Array] | None
 
 
@@ -117,7 +118,7 @@ def loaded(program: bytes, step: Callable[..., Any], arguments: Any) -> Callable
 
 def save(path: Path, executable: Executable, mark: str) -> None:
     """Writes a file, and the folders above it. Args: mark: the session's fingerprint. Raises: OSError."""
-    members = {_PROGRAM: executable.program}
+    members = {} if executable.program is None else {_PROGRAM: executable.program}
     if executable.weights is not None:
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **{f"{number:06}": value for number, value in enumerate(executable.weights.values())})
@@ -176,14 +177,15 @@ def _checked(path: Path, manifest: Mapping[str, Any], members: Mapping[str, byte
         raise popart_runtime_error(f"{path} was altered: the hash of a member is not that of its manifest")
     if manifest.get("session") != mark:
         raise popart_runtime_error(
-            f"{path} belongs to another session: another model, data flow, optimiser, device or options. Compile this one with compileAndExport"
+            f"{path} belongs to another session: another model, data flow, optimiser, device or options. "
+            "Compile this one with compileAndExport"
         )
     weights = None
     if _WEIGHTS in members:
         _require_small(path, members[_WEIGHTS], weights_bytes + _HEADER_BYTES * (len(names) + 1))
         with np.load(io.BytesIO(members[_WEIGHTS]), allow_pickle=False) as arrays:
             weights = {name: arrays[f"{number:06}"] for number, name in enumerate(names)}
-    return Executable(program=members[_PROGRAM], weights=weights)
+    return Executable(program=members.get(_PROGRAM), weights=weights)
 
 
 def _require_small(path: Path, weights: bytes, most_bytes: int) -> None:

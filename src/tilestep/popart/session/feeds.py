@@ -76,12 +76,13 @@ class Feeds:
     def _unknown(self, name: str) -> str:
         if self._plan.type_of(name) is not None:
             return (
-                f"The tensor '{name}' has been provided as one of the inputs to the stepIO, but it is not registered as one of the inputs to "
-                f"the model, which are {', '.join(self._inputs) or 'none'}. Please check this tensor and your stepIO."
+                f"The tensor '{name}' has been provided as one of the inputs to the stepIO, but it is not registered as one of the inputs "
+                f"to the model, which are {', '.join(self._inputs) or 'none'}. Please check this tensor and your stepIO."
             )
         return (
-            f"Testing that the buffer provided by user for input Tensor {name} has the correct number of elements, But there is no Tensor named "
-            f"{name} in the Ir's main Graph, and it does not exist in the original ONNX Model. The inputs are {', '.join(self._inputs) or 'none'}."
+            f"Testing that the buffer provided by user for input Tensor {name} has the correct number of elements, But there is no Tensor "
+            f"named {name} in the Ir's main Graph, and it does not exist in the original ONNX Model. The inputs are "
+            f"{', '.join(self._inputs) or 'none'}."
         )
 
     def _require_size(self, name: str, what: str, expected: int, given: int, shape: Sequence[int], more: str = "") -> None:
@@ -95,7 +96,10 @@ class Feeds:
         )
 
     def step_inputs(self, io: PyStepIO) -> dict[str, Array]:
-        """The arrays of a step in the program's shapes and types. Raises: popart_runtime_error for a missing one, or one of another type."""
+        """The arrays of a step in the program's shapes and types.
+
+        Raises: popart_runtime_error for a missing one, or one of another type.
+        """
         return {name: self._typed(name, io.input(name)).reshape(shape) for name, shape in self._shapes.items()}
 
     def microbatch_input(self, name: str, array: Array) -> Array:
@@ -115,8 +119,8 @@ class Feeds:
         if _TYPES.get(array.dtype) == dtype:
             return narrowed(name, array, casts=True)
         raise popart_runtime_error(
-            f"Type discrepancy for tensor {name}. User provided : {array.dtype.name.upper()} and expected : {np.dtype(dtype).name.upper()}. "
-            f"Consider a custom copy here, such as array.astype({np.dtype(dtype).name!r})"
+            f"Type discrepancy for tensor {name}. User provided : {array.dtype.name.upper()} and expected : {np.dtype(dtype).name.upper()}"
+            f". Consider a custom copy here, such as array.astype({np.dtype(dtype).name!r})"
         )
 
 

@@ -15,7 +15,7 @@ import onnx
 from tilestep.onnx import OnnxError
 from tilestep.onnx import ops as _ops  # registers ONNX's operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.onnx.demand import demanded, draws, statistics
-from tilestep.onnx.graph import Graph
+from tilestep.onnx.graph import Graph, schema_of
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
@@ -23,6 +23,7 @@ from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # no
 from tilestep.popart.builder import external
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
+from tilestep.popart.ops.describing import kind_text
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.reading import Model
 from tilestep.popart.session.tuning import Tuning, around, tuning_by_output
@@ -97,7 +98,14 @@ class SessionGraph:
         return state
 
 
-def session_graph(model: Model, *, training: bool, shapes: InputShapeInfo, options: SessionOptions) -> SessionGraph:
+def session_graph(
+    model: Model,
+    *,
+    training: bool,
+    shapes: InputShapeInfo,
+    options: SessionOptions,
+    change: Callable[[onnx.GraphProto], object] | None = None,
+) -> SessionGraph:
     """Prepares a model for a session.
 
     Args:
@@ -105,14 +113,18 @@ def session_graph(model: Model, *, training: bool, shapes: InputShapeInfo, optio
         training: whether it is trained.
         shapes: of inputs whose shape the model leaves open.
         options: of the session: whether 64-bit types may become 32-bit ones, and how operators are planned.
+        change: changes a copy of the graph before it is prepared.
 
-    Raises: popart_exception for a damaged model, an input without a shape, an operator without an implementation, or a value beyond 32 bits.
+    Raises:
+        popart_exception: for a damaged model, an input without a shape, an operator without an implementation, or a value beyond 32 bits.
     """
     casts = options.enableSupportedDataTypeCasting
     plain = onnx.ModelProto()
     plain.CopyFrom(model.proto)
     _take_in(plain, model)
     _strip(plain.graph)
+    if change is not None:
+        change(plain.graph)
     with named_errors():
         loaded = load(plain, dialect=DIALECT)
     wanted = demanded(loaded.graph)
@@ -163,10 +175,11 @@ def narrowed(name: str, array: Array, *, casts: bool) -> Array:
             f"Tensor '{name}' is {array.dtype}, which an IPU does not have: set enableSupportedDataTypeCasting, or give it as {target}"
         )
     if target.kind in "iu" and array.size:
-        bounds = np.iinfo(target)
+        bounds = np.iinfo(np.dtype(target.name))
         if array.min() < bounds.min or array.max() > bounds.max:
             raise popart_exception(
-                f"Tensor '{name}' has a value outside of {target}: it is from {array.min()} to {array.max()}, and an IPU has no {array.dtype}"
+                f"Tensor '{name}' has a value outside of {target}: it is from {array.min()} to {array.max()}, and an IPU has no "
+                f"{array.dtype}"
             )
     return array.astype(target)
 
@@ -198,8 +211,20 @@ def _require_known_inputs(loaded: Loaded, wanted: frozenset[str]) -> None:
     for name in loaded.graph.inputs:
         if name in wanted:
             raise popart_exception(
-                f"The shape of a tensor depends on the value of input '{name}', which is known only when the session runs: make it a constant"
+                f"Need the value of {_reader(loaded.graph, name)} to determine the output shape, but was unable because "
+                f"[Tensor::getDataViaGraphTraversal] Could not work out tensor data for {name}."
             )
+
+
+def _reader(graph: Graph, name: str) -> str:
+    """The first input of an operator that needs the value of a tensor, in words."""
+    for node in graph.nodes:
+        for position in () if node.operator is None else sorted(node.operator.needs):
+            if position < len(node.inputs) and node.inputs[position] == name:
+                schema = schema_of(node.domain, node.op_type, node.version)
+                known = schema.inputs[position].name if schema is not None and position < len(schema.inputs) else position
+                return f"the {kind_text(node)} input '{known}'"
+    return f"the tensor '{name}'"
 
 
 def _input_type(spec: ValueSpec, value: onnx.ValueInfoProto, shapes: InputShapeInfo, *, casts: bool) -> jax.ShapeDtypeStruct:
@@ -209,13 +234,15 @@ def _input_type(spec: ValueSpec, value: onnx.ValueInfoProto, shapes: InputShapeI
     if spec.shape is None or spec.dtype is None:
         raise popart_exception(f"Could not find tensor {spec.name} in InputShapeInfo, but no shape is specified in the onnx model")
     sizes = [_size_text(size) for size in value.type.tensor_type.shape.dim]
+    shape: list[int] = []
     for size, text in zip(spec.shape, sizes, strict=True):
         if not isinstance(size, int):
             raise popart_exception(
                 f"Input tensor '{spec.name}' must be specified in InputShapeInfo, as it has shape [{', '.join(sizes)}], which uses an "
                 f"unknown value '{text}'."
             )
-    return jax.ShapeDtypeStruct(tuple(int(size) for size in spec.shape), _narrow_type(spec.name, spec.dtype, casts=casts))
+        shape.append(size)
+    return jax.ShapeDtypeStruct(tuple(shape), _narrow_type(spec.name, spec.dtype, casts=casts))
 
 
 def _size_text(size: onnx.TensorShapeProto.Dimension) -> str:

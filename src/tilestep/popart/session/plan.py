@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,9 +17,11 @@ from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateCo
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Names, analyse
 from tilestep.popart.session.graph import SessionGraph, Values, session_graph
+from tilestep.popart.session.node_checks import require_node_attributes
 from tilestep.popart.session.program import Fetched, Gradients, Program
 from tilestep.popart.session.reading import read_model
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
+from tilestep.popart.session.wide_loss import WIDE, add_wide_loss
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]
@@ -84,6 +86,15 @@ def plan_of(
     _require_one_recomputation(graph, options)
     asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors_of(flow)}
     analysis = analyse(graph, loss, asked)
+    source = loss
+    if loss is not None and options.ensureFp32LossScaleTensor and analysis.types[loss].dtype == np.float16:
+        halves = {name for name, kind in analysis.types.items() if kind.dtype == np.float16}
+        source = f"{loss}{WIDE}"
+        graph = session_graph(
+            read, training=training, shapes=shapes, options=options, change=lambda proto: add_wide_loss(proto, loss, halves)
+        )
+        analysis = analyse(graph, source, asked)
+    require_node_attributes(graph.proto.graph, analysis.types.get)
     trained = [name for name in graph.variables if name in analysis.differentiable]
     scaling = automatic_scaling(options, training=training, accumulation=accumulation)
     rule = (
@@ -115,7 +126,7 @@ def plan_of(
             graph,
             anchors=anchors,
             fetched=fetched,
-            gradients=None if rule is None or loss is None else _gradients(loss, rule, fetched, trained, names, looked_at),
+            gradients=None if rule is None or source is None else _gradients(source, rule, fetched, trained, names, looked_at),
             batches=flow.batchesPerStep(),
             accumulation=accumulation,
         ),
@@ -132,7 +143,7 @@ def _require_one_recomputation(graph: SessionGraph, options: SessionOptions) -> 
         raise popart_exception("A mixture of auto and manual recomputation is not supported")
 
 
-def _require_work(graph: SessionGraph, wanted: Collection[str]) -> None:
+def _require_work(graph: SessionGraph, wanted: set[str]) -> None:
     """Raises: popart_exception if no operator leads to what is returned or trained, or acts outside of the program."""
     for node in graph.graph.nodes:
         if node.op_type in _ACTING or not wanted.isdisjoint(node.outputs):
@@ -178,10 +189,11 @@ def _first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequenc
 
     Raises: popart_exception for a value of another shape, and for a weight that has the name of the state.
     """
-    variables = {name: array for name, array in graph.variables.items()}
+    variables = dict(graph.variables)
     if rule is None:
         return variables
-    state = rule.init({name: graph.variables[name] for name in trained})
+    params: dict[str, Any] = {name: graph.variables[name] for name in trained}
+    state = rule.init(params)
     for name in sorted({name for node in graph.proto.graph.node for name in node.input} & graph.variables.keys()):
         if name in state.tensors:  # in a saved model no node reads those
             raise popart_exception(f"A weight is called '{name}', as a tensor of the optimiser's state is: call the weight otherwise")

@@ -52,7 +52,8 @@ def read_model(source: Any) -> Model:
         source = bytes(source)
     if not isinstance(source, str | bytes):
         raise popart_exception(
-            f"Failed to read the model, which is a {type(source).__name__}. Give a path, the bytes of Builder.getModelProto(), or a ModelProto"
+            f"Failed to read the model, which is a {type(source).__name__}. "
+            "Give a path, the bytes of Builder.getModelProto(), or a ModelProto"
         )
     name = file_name(source)
     try:

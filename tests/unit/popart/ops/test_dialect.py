@@ -166,3 +166,60 @@ def test_shapes_that_are_refused(op_type: str, shape: list[int], message: str) -
 def test_an_operator_that_nobody_has_is_still_missing() -> None:
     with pytest.raises(OnnxError):
         Preparation(functions={}, left=10, dialect=DIALECT).graph(helper.make_graph([helper.make_node("No", [], ["y"])], "g", [], []), {})
+
+
+@pytest.mark.parametrize(("version", "mode", "places"), [(10, "pytorch", [0, 0, 0, 0, 1, 1]), (11, "pytorch", [0, 0, 0, 0, 1, 1])])
+def test_pytorchs_nearest_element(version: int, mode: str, places: list[int]) -> None:
+    x, scales = np.array([[5, 7]], F), np.array([1, 3.0001], F)
+    inputs = [x, scales] if version == 10 else [x, np.zeros(0, F), scales]
+    graph = node_graph("Resize", len(inputs), version=version, nearest_mode=mode)
+    np.testing.assert_array_equal(run_graph(graph, inputs, Run())[0], x[:, places])
+
+
+def test_a_resize_takes_scales_or_sizes() -> None:
+    graph, x = node_graph("Resize", 4, version=11, mode="linear"), np.array([[0, 2]], F)
+    nothing, scales, sizes = np.zeros(0, F), np.array([1, 2], F), np.array([1, 4])
+    for given in ([x, nothing, scales, nothing], [x, nothing, nothing, sizes]):
+        np.testing.assert_allclose(run_graph(graph, given, Run())[0], [[0, 0.5, 1.5, 2]])
+    with pytest.raises(popart_exception, match="Resize op has inputs for `sizes` and `scales`"):
+        run_graph(graph, [x, nothing, scales, sizes], Run())
+
+
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_a_scan_keeps_the_scanned_axis(backwards: int) -> None:
+    nodes = [
+        helper.make_node("Add", ["s", "x"], ["sum"]),
+        helper.make_node("Concat", ["x", "sum"], ["both"], axis=0),
+    ]
+    value = helper.make_empty_tensor_value_info
+    body = helper.make_graph(nodes, "body", [value("s"), value("x")], [value("sum"), value("both")])
+    node = helper.make_node("Scan", ["in0", "in1"], ["o", "p"], body=body, num_scan_inputs=1, scan_input_directions=[backwards])
+    whole = helper.make_graph([node], "test", [value("in0"), value("in1")], [value("o"), value("p")])
+    graph = Preparation(functions={}, left=10, dialect=DIALECT).graph(whole, {"": 10})
+    last, rows = run_graph(graph, [np.array([10], F), np.array([1, 2, 4], F)], Run())
+    np.testing.assert_array_equal(last, [17])
+    np.testing.assert_array_equal(rows, [4, 14, 2, 16, 1, 17] if backwards else [1, 11, 2, 13, 4, 17])
+
+
+def test_updates_without_indices_are_left_out() -> None:
+    x, index, updates = np.zeros((3, 5), F), np.array([[0, 1, 2, 0]], np.int32), np.arange(10, dtype=F).reshape(2, 5)
+    expected = x.copy()
+    expected[[0, 1, 2, 0], range(4)] = updates[0, :4]
+    np.testing.assert_array_equal(run("Scatter", [x, index, updates])[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"activations": ["Affine"]}, "Activation type 'Affine' is not supported"),
+        ({"activations": ["Tanh", "Tanh"]}, "only supports 1 activation, 2 were specified"),
+        ({"activation_alpha": [1.0]}, "Attribute `activation_alpha' of .* is not supported"),
+        ({"clip": 1.0}, "Attribute `clip' of .* is not supported"),
+        ({"direction": "reverse"}, "only supports `forward' direction"),
+        ({"hidden_size": 2}, "hidden_size 2 of .* does not match"),
+    ],
+)
+def test_recurrent_networks_that_are_refused(attributes: dict[str, Any], message: str) -> None:
+    one = np.ones((1, 1, 1), F)
+    with pytest.raises(popart_exception, match=message):
+        run("RNN", [one, one, one], **attributes)

@@ -21,6 +21,10 @@ def test_sorts(axis: int, descending: int) -> None:
     holds([np.take_along_axis(X, order, axis), order.astype(np.int32)], "Sort", [X], axis=axis, descending=descending, stable=1)
 
 
+def test_a_gradient_goes_back_to_where_elements_were() -> None:
+    np.testing.assert_array_equal(gradient("Sort", [np.array([3, 1, 2], F)], count=2, cotangent=np.array([1, 2, 3], F)), [3, 1, 2])
+
+
 def test_equal_elements_keep_their_order() -> None:
     x = np.array([2, 1, 2, 1], np.int32)
     for descending, order in ((0, [1, 3, 0, 2]), (1, [0, 2, 1, 3])):

@@ -23,6 +23,7 @@ EFFECTS: dict[str, str] = {
     "accumulationAndReplicationReductionType": "test_gradients_of_microbatches_make_one_update",
     "meanAccumulationAndReplicationReductionStrategy": "test_a_running_mean_does_not_overflow",
     "automaticLossScalingSettings": "test_the_loss_scaling_follows_the_gradients",
+    "ensureFp32LossScaleTensor": "test_a_loss_scale_beyond_float16_is_not_cut",
     "syntheticDataMode": "test_synthetic_inputs_are_zeros",
     "enableSupportedDataTypeCasting": "test_64_bit_integers_without_casts_are_an_error",
     "enableLoadAndOffloadRNGState": "test_the_state_of_random_numbers_is_read_where_it_may_be",
@@ -127,6 +128,31 @@ def test_a_running_mean_does_not_overflow() -> None:
     inputs = np.array([[40000], [40000]], np.float16)
     assert np.isfinite(trained(mean(popart.MeanReductionStrategy.Running), inputs, dtype="FLOAT16", rate=1e-3))
     assert not np.isfinite(trained(mean(popart.MeanReductionStrategy.Post), inputs, dtype="FLOAT16", rate=1e-3))
+
+
+def test_a_loss_scale_beyond_float16_is_not_cut() -> None:
+    def changed(wide: bool, loss_scale: float) -> Array:
+        """Of w, whose gradient is that of 0.25 * |0.5 * w|."""
+        builder = popart.Builder()
+        w = builder.addInitializedInputTensor(np.ones(2, np.float16))
+        half = builder.aiOnnx.mul([w, builder.aiOnnx.constant(np.full(2, 0.5, np.float16))])
+        loss = builder.aiGraphcore.identityloss([builder.aiGraphcore.l1loss([half], 0.25, popart.ReductionType.Sum)])
+        options = popart.SessionOptions()
+        options.ensureFp32LossScaleTensor = wide
+        sgd = popart.SGD({"defaultLearningRate": (1.0, True), "lossScaling": (loss_scale, False)})
+        flow = popart.DataFlow(1, ["Gradient___" + half, loss])
+        device = popart.DeviceManager().createCpuDevice()
+        session = popart.TrainingSession(builder.getModelProto(), flow, loss, sgd, device, userOptions=options)
+        session.prepareDevice()
+        session.weightsFromHost()
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({}, anchors))
+        assert anchors[loss] == 0.25
+        return anchors["Gradient___" + half]
+
+    np.testing.assert_array_equal(changed(True, 1024.0), np.full(2, 256, np.float16))
+    np.testing.assert_array_equal(changed(True, 131072.0), np.full(2, 32768, np.float16))
+    assert changed(False, 131072.0)[0] < 16384.5
 
 
 def test_synthetic_inputs_are_zeros() -> None:

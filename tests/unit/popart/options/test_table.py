@@ -36,7 +36,6 @@ def _experimental() -> ExperimentalSettings:
 
 # option -> a value that is refused, and other options that must be set for that
 REFUSED: dict[str, tuple[Any, dict[str, Any]]] = {
-    "ensureFp32LossScaleTensor": (True, {}),
     "groupNormStridedChannelGrouping": (True, {}),
     "autoRecomputation": (enums.RecomputationType.Pipeline, {}),
     "customCodelets": (["vertex.cpp"], {}),

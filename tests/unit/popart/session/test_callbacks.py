@@ -107,6 +107,36 @@ def test_an_error_of_a_function_arrives_and_the_session_goes_on(where: int) -> N
     same(run(session, {model.x: inputs})[model.y], expected)
 
 
+def test_a_step_that_fails_half_way_leaves_weights_and_accumulators_as_they_were() -> None:
+    model, inputs = squares(), numbers(2, 2)
+    session = training(model, {"w": "Final", "Accl___w": "All"}, batches=2, accumulation=2)
+    expected = run(training(model, {"w": "Final", "Accl___w": "All"}, batches=2, accumulation=2), {model.x: inputs})
+    left = iter(inputs.reshape(4, 2, 3)[:3])
+
+    def give(_name: str, _prefetch: bool) -> Any:
+        try:
+            return next(left)
+        except StopIteration:
+            raise Stop from None
+
+    spare = np.zeros((3, 2), np.float32)
+    with pytest.raises(Stop):
+        session.run(popart.PyStepIOCallback(give, lambda _name: None, lambda _name: spare, lambda _name: None))
+    found = run(session, {model.x: inputs})
+    for name, value in expected.items():
+        same(found[name], value)
+
+
+def test_with_synthetic_data_no_function_is_called() -> None:
+    model = squares()
+    session = training(model, {model.y: "All"}, batches=2, syntheticDataMode=popart.SyntheticDataMode.RandomNormal)
+
+    def never(*_: Any) -> None:
+        raise Stop
+
+    session.run(popart.PyStepIOCallback(never, never, never, never))
+
+
 def test_a_function_that_gives_nothing_or_too_much_is_an_error() -> None:
     model = squares()
     session = training(model, {model.y: "All"})

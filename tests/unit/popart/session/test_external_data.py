@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +52,9 @@ def doubled(file: str) -> tuple[onnx.ModelProto, str]:
 
 
 @pytest.fixture
-def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that has not written the files."""
     monkeypatch.setattr(external, "_written", set[Path]())
-    yield
 
 
 def test_a_session_reads_initialisers_in_a_file(tmp_path: Path) -> None:
@@ -70,7 +68,7 @@ def test_a_model_may_name_a_file_in_its_own_folder_only(tmp_path: Path, monkeypa
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     model, out = doubled(str(tmp_path / "model" / "b.bin"))
-    external._written.clear()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as in a process that has not written it
+    external._written.clear()  # pyright: ignore[reportPrivateUsage]  # as in a process that has not written it
     onnx.save_model(model, str(tmp_path / "model" / "model.onnx"))
     np.testing.assert_array_equal(inference(str(tmp_path / "model" / "model.onnx"), out), 2 * B)
     with pytest.raises(popart.popart_exception, match=r"outside of the model's folder"):

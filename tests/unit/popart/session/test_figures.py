@@ -89,7 +89,7 @@ def test_reports_are_there_after_preparing_and_not_before() -> None:
             call()
     session.prepareDevice()
     session.weightsFromHost()
-    assert "stablehlo.dot_general" in session.getSerializedGraph()
+    assert b"stablehlo.dot_general" in session.getSerializedGraph()
     run(session, {model.x: numbers(1)})
     session.run(popart.PyStepIO({model.x: numbers(1)}, session.initAnchorArrays()), "a step of mine")
     report = session.getReport()

@@ -15,7 +15,7 @@ from tilestep import popart
 def test_a_loss_must_be_a_scalar_of_the_model() -> None:
     model = squares()
     for loss, message in [
-        (model.y, "Loss tensor, 'MatMul:0', must be a scalar tensor, and has shape [2, 2]"),
+        (model.y, "The loss has shape [2, 2]: reduce it, for example with aiGraphcore.identityloss. Loss tensor, 'MatMul:0', must be"),
         ("nothing", "Could not find loss tensor 'nothing' in main graph tensors"),
     ]:
         with pytest.raises(popart.popart_exception, match="^" + re.escape(message)):

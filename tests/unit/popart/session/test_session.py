@@ -158,12 +158,14 @@ def test_a_step_takes_its_arguments_in_every_form() -> None:
         lambda: session.run(io),
         lambda: session.run(io, "name"),
         lambda: session.run(stepio=io, debugName="name"),
-        lambda: session.run("program", io),
     ]
     for call in calls:
         anchors[model.y][...] = np.nan
         call()
         same(anchors[model.y], numbers(1)[0] @ WEIGHT)
+    for call in (lambda: session.run("program", io), lambda: session.run(io, programHandle="program")):
+        with pytest.raises(popart.popart_exception, match=r"^run: there is no program 'program'"):
+            call()
     with pytest.raises(TypeError, match=r"^run\(stepio, debugName=''\)"):
         session.run({})
     with pytest.raises(TypeError, match=r"^run: stepio is a IStepIO"):

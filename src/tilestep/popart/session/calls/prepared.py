@@ -1,0 +1,175 @@
+"""What all of a session's methods share: its plan, its compiled step, and what is on the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from tilestep.popart.dataflow import DataFlow
+from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.enums import DeviceConnectionType
+from tilestep.popart.exceptions import popart_exception, popart_runtime_error
+from tilestep.popart.log import Level, log
+from tilestep.popart.optimizers import Optimizer
+from tilestep.popart.options import SessionOptions, require_known
+from tilestep.popart.patterns import Patterns
+from tilestep.popart.session.dump import dump_graph
+from tilestep.popart.session.engine import Engine, described
+from tilestep.popart.session.feeds import Feeds
+from tilestep.popart.session.figures import Figures
+from tilestep.popart.session.keys import key_of
+from tilestep.popart.session.plan import plan_of
+from tilestep.popart.session.program import Carry
+from tilestep.popart.session.saved import SavedModel
+from tilestep.popart.session.synthetic import Synthetic
+from tilestep.popart.session.weights import HostWeights
+from tilestep.popart.tensors import InputShapeInfo, TensorInfo
+
+Array = np.ndarray[Any, Any]
+
+
+class Prepared:
+    """A session that can be prepared for its device."""
+
+    _training = False
+
+    def __init__(
+        self,
+        model: Any,
+        data_flow: DataFlow,
+        device: DeviceInfo,
+        shapes: InputShapeInfo | None,
+        patterns: Patterns | None,
+        options: SessionOptions | None,
+        name: str,
+        *,
+        loss: str | None = None,
+        optimizer: Optimizer | None = None,
+    ) -> None:
+        if not isinstance(device, DeviceInfo):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+            raise popart_exception(f"Must pass a valid deviceInfo to a session, and it is {device!r}: DeviceManager gives one")
+        self._options = SessionOptions() if options is None else options.copied()
+        self._options.require_supported(training=self._training, device=device.type)
+        self._patterns = Patterns() if patterns is None else patterns.copied()
+        self._patterns.require_supported()
+        self._device, self._name, self._data_flow = device, name, data_flow
+        self._plan = plan_of(
+            model,
+            data_flow,
+            shapes=InputShapeInfo() if shapes is None else shapes,
+            options=self._options,
+            loss=loss,
+            optimizer=optimizer,
+        )
+        dump_graph(self._plan)
+        self._weights = HostWeights(self._plan.first, self._plan.graph.constants)
+        self._saved = SavedModel(self._plan.graph.model)
+        self._feeds = Feeds(self._plan)
+        self._carry: Carry | None = None
+        self._seed = 0
+        self._weights_sent = self._loaded = False
+        self._engine = Engine(
+            self._plan, self._feeds, self._options, device, (self._training, loss, self._plan.anchors, described(optimizer))
+        )
+        self._figures = Figures(self._plan, device, self._options, name)
+        self._synthetic = Synthetic(self._options.syntheticDataMode)
+
+    # -- what the session is
+
+    @property
+    def dataFlow(self) -> DataFlow:
+        """Of the session."""
+        return self._data_flow
+
+    @property
+    def replicationFactor(self) -> int:
+        """Copies of the model that run side by side."""
+        return 1
+
+    @property
+    def accumulationFactor(self) -> int:
+        """Microbatches between two updates."""
+        return self._plan.accumulation
+
+    def getInfo(self, id: str) -> TensorInfo:
+        """A tensor's shape and dtype. Raises: popart_exception if there is no such tensor."""
+        kind = self._plan.type_of(id)
+        if kind is None:
+            raise popart_exception(f"No Ir::Tensor with TensorId '{id}' in Ir::getTensor(..) ")
+        return TensorInfo(np.dtype(kind.dtype), kind.shape)
+
+    def hasInfo(self, id: str) -> bool:
+        """Whether there is such a tensor."""
+        return self._plan.type_of(id) is not None
+
+    def getAllTensorIds(self) -> set[str]:
+        """Names of all tensors of the model and of the optimiser's state."""
+        return {*self._plan.names.analysis.types, *self._plan.names.state}
+
+    def getTensorIds(self) -> set[str]:
+        """The same as `getAllTensorIds`: the original has this name for training."""
+        return self.getAllTensorIds()
+
+    def initAnchorArrays(self) -> dict[str, Array]:
+        """Arrays for `PyStepIO`, with anything in them. Leading dimensions of one element are left out."""
+        return self._feeds.anchor_arrays()
+
+    def checkInplacingAmbiguity(self) -> None:
+        """Does nothing: no tensor is updated in place, so the order of operators never decides a value."""
+
+    # -- preparing
+
+    def prepareDevice(self, loadEngine: bool = True) -> None:
+        """Compiles the session's program, and plans it for the device's machine.
+
+        Raises:
+            poplar_exception: for an unknown engine option.
+            popart_exception: for an operation that can't be compiled.
+            OutOfMemoryException: for a program that does not fit the machine.
+        """
+        require_known(self._options)
+        carry = jax.eval_shape(self._first_carry)
+        if self._options.compileEngine:
+            self._figures.prepare(carry, self._feeds.step_types())
+        self._engine.compile(carry)
+        log("session", Level.INFO, "Graph compiled")
+        self._carry, self._loaded, self._weights_sent = self._first_carry(), False, False
+        if loadEngine and self._options.compileEngine:
+            self.loadEngineAndConnectStreams()
+
+    def loadEngineAndConnectStreams(self) -> None:
+        """Attaches the device. Raises: popart_runtime_error if it can't run programs."""
+        if self._carry is None or not self._options.compileEngine:
+            raise popart_runtime_error("There is no compiled engine: call session.prepareDevice() first, with compileEngine True")
+        if self._device.connectionType == DeviceConnectionType.Never:
+            raise popart_runtime_error("Trying to load an engine on an offline device")
+        self._device.require_attached()
+        log("devicex", Level.INFO, "Engine loaded")
+        self._loaded = True
+
+    def setEngineIsLoaded(self, isLoaded: bool) -> None:
+        """Says whether the device has the program. If not, the next run loads it, which attaches the device."""
+        self._loaded = bool(isLoaded)
+
+    def _first_carry(self) -> Carry:
+        rule, values = self._plan.rule, self._weights.outgoing
+        optimizer = None
+        if rule is not None:
+            trained: dict[str, Any] = {name: values[name] for name in self._plan.names.trained}
+            state = rule.init(trained)
+            optimizer = replace(state, tensors={name: values[name] for name in state.tensors})
+            if self._carry is not None:
+                optimizer = replace(optimizer, hyper=self._carry.optimizer.hyper)
+        variables = {name: values[name] for name in self._plan.graph.variables}
+        key, count = (key_of(self._seed), np.uint32(0)) if self._carry is None else (self._carry.key, self._carry.count)
+        return jax.tree.map(jax.numpy.asarray, Carry(variables=variables, optimizer=optimizer, key=key, count=count))
+
+    def _require_prepared(self, what: str) -> Carry:
+        if self._carry is None:
+            raise popart_runtime_error(
+                f"Devicex::prepare() must be called before Devicex::{what} is called: call session.prepareDevice() first"
+            )
+        return self._carry
