@@ -29,6 +29,7 @@ AGAIN_FROM: Final = "POPART_JUDGE_DONE"  # a file with the cases that have been 
 MUTATE: Final = "POPART_JUDGE_MUTATE"
 LONGEST: Final = 400
 LINES: Final = 3
+OLD_OPSET: Final = 11  # that a model had whose author named none
 PACKAGE: Final = Path(tilestep.__file__).parent
 # Names that NumPy had when the tests were written.
 OLD_NUMPY: Final = {
@@ -50,7 +51,7 @@ def offer_old_names() -> None:
     for name, value in OLD_NUMPY.items():
         if name not in vars(np):
             setattr(np, name, value)
-    np.fromstring = _fromstring(np.fromstring)
+    np.fromstring, np.linspace = _fromstring(np.fromstring), _linspace(np.linspace)
     import onnx
     from onnx import TensorProto, helper
 
@@ -63,6 +64,8 @@ def offer_old_names() -> None:
         }
         sys.modules["onnx.mapping"] = mapping
         onnx.mapping = mapping
+    make_model = helper.make_model
+    helper.make_model = lambda graph, **more: make_model(graph, **{"opset_imports": [helper.make_opsetid("", OLD_OPSET)], **more})
     if not hasattr(onnx, "load_from_string"):
         onnx.load_from_string = onnx.load_model_from_string
     # What uses pva looks inside the original's reports, and isn't run; the others in those files only import it.
@@ -79,6 +82,16 @@ def _fromstring(of_text: Callable[..., Any]) -> Callable[..., Any]:
         return np.frombuffer(string.encode("latin1") if isinstance(string, str) else string, dtype, count).copy()
 
     return fromstring
+
+
+def _linspace(linspace: Callable[..., Any]) -> Callable[..., Any]:
+    """np.linspace that works in float64 where its bounds are NumPy's scalars."""
+
+    def in_doubles(start: Any, stop: Any, *rest: Any, **options: Any) -> Any:
+        start, stop = (float(bound) if isinstance(bound, np.floating) else bound for bound in (start, stop))
+        return linspace(start, stop, *rest, **options)
+
+    return in_doubles
 
 
 class OldModules(importlib.abc.MetaPathFinder):

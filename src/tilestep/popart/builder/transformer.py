@@ -19,6 +19,7 @@ from tilestep.popart.builder.loading import check_model, checked_model
 from tilestep.popart.builder.signatures import Parameter
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_onnx, is_fixed_point, numpy_dtype
+from tilestep.popart.typed_tensors import typed_tensor
 
 _IDS: Final = Parameter(name="ids", kind=IDS)
 _BATCH_NORMALIZATION_OUTPUTS: Final = 5  # y, mean, variance, saved mean, saved variance
@@ -166,7 +167,7 @@ def _convert_tensor(tensor: onnx.TensorProto, new: int, *, clip: bool) -> None:
     if array.dtype == np.int64:
         array = _within(array, target, tensor.name, clip=clip)
     with np.errstate(over="ignore"):  # beyond 16-bit floats it is an infinity
-        tensor.CopyFrom(numpy_helper.from_array(array.astype(target), tensor.name))
+        tensor.CopyFrom(typed_tensor(array.astype(target), tensor.name))
 
 
 def _within(array: np.ndarray[Any, Any], target: np.dtype[Any], name: str, *, clip: bool) -> np.ndarray[Any, Any]:

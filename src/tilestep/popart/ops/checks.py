@@ -211,3 +211,18 @@ def recurrent_attributes(call: Call, x: Any, w: Any, r: Any, *others: Any, **att
     size = attributes.get("hidden_size")
     if size is not None and size != r.shape[-1]:
         raise popart_exception(f"hidden_size {size} of {name} does not match that of its weights, which is {r.shape[-1]}")
+
+
+@checked("Tile", first=6)
+def repeats_of_tile(call: Call, x: Any, repeats: Any) -> None:
+    """There is a number of repeats for each axis, and none is below 0."""
+    numbers = () if is_traced(repeats) else tuple(map(int, np.asarray(repeats).ravel()))
+    if any(number < 0 for number in numbers):
+        raise popart_exception(
+            f"Invalid repeats {shape_text(numbers)} of {op_text(call.node)}. Values must be non-negative in each shape dimension"
+        )
+    if not is_traced(repeats) and len(numbers) != x.ndim:
+        raise popart_exception(
+            f"Invalid repeats {shape_text(numbers)} of {op_text(call.node)}: they should have one element for each dimension of the data "
+            "tensor"
+        )

@@ -210,6 +210,8 @@ def _strip(graph: onnx.GraphProto) -> None:
 def _require_known_inputs(loaded: Loaded, wanted: frozenset[str]) -> None:
     for name in loaded.graph.inputs:
         if name in wanted:
+            if any(node.op_type == "Tile" and name in node.inputs[1:2] for node in loaded.graph.nodes):
+                raise popart_exception(f"The input '{name}' of a Tile, which has its repeats, must be of type Constant")
             raise popart_exception(
                 f"Need the value of {_reader(loaded.graph, name)} to determine the output shape, but was unable because "
                 f"[Tensor::getDataViaGraphTraversal] Could not work out tensor data for {name}."

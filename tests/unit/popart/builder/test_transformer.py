@@ -66,6 +66,15 @@ def test_numbers_beyond_32_bits_are_clipped_on_demand() -> None:
     assert held.tolist() == [-(2**31), 5, 2**31 - 1]
 
 
+def test_converted_elements_are_in_the_field_of_their_type() -> None:
+    builder = Builder()
+    builder.addInitializedInputTensor(np.array([1, 2], np.int64))
+    transformer = GraphTransformer(builder.getModelProto())
+    transformer.convertINT64ToINT32()
+    (tensor,) = onnx.ModelProto.FromString(transformer.getModelProto()).graph.initializer
+    assert (list(tensor.int32_data), tensor.raw_data) == ([1, 2], b"")
+
+
 def test_casts_and_subgraphs_are_converted_too() -> None:
     builder = Builder()
     x, c = builder.addInputTensor(TensorInfo("FLOAT", [2])), builder.addInputTensor(TensorInfo("BOOL", []))

@@ -156,7 +156,15 @@ def test_what_is_refused(op_type: str, inputs: Any, version: int, attributes: An
         run(op_type, inputs, version=version, **attributes)
 
 
-@pytest.mark.parametrize(("op_type", "shape", "message"), [("Expand", [4, 3], "Expand shape constraint"), ("Reshape", [-1, -1], "use -1")])
+@pytest.mark.parametrize(
+    ("op_type", "shape", "message"),
+    [
+        ("Expand", [4, 3], "Expand shape constraint"),
+        ("Reshape", [-1, -1], "use -1"),
+        ("Tile", [1, -1], "Values must be non-negative"),
+        ("Tile", [1], "one element for each dimension"),
+    ],
+)
 def test_shapes_that_are_refused(op_type: str, shape: list[int], message: str) -> None:
     graph = node_graph(op_type, 2, version=10)
     with pytest.raises(popart_exception, match=message):
