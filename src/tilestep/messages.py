@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
+import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
@@ -29,6 +30,16 @@ def plain(text: object) -> str:
     if len(whole) > _LONGEST_TEXT:
         whole = f"{whole[: _LONGEST_TEXT // 2]}...{whole[-_LONGEST_TEXT // 2 :]}"
     return "".join(character if character.isprintable() else character.encode("unicode_escape").decode() for character in whole)
+
+
+def printable(text: str) -> str:
+    """A text of any length and number of lines, with '\\x1b' or '\\udcff' in place of other characters that a terminal would obey."""
+    return text if text.isprintable() else "".join(map(_plain_character, text))
+
+
+def _plain_character(character: str) -> str:
+    obeyed = unicodedata.category(character) in ("Cc", "Cf", "Cs") and character not in "\n\t"
+    return character.encode("unicode_escape").decode() if obeyed else character
 
 
 def shortened(text: str, most: int = 80) -> str:

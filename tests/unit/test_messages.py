@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilestep.messages import nearest, plain, shown
+from tilestep.messages import nearest, plain, printable, shown
 
 DEEP: list[object] = []
 for _ in range(10_000):
@@ -58,3 +58,16 @@ def test_a_slip_has_a_nearest_name_and_a_flood_has_none() -> None:
     assert nearest("ipus", ("ipu", "link")) == "ipu"
     assert nearest("xyz", ("ipu", "link"), cutoff=0.9) is None
     assert nearest("ipu" * 10**5, ("ipu", "link")) is None
+
+
+@given(st.text())
+def test_a_printable_text_keeps_its_lines(text: str) -> None:
+    found = printable(text)
+    assert "\x1b" not in found
+    assert found.count("\n") == text.count("\n")
+    assert printable(found) == found
+
+
+def test_a_printable_text_keeps_what_no_terminal_obeys() -> None:
+    assert printable("8\u202fB, \xa0é·→\n\ttab") == "8\u202fB, \xa0é·→\n\ttab"
+    assert printable("\x1b[31m\r\x9b\u202e\udcff") == "\\x1b[31m\\r\\x9b\\u202e\\udcff"

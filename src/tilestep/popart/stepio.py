@@ -82,14 +82,14 @@ class PyStepIOCallback(IStepIO):
     def write(self, name: str, value: Array) -> None:
         """Writes a microbatch's anchor.
 
-        Raises: popart_exception for an array that is not contiguous, popart_runtime_error for another size.
+        Raises: popart_exception for an array that is not contiguous, popart_runtime_error for one that can't hold it.
         """
         array = _contiguous(name, self._output(name), "output")
         if array.size != value.size:
             raise popart_runtime_error(
                 f"Unexpected number of output elements for Tensor {name}. Expected {value.size}, but received {array.size}."
             )
-        array[...] = value.reshape(array.shape)
+        store(name, value, array)
         self._output_complete(name)
 
 
@@ -102,6 +102,18 @@ class PyWeightsIO:
         self.weights = {name: _contiguous(name, array, "output", "PyWeightsIO") for name, array in weights.items()}
 
 
+def store(name: str, value: Array, target: Array) -> None:
+    """Copies a tensor's value into the caller's array of the same size. Raises: popart_runtime_error if that can't hold it as it is."""
+    if not target.flags.writeable:
+        raise popart_runtime_error(f"What is given for tensor {name} can't be written in place: give a NumPy array that is not read-only")
+    if not np.can_cast(value.dtype, target.dtype, "safe"):
+        raise popart_runtime_error(
+            f"Type discrepancy for tensor {name}. User provided : {target.dtype.name.upper()} and expected : {value.dtype.name.upper()}. "
+            f"Give an array of type {value.dtype.name}: another one would not hold each value"
+        )
+    target[...] = value.reshape(target.shape)
+
+
 def _contiguous(name: str, given: Any, what: str, owner: str = "PyStepIO") -> Array:
     if not isinstance(given, np.ndarray | np.generic | int | float | list):
         raise TypeError(f"{owner}: the {what} of tensor '{name}' is a {type(given).__name__}: it must be a NumPy array")
@@ -111,4 +123,6 @@ def _contiguous(name: str, given: Any, what: str, owner: str = "PyStepIO") -> Ar
             f"{owner} is unable to use the numpy {what} array for tensor '{name}' as it is not c-contiguous (a conversion would cost time "
             "unseen, so there is none): give numpy.ascontiguousarray(array)"
         )
+    if not isinstance(given, np.ndarray):
+        array.flags.writeable = False  # nobody would see what is written to a copy
     return array

@@ -39,6 +39,11 @@ def test_out_of_memory_has_its_report() -> None:
     assert exceptions.OutOfMemoryException("x").getProfilePath() == ""
 
 
+def test_a_message_has_no_character_that_a_terminal_would_obey() -> None:
+    error = exceptions.popart_runtime_error("no tensor 'x\x1b[2J\x07\u202e'\nin é\t·")
+    assert str(error) == "no tensor 'x\\x1b[2J\\x07\\u202e'\nin é\t·"
+
+
 def test_a_recoverable_error_says_what_helps() -> None:
     assert exceptions.poplar_recoverable_runtime_error("x").recoveryAction is RecoveryAction.IPU_RESET
     error = exceptions.poplar_recoverable_runtime_error("x", action=RecoveryAction.FULL_RESET)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
-from tilestep.popart.stepio import PyStepIO, PyStepIOCallback, PyWeightsIO
+from tilestep.popart.stepio import PyStepIO, PyStepIOCallback, PyWeightsIO, store
 
 TURNED = np.zeros((3, 2), np.float32).T  # not C-contiguous
 
@@ -31,6 +31,25 @@ def test_an_array_that_is_not_contiguous_is_refused(inputs: dict[str, object], o
 def test_what_is_no_array_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="the input of tensor 'x' is a str"):
         PyStepIO({"x": "text"}, {})
+
+
+@pytest.mark.parametrize("given", [[0.0], 0.0, np.float32(0)])
+def test_what_can_not_be_written_in_place_is_no_output(given: object) -> None:
+    value = np.ones(1, np.float32)
+    with pytest.raises(popart_runtime_error, match="for tensor y can't be written in place"):
+        store("y", value, PyStepIO({}, {"y": given}).output("y"))
+    with pytest.raises(popart_runtime_error, match="for tensor w can't be written in place"):
+        store("w", value, PyWeightsIO({"w": given}).weights["w"])
+
+
+def test_an_output_whose_type_loses_values_is_refused() -> None:
+    value, target = np.array([1.5], np.float32), np.zeros(1, np.int32)
+    with pytest.raises(popart_runtime_error, match=r"for tensor y\. User provided : INT32 and expected : FLOAT32"):
+        store("y", value, target)
+    assert target[0] == 0
+    wide = np.zeros((1, 1), np.float64)
+    store("y", value, wide)
+    assert wide[0, 0] == 1.5
 
 
 def test_a_missing_array_is_named() -> None:

@@ -131,7 +131,8 @@ class Engine:
 
         Raises: popart_exception if the file can't be opened, popart_runtime_error if it is damaged or of another session.
         """
-        read_in = read(path, self._mark)
+        weights_bytes = sum(array.nbytes for array in self.plan.first.values())
+        read_in = read(path, self._mark, weights_bytes=weights_bytes)
         if read_in.program is not None:
             self._saved, self.from_file = read_in, path
         return read_in.weights

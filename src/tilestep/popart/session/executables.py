@@ -1,8 +1,8 @@
 """Executables in files: a session's traced program, its weights, and what it was made for. Nothing in them is code of Python.
 
-A file is a zip archive: `manifest.json` (form, fingerprint of the session, SHA-256 of the other members), `step.stablehlo` (of
-`jax.export`) and `weights.npz`, of which one may be left out. A file that was altered, or belongs to another session, is an error. XLA
-compiles the program when the file is loaded.
+A file is a zip archive: `manifest.json` (form, fingerprint of the session, SHA-256 of the other members, names of the weights and the
+SHA-256 of these names), `step.stablehlo` (of `jax.export`) and `weights.npz`, of which one may be left out. A file that was altered, or
+belongs to another session, is an error. XLA compiles the program when the file is loaded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ _FORM: Final = "tilestep executable 1"
 _PROGRAM: Final = "step.stablehlo"
 _WEIGHTS: Final = "weights.npz"
 _MANIFEST: Final = "manifest.json"
+_HEADER_BYTES: Final = 4096  # of an array in a file, at most
 _MOST_BYTES: Final = 4 << 30  # of a file, and of a member that is unpacked
 
 
@@ -125,7 +126,7 @@ def save(path: Path, executable: Executable, mark: str) -> None:
     manifest = {
         "form": _FORM,
         "session": mark,
-        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+        "sha256": _hashes(members, list(executable.weights or ())),
         "weights": list(executable.weights or ()),
     }
     whole = io.BytesIO()
@@ -137,8 +138,17 @@ def save(path: Path, executable: Executable, mark: str) -> None:
     write_file(path, whole.getvalue())
 
 
-def read(path: Path, mark: str) -> Executable:
-    """Reads a file. Args: mark: the session's fingerprint.
+def _hashes(members: Mapping[str, bytes], weights: Sequence[str]) -> dict[str, str]:
+    parts = {**members, "weights": json.dumps(list(weights)).encode()}
+    return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
+
+
+def read(path: Path, mark: str, *, weights_bytes: int) -> Executable:
+    """Reads a file.
+
+    Args:
+        mark: the session's fingerprint.
+        weights_bytes: of the session's weights. A file with more of them is not unpacked.
 
     Raises:
         popart_exception: if it can't be opened.
@@ -154,28 +164,35 @@ def read(path: Path, mark: str) -> Executable:
             if not isinstance(manifest, dict) or manifest.get("form") != _FORM:
                 raise popart_runtime_error(f"{path} is no executable of this version of tilestep")
             members = {name: _member(archive, name) for name in (_PROGRAM, _WEIGHTS) if name in archive.namelist()}
-        return _checked(path, manifest, members, mark)
+        return _checked(path, manifest, members, mark, weights_bytes)
     except popart_runtime_error:
         raise
     except Exception as error:  # a damaged archive gives errors of many classes
         raise popart_runtime_error(f"{path} is no executable, or it is damaged: {error}") from error
 
 
-def _checked(path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], mark: str) -> Executable:
-    found = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
-    if found != manifest.get("sha256"):
+def _checked(path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], mark: str, weights_bytes: int) -> Executable:
+    names = [str(name) for name in manifest.get("weights", ())]
+    if _hashes(members, names) != manifest.get("sha256"):
         raise popart_runtime_error(f"{path} was altered: the hash of a member is not that of its manifest")
     if manifest.get("session") != mark:
         raise popart_runtime_error(
             f"{path} belongs to another session: another model, data flow, optimiser, device or options. "
             "Compile this one with compileAndExport"
         )
-    names = [str(name) for name in manifest.get("weights", ())]
     weights = None
     if _WEIGHTS in members:
+        _require_small(path, members[_WEIGHTS], weights_bytes + _HEADER_BYTES * (len(names) + 1))
         with np.load(io.BytesIO(members[_WEIGHTS]), allow_pickle=False) as arrays:
             weights = {name: arrays[f"{number:06}"] for number, name in enumerate(names)}
     return Executable(program=members.get(_PROGRAM), weights=weights)
+
+
+def _require_small(path: Path, weights: bytes, most_bytes: int) -> None:
+    with zipfile.ZipFile(io.BytesIO(weights)) as archive:
+        size = sum(info.file_size for info in archive.infolist())
+    if size > most_bytes:
+        raise popart_runtime_error(f"{path} was altered: its weights have {size:,} B, and those of the session {most_bytes:,} B at most")
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:

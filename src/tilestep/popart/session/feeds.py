@@ -14,7 +14,7 @@ from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.graph import narrowed
 from tilestep.popart.session.plan import Plan
-from tilestep.popart.stepio import PyStepIO
+from tilestep.popart.stepio import PyStepIO, store
 
 Array = np.ndarray[Any, Any]
 _TYPES: Final = {np.dtype(np.int64): np.dtype(np.int32)}  # of an array given -> of the tensor: what is converted without a word
@@ -125,7 +125,6 @@ class Feeds:
 
 
 def deliver(values: Mapping[str, Any], io: PyStepIO) -> None:
-    """Copies a step's anchors into the caller's arrays."""
+    """Copies a step's anchors into the caller's arrays. Raises: popart_runtime_error for one that is missing or can't hold them."""
     for name, value in values.items():
-        target = io.output(name)
-        target[...] = np.asarray(value).reshape(target.shape)
+        store(name, np.asarray(value), io.output(name))

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, final
 
 import jax
 
+from tilestep.messages import plain
 from tilestep.options import PlanOptions
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import Instrumentation, SyntheticDataMode
-from tilestep.popart.exceptions import popart_runtime_error, poplar_exception
+from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_exception
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.plan import Plan
 
@@ -27,16 +28,19 @@ class Figures:
         self._plan, self._options = plan, options
         self._machine = device.machine()
         self._emulation: Emulation | None = None
-        self._name = name
+        self._name = plain(name)
         self._has_run = False
 
     def prepare(self, carry: Any, inputs: Any) -> None:
-        """Plans the step. Raises: OutOfMemoryException if it does not fit the machine."""
+        """Plans the step. Raises: OutOfMemoryException if it does not fit the machine, popart_exception if it has too few tiles."""
         if self._machine is None:
             return
         from tilestep.popart.session.emulation import Emulation, Kept, emulation_options
 
-        options = emulation_options(self._options.engineOptions, PlanOptions(num_io_tiles=max(0, self._options.numIOTiles)))
+        tiles, own = self._options.numIOTiles, self._machine.ipu.num_tiles
+        if tiles >= own:
+            raise popart_exception(f"numIOTiles is {tiles}: it must be less than the {own:,} tiles of an IPU")
+        options = emulation_options(self._options.engineOptions, PlanOptions(num_io_tiles=max(0, tiles)))
         emulation = Emulation(self._machine, name=self._name, options=options)
         slices = self._plan.batches * self._plan.accumulation > 1
         emulation.prepare(_RUN, jax.jit(self._plan.program.step), (carry, inputs), kept=[Kept(argument=0, result=0)], in_slices=slices)
@@ -60,7 +64,7 @@ class Figures:
         """A step ran. Args: name: of the run, in reports."""
         self._has_run = True
         if self._emulation is not None:
-            self._emulation.ran(_RUN, name=name)
+            self._emulation.ran(_RUN, name=plain(name))
 
     def cycles(self, counter: str) -> int:
         """Cycles of the last run. Args: counter: "" for the whole run, "inner_ipu_0" for the programs of an IPU.

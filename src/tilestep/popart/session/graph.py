@@ -160,10 +160,15 @@ def _take_in(plain: onnx.ModelProto, model: Model) -> None:
             tensor.raw_data = np.ascontiguousarray(array).tobytes()
 
 
+def narrow_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type that an IPU has in place of one of 64 bits; other types are their own."""
+    return _NARROW.get(dtype, dtype)
+
+
 def narrowed(name: str, array: Array, *, casts: bool) -> Array:
     """An array with a type that an IPU has. Raises: popart_exception where a value does not fit, or casts are off."""
-    target = _NARROW.get(array.dtype)
-    if target is None:
+    target = narrow_dtype(array.dtype)
+    if target == array.dtype:
         return array
     if not casts:
         raise popart_exception(

@@ -185,12 +185,18 @@ def _gradients(loss: str, rule: UpdateRule, fetched: Fetched, trained: Sequence[
 
 
 def _first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequence[str]) -> dict[str, Array]:
-    """First values of variables, and of the optimiser's state: those of a saved model where it has them."""
+    """First values of variables, and of the optimiser's state: those of a saved model where it has them.
+
+    Raises: popart_exception for a value of another shape, and for a weight that has the name of the state.
+    """
     variables = dict(graph.variables)
     if rule is None:
         return variables
     params: dict[str, Any] = {name: graph.variables[name] for name in trained}
     state = rule.init(params)
+    for name in sorted({name for node in graph.proto.graph.node for name in node.input} & graph.variables.keys()):
+        if name in state.tensors:  # in a saved model no node reads those
+            raise popart_exception(f"A weight is called '{name}', as a tensor of the optimiser's state is: call the weight otherwise")
     saved = {tensor.name: tensor for tensor in graph.proto.graph.initializer if tensor.name in state.tensors}
     tensors: Values = {name: np.asarray(value) for name, value in state.tensors.items()}
     for name, tensor in saved.items():

@@ -68,6 +68,7 @@ class TrainingSession(_Session):
 
         Raises: popart_exception for a model, an anchor or a loss that does not fit.
         """
+        _require_optimizer("TrainingSession", optimizer)
         super().__init__(fnModel, dataFlow, deviceInfo, inputShapeInfo, patterns, userOptions, name, loss=loss, optimizer=optimizer)
 
     def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
@@ -75,6 +76,12 @@ class TrainingSession(_Session):
 
         Raises: popart_exception for another kind of optimiser, and for another value of a constant.
         """
+        _require_optimizer("updateOptimizerFromHost", optimizer)
         carry = self._require_prepared("optimizerFromHost()")
         assert self._plan.rule is not None
         self._carry = carry._replace(optimizer=self._plan.rule.with_values(carry.optimizer, optimizer))
+
+
+def _require_optimizer(what: str, given: object) -> None:
+    if not isinstance(given, Optimizer):
+        raise TypeError(f"{what}: optimizer is a {type(given).__name__}: it must be an SGD, ConstSGD, Adam or Adaptive")

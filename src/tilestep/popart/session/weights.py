@@ -8,16 +8,11 @@ from typing import Any, Final, final
 import numpy as np
 
 from tilestep.popart.exceptions import noted, popart_runtime_error
+from tilestep.popart.session.graph import narrow_dtype, narrowed
 from tilestep.popart.session.reading import Model
-from tilestep.popart.stepio import PyWeightsIO
+from tilestep.popart.stepio import PyWeightsIO, store
 
 Array = np.ndarray[Any, Any]
-_SAME_SIZE: Final = {
-    np.dtype(np.int64): np.dtype(np.int32),
-    np.dtype(np.uint64): np.dtype(np.uint32),
-    np.dtype(np.float64): np.dtype(np.float32),
-}
-
 _MISMATCH: Final = "Trying to reset weights using tensor with non matching tensor info. Tensor ID:"
 
 
@@ -39,31 +34,31 @@ class HostWeights:
     def read(self, into: PyWeightsIO) -> None:
         """Copies received values into the caller's arrays; names that are no variables stay as they are.
 
-        Raises: popart_runtime_error for an array of another size.
+        Raises: popart_runtime_error for an array of another size or type.
         """
         for name, array in into.weights.items():
             if name in self.incoming:
                 _copy(name, self.incoming[name], array)
 
     def write(self, values: PyWeightsIO) -> None:
-        """Takes the caller's values for the next transfer to the device.
+        """Takes the caller's values for the next transfer to the device; none of them if one does not fit.
 
-        Raises: popart_runtime_error for an array of another shape or type.
+        Raises: popart_runtime_error for an array of another shape or type, popart_exception for a value beyond 32 bits.
         """
-        for name, array in values.weights.items():
-            if name in self.outgoing:
-                self.outgoing[name] = _fitting(name, array, self.outgoing[name])
+        known = {name: array for name, array in values.weights.items() if name in self.outgoing}
+        self.outgoing.update({name: _fitting(name, array, self.outgoing[name]) for name, array in known.items()})
 
     def reset(self, model: Model, *, ignore_unknown: bool) -> None:
-        """Takes the initialisers of a model for the next transfer to the device.
+        """Takes the initialisers of a model for the next transfer to the device; none of them if one does not fit.
 
         Raises: popart_runtime_error for an initialiser that is no variable, unless `ignore_unknown`; and for one of another shape or type.
             MissingDataError for one in a file that is not there or may not be read.
         """
+        new: dict[str, Array] = {}
         for tensor in model.proto.graph.initializer:
             value = model.array_of(tensor)
             if tensor.name in self.outgoing:
-                self.outgoing[tensor.name] = _fitting(tensor.name, value, self.outgoing[tensor.name])
+                new[tensor.name] = _fitting(tensor.name, value, self.outgoing[tensor.name])
             elif tensor.name in self._constants:
                 self._require_same(tensor.name, value)
             elif not ignore_unknown:
@@ -71,6 +66,7 @@ class HostWeights:
                     popart_runtime_error(f"resetWeights, no tensor '{tensor.name}' in tensors"),
                     "The session's model has no such initialiser. Set ignoreWeightsInModelWithoutCorrespondingHostWeight to leave it out.",
                 )
+        self.outgoing.update(new)
 
     def _require_same(self, name: str, value: Array) -> None:
         if not np.array_equal(value, self._constants[name]):
@@ -85,12 +81,12 @@ def _copy(name: str, value: Array, target: Array) -> None:
             f"sizes (in bytes) of src ({value.nbytes}) and dst ({target.nbytes}) differ in hostStreamToHost for {name}: it has shape "
             f"{list(value.shape)} and type {value.dtype}"
         )
-    target[...] = value.reshape(target.shape)
+    store(name, value, target)
 
 
 def _fitting(name: str, array: Array, old: Array) -> Array:
     if array.shape != old.shape:
         raise popart_runtime_error(f"{_MISMATCH} {name}. It has shape {list(old.shape)}, and the given array has {list(array.shape)}")
-    if array.dtype != old.dtype and _SAME_SIZE.get(array.dtype) != old.dtype:
+    if narrow_dtype(array.dtype) != old.dtype:
         raise popart_runtime_error(f"{_MISMATCH} {name}. It has type {old.dtype}, and the given array has {array.dtype}")
-    return np.array(array, old.dtype)
+    return np.array(narrowed(name, array, casts=True))

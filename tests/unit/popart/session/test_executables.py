@@ -166,7 +166,8 @@ def archive_of(path: Path, members: dict[str, bytes], *, sign: bool) -> str:
     """Writes members. Args: sign: whether the manifest gets their hashes, as someone who means harm would do."""
     if sign:
         manifest = json.loads(members["manifest.json"])
-        manifest["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in members.items() if name != "manifest.json"}
+        parts = {**members, "weights": json.dumps(manifest["weights"]).encode()}
+        manifest["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in parts.items() if name != "manifest.json"}
         members = {**members, "manifest.json": json.dumps(manifest).encode()}
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
@@ -183,6 +184,23 @@ def test_an_altered_member_is_found_by_its_hash(model: Model, executable: Path, 
     del members[member]
     with pytest.raises(popart.popart_runtime_error, match="was altered: the hash of a member"):
         session_of(model).loadExecutable(archive_of(tmp_path / "x.popef", members, sign=False))
+
+
+def test_altered_names_of_weights_are_found(model: Model, executable: Path, tmp_path: Path) -> None:
+    members = members_of(executable)
+    manifest = json.loads(members["manifest.json"])
+    for names in (["v"], ["w", "w"], []):
+        altered = {**members, "manifest.json": json.dumps({**manifest, "weights": names}).encode()}
+        with pytest.raises(popart.popart_runtime_error, match="was altered: the hash of a member"):
+            session_of(model).loadExecutable(archive_of(tmp_path / "x.popef", altered, sign=False))
+
+
+def test_weights_that_unpack_to_more_than_the_sessions_are_not_unpacked(model: Model, executable: Path, tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **{"000000": np.zeros(10**6, np.float32)})
+    path = archive_of(tmp_path / "x.popef", {**members_of(executable), "weights.npz": buffer.getvalue()}, sign=True)
+    with pytest.raises(popart.popart_runtime_error, match=r"was altered: its weights have 4,000,\d\d\d B, and those of the session"):
+        session_of(model).loadExecutable(path)
 
 
 class Harm:

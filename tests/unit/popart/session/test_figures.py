@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.popart.session.models import Arrays, inference, ipu_model, numbers, run, same, squares, trained, training
 from tilestep import popart
+from tilestep.popart.session.emulation import emulation_options
 
 Session = popart.InferenceSession | popart.TrainingSession
 BOTH = {popart.Instrumentation.Outer, popart.Instrumentation.Inner}
@@ -144,3 +145,25 @@ def test_more_tiles_take_fewer_cycles() -> None:
         run(session, {"input": np.ones((128, 128), np.float32)})
         counts.append(session.getCycleCount("inner_ipu_0"))
     assert counts[1] < counts[0] / 4
+
+
+def test_more_tiles_that_transfer_than_there_are_is_an_error_of_the_option() -> None:
+    with pytest.raises(popart.popart_exception, match="^numIOTiles is 16: it must be less than the 16 tiles of an IPU"):
+        counting(numIOTiles=16)
+
+
+def test_names_in_a_summary_have_no_character_that_a_terminal_would_obey() -> None:
+    model = squares()
+    session = popart.InferenceSession(model.proto, popart.DataFlow(1, [model.y]), ipu_model(), name="a\x1b[2J\nb")
+    session.prepareDevice()
+    session.run(popart.PyStepIO({model.x: numbers(1)}, session.initAnchorArrays()), "c\x1b[31m")
+    assert "\x1b" not in session.getSummaryReport()
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../up", "/tmp/absolute", "a/../../b", "x" * 400, "n\0ul", "\n" * 90])
+def test_a_report_stays_in_its_folder_whatever_the_session_is_called(tmp_path: Path, name: str) -> None:
+    folder = emulation_options({"autoReport.directory": str(tmp_path)}).report_directory(name)
+    assert folder is not None
+    assert folder.parent == tmp_path
+    folder.mkdir()
+    assert folder.resolve().parent == tmp_path.resolve()

@@ -69,8 +69,29 @@ def test_a_session_that_is_prepared_again_starts_from_the_hosts_weights() -> Non
     first = run(session, {model.x: inputs})[model.y]
     assert (run(session, {model.x: inputs})[model.y] != first).any()
     session.prepareDevice()
+    with pytest.raises(popart.popart_runtime_error, match=r"^Must call weightsFromHost"):
+        run(session, {model.x: inputs})
     session.weightsFromHost()
     same(run(session, {model.x: inputs})[model.y], first)
+
+
+def test_what_is_no_optimizer_is_a_type_error() -> None:
+    model = squares()
+    given: Any = None
+    with pytest.raises(TypeError, match="^TrainingSession: optimizer is a NoneType: it must be"):
+        popart.TrainingSession(model.proto, popart.DataFlow(1, [model.y]), model.loss, given, cpu())
+    with pytest.raises(TypeError, match="^updateOptimizerFromHost: optimizer is a NoneType: it must be"):
+        training(model).updateOptimizerFromHost(given)
+
+
+def test_a_weight_with_the_name_of_the_optimisers_state_is_refused() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    w = builder.addInitializedInputTensor(np.ones(2, np.float32), "w")
+    other = builder.addInitializedInputTensor(np.ones(2, np.float32), "Accl___w")
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([builder.aiOnnx.mul([x, w]), other])])
+    with pytest.raises(popart.popart_exception, match="A weight is called 'Accl___w', as a tensor of the optimiser's state is"):
+        popart.TrainingSession(builder.getModelProto(), popart.DataFlow(1, [loss]), loss, sgd(momentum=0.5), cpu())
 
 
 def test_the_engine_may_be_loaded_later() -> None:
@@ -246,6 +267,9 @@ def test_a_seed_repeats_what_follows() -> None:
     same(step(), second)
     session.setRandomSeed(6)
     assert (step() != first).any()
+    with pytest.raises(TypeError, match="outside of 0 to"):
+        session.setRandomSeed(1 << 64)
+    assert session.getRandomSeed() == 6
     other, again = dropped()
     other.setRandomSeed(5)
     same(again(), first)

@@ -56,6 +56,43 @@ def test_weights_are_read_after_they_came_from_the_device() -> None:
     assert (weights_of(session, "w")["w"] != trained(inputs).weight).any()
 
 
+def test_an_array_of_another_type_is_not_filled_with_weights() -> None:
+    session = training(squares())
+    integers = np.zeros((3, 2), np.int32)  # of as many bytes
+    with pytest.raises(popart.popart_runtime_error, match=r"for tensor w\. User provided : INT32 and expected : FLOAT32"):
+        session.readWeights(popart.PyWeightsIO({"w": integers}))
+    assert not integers.any()
+
+
+def test_of_weights_that_do_not_all_fit_none_is_taken() -> None:
+    session = training(squares())
+    model = onnx.load_from_string(squares().proto)
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(OTHER, "w"))
+    model.graph.initializer.append(numpy_helper.from_array(ONES, "w_"))
+    with pytest.raises(popart.popart_runtime_error, match="no tensor 'w_' in tensors"):
+        session.resetHostWeights(model)
+    session.weightsFromHost()
+    session.weightsToHost()
+    same(read(session), WEIGHT)
+
+
+def test_written_integers_fit_into_32_bits() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("INT32", [2])
+    w = builder.addInitializedInputTensor(np.array([1, 2], np.int64), "w")
+    y = builder.aiOnnx.add([x, builder.aiOnnx.cast([w], "INT32")])
+    off = popart.SessionOptions()
+    off.constantWeights = False
+    flow = popart.DataFlow(1, [y])
+    session = popart.InferenceSession(builder.getModelProto(), flow, cpu(), userOptions=off)
+    session.prepareDevice()
+    session.writeWeights(popart.PyWeightsIO({w: np.array([3, -4], np.int64)}))
+    with pytest.raises(popart.popart_exception, match=r"'w' has a value outside of int32: it is from 5 to 8589934592"):
+        session.writeWeights(popart.PyWeightsIO({w: np.array([2**33, 5], np.int64)}))
+    session.weightsFromHost()
+    same(run(session, {x: np.array([1, 1], np.int32)})[y], np.array([4, -3], np.int32))
+
+
 def test_weights_that_came_from_the_device_do_not_go_back_by_themselves() -> None:
     model, inputs = squares(), numbers(1, 1)
     session = training(model, {"w": "Final"})

@@ -136,7 +136,7 @@ class Prepared:
             self._figures.prepare(carry, self._feeds.step_types())
         self._engine.compile(carry)
         log("session", Level.INFO, "Graph compiled")
-        self._carry, self._loaded = self._first_carry(), False
+        self._carry, self._loaded, self._weights_sent = self._first_carry(), False, False
         if loadEngine and self._options.compileEngine:
             self.loadEngineAndConnectStreams()
 

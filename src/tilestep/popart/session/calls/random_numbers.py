@@ -17,9 +17,10 @@ class RandomCalls(Prepared):
     def setRandomSeed(self, seedValue: int) -> None:
         """Starts the session's random numbers again. Args: seedValue: 0 to 2**64 - 1."""
         carry = self._require_prepared("setRandomSeedFromHost(uint64_t)")
-        self._seed = int(seedValue)
-        if not 0 <= self._seed < 1 << 64:
+        seed = int(seedValue)
+        if not 0 <= seed < 1 << 64:
             raise TypeError(f"setRandomSeed: {seedValue} is outside of 0 to 2**64 - 1")
+        self._seed = seed
         self._carry = carry._replace(key=key_of(self._seed), count=jax.numpy.uint32(0))
 
     def getRandomSeed(self) -> int:

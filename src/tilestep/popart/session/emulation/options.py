@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tilestep.engine_options import EngineOptions
+from tilestep.messages import plain
 from tilestep.options import PlanOptions
 from tilestep.settings import read_program_engine_options
+
+_LONGEST_FOLDER: Final = 60  # characters, of which each may have four bytes; a file's name has 255 at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +32,17 @@ class EmulationOptions:
     def report_directory(self, session: str) -> Path | None:
         """The directory of a session's report: that of autoReport.directory, in a folder with the session's name; None: it writes none."""
         directory = self.engine.directory
-        return None if directory is None or not session else directory / session
+        return None if directory is None or not session else directory / _folder(session)
 
     def of_session(self, session: str) -> EngineOptions:
         """The options of the engine for one session. Programs that never ran are in its report, too."""
         return replace(self.engine, directory=self.report_directory(session) or self.engine.directory, retain_debug_information=True)
+
+
+def _folder(session: str) -> str:
+    """A session's name as that of one folder, which lies in its parent whatever the name is."""
+    name = plain(session).replace("/", "_")[:_LONGEST_FOLDER]
+    return "_" * len(name) if not name.strip(".") else name
 
 
 def emulation_options(engine: Mapping[str, Any] | None = None, plan: PlanOptions | None = None) -> EmulationOptions:
