@@ -148,7 +148,7 @@ def test_more_tiles_take_fewer_cycles() -> None:
 
 
 def test_more_tiles_that_transfer_than_there_are_is_an_error_of_the_option() -> None:
-    with pytest.raises(popart.popart_exception, match="^numIOTiles is 16: it must be less than the 16 tiles of an IPU"):
+    with pytest.raises(popart.popart_exception, match=r"^numIOTiles is 16: it must be less than the 16 tiles of an IPU"):
         counting(numIOTiles=16)
 
 

@@ -78,9 +78,9 @@ def test_a_session_that_is_prepared_again_starts_from_the_hosts_weights() -> Non
 def test_what_is_no_optimizer_is_a_type_error() -> None:
     model = squares()
     given: Any = None
-    with pytest.raises(TypeError, match="^TrainingSession: optimizer is a NoneType: it must be"):
+    with pytest.raises(TypeError, match=r"^TrainingSession: optimizer is a NoneType: it must be"):
         popart.TrainingSession(model.proto, popart.DataFlow(1, [model.y]), model.loss, given, cpu())
-    with pytest.raises(TypeError, match="^updateOptimizerFromHost: optimizer is a NoneType: it must be"):
+    with pytest.raises(TypeError, match=r"^updateOptimizerFromHost: optimizer is a NoneType: it must be"):
         training(model).updateOptimizerFromHost(given)
 
 
