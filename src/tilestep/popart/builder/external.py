@@ -122,14 +122,29 @@ def overwrite(tensor: onnx.TensorProto, array: np.ndarray[Any, Any], folder: Pat
     """Writes new values of a tensor to its place in a file.
 
     Args: array: of the tensor's shape and type. folder: of the model's file; None if the model came as bytes.
-    Raises: MissingDataError if the file is not there, may not be written by this model, or does not hold the tensor.
+    Raises: MissingDataError if the file is not there, does not hold the tensor, or was not written by this process.
     """
     old = array_of(tensor, folder)
-    path = checked_path(tensor, folder)
+    path = require_own(tensor, folder)
     assert (old.shape, old.dtype) == (array.shape, array.dtype)
     with path.open("r+b") as file:
         file.seek(int(_entries(tensor).get("offset", "0")))
         file.write(np.ascontiguousarray(array).tobytes())
+
+
+def require_own(tensor: onnx.TensorProto, folder: Path | None) -> Path:
+    """The file of a tensor, which may be changed. A model from elsewhere could name any file beside it, such as a program.
+
+    Raises: MissingDataError if it is not there, or this process has not written it.
+    """
+    path = checked_path(tensor, folder)
+    if path.resolve() in _written:
+        return path
+    raise MissingDataError(
+        f"Data of TensorProto ( tensor name: {tensor.name}) should be written to {location_of(tensor)}, which this process has not written "
+        "before: give the data a file of their own with updateExternallySavedTensorLocations(old, new), or allow the file with "
+        "tilestep.popart.builder.external.allow(path)"
+    )
 
 
 def checked_path(tensor: onnx.TensorProto, folder: Path | None) -> Path:

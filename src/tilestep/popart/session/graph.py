@@ -181,6 +181,10 @@ def narrowed(name: str, array: Array, *, casts: bool) -> Array:
                 f"Tensor '{name}' has a value outside of {target}: it is from {array.min()} to {array.max()}, and an IPU has no "
                 f"{array.dtype}"
             )
+    if target.kind == "f" and array.size:
+        largest = np.abs(array[np.isfinite(array)]).max(initial=0)
+        if largest > np.finfo(np.dtype(target.name)).max:
+            raise popart_exception(f"Tensor '{name}' has a value beyond {target}: {largest}, and an IPU has no {array.dtype}")
     return array.astype(target)
 
 

@@ -83,6 +83,6 @@ class SavedModel:
             home = homes.get(name.partition("___")[2])
             if name in homes or home is None or not external.is_external(home) or not value.size:
                 continue
-            external.checked_path(home, self._folder)
+            external.require_own(home, self._folder)
             self._proto.graph.initializer.append(typed_tensor(value, name))
             external.save(self._proto, [name], external.location_of(home), append=True)

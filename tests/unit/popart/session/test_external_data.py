@@ -164,3 +164,18 @@ def test_an_open_dimension_is_named(size: int | str, text: str) -> None:
     device = popart.DeviceManager().createCpuDevice()
     with pytest.raises(popart.popart_exception, match=rf"has shape \[{text}, 3\], which uses an unknown value '{text}'\.$"):
         popart.InferenceSession(model, popart.DataFlow(1, [out]), device)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_file_that_this_process_has_not_written_is_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, momentum: float) -> None:
+    monkeypatch.chdir(tmp_path)  # whose files the model may name
+    optimizer = popart.SGD({"defaultLearningRate": (0.5, True), "defaultMomentum": (momentum, True)})
+    session = training(tmp_path / "program.py", optimizer)
+    before = (tmp_path / "program.py").read_bytes()
+    external._written.clear()  # pyright: ignore[reportPrivateUsage]  # as in a process that has not written it
+    with pytest.raises(popart.popart_exception, match=r"which this process has not written before: give the data a file of their own"):
+        session.modelToHost(str(tmp_path / "model.onnx"))
+    assert (tmp_path / "program.py").read_bytes() == before
+    external.allow(tmp_path / "program.py")
+    session.modelToHost(str(tmp_path / "model.onnx"))
+    assert (tmp_path / "program.py").read_bytes() != before

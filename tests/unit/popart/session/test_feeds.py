@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.popart.session.models import Array, inference, numbers, run, same, squares, trained, training
 from tilestep import popart
+from tilestep.popart.session.graph import narrowed
 
 
 def doubled(kind: str = "FLOAT", batches: int = 1, **changes: Any) -> tuple[popart.InferenceSession, str, str]:
@@ -161,3 +162,9 @@ def test_empty_tensors_are_fed_and_returned() -> None:
     y = builder.aiOnnx.add([x, x])
     session = inference(builder.getModelProto(), {y: "All"}, batches=2)
     assert run(session, {x: np.zeros((2, 0, 2), np.float32)})[y].shape == (2, 0, 2)
+
+
+def test_64_bit_floats_are_narrowed_if_they_fit() -> None:
+    np.testing.assert_array_equal(narrowed("x", np.array([1.5, -np.inf]), casts=True), np.array([1.5, -np.inf], np.float32))
+    with pytest.raises(popart.popart_exception, match=r"^Tensor 'x' has a value beyond float32: 1e\+300"):
+        narrowed("x", np.array([1.0, -1e300]), casts=True)
