@@ -126,6 +126,8 @@ def test_a_model_that_does_not_fit_is_an_error_of_preparing(tmp_path: Path) -> N
     assert path.is_absolute()
     assert path.exists()
     assert raised.value.getSummaryReport()
+    assert "try: a smaller microbatch" in str(raised.value)
+    assert str(raised.value).endswith(f"report: {path}")
     session = inference(proto, {y: "All"}, device=ipu_model(4), prepare=False)
     with pytest.raises(popart.OutOfMemoryException) as raised:
         session.prepareDevice()
@@ -144,3 +146,20 @@ def test_more_tiles_take_fewer_cycles() -> None:
         run(session, {"input": np.ones((128, 128), np.float32)})
         counts.append(session.getCycleCount("inner_ipu_0"))
     assert counts[1] < counts[0] / 4
+
+
+def test_the_steady_state_counts_runs_and_no_transfers_of_weights() -> None:
+    session, inputs = counting()
+    for _ in range(20):
+        run(session, inputs)
+    text = " ".join(session.getSummaryReport(resetProfile=False).split())
+    assert "set-up apart from 20 of them took" in text
+
+
+def test_nobody_is_told_to_keep_the_inputs_of_a_step_in_the_tiles() -> None:
+    session, inputs = counting(batches=5)
+    for _ in range(5):
+        run(session, inputs)
+    text = session.getSummaryReport()
+    assert "pinned_host" in text
+    assert "on the IPU (" not in text
