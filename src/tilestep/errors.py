@@ -139,6 +139,7 @@ class TileMemoryError(TilestepError, MemoryError):
         largest: (part, bytes per tile) of the largest parts, largest first.
         of_code: whether the bytes are code alone, and the bound is the part of a tile that can hold code.
         report: path of the report of the program's memory; '' if none was kept.
+        facts: the message without what to try and where the report is.
     """
 
     def __init__(
@@ -167,12 +168,8 @@ class TileMemoryError(TilestepError, MemoryError):
         if of_code:
             needs = f"each tile needs {needed_bytes:,} B of code but can execute {available_bytes:,} B "
             ways_out = "a loop over equal parts (jax.lax.scan over layers), several programs, or more IPUs"
-        super().__init__(
-            f"{needs}({needed_bytes - available_bytes:,} B over)\n"
-            f"  largest: {parts}\n"
-            f"  try: {ways_out}; {_ANYWAY}\n"
-            f"  report: {report or _HOW_TO_KEEP}"
-        )
+        self.facts = f"{needs}({needed_bytes - available_bytes:,} B over)\n  largest: {parts}"
+        super().__init__(f"{self.facts}\n  try: {ways_out}; {_ANYWAY}\n  report: {report or _HOW_TO_KEEP}")
 
     def reported(self, report: str) -> TileMemoryError:
         """The same error, which names the report of the program's memory."""
@@ -197,6 +194,7 @@ class StreamingMemoryError(TilestepError, MemoryError):
         available_bytes: bytes that the IPU-Machine has.
         largest: (argument or result, bytes of all these IPUs), largest first.
         report: path of the report of the program's memory; '' if none was kept.
+        facts: the message without what to try and where the report is.
     """
 
     def __init__(
@@ -217,10 +215,13 @@ class StreamingMemoryError(TilestepError, MemoryError):
         self.report = report
         parts = ", ".join(f"{what} {size:,} B" for what, size in self.largest)
         ipus = "1 IPU keeps" if num_ipus == 1 else f"{num_ipus} IPUs keep"
-        super().__init__(
+        self.facts = (
             f"IPU-Machine {ipu_machine}, in which {ipus} {needed_bytes:,} B in pinned_host, has {available_bytes:,} B of streaming memory "
             f"({needed_bytes - available_bytes:,} B over)\n"
-            f"  largest: {parts}\n"
+            f"  largest: {parts}"
+        )
+        super().__init__(
+            f"{self.facts}\n"
             "  try: more IPU-Machines, an array divided among the IPUs (jax.sharding) instead of a copy for each, or fewer arrays in\n"
             f"  pinned_host; {_ANYWAY}\n"
             f"  report: {report or _HOW_TO_KEEP}"

@@ -132,6 +132,9 @@ def run(args: argparse.Namespace) -> int:
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
     with profiled(report_path, lines=not options.no_source) as recording, mode:
         code = run_program(program)
+        last = getattr(sys, "last_value", None)
+        if code and isinstance(last, ModuleNotFoundError) and last.name == "popart":
+            tell(_COMMAND, "--popart before the program gives it tilestep.popart under that name")
         try:
             end_threads()
         except KeyboardInterrupt:

@@ -45,6 +45,7 @@ def test_without_the_flag_there_is_no_popart(program: str) -> None:
     done = tilestep_run(program)
     assert done.returncode == 1
     assert "No module named 'popart'" in done.stderr
+    assert "tilestep run: --popart before the program gives it tilestep.popart under that name" in done.stderr
 
 
 @pytest.mark.parametrize(

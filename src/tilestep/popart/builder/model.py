@@ -195,6 +195,10 @@ class GraphModel:
             raise popart_exception(f"Could not find a node with outputs {names}. Must specify all outputs of a node")
         return node
 
+    def maker_of(self, id: str) -> onnx.NodeProto | None:
+        """The node that has this output; None if there is none in this graph."""
+        return next((node for outputs, node in self._nodes.items() if id in outputs), None)
+
     def set_attribute(self, node: onnx.NodeProto, name: str, value: AttributeValue) -> None:
         """Adds an attribute. Raises: popart_exception if the node has it."""
         if any(attribute.name == name for attribute in node.attribute):

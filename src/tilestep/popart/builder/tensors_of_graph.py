@@ -164,5 +164,13 @@ class TensorsOfGraph:
             raise popart_exception(f"{id} is not an known tensor. Must be one of (inputs:{inputs}) (outputs:{outputs}) (values:{values}).")
         found = read(id)
         if found is None:
-            raise popart_exception(f"The {what} of tensor '{id}' is not known to the builder: what its node gives can't be inferred.")
+            raise popart_exception(f"The {what} of tensor '{id}' is not known to the builder: {self._reason(id)}.")
         return found
+
+    def _reason(self, id: str) -> str:
+        node = self._model.maker_of(id)
+        if node is None:
+            return "the model does not state it"
+        shapes = [(name, self._model.shape_of(name)) for name in node.input if name]
+        inputs = ", ".join(f"'{name}' {'of unknown shape' if shape is None else shape}" for name, shape in shapes)
+        return f"what its node gives can't be inferred, a {node.op_type} of {inputs or 'nothing'}"

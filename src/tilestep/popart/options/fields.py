@@ -184,7 +184,12 @@ class Table(dict[str, T]):
         super().__init__()
         self._convert = convert
         for key, value in (given or {}).items():
-            super().__setitem__(as_text(key), convert(value))
+            if not isinstance(key, (str, bytes)):
+                raise Refused("a dict with texts as keys")
+            try:
+                super().__setitem__(as_text(key), convert(value))
+            except Refused as error:
+                raise Refused(f"a dict with {error} under each key") from None
 
     def __setitem__(self, key: str, value: T) -> None:
         try:

@@ -140,13 +140,16 @@ class Evidence:
             basis = f"of runs {before + 1:,} to {before + runs:,} of {self.runs:,}"
         return _played(replace(self.history, snapshot=system.snapshot()), rest, basis)
 
-    def entries(self, group: str) -> tuple[int, ...]:
-        """Positions in the calls at which the host enters a program group."""
+    def entries(self, group: str, key: int | None = None) -> tuple[int, ...]:
+        """Positions in the calls at which the host enters a program group. Args: key: only entries that run this program of it."""
         found: dict[int, int] = {}
+        with_key: set[int] = set()
         for index, call in enumerate(self.calls):
             if isinstance(call, Dispatch) and call.group is not None and call.group[0] == group:
                 found.setdefault(call.group[1], index)
-        return tuple(found.values())
+                if key in (None, call.key):
+                    with_key.add(call.group[1])
+        return tuple(index for entry, index in found.items() if entry in with_key)
 
     def runs_of(self, key: int) -> tuple[int, ...]:
         """Positions in the calls at which a program is dispatched."""

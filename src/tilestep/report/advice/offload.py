@@ -32,7 +32,8 @@ def offload(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
 
 def _proposal(figures: Figures, evidence: Evidence, label: str, members: Sequence[ProgramProfile]) -> Proposal | None:
     programs = {p.key: evidence.programs[p.key] for p in members if p.key in evidence.programs}
-    away = {key: [argument for argument in program.arguments if argument.on_host] for key, program in programs.items()}
+    anew = {p.key: _given_anew(evidence, p.key) for p in members if p.group and p.key in programs}
+    away = {key: [a for a in program.arguments if a.on_host and a.index not in anew.get(key, ())] for key, program in programs.items()}
     arguments = [argument for of_program in away.values() for argument in of_program]
     if not arguments:
         return None
@@ -56,6 +57,17 @@ def _proposal(figures: Figures, evidence: Evidence, label: str, members: Sequenc
     way = Way(edit=f"keep {names} on the IPU", change=change, how="about", basis="without the transfers to pinned_host and back")
     line = evidence.line_of_call(keys[0])
     return Proposal(finding=Finding(kind="offload", text=text, line=line), ways=(way,), only_with_gain=True)
+
+
+def _given_anew(evidence: Evidence, key: int) -> frozenset[int]:
+    """Positions of a program's arguments that are another value at each run and no result of it: data, of which nothing can be kept.
+
+    A session of PopART has its inputs in pinned_host, and takes them slice by slice.
+    """
+    rows = [row for call in evidence.dispatches if call.key == key for row in call.arguments[:1]]
+    made = {value for call in evidence.dispatches for results in call.results for value in results}
+    columns = [[row[index] for row in rows] for index in range(len(evidence.programs[key].arguments))]
+    return frozenset(n for n, column in enumerate(columns) if len(set(column)) == len(column) and made.isdisjoint(column))
 
 
 def _size(arguments: Sequence[Argument]) -> int:

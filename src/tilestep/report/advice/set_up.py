@@ -25,7 +25,7 @@ class Steady:
     Attributes:
         label: its name.
         key: of the program, or of one of the group.
-        turns: its runs, or the entries into the group.
+        turns: its runs, or the entries into the group that run it.
         turn_cycles: from one to the next, once the system is warm.
         set_up_cycles: emulated time beside that: loads, first arguments, what runs before and after.
     """
@@ -42,8 +42,10 @@ def steady_state(figures: Figures, evidence: Evidence) -> Steady | None:
     longest = max((p for p in figures.programs if p.runs), key=lambda program: program.cycles.total, default=None)
     if longest is None:
         return None
-    if longest.group:
-        starts = evidence.entries(longest.group)
+    if longest.group:  # the helper that is loaded first is not what the group is for
+        members = [p for p in figures.programs if p.runs and p.group == longest.group]
+        longest = max(members, key=lambda program: program.cycles.total - program.cycles.load)
+        starts = evidence.entries(longest.group, longest.key)
         of_key = sum(call.key == longest.key for call in evidence.dispatches)
         turns = len(starts) * longest.runs // of_key if of_key else 0
     else:

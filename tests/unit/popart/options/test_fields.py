@@ -51,7 +51,7 @@ def test_a_value_that_pybind11_converts_is_converted(name: str, given: Any, kept
         ("virtualGraphMode", ReductionType.Sum, "virtualGraphMode must be a member of VirtualGraphMode"),
         ("customCodelets", "a.cpp", "customCodelets must be a list, not 'a.cpp'"),
         ("dotChecks", ["Final"], "dotChecks must be a set"),
-        ("engineOptions", {"a": 1}, "engineOptions must be a text"),
+        ("engineOptions", {"a": 1}, "engineOptions must be a dict with a text under each key"),
         ("engineOptions", [("a", "b")], "engineOptions must be a dict"),
         ("weightTensorLocationSettings", VirtualGraphMode.Off, "must be a TensorLocationSettings"),
     ],

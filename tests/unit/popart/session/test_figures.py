@@ -127,6 +127,8 @@ def test_a_model_that_does_not_fit_is_an_error_of_preparing(tmp_path: Path) -> N
     assert path.is_absolute()
     assert path.exists()
     assert raised.value.getSummaryReport()
+    assert "try: a smaller microbatch" in str(raised.value)
+    assert str(raised.value).endswith(f"report: {path}")
     session = inference(proto, {y: "All"}, device=ipu_model(4), prepare=False)
     with pytest.raises(popart.OutOfMemoryException) as raised:
         session.prepareDevice()
@@ -167,3 +169,20 @@ def test_a_report_stays_in_its_folder_whatever_the_session_is_called(tmp_path: P
     assert folder.parent == tmp_path
     folder.mkdir()
     assert folder.resolve().parent == tmp_path.resolve()
+
+
+def test_the_steady_state_counts_runs_and_no_transfers_of_weights() -> None:
+    session, inputs = counting()
+    for _ in range(20):
+        run(session, inputs)
+    text = " ".join(session.getSummaryReport(resetProfile=False).split())
+    assert "set-up apart from 20 of them took" in text
+
+
+def test_nobody_is_told_to_keep_the_inputs_of_a_step_in_the_tiles() -> None:
+    session, inputs = counting(batches=5)
+    for _ in range(5):
+        run(session, inputs)
+    text = session.getSummaryReport()
+    assert "pinned_host" in text
+    assert "on the IPU (" not in text

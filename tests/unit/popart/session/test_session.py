@@ -350,3 +350,10 @@ def test_a_program_that_stops_leaves_the_weights_as_they_were() -> None:
     same(weights_of(session, "w")["w"], WEIGHT)
     session.run(popart.PyStepIO({x: inputs, stop: np.zeros(2, bool)}, anchors))
     same(anchors["w"][1], trained(inputs).weight)
+
+
+def test_arguments_that_have_changed_places_are_named() -> None:
+    model = squares()
+    wrong: Any = popart.SessionOptions()
+    with pytest.raises(TypeError, match=r"^patterns of a session must be a Patterns, not SessionOptions\(\)"):
+        popart.InferenceSession(model.proto, popart.DataFlow(1, [model.y]), cpu(), None, wrong)

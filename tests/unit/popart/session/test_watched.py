@@ -38,3 +38,14 @@ def test_the_summary_has_each_session_that_was_prepared() -> None:
     assert lines[1].startswith("tilestep: ")
     assert lines[1].endswith("1 program run")
     assert summary(found[:1]) == ""
+
+
+def test_the_summary_is_of_the_whole_session_also_after_a_reset() -> None:
+    with watched_sessions() as found:
+        made = session("read in between")
+        made.prepare("run", jax.jit(lambda x: jnp.sin(x)), (jax.ShapeDtypeStruct((4,), jnp.float32),))
+        made.ran("run", times=2)
+        made.reset_profile()
+        made.ran("run")
+    assert "1 program run" in made.summary()
+    assert summary(found).splitlines()[1].endswith("3 program runs")

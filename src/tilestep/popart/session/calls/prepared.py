@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tilestep.messages import shown
 from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import DeviceConnectionType
@@ -31,6 +32,12 @@ from tilestep.popart.tensors import InputShapeInfo, TensorInfo
 Array = np.ndarray[Any, Any]
 
 
+def _require_kind(name: str, value: object, kind: type) -> None:
+    """Raises: TypeError for an argument that is neither left out nor of its type, as when two have changed places."""
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{name} of a session must be a {kind.__name__}, not {shown(value)} ({type(value).__name__})")
+
+
 class Prepared:
     """A session that can be prepared for its device."""
 
@@ -51,6 +58,9 @@ class Prepared:
     ) -> None:
         if not isinstance(device, DeviceInfo):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
             raise popart_exception(f"Must pass a valid deviceInfo to a session, and it is {device!r}: DeviceManager gives one")
+        _require_kind("inputShapeInfo", shapes, InputShapeInfo)
+        _require_kind("patterns", patterns, Patterns)
+        _require_kind("userOptions", options, SessionOptions)
         self._options = SessionOptions() if options is None else options.copied()
         self._options.require_supported(training=self._training, device=device.type)
         self._patterns = Patterns() if patterns is None else patterns.copied()

@@ -23,6 +23,8 @@ from tilestep.sim import EventKind
 from tilestep.train.untyped import jax as _jax
 
 _FROM_HOST: Final = "weightsFromHost"
+_ANYWAY: Final = """POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory":"true"}' runs it anyway and says so"""
+_HOW_TO_KEEP: Final = """engineOptions["autoReport.all"] = "true" keeps the program's memory step by step"""
 _OUT_OF_MEMORY: Final = "Out of memory: Cannot fit all variable data onto one or more tiles"
 _OUTSIDE: Final = ("load", "save", "read", "io-in", "io-out")  # kinds of cycles that are no part of a run's own time
 _HOST: Final = (*_OUTSIDE, "stream-in", "stream-out", "host-call")
@@ -96,8 +98,8 @@ class Emulation:
             if notes.options.allow_out_of_memory:
                 return
             path = reports.write_unfit(notes, program)
-            message = f"{_OUT_OF_MEMORY}: {error.reported(path) if path else error}"
-            raise OutOfMemoryException(message, summary=reports.memory_of(program), profile_path=path) from error
+            message = f"{_OUT_OF_MEMORY}: {error.facts}\n  try: {_way_out(error)}; {_ANYWAY}\n  report: {path or _HOW_TO_KEEP}"
+            raise OutOfMemoryException(message, summary=reports.memory_of(program), profile_path=path) from None
 
     def ran(self, *labels: str, times: int = 1, name: str = "") -> None:
         """Notes that the session was called so many times, and each time ran these programs one after the other.
@@ -201,6 +203,15 @@ class Emulation:
             after = live.system.mark().programs
             self._last = number, _added([after[key].since(before.get(key)).cycles for key in set(call.keys)])
         return self._last[1]
+
+
+def _way_out(error: TileMemoryError | StreamingMemoryError) -> str:
+    """What may help a program that does not fit, in PopART's words."""
+    if isinstance(error, StreamingMemoryError):
+        return "fewer batches in a step (DataFlow), or fewer anchors"
+    if error.of_code:
+        return "a loop over equal layers (aiOnnx.loop), or a model in several sessions"
+    return "a smaller microbatch, with gradient accumulation in training; FLOAT16; more tiles (tilesPerIPU)"
 
 
 def _added(cycles: Sequence[Mapping[int, Mapping[EventKind, int]]]) -> Mapping[int, Mapping[EventKind, int]]:

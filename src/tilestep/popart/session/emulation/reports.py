@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilestep.errors import RecordingError
 from tilestep.files import writable_directory
 from tilestep.pjrt.running.journal import Begin
@@ -35,9 +37,12 @@ def report_of(notes: Notes) -> Report:
     return Report(tables_of(measured(notes)), where=f"the report of session '{notes.name}'")
 
 
-def summary_of(notes: Notes) -> str:
-    """The figures of a session as text, and the memory of its programs that have not run."""
-    measurement = measured(notes)
+def summary_of(notes: Notes, *, whole: bool = False) -> str:
+    """The figures of a session as text, and the memory of its programs that have not run.
+
+    Args: whole: whether to count all calls, also those before a reset of the profile.
+    """
+    measurement = measured(replace(notes, first=0) if whole else notes)
     ran = {program.key for program in measurement.profile.programs}
     silent = [program for key, program in notes.programs.items() if key not in ran]
     return "\n\n".join([measurement.profile.summary(), *map(memory_of, silent)])

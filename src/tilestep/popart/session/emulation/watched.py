@@ -30,6 +30,6 @@ def begun(notes: Notes) -> None:
 
 
 def summary(sessions: list[Notes]) -> str:
-    """The figures of sessions as text, each under its name and its machine. One without a program is left out; '' if all are."""
+    """The figures of whole sessions as text, each under its name and its machine. One without a program is left out; '' if all are."""
     told = [notes for notes in sessions if notes.programs]
-    return "\n\n".join(f"session '{notes.name}' on {notes.machine.name}\n{summary_of(notes)}" for notes in told)
+    return "\n\n".join(f"session '{notes.name}' on {notes.machine.name}\n{summary_of(notes, whole=True)}" for notes in told)
