@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import onnx
 from onnx import helper
@@ -77,4 +77,8 @@ def _checked(node: onnx.NodeProto, stated: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _value(value: Any) -> Any:
+    """A value of `tuned`. A MultiConv has one for each of its convolutions: the smallest proportion and the widest type hold for all."""
+    if isinstance(value, list) and value:
+        each = [_value(one) for one in cast("list[Any]", value)]
+        return "float" if "float" in each else min(each)
     return value.decode(errors="replace").lower() if isinstance(value, bytes) else value

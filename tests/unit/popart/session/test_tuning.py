@@ -6,11 +6,13 @@ import re
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from tilestep import popart
 from tilestep.plan import Superstep
 from tilestep.plan.steps import Series
+from tilestep.popart.session.tuning import tuning_by_output
 
 SIZE = 256
 X = np.full((SIZE, SIZE), 0.01, np.float16)
@@ -106,3 +108,13 @@ def test_a_wrong_value_names_the_operator_and_the_bound() -> None:
     message = "Operator MatMul 'MatMul:0': ipu_available_memory_proportion is 1.5: it must be more than 0 and at most 1"
     with pytest.raises(popart.popart_exception, match=re.escape(message)):
         popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), popart.DeviceManager().createCpuDevice())
+
+
+def test_the_tightest_values_of_a_multiconv_hold_for_all_its_convolutions() -> None:
+    node = onnx.helper.make_node(
+        "MultiConv", [], ["y"], domain="ai.graphcore", __available_memory=[0.4, 0.2], __partials_type=["HALF", "FLOAT"]
+    )
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [], []))
+    stated = tuning_by_output(model, popart.SessionOptions())["y"]
+    assert stated["partials_type"] == "float"
+    assert stated["available_memory_proportion"] == pytest.approx(0.2)
