@@ -326,7 +326,7 @@ def test_no_other_file_reads_the_environment() -> None:
     readers = {str(path.relative_to(source)) for path in source.rglob("*.py") if environment_readers(path)}
     assert "settings.py" in readers
     # Commands set variables for the programs and models that they run; processes ask for JAX's own address of its coordinator.
-    assert readers <= {"settings.py", "cli/onnx.py", "cli/run.py", "train/processes/start.py"}
+    assert readers <= {"settings.py", "cli/onnx.py", "cli/run.py", "cli/run_popart.py", "train/processes/start.py"}
 
 
 def test_variables_of_popart_are_those_with_a_value() -> None:

@@ -114,7 +114,8 @@ class Measurement:
                 origin="user" if figures is None else figures.origin,
                 group="" if figures is None else figures.group,
             )
-            found[key] = compiled if source is None else _with_source(compiled, source, plans, hlo=hlo, memory=key in detailed)
+            told = key in detailed or (memory and figures is None and self.engine.retain_debug_information)
+            found[key] = compiled if source is None else _with_source(compiled, source, plans, hlo=hlo, memory=told)
         if self.engine.retain_debug_information:
             retained = ((key, source) for key, source in self.sources.items() if key not in found)
             found |= {key: _with_source(None, source, plans, hlo=hlo, memory=memory) for key, source in retained}
