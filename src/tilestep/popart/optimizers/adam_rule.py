@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.popart.enums import AdamMode, WeightDecayMode
+from tilestep.popart.enums import AdamMode
 from tilestep.popart.names import reservedAccl1Prefix, reservedAccl2Prefix, reservedStepPrefix
 from tilestep.popart.optimizers.arithmetic import Number, as_type, moving_average, moving_average_of_squares, scaled, scaled_add
-from tilestep.popart.optimizers.gradients import GradientStore
+from tilestep.popart.optimizers.gradients import GradientRule
 from tilestep.popart.optimizers.rule import Arrays
 from tilestep.popart.optimizers.scalars import Hyper, Scalar
 
@@ -30,31 +30,22 @@ LAMB = (AdamMode.Lamb, AdamMode.LambNoBias)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdamRule:
+class AdamRule(GradientRule):
     """The update of one weight.
 
     Args:
-        gradients: where gradients wait.
         mode: the member of the family.
-        decay_mode: where weight decay goes.
         accl1_type: the type of m, `Accl1___w`.
         accl2_type: the type of v, `Accl2___w`.
-        cast: whether the gradient becomes float32 before it is scaled.
         rescale: the loss scaling that m and v have in them and that may change; None if they have none, or it can't.
-        scale: what the gradient is multiplied by.
-        rate, decay, beta1, beta2, eps, max_norm: the values.
+        rate, beta1, beta2, eps, max_norm: the values.
     """
 
-    gradients: GradientStore
     mode: AdamMode
-    decay_mode: WeightDecayMode
     accl1_type: np.dtype[np.generic]
     accl2_type: np.dtype[np.generic]
-    cast: bool
     rescale: Scalar | None
-    scale: Scalar
     rate: Scalar
-    decay: Scalar
     beta1: Scalar
     beta2: Scalar
     eps: Scalar
@@ -87,21 +78,6 @@ class AdamRule:
             arrays[self._previous] = jnp.asarray(self.rescale.value)
         return {**self.gradients.init(), **arrays}
 
-    def accumulate(self, hyper: Hyper, tensors: Mapping[str, jax.Array], gradient: jax.Array) -> Arrays:
-        """See WeightRule."""
-        del hyper
-        return self.gradients.add(tensors, gradient)
-
-    def prepare(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array) -> tuple[jax.Array, Arrays]:
-        """See WeightRule."""
-        gradient, changes = self.gradients.total(tensors)
-        if self.cast:
-            gradient = gradient.astype(jnp.float32)
-        gradient = scaled(gradient, hyper(self.scale))
-        if self.decay_mode is WeightDecayMode.L2Regularization:
-            gradient = scaled_add(gradient, param, hyper(self.decay))
-        return gradient, changes
-
     def finish(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array, updater: jax.Array) -> tuple[jax.Array, Arrays]:
         """See WeightRule. `updater` is the gradient."""
         moments, changes = self._moments(hyper, tensors, updater)
@@ -110,7 +86,7 @@ class AdamRule:
             step = tensors[self._names[2]] + 1.0
             changes[self._names[2]] = step
         direction = self._direction(hyper, *moments, step)
-        if self._decays():
+        if self.decays:
             direction = direction.astype(param.dtype) + scaled(param, hyper(self.decay))
         return scaled_add(param, direction, -(hyper(self.rate) * self._trust(hyper, param, direction))), changes
 
@@ -140,9 +116,6 @@ class AdamRule:
         eps = hyper(self.eps)
         direction = first.astype(second.dtype) / (root + as_type(eps, second))
         return direction.astype(first.dtype)
-
-    def _decays(self) -> bool:
-        return self.decay_mode is WeightDecayMode.Decay and not (self.decay.const and self.decay.value == 0)
 
     def _trust(self, hyper: Hyper, param: jax.Array, direction: jax.Array) -> Number:
         """What Lamb multiplies the learning rate with; norms are float32."""

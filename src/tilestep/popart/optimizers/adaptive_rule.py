@@ -20,38 +20,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.popart.enums import AdaptiveMode, WeightDecayMode
+from tilestep.popart.enums import AdaptiveMode
 from tilestep.popart.names import reservedAccl1Prefix, reservedAccl2Prefix, reservedAccl3Prefix
 from tilestep.popart.optimizers.arithmetic import as_type, moving_average, moving_average_of_squares, scaled, scaled_add
-from tilestep.popart.optimizers.gradients import GradientStore
+from tilestep.popart.optimizers.gradients import GradientRule
 from tilestep.popart.optimizers.rule import Arrays
 from tilestep.popart.optimizers.scalars import Hyper, Scalar
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveRule:
+class AdaptiveRule(GradientRule):
     """The update of one weight.
 
     Args:
-        gradients: where gradients wait.
         mode: the member of the family.
-        decay_mode: where weight decay goes.
         tf_variant: whether RMSProp is TensorFlow's.
         types: the types of s, `Accl1___w`; of the mean or d, `Accl2___w`; of b, `Accl3___w`.
-        cast: whether the gradient becomes float32 before it is scaled.
-        scale: what the gradient is multiplied by.
-        rate, decay, alpha, momentum, eps: the values.
+        rate, alpha, momentum, eps: the values.
     """
 
-    gradients: GradientStore
     mode: AdaptiveMode
-    decay_mode: WeightDecayMode
     tf_variant: bool
     types: tuple[np.dtype[np.generic], np.dtype[np.generic], np.dtype[np.generic]]
-    cast: bool
-    scale: Scalar
     rate: Scalar
-    decay: Scalar
     alpha: Scalar
     momentum: Scalar
     eps: Scalar
@@ -80,21 +71,6 @@ class AdaptiveRule:
             arrays[names[2]] = jnp.zeros(param.shape, types[2])
         return {**self.gradients.init(), **arrays}
 
-    def accumulate(self, hyper: Hyper, tensors: Mapping[str, jax.Array], gradient: jax.Array) -> Arrays:
-        """See WeightRule."""
-        del hyper
-        return self.gradients.add(tensors, gradient)
-
-    def prepare(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array) -> tuple[jax.Array, Arrays]:
-        """See WeightRule."""
-        gradient, changes = self.gradients.total(tensors)
-        if self.cast:
-            gradient = gradient.astype(jnp.float32)
-        gradient = scaled(gradient, hyper(self.scale))
-        if self.decay_mode is WeightDecayMode.L2Regularization:
-            gradient = scaled_add(gradient, param, hyper(self.decay))
-        return gradient, changes
-
     def finish(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array, updater: jax.Array) -> tuple[jax.Array, Arrays]:
         """See WeightRule. `updater` is the gradient; no weight's is clipped."""
         direction, changes = self._direction(hyper, tensors, updater)
@@ -108,11 +84,8 @@ class AdaptiveRule:
             changes[name] = direction = kept + direction.astype(kept.dtype)
         if rate_in_momentum:
             rate = 1.0
-        keep = 1.0 - rate * hyper(self.decay) if self._decays() else 1.0
+        keep = 1.0 - rate * hyper(self.decay) if self.decays else 1.0
         return scaled_add(param, direction.astype(param.dtype), -rate, keep=keep), changes
-
-    def _decays(self) -> bool:
-        return self.decay_mode is WeightDecayMode.Decay and not (self.decay.const and self.decay.value == 0)
 
     def _direction(self, hyper: Hyper, tensors: Mapping[str, jax.Array], gradient: jax.Array) -> tuple[jax.Array, Arrays]:
         first, second, _ = self._names

@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tilestep.popart.enums import WeightDecayMode
 from tilestep.popart.names import reservedAccumPrefix, reservedFinalReducedGradPrefix
-from tilestep.popart.optimizers.arithmetic import scaled_add
+from tilestep.popart.optimizers.arithmetic import scaled, scaled_add
 from tilestep.popart.optimizers.rule import Arrays, UpdateContext
-from tilestep.popart.optimizers.scalars import Weight
+from tilestep.popart.optimizers.scalars import Hyper, Scalar, Weight
 
 COUNTER = "Counter___"  # microbatches in a running mean; one for all parameters
 
@@ -69,3 +70,42 @@ class GradientStore:
             return gradient
         total = self.context.reduce(gradient)
         return total / self.context.replication_factor if self.context.running_mean else total
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientRule:
+    """What Adam's and Adaptive's families do with a gradient before it changes a weight.
+
+    Args:
+        gradients: where gradients wait.
+        decay_mode: where weight decay goes.
+        cast: whether the gradient becomes float32 before it is scaled.
+        scale: what the gradient is multiplied by.
+        decay: the weight decay.
+    """
+
+    gradients: GradientStore
+    decay_mode: WeightDecayMode
+    cast: bool
+    scale: Scalar
+    decay: Scalar
+
+    @property
+    def decays(self) -> bool:
+        """Whether the weight itself decays, beside its gradient."""
+        return self.decay_mode is WeightDecayMode.Decay and not (self.decay.const and self.decay.value == 0)
+
+    def accumulate(self, hyper: Hyper, tensors: Mapping[str, jax.Array], gradient: jax.Array) -> Arrays:
+        """See WeightRule."""
+        del hyper
+        return self.gradients.add(tensors, gradient)
+
+    def prepare(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array) -> tuple[jax.Array, Arrays]:
+        """See WeightRule."""
+        gradient, changes = self.gradients.total(tensors)
+        if self.cast:
+            gradient = gradient.astype(jnp.float32)
+        gradient = scaled(gradient, hyper(self.scale))
+        if self.decay_mode is WeightDecayMode.L2Regularization:
+            gradient = scaled_add(gradient, param, hyper(self.decay))
+        return gradient, changes
