@@ -15,11 +15,11 @@ from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedGradientPrefix
 from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.session.analysis import Names, analyse
+from tilestep.popart.session.analysis import Analysis, Names, analyse
 from tilestep.popart.session.graph import SessionGraph, Values, session_graph
 from tilestep.popart.session.node_checks import require_node_attributes
 from tilestep.popart.session.program import Fetched, Gradients, Program
-from tilestep.popart.session.reading import read_model
+from tilestep.popart.session.reading import Model, read_model
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
 from tilestep.popart.session.wide_loss import WIDE, add_wide_loss
 from tilestep.popart.tensors import InputShapeInfo
@@ -82,18 +82,9 @@ def plan_of(
     if not training and options.enableGradientAccumulation:
         raise popart_exception("Gradient Accumulation only available when training.")
     accumulation = int(options.accumulationFactor) if options.enableGradientAccumulation else 1
-    graph = session_graph(read, training=training, shapes=shapes, options=options)
+    anchors = anchors_of(flow)
+    graph, analysis, source = _analysed(read, anchors, loss, training=training, shapes=shapes, options=options)
     _require_one_recomputation(graph, options)
-    asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors_of(flow)}
-    analysis = analyse(graph, loss, asked)
-    source = loss
-    if loss is not None and options.ensureFp32LossScaleTensor and analysis.types[loss].dtype == np.float16:
-        halves = {name for name, kind in analysis.types.items() if kind.dtype == np.float16}
-        source = f"{loss}{WIDE}"
-        graph = session_graph(
-            read, training=training, shapes=shapes, options=options, change=lambda proto: add_wide_loss(proto, loss, halves)
-        )
-        analysis = analyse(graph, source, asked)
     require_node_attributes(graph.proto.graph, analysis.types.get)
     trained = [name for name in graph.variables if name in analysis.differentiable]
     scaling = automatic_scaling(options, training=training, accumulation=accumulation)
@@ -115,7 +106,6 @@ def plan_of(
         accumulators=frozenset(name for name in state if name.startswith(_ACCUMULATE) or name == FINAL_SCALE),
         trained=trained,
     )
-    anchors = anchors_of(flow)
     fetched = names.fetched(anchor.name for anchor in anchors)
     _require_work(graph, {*fetched.tensors, *fetched.gradients.values(), *([] if loss is None else [loss])})
     return Plan(
@@ -135,6 +125,21 @@ def plan_of(
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
     )
+
+
+def _analysed(
+    read: Model, anchors: Sequence[Anchor], loss: str | None, *, training: bool, shapes: InputShapeInfo, options: SessionOptions
+) -> tuple[SessionGraph, Analysis, str | None]:
+    """(the graph, what is known of it, the tensor that is differentiated): a float16 loss may get a float32 copy for that."""
+    asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors}
+    graph = session_graph(read, training=training, shapes=shapes, options=options)
+    analysis = analyse(graph, loss, asked)
+    if loss is None or not options.ensureFp32LossScaleTensor or analysis.types[loss].dtype != np.float16:
+        return graph, analysis, loss
+    halves = {name for name, kind in analysis.types.items() if kind.dtype == np.float16}
+    graph = session_graph(read, training=training, shapes=shapes, options=options, change=lambda proto: add_wide_loss(proto, loss, halves))
+    source = f"{loss}{WIDE}"
+    return graph, analyse(graph, source, asked), source
 
 
 def _require_one_recomputation(graph: SessionGraph, options: SessionOptions) -> None:
