@@ -63,16 +63,17 @@ def test_training_needs_weights_from_the_host_and_inference_does_not() -> None:
     same(run(inference(model.proto, {model.y: "All"}), {model.x: numbers(1)})[model.y], numbers(1)[0] @ WEIGHT)
 
 
-def test_a_session_that_is_prepared_again_starts_from_the_hosts_weights() -> None:
+def test_a_session_that_is_prepared_again_keeps_the_weights_on_the_device() -> None:
     model, inputs = squares(), numbers(1, 1)
-    session = training(model, {model.y: "All"})
-    first = run(session, {model.x: inputs})[model.y]
-    assert (run(session, {model.x: inputs})[model.y] != first).any()
-    session.prepareDevice()
-    with pytest.raises(popart.popart_runtime_error, match=r"^Must call weightsFromHost"):
-        run(session, {model.x: inputs})
-    session.weightsFromHost()
-    same(run(session, {model.x: inputs})[model.y], first)
+    once, twice = training(model, {model.y: "All"}), training(model, {model.y: "All"})
+    first = run(once, {model.x: inputs})[model.y]
+    same(run(twice, {model.x: inputs})[model.y], first)
+    twice.prepareDevice()
+    second = run(once, {model.x: inputs})[model.y]
+    assert (second != first).any()
+    same(run(twice, {model.x: inputs})[model.y], second)
+    twice.weightsFromHost()
+    same(run(twice, {model.x: inputs})[model.y], first)
 
 
 def test_what_is_no_optimizer_is_a_type_error() -> None:

@@ -133,7 +133,7 @@ class Prepared:
     # -- preparing
 
     def prepareDevice(self, loadEngine: bool = True) -> None:
-        """Compiles the session's program, and plans it for the device's machine.
+        """Compiles the session's program, and plans it for the device's machine. A second call keeps the weights that are on the device.
 
         Raises:
             poplar_exception: for an unknown engine option.
@@ -146,7 +146,9 @@ class Prepared:
             self._figures.prepare(carry, self._feeds.step_types())
         self._engine.compile(carry)
         log("session", Level.INFO, "Graph compiled")
-        self._carry, self._loaded, self._weights_sent = self._first_carry(), False, False
+        self._loaded = False
+        if self._carry is None:  # a session that is prepared again keeps what is on the device
+            self._carry = self._first_carry()
         if loadEngine and self._options.compileEngine:
             self.loadEngineAndConnectStreams()
 
