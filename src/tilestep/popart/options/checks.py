@@ -18,6 +18,7 @@ from tilestep.popart.enums import (
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.log import warn
 from tilestep.popart.options.fates import Situation
+from tilestep.popart.options.kept import unsharded
 from tilestep.popart.options.option_fields import OptionFields
 from tilestep.popart.options.placement_checks import PLACEMENT_CHECKS, Check, implicit_pipeline
 from tilestep.popart.options.table import TABLE
@@ -54,7 +55,7 @@ def notes(options: OptionFields) -> list[str]:
         told.append(
             f"Phased execution was enabled but only {phases} phases were defined. Phased execution only works with >=2 phases. Disabling."
         )
-    return told
+    return told + unsharded(options)
 
 
 def problems(options: OptionFields, situation: Situation) -> Iterator[str]:
