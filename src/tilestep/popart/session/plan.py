@@ -11,11 +11,12 @@ import numpy as np
 
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.device_info import DeviceInfo
-from tilestep.popart.enums import RecomputationType
+from tilestep.popart.enums import RecomputationType, RecomputeType
 from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedGradientPrefix
 from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
+from tilestep.popart.options.placement_checks import implicit_pipeline, phased
 from tilestep.popart.session.analysis import Analysis, Names, analyse
 from tilestep.popart.session.graph import SessionGraph, Values, session_graph
 from tilestep.popart.session.node_checks import require_node_attributes
@@ -161,9 +162,17 @@ def _analysed(
 
 
 def _require_one_recomputation(graph: SessionGraph, options: SessionOptions) -> None:
-    asked = any(attribute.name == _RECOMPUTE for node in graph.proto.graph.node for attribute in node.attribute)
-    if asked and options.autoRecomputation != RecomputationType.NoRecompute:
+    """Raises: popart_exception if operators are to be computed again one by one, and all are, or the session is pipelined."""
+    asked = any(
+        each.name == _RECOMPUTE and each.i == RecomputeType.Recompute.value for node in graph.proto.graph.node for each in node.attribute
+    )
+    if asked and options.autoRecomputation != RecomputationType.NoRecompute and not phased(options):
         raise popart_exception("A mixture of auto and manual recomputation is not supported")
+    if asked and implicit_pipeline(options):
+        raise popart_exception(
+            "When pipelining is enabled, user annotation for recomputation is not allowed. Set autoRecomputation to "
+            "RecomputationType.Pipeline, and keep single tensors with builder.checkpointOutput"
+        )
 
 
 def _require_work(graph: SessionGraph, wanted: set[str]) -> None:
