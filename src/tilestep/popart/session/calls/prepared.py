@@ -143,7 +143,7 @@ class Prepared:
             OutOfMemoryException: for a program that does not fit the machine.
         """
         require_known(self._options)
-        require_ipus(self._plan.graph, self._plan.staging)
+        require_ipus(self._plan.graph, self._plan.staging, self._options)
         carry = jax.eval_shape(self._first_carry)
         if self._options.compileEngine:
             self._figures.prepare(carry, self._feeds.step_types())

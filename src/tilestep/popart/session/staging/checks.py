@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tilestep.popart.enums import VirtualGraphMode
+from tilestep.popart.dataflow import Anchor
+from tilestep.popart.enums import AnchorReturnTypeId, VirtualGraphMode
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
+from tilestep.popart.options.placement_checks import implicit_pipeline, replicas_of
 from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.staging.placement import Operator, makers_of, named
 from tilestep.popart.session.staging.stages import Staging
@@ -34,8 +36,8 @@ def require_all_or_no_ipus(operators: Sequence[Operator], mode: VirtualGraphMode
         )
 
 
-def require_pipeline(operators: Sequence[Operator], options: SessionOptions) -> None:
-    """Raises: popart_exception if there is nothing to pipeline over, or some operators have a pipeline stage and others have none."""
+def require_pipeline(operators: Sequence[Operator], options: SessionOptions, anchors: Sequence[Anchor]) -> None:
+    """Raises: popart_exception for options that do not go with a pipeline, and if only some operators have a pipeline stage."""
     if options.virtualGraphMode is VirtualGraphMode.Off:
         raise popart_exception("Pipelining requires the 'virtualGraphMode' session option to not be VirtualGraphMode::Off.")
     missing = [operator.name for operator in operators if operator.place.stage is None]
@@ -43,6 +45,21 @@ def require_pipeline(operators: Sequence[Operator], options: SessionOptions) -> 
         raise popart_exception(
             "Only some ops have had their pipeline stage set. Ops missing the pipeline stage:" + "".join(f"\n  {name}" for name in missing)
         )
+    if not implicit_pipeline(options):
+        _require_explicit(options, anchors)
+
+
+def _require_explicit(options: SessionOptions, anchors: Sequence[Anchor]) -> None:
+    """Raises: popart_exception for what a pipeline with explicit main loops cannot do."""
+    if not options.explicitRecomputation:
+        raise popart_exception(
+            "[Pipeline::addDynamicStashOps] Explicit pipelining requires explicit recomputation to be enabled. Set explicitRecomputation"
+        )
+    for anchor in anchors:
+        if anchor.kind is AnchorReturnTypeId.EveryN:
+            raise popart_exception(
+                f"[Explicit Pipeline] Cannot execute when an anchor has AnchorReturnType 'EveryN'. That of {anchor.name} is: choose 'All'"
+            )
 
 
 def require_one_ipu_each(operators: Sequence[Operator], stage_of: Mapping[int, int], ipu_of: Mapping[int, int]) -> None:
@@ -109,8 +126,14 @@ def require_depth(options: SessionOptions, batches: int, num_stages: int) -> Non
         )
 
 
-def require_ipus(graph: SessionGraph, staging: Staging) -> None:
-    """Raises: popart_exception for an operator on an IPU that the device does not have for a replica."""
+def require_ipus(graph: SessionGraph, staging: Staging, options: SessionOptions) -> None:
+    """Raises: popart_exception for an operator on an IPU that a replica does not have, and for IPUs that nothing would run on."""
+    if options.virtualGraphMode is VirtualGraphMode.Off and staging.num_ipus > 1:
+        replicas = replicas_of(options)
+        raise popart_exception(
+            f"If virtual graphs are disabled, the replicated graph count ({replicas}) needs to be equal to the number of IPUs "
+            f"({replicas * staging.num_ipus}). Set virtualGraphMode, or ask for a device with fewer IPUs"
+        )
     stage_of = {position: stage for stage in staging.stages for position in stage.nodes}
     makers = makers_of(graph.graph)
     for stage in staging.stages:

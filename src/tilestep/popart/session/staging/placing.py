@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from tilestep.popart.dataflow import Anchor
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import VirtualGraphMode
+from tilestep.popart.names import reservedGradientPrefix
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.placement_checks import phased, replicas_of
 from tilestep.popart.session.analysis import Analysis
@@ -29,7 +31,7 @@ def staging_of(
     loss: str | None,
     device: DeviceInfo,
     batches: int,
-    gradients: Collection[str] = (),
+    anchors: Sequence[Anchor] = (),
 ) -> Staging:
     """The stages of a session.
 
@@ -38,7 +40,7 @@ def staging_of(
         loss: the tensor that is differentiated; None in inference.
         device: of the session.
         batches: of a step.
-        gradients: tensors whose gradients are returned.
+        anchors: what is returned.
 
     Raises: popart_exception for places that do not fit each other, the options or the device, and for a pipeline that is never full.
     """
@@ -49,7 +51,7 @@ def staging_of(
     if mode is not VirtualGraphMode.Off:
         checks.require_all_or_no_ipus(operators, mode)
     if options.enablePipelining:
-        checks.require_pipeline(operators, options)
+        checks.require_pipeline(operators, options, anchors)
     kind: Kind = "one"
     homes, placed = [Home(ipu=0)], {operator.position: 0 for operator in operators}
     if mode is not VirtualGraphMode.Off and operators:
@@ -58,7 +60,7 @@ def staging_of(
         if options.enablePipelining:
             kind = "pipelined"
             homes, placed = pipeline_homes(
-                graph, analysis, operators, ipu_of, options, loss=loss, batches=batches, gradients=gradients, constant=constant
+                graph, analysis, operators, ipu_of, options, loss=loss, batches=batches, gradients=_gradients(anchors), constant=constant
             )
         elif phase_of is not None:
             kind = "phased"
@@ -72,6 +74,12 @@ def staging_of(
         num_ipus=num_ipus,
         loss_stage=_loss_stage(graph, placed, homes, loss),
     )
+
+
+def _gradients(anchors: Sequence[Anchor]) -> list[str]:
+    """Tensors whose gradients are returned."""
+    prefix = reservedGradientPrefix()
+    return [anchor.name.removeprefix(prefix) for anchor in anchors if anchor.name.startswith(prefix)]
 
 
 def _phases(graph: SessionGraph, analysis: Analysis, operators: Sequence[Operator], options: SessionOptions) -> Mapping[int, int] | None:
