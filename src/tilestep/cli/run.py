@@ -65,7 +65,12 @@ def _option_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--machine", metavar="NAME|FILE.toml", help=f"machine to emulate (`tilestep machines` lists them; default {DEFAULT_MACHINE})"
     )
-    parser.add_argument("--ipus", type=whole_number(MAX_IPUS), metavar="N", help="IPUs, 1 to 256 (default: the machine's)")
+    parser.add_argument(
+        "--ipus",
+        type=whole_number(MAX_IPUS),
+        metavar="N",
+        help="IPUs, 1 to 256 (default: the machine's); with --popart, of the system whose devices a program acquires (default: 16)",
+    )
     parser.add_argument(
         "--tiles",
         type=whole_number(MAX_TILES),

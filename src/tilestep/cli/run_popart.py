@@ -23,7 +23,6 @@ def require_fitting(options: argparse.Namespace) -> None:
         ("--dry-run", options.dry_run, "a PopART program reads what its sessions compute"),
         ("--json", options.json is not None, "each session has figures of its own, and --report writes those"),
         ("--all", options.all, "each session has figures of its own, and --report writes those"),
-        ("--ipus", options.ipus is not None, "the devices that the program asks for say how many IPUs they have"),
         ("--sync-pattern", options.sync_pattern is not None, "the devices that the program asks for say it"),
     ):
         if given:

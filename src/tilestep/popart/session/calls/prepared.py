@@ -25,6 +25,7 @@ from tilestep.popart.session.keys import key_of
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program import Carry
 from tilestep.popart.session.saved import SavedModel
+from tilestep.popart.session.streams import require_streams
 from tilestep.popart.session.synthetic import Synthetic
 from tilestep.popart.session.weights import HostWeights
 from tilestep.popart.tensors import InputShapeInfo, TensorInfo
@@ -75,6 +76,7 @@ class Prepared:
             loss=loss,
             optimizer=optimizer,
         )
+        require_streams(self._options, data_flow, self._plan.graph.model.proto, self._plan.graph.inputs)
         dump_graph(self._plan)
         self._weights = HostWeights(self._plan.first, self._plan.graph.constants)
         self._saved = SavedModel(self._plan.graph.model)
