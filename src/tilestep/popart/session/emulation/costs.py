@@ -18,6 +18,7 @@ from tilestep.onnx.demand import draws
 from tilestep.onnx.graph import Graph, Node, reads
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.values import is_known
+from tilestep.options import PlanOptions
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.planning import Residence, plan_for
 from tilestep.popart.session.graph import SessionGraph, named_errors
@@ -84,10 +85,13 @@ def wanted_gradients(graph: SessionGraph, differentiable: Collection[str]) -> fr
 class Prices:
     """Prices of operators on a machine. Equal operators are planned once.
 
-    Args: machine: whose IPUs they run on; it may have more of them.
+    Args:
+        machine: whose IPUs they run on; it may have more of them.
+        num_io_tiles: of each IPU, which compute nothing.
     """
 
-    def __init__(self, machine: MachineSpec) -> None:
+    def __init__(self, machine: MachineSpec, *, num_io_tiles: int = 0) -> None:
+        self._options = PlanOptions(num_io_tiles=num_io_tiles)
         self._one = changed_machine(machine, num_ipus=1)
         self._two = changed_machine(machine, num_ipus=max(_PAIR, machine.num_ipus))
         self._known: dict[tuple[object, ...], OperatorCost] = {}
@@ -126,7 +130,7 @@ class Prices:
         initialize()  # JAX lowers for the emulated machine whether or not the process uses it as a platform
         lowered = _jax.jit(function).trace(*arguments).lower(lowering_platforms=("ipu",))
         kept = dict.fromkeys(range(len(jax.tree.leaves(arguments))))
-        planned = plan_for(machine, lowered, residence=Residence(kept=kept))
+        planned = plan_for(machine, lowered, residence=Residence(kept=kept), options=self._options)
         body = body_cost(planned.program, machine, planned.ipus)
         return sum(part.total for part in (body.fixed, *body.counted.values()))
 
