@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, VirtualGraphMode
+from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding
 from tilestep.popart.options.fates import Refuses, Row, Situation, done, no_effect, refused
 from tilestep.popart.options.locations import TensorLocationSettings
 from tilestep.popart.options.option_fields import OptionFields
@@ -156,26 +156,16 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "accumulatorTensorLocationSettings": _location("accumulated gradients", "accumulatorTensorLocationSettings"),
         "tensorLocationSettingsOverride": no_effect("tensors stay in the tiles", warns=True),
         # --- Several IPUs ---
-        "virtualGraphMode": refused(
-            f"{_ONE_IPU}: another mode than Off is refused",
-            "leave it Off, or use tilestep.train.Pipeline",
-            lambda options, _: options.virtualGraphMode is not VirtualGraphMode.Off,
-        ),
-        "virtualGraphSplitRatios": no_effect("it counts for VirtualGraphMode.Auto, which is refused"),
-        "enablePipelining": refused(
-            f"{_ONE_IPU}: True is refused", "leave it False, or use tilestep.train.Pipeline", _flagged("enablePipelining")
-        ),
+        "virtualGraphMode": done("who says on which IPU an operator runs"),
+        "virtualGraphSplitRatios": done("parts of the cost that VirtualGraphMode.Auto gives to each IPU"),
+        "enablePipelining": done("the stages of a model work on different microbatches at once"),
         "createImplicitPipeliningFwdOnlyProgram": refused(
             "pipelines are refused, and so is a program of their forward part",
             "make an InferenceSession beside the TrainingSession",
             _flagged("createImplicitPipeliningFwdOnlyProgram"),
         ),
         "stashAllTensorsInferencePipeline": no_effect("it counts for pipelines, which are refused"),
-        "executionPhaseSettings": refused(
-            f"{_ONE_IPU}, in one piece: two or more phases are refused",
-            "set phases to 0, or use tilestep.train.Pipeline(offload=...)",
-            lambda options, _: options.executionPhaseSettings.phases > 1,
-        ),
+        "executionPhaseSettings": done("how many phases a model has, and how many IPUs take turns"),
         "enableReplicatedGraphs": _REPLICAS,
         "replicatedGraphCount": _REPLICAS,
         "replicatedCollectivesSettings": no_effect(_COLLECTIVES),
