@@ -62,7 +62,7 @@ class Prepared:
         _require_kind("patterns", patterns, Patterns)
         _require_kind("userOptions", options, SessionOptions)
         self._options = SessionOptions() if options is None else options.copied()
-        self._options.require_supported(training=self._training, device=device.type)
+        self._options.require_supported(training=self._training, device=device.type, num_ipus=device.num_ipus, tiles=device.tiles_per_ipu)
         self._patterns = Patterns() if patterns is None else patterns.copied()
         self._patterns.require_supported()
         self._device, self._name, self._data_flow = device, name, data_flow
