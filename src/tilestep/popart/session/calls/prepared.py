@@ -71,6 +71,7 @@ class Prepared:
             data_flow,
             shapes=InputShapeInfo() if shapes is None else shapes,
             options=self._options,
+            device=device,
             loss=loss,
             optimizer=optimizer,
         )
