@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, VirtualGraphMode
-from tilestep.popart.options.fates import Refuses, Row, Situation, done, no_effect, refused
-from tilestep.popart.options.locations import TensorLocationSettings
-from tilestep.popart.options.option_fields import OptionFields
+from tilestep.popart.enums import RecomputationType, VirtualGraphMode
+from tilestep.popart.options.fates import Refuses, Row, done, no_effect, refused
 
 _ONE_IPU: Final = "a session runs on one IPU"
 _SCHEDULE: Final = "XLA and the emulator's planner choose the order of operations"
@@ -27,32 +25,11 @@ def _flagged(name: str) -> Refuses:
     return lambda options, _: bool(getattr(options, name))
 
 
-def _sharded(name: str) -> Refuses:
-    def refuses(options: OptionFields, _: Situation) -> bool:
-        settings: TensorLocationSettings = getattr(options, name)
-        return settings.location.replicatedTensorSharding is ReplicatedTensorSharding.On and _replicas(options) > 1
-
-    return refuses
+def _location(what: str) -> Row:
+    return no_effect(f"{what} stay in the tiles, whole: locations and sharding change no value", warns=True)
 
 
-def _replicas(options: OptionFields) -> int:
-    return options.replicatedGraphCount if options.enableReplicatedGraphs else 1
-
-
-def _location(what: str, name: str) -> Row:
-    return refused(
-        f"{what} stay in the tiles, and with one replica nothing is sharded; ReplicatedTensorSharding.On is refused with replicas",
-        "leave replicatedTensorSharding Off, or leave enableReplicatedGraphs False",
-        _sharded(name),
-        warns=True,
-    )
-
-
-_REPLICAS: Final = refused(
-    f"{_ONE_IPU}: more than one replica is refused",
-    "set replicatedGraphCount to 1, or use tilestep.train.Replicas",
-    lambda options, _: _replicas(options) > 1,
-)
+_REPLICAS: Final = done("copies of the model that train together, each on IPUs and inputs of its own")
 _DISTRIBUTED_ROW: Final = refused(_DISTRIBUTED, _TRAIN, _flagged("enableDistributedReplicatedGraphs"))
 
 TABLE: Final[Mapping[str, Row]] = MappingProxyType(
@@ -150,10 +127,10 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "enableMergeExchange": no_effect(_STREAMS),
         "useHostCopyOps": no_effect(_EXPLICIT),
         "enableExplicitMainLoops": no_effect(_EXPLICIT),
-        "activationTensorLocationSettings": _location("activations", "activationTensorLocationSettings"),
-        "weightTensorLocationSettings": _location("weights", "weightTensorLocationSettings"),
-        "optimizerStateTensorLocationSettings": _location("the optimizer's state", "optimizerStateTensorLocationSettings"),
-        "accumulatorTensorLocationSettings": _location("accumulated gradients", "accumulatorTensorLocationSettings"),
+        "activationTensorLocationSettings": _location("activations"),
+        "weightTensorLocationSettings": _location("weights"),
+        "optimizerStateTensorLocationSettings": _location("the optimizer's state"),
+        "accumulatorTensorLocationSettings": _location("accumulated gradients"),
         "tensorLocationSettingsOverride": no_effect("tensors stay in the tiles", warns=True),
         # --- Several IPUs ---
         "virtualGraphMode": refused(
@@ -223,6 +200,8 @@ PROGRAM: Final = frozenset(  # options that change the program or its plan, so t
         "automaticLossScalingSettings",
         "constantWeights",
         "convolutionOptions",
+        "enableReplicatedGraphs",
+        "replicatedGraphCount",
         "enableGradientAccumulation",
         "ensureFp32LossScaleTensor",
         "enableSupportedDataTypeCasting",
