@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding
+from tilestep.popart.enums import ReplicatedTensorSharding
 from tilestep.popart.options.fates import Refuses, Row, Situation, done, no_effect, refused
 from tilestep.popart.options.locations import TensorLocationSettings
 from tilestep.popart.options.option_fields import OptionFields
@@ -82,12 +82,7 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         ),
         "enableSupportedDataTypeCasting": done("64-bit integers are computed in 32 bits; if it is False, they are errors"),
         "throwIfLog2ScaleTensorNotInRange": no_effect("operators with a scale of float8 are not computed at all"),
-        "autoRecomputation": refused(
-            "XLA decides what the backward pass computes again, which changes no value; Pipeline is refused, as pipelines are",
-            "choose Standard",
-            lambda options, _: options.autoRecomputation is RecomputationType.Pipeline,
-            warns=True,
-        ),
+        "autoRecomputation": done("which results the backward pass computes again; Pipeline is an error without enablePipelining"),
         "explicitRecomputation": no_effect(_EXPLICIT),
         "enableLoadAndOffloadRNGState": done("getRNGState and setRNGState may be called"),
         "_enableRngStateManagement": no_effect("random numbers come from JAX's keys"),
@@ -159,11 +154,7 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "virtualGraphMode": done("who says on which IPU an operator runs"),
         "virtualGraphSplitRatios": done("parts of the cost that VirtualGraphMode.Auto gives to each IPU"),
         "enablePipelining": done("the stages of a model work on different microbatches at once"),
-        "createImplicitPipeliningFwdOnlyProgram": refused(
-            "pipelines are refused, and so is a program of their forward part",
-            "make an InferenceSession beside the TrainingSession",
-            _flagged("createImplicitPipeliningFwdOnlyProgram"),
-        ),
+        "createImplicitPipeliningFwdOnlyProgram": done("run('implicitPipeliningFwdOnly', stepio) runs a pipeline's forward part alone"),
         "stashAllTensorsInferencePipeline": no_effect("it counts for pipelines, which are refused"),
         "executionPhaseSettings": done("how many phases a model has, and how many IPUs take turns"),
         "enableReplicatedGraphs": _REPLICAS,

@@ -11,7 +11,6 @@ import numpy as np
 
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.device_info import DeviceInfo
-from tilestep.popart.enums import RecomputationType
 from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedGradientPrefix
 from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
@@ -19,15 +18,16 @@ from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Analysis, Names, analyse
 from tilestep.popart.session.graph import SessionGraph, Values, session_graph
 from tilestep.popart.session.node_checks import require_node_attributes
+from tilestep.popart.session.pipelined import forward_program, require_pipelined, restored_tensors, stale_weights
 from tilestep.popart.session.program import Fetched, Gradients, Program
 from tilestep.popart.session.reading import Model, read_model
+from tilestep.popart.session.recompute import require_one_recomputation
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
 from tilestep.popart.session.staging import Staging, staging_of
 from tilestep.popart.session.wide_loss import WIDE, add_wide_loss
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]
-_RECOMPUTE: Final = "__recompute_output_in_backward_pass"
 _ACTING: Final = frozenset({"Abort", "PrintTensor"})
 _ACCUMULATE: Final = (reservedAccumPrefix(), reservedAcclPrefix())  # how names of state begin that each microbatch changes
 
@@ -45,6 +45,7 @@ class Plan:
         first: first values of the variables and of the optimiser's state, by name.
         batches, accumulation: batches of a step, microbatches of a batch.
         staging: which operators run on which IPU.
+        forward: functions of a pipeline's forward part alone; None if the options don't ask for it.
     """
 
     graph: SessionGraph
@@ -56,6 +57,7 @@ class Plan:
     batches: int
     accumulation: int
     staging: Staging
+    forward: Program | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
         """A tensor's shape and dtype; None if there is no such tensor."""
@@ -89,8 +91,9 @@ def plan_of(
         raise popart_exception("Gradient Accumulation only available when training.")
     accumulation = int(options.accumulationFactor) if options.enableGradientAccumulation else 1
     anchors = anchors_of(flow)
+    require_pipelined(options, anchors, optimizer)
     graph, analysis, source = _analysed(read, anchors, loss, training=training, shapes=shapes, options=options)
-    _require_one_recomputation(graph, options)
+    require_one_recomputation(graph, options)
     require_node_attributes(graph.proto.graph, analysis.types.get)
     prefix = reservedGradientPrefix()
     staging = staging_of(
@@ -122,6 +125,7 @@ def plan_of(
         state=state,
         accumulators=frozenset(name for name in state if name.startswith(_ACCUMULATE) or name == FINAL_SCALE),
         trained=trained,
+        restored=restored_tensors(graph, analysis, staging, options),
     )
     fetched = names.fetched(anchor.name for anchor in anchors)
     _require_work(graph, {*fetched.tensors, *fetched.gradients.values(), *([] if loss is None else [loss])})
@@ -136,12 +140,14 @@ def plan_of(
             gradients=None if rule is None or source is None else _gradients(source, rule, fetched, trained, names, looked_at),
             batches=flow.batchesPerStep(),
             accumulation=accumulation,
+            stale=stale_weights(graph, analysis, staging, options, optimizer, source),
         ),
         rule=rule,
         first=_first_values(graph, rule, trained),
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
         staging=staging,
+        forward=forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation),
     )
 
 
@@ -158,12 +164,6 @@ def _analysed(
     graph = session_graph(read, training=training, shapes=shapes, options=options, change=lambda proto: add_wide_loss(proto, loss, halves))
     source = f"{loss}{WIDE}"
     return graph, analyse(graph, source, asked), source
-
-
-def _require_one_recomputation(graph: SessionGraph, options: SessionOptions) -> None:
-    asked = any(attribute.name == _RECOMPUTE for node in graph.proto.graph.node for attribute in node.attribute)
-    if asked and options.autoRecomputation != RecomputationType.NoRecompute:
-        raise popart_exception("A mixture of auto and manual recomputation is not supported")
 
 
 def _require_work(graph: SessionGraph, wanted: set[str]) -> None:
