@@ -12,8 +12,9 @@ from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.optimizers.clipping import clip_groups
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Analysis
+from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph
-from tilestep.popart.session.program import Fetched, Program
+from tilestep.popart.session.program import Program
 from tilestep.popart.session.recompute import recompute_policies
 from tilestep.popart.session.stale import StaleWeights
 from tilestep.popart.session.staging import Staging

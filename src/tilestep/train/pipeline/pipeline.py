@@ -64,6 +64,8 @@ from tilestep.train.pipeline.run.results import Results
 from tilestep.train.pipeline.run.state import RunState
 from tilestep.train.pipeline.state import PipelineState, pipeline_state, require_state, run_state
 from tilestep.train.plan_options import GivenOptions
+from tilestep.train.replicas.collectives import Reduction as ReplicaReduction
+from tilestep.train.replicas.collectives import require_replica_reduction
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Device, Pytree, Spec
 from tilestep.train.untyped import jax as _jax
@@ -101,13 +103,13 @@ class Pipeline:
         gradient_accumulation_count: the number of microbatches in an update.
         pipeline_schedule: a name in `tilestep.train.schedules.SCHEDULES`, or a `Schedule` for these stages and microbatches.
         reduction: of the microbatches' gradients: "sum", "mean" or "running_mean".
+        replica_reduction: of the replicas' gradients, once for each update: "mean" or "sum".
         devices: None: `jax.devices()`.
         device_mapping: for each stage the index of its device, with lists for concurrent stages. None: one after the other. Instead of an
             index it may be a tuple of several, or a mesh. The stage's arrays are divided over these devices as the arrays that `init`
             gets are; the stage's arguments are whole on each.
         replicas: the number of copies of the pipeline, each on as many devices. Replica r has the devices from r times that number on.
-            Each has its own elements; an update uses the mean of their gradients. A mesh in `device_mapping` has an axis "replica" of
-            this size.
+            Each has its own elements. A mesh in `device_mapping` has an axis "replica" of this size.
         recompute: which values backward computes again instead of keeping them: None, "full", a `jax.checkpoint` policy, or names of
             checkpoints.
         gradient_accumulation_dtype: of accumulators: None (that of the variable), a dtype, or a function (path, variable) -> dtype.
@@ -146,6 +148,7 @@ class Pipeline:
         *,
         pipeline_schedule: str | Schedule = "grouped",
         reduction: Reduction = "sum",
+        replica_reduction: ReplicaReduction = "mean",
         devices: Sequence[Device] | None = None,
         device_mapping: Sequence[int | Mesh | Sequence[int | Mesh | Sequence[int]]] | None = None,
         replicas: int = 1,
@@ -174,6 +177,7 @@ class Pipeline:
         count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1, hint=hint)
         require_one_of("program", program, PROGRAMS)
         require_one_of("reduction", reduction, _REDUCTIONS)
+        require_replica_reduction(replica_reduction)
         require_recompute(recompute)
         shard, group_size = bool_or_number("shard_optimizer_state", shard_optimizer_state, "replicas of a group")
         require_bools(
@@ -213,6 +217,7 @@ class Pipeline:
                 optimizer=optimizer,
                 per_update=count if same else 1,
                 reduction=reduction,
+                replica_reduction=replica_reduction,
                 accumulator_dtype=gradient_accumulation_dtype,
                 offload=offload_optimizer_state,
                 shard=shard,

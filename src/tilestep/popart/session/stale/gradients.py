@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +16,10 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import SingleDeviceSharding
 
 from tilestep.popart.session.graph import SessionGraph, Values
+from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.stale.versions import Rings, Versions
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.residuals import Residuals, residuals
-
-if TYPE_CHECKING:
-    from tilestep.popart.session.staging import SessionStage, Staging
 
 Types = Mapping[str, jax.ShapeDtypeStruct]
 Policy = Callable[..., Any]  # of jax.checkpoint

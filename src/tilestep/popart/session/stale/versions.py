@@ -14,7 +14,7 @@ A run ends with a flush, so versions begin with 0 in each run. Source: PopART, p
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,7 @@ import numpy as np
 
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.session.graph import Values
-
-if TYPE_CHECKING:
-    from tilestep.popart.session.staging import SessionStage, Staging
+from tilestep.popart.session.staging import SessionStage, Staging
 
 
 class Rings(NamedTuple):

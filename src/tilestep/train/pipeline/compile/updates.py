@@ -19,6 +19,7 @@ from tilestep.train.optimizers.sharded import sharded
 from tilestep.train.pipeline.compile.placement import STATE
 from tilestep.train.pipeline.compile.stage import Packings, Stage, is_real
 from tilestep.train.processes.remote import RemoteProgram, remote_like
+from tilestep.train.replicas.collectives import Reduction as ReplicaReduction
 from tilestep.train.replicas.collectives import cross_replica, cross_replica_all_gather, cross_replica_mean, replica_axis
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
@@ -34,6 +35,7 @@ class OptimizerPlan:
         optimizer: a transformation of optax, or a function of the last stage's outputs that returns (a transformation, the loss).
         per_update: the number of microbatches in an update.
         reduction: of the microbatches' gradients.
+        replica_reduction: of the replicas' gradients.
         accumulator_dtype: of their sums.
         offload: which state is in the host's memory.
         shard: whether each replica keeps a part of the optimiser's state.
@@ -45,6 +47,7 @@ class OptimizerPlan:
     optimizer: Any
     per_update: int
     reduction: Reduction
+    replica_reduction: ReplicaReduction
     accumulator_dtype: Any | Choice
     offload: Offload
     shard: bool
@@ -186,7 +189,7 @@ class _Maker:
     def _wrapped(self, transformation: Any) -> Any:
         placement, plan = self._stage.placement, self._plan
         if placement.replicas is not None:
-            transformation = cross_replica(transformation)
+            transformation = cross_replica(transformation, replica_reduction=plan.replica_reduction)
             transformation = sharded(transformation, group_size=plan.group_size) if plan.shard else transformation
         return offloaded(transformation, plan.offload, platform=placement.devices[0].platform)
 
