@@ -16,8 +16,8 @@ from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.program import Program
 from tilestep.popart.session.recompute import recompute_policies
-from tilestep.popart.session.stale import StaleWeights
 from tilestep.popart.session.staging import Staging
+from tilestep.popart.session.stale import StaleWeights
 
 FORWARD_ONLY: Final = "implicitPipeliningFwdOnly"  # the handle of the program that runs a pipeline's forward part
 
@@ -77,7 +77,7 @@ def _require_clipping_in_stages(optimizer: Optimizer, staging: Staging, trained:
         stages = sorted({homes[name] for name in names if name in homes})
         if len(stages) > 1:
             raise popart_exception(
-                f"Gradients are clipped by the norm over weights of the pipeline stages {', '.join(map(str, stages))}, which are updated at "
+                f"Gradients are clipped by the norm over weights of the stages {', '.join(map(str, stages))}, which are updated at "
                 "different times without gradient accumulation: set enableGradientAccumulation, or give each stage a group of its own, "
                 "ClipNormSettings.clipWeights(...)"
             )

@@ -116,7 +116,7 @@ def _marks(graph: SessionGraph) -> _Marks:
 
 def _in_pipeline(
     nodes: Sequence[Node], marked: frozenset[str], stage: SessionStage, staging: Staging, chosen: RecomputationType
-) -> Collection[str]:
+) -> frozenset[str]:
     if stage.number >= staging.loss_stage:
         return marked | _after_last(nodes, marked, stage.reads)
     return marked if chosen is RecomputationType.Pipeline else marked | {*stage.gives}
@@ -134,7 +134,7 @@ def _of_graph(nodes: Sequence[Node], types: Types, options: SessionOptions, mark
 
 
 def _after_last(nodes: Sequence[Node], marked: Collection[str], inputs: Collection[str]) -> frozenset[str]:
-    """Results that depend on an input, or a marked tensor, from which no later marked tensor is made: computing them again saves nothing."""
+    """Results that depend on an input or a marked tensor from which no later marked one is made: computing them again saves nothing."""
     leads: set[str] = set()  # to a marked tensor
     for node in reversed(nodes):
         if any(name in leads or name in marked for name in node.outputs if name):

@@ -36,7 +36,7 @@ class RunCalls(WeightCalls):
             popart_exception: for another program's handle, as in run(programHandle, stepio).
         """
         if not programHandle and arguments and isinstance(arguments[0], str):
-            programHandle, *arguments = arguments
+            programHandle, arguments = arguments[0], arguments[1:]
         self._require_program(programHandle)
         given = arguments if stepio is None else (stepio, *arguments)
         if not given or not isinstance(given[0], IStepIO):
