@@ -11,6 +11,7 @@ from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.optimizers.clipping import clip_groups
 from tilestep.popart.options import SessionOptions
+from tilestep.popart.options.placement_checks import implicit_pipeline
 from tilestep.popart.session.analysis import Analysis
 from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph
@@ -22,11 +23,6 @@ from tilestep.popart.session.stale import StaleWeights
 FORWARD_ONLY: Final = "implicitPipeliningFwdOnly"  # the handle of the program that runs a pipeline's forward part
 
 
-def is_explicit(options: SessionOptions) -> bool:
-    """Whether a pipeline's loops are in its program."""
-    return bool(options.useHostCopyOps and options.enableExplicitMainLoops)
-
-
 def require_pipelined(options: SessionOptions, anchors: Sequence[Anchor], optimizer: Optimizer | None) -> None:
     """Checks what pipelines don't have.
 
@@ -35,11 +31,9 @@ def require_pipelined(options: SessionOptions, anchors: Sequence[Anchor], optimi
     if not options.enablePipelining:
         return
     every = next((anchor for anchor in anchors if anchor.kind == AnchorReturnTypeId.EveryN), None)
-    if every is not None:
-        text = "AnchorReturnType::EVERYN is not valid for pipelined models"
-        if is_explicit(options):
-            text = "[Explicit Pipeline] Cannot execute when an anchor has AnchorReturnType 'EveryN'"
-        raise noted(popart_exception(text), f"It is that of '{every.name}': choose All, Final or Sum.")
+    if every is not None and implicit_pipeline(options):
+        start = "AnchorReturnType::EVERYN is not valid for pipelined models"
+        raise noted(popart_exception(start), f"It is that of '{every.name}': choose All, Final or Sum.")
     serial = options.accumulateOuterFragmentSettings.schedule is AccumulateOuterFragmentSchedule.Serial
     if serial and optimizer is not None and optimizer.getClipNormSettings():
         raise popart_exception(

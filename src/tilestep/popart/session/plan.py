@@ -96,7 +96,6 @@ def plan_of(
     graph, analysis, source = _analysed(read, anchors, loss, training=training, shapes=shapes, options=options)
     require_one_recomputation(graph, options)
     require_node_attributes(graph.proto.graph, analysis.types.get)
-    prefix = reservedGradientPrefix()
     staging = staging_of(
         graph,
         analysis,
@@ -105,7 +104,7 @@ def plan_of(
         loss=source,
         device=device,
         batches=flow.batchesPerStep(),
-        gradients=[anchor.name.removeprefix(prefix) for anchor in anchors if anchor.name.startswith(prefix)],
+        anchors=anchors,
     )
     trained = [name for name in graph.variables if name in analysis.differentiable]
     scaling = automatic_scaling(options, training=training, accumulation=accumulation)

@@ -29,6 +29,7 @@ from tilestep.popart.builder.attribute_names import RECOMPUTE_OUTPUT
 from tilestep.popart.enums import RecomputationType, RecomputeType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
+from tilestep.popart.options.placement_checks import implicit_pipeline, phased
 from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.staging import SessionStage, Staging
 
@@ -66,10 +67,9 @@ def kept_tensors(
         return None
     marks = _marks(graph)
     chosen = options.autoRecomputation
-    explicit = bool(options.useHostCopyOps and options.enableExplicitMainLoops)
     if chosen is RecomputationType.NoRecompute:
         kept = made - marks.again
-    elif staging.kind == "pipelined" and not explicit:
+    elif staging.kind == "pipelined" and implicit_pipeline(options):
         kept = _in_pipeline(nodes, made & marks.kept, stage, staging, chosen)
     else:
         kept = made & _of_graph(graph.graph.nodes, types, options, marks)
@@ -90,13 +90,13 @@ class _Marks:
 def require_one_recomputation(graph: SessionGraph, options: SessionOptions) -> None:
     """Raises: popart_exception for a model that marks what is computed again where the options choose it, or in a pipeline."""
     again = _marks(graph).again
-    if again and options.autoRecomputation is not RecomputationType.NoRecompute and options.executionPhaseSettings.phases <= 1:
+    if again and options.autoRecomputation is not RecomputationType.NoRecompute and not phased(options):
         raise popart_exception("A mixture of auto and manual recomputation is not supported")
-    explicit = options.useHostCopyOps and options.enableExplicitMainLoops
-    if again and options.enablePipelining and not explicit:
+    if again and implicit_pipeline(options):
         raise popart_exception(
-            "When pipelining is enabled, user annotation for recomputation is not allowed: choose an autoRecomputation, or call "
-            f"enableExplicitIR(True). The operator that makes {min(again)} is marked Recompute"
+            "When pipelining is enabled, user annotation for recomputation is not allowed. Set autoRecomputation to "
+            f"RecomputationType.Pipeline, and keep single tensors with builder.checkpointOutput. The operator that makes {min(again)} is "
+            "marked Recompute"
         )
     if options.autoRecomputation is RecomputationType.Pipeline and not options.enablePipelining and graph.training:
         raise popart_exception(

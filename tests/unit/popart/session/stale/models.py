@@ -165,7 +165,7 @@ def pipeline(model: Chain, runs: Sequence[Array], *, recompute: Any = None) -> E
         state = replace(state, optimizer_state=jax.tree.map(jnp.zeros_like, state.optimizer_state))
         state, values = made.step(state, x)
         losses.append(np.asarray(values))
-    histories = [each for each in jax.tree.leaves(state.optimizer_state, is_leaf=lambda leaf: isinstance(leaf, History))]
+    histories = jax.tree.leaves(state.optimizer_state, is_leaf=lambda leaf: isinstance(leaf, History))
     return Expected(
         losses=np.array(losses),
         gradients={f"{name}{stage}": np.asarray(histories[stage].gradients[name]) for stage in range(stages) for name in ("w", "v")},

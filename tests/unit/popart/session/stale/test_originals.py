@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -180,4 +181,4 @@ def test_quadratic_epsilon_1(exact: tuple[list[Array], list[list[Array]]], recom
     assert errors[0] < 0.5
     assert errors[0] / errors[8] > 2 << 6
     assert errors[-1] == errors[0]
-    assert all(later < 0.7 * before for before, later in zip(errors[:8], errors[1:9], strict=True))
+    assert all(later < 0.7 * before for before, later in itertools.pairwise(errors[:9]))

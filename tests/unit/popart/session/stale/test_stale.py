@@ -164,9 +164,9 @@ def test_clipping_is_within_a_stage() -> None:
     assert np.linalg.norm(step) <= 0.01 * 1.001
     ratio = step / found["Gradient___w0"][0]
     close(ratio, np.full_like(ratio, ratio.mean()), 1e-2)
-    with pytest.raises(popart_exception, match="^Gradients are clipped by the norm over weights of the stages 0, 1, which are updated at"):
+    with pytest.raises(popart_exception, match=r"^Gradients are clipped by the norm over weights of the stages 0, 1, which are updated at"):
         clipping(model, [popart.ClipNormSettings.clipAllWeights(1.0)])
-    with pytest.raises(popart_exception, match="^Incompatible accumulateOuterFragmentSchedule used with gradient clipping"):
+    with pytest.raises(popart_exception, match=r"^Incompatible accumulateOuterFragmentSchedule used with gradient clipping"):
         clipping(model, groups, serial=True)
 
 
@@ -178,7 +178,7 @@ def test_restored_tensors_are_those_of_the_same_microbatch() -> None:
         np.testing.assert_array_equal(found[f"Restored___{name}"], found[name])
     np.testing.assert_array_equal(found["x"], inputs(batches))
     for missing in (model.tensors[2][1], "w0"):
-        with pytest.raises(popart_exception, match="^Anchor tensor `Restored___"):
+        with pytest.raises(popart_exception, match=r"^Anchor tensor `Restored___"):
             session(model, [f"Restored___{missing}"], batches)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tilestep.popart import popart_exception
-from tilestep.popart.session.stale.versions import Versions
 from tilestep.popart.session.staging import SessionStage, Staging
+from tilestep.popart.session.stale.versions import Versions
 
 COUNT = 9
 
