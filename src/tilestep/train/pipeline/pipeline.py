@@ -239,11 +239,6 @@ class Pipeline:
         self._watched = None if watching is None else WatchedResults(watching, self._schedule)
         self._processes = None
         if several:
-            if watching is not None:
-                raise ValueError(
-                    "watch is given, but the stages are in several processes, each of which has only the values of its own stages: leave "
-                    "it away, or put all stages into one process"
-                )
             self._processes = Processes(placements, first=len(self._levels[0]), commits_last=self._schedule.weights != "same")
         spec = PipelineSpec(
             functions=tuple(
@@ -424,11 +419,11 @@ class Pipeline:
 
     def _for_queues(self, given: Any, outfeed: OutfeedQueue | None, watched: OutfeedQueue | None) -> tuple[Elements, Elements]:
         """What the queues get of a run. Args: given: what `step` would return."""
-        outputs, values = (given, None) if self._watched is None else given
+        outputs: Pytree = given if self._watched is None else given.outputs
         of_outfeed = NO_ELEMENTS if outfeed is None else Elements(self._results.for_queue(outputs), self._results.elements)
         if watched is None or self._watched is None:
             return of_outfeed, NO_ELEMENTS
-        return of_outfeed, Elements(self._watched.for_queue(values), self._watched.elements)
+        return of_outfeed, Elements(self._watched.for_queue(given.values), self._watched.elements)
 
     def _gives_out(self) -> bool:
         """Whether what the last stages return is on devices of this process.
@@ -445,7 +440,7 @@ class Pipeline:
 
     def _require_feeds(self, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None, watched: OutfeedQueue | None) -> None:
         require_feeds(infeed, outfeed, needs_infeed=self._processes is None or self._processes.feeds)
-        require_watched(watched, outfeed, watches=self._watched is not None)
+        require_watched(watched, outfeed, watches=self._watched is not None, in_processes=self._processes is not None)
         if outfeed is not None and self._results.is_nothing:
             raise ValueError("outfeed_mask hides all that the last stage returns: leave the outfeed away")
         if infeed is not None:
@@ -474,8 +469,9 @@ class Pipeline:
             self._results.require(trees)
             if outfeed is not None:
                 outfeed.require_alike(lambda: self._results.queued(row(), trees))
-            if watched is not None and self._watched is not None:
-                watched.require_alike(lambda: _jax.eval_shape(self._watched.for_queue, seen()))
+            results = self._watched
+            if watched is not None and results is not None:
+                watched.require_alike(lambda: _jax.eval_shape(results.for_queue, seen()))
 
         outcome = self._engine.run(run_state(state, self._levels), progress.counting(batch), typed_key(key), progress.compiled, accept)
         give = self._results.of_stacked if outcome.is_stacked else self._results.of

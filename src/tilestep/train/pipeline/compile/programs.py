@@ -117,6 +117,7 @@ def _sums(stage: Stage, *, is_one: bool) -> Program | None:
         first, second = ([_jax.numpy.zeros((*copies, *seen.shape), seen.dtype) for seen in of] for of in (values, gradients))
         return ([*first, *second], []) if is_one else (first, second)
 
+    zeros.__name__ = zeros.__qualname__ = f"stage_{stage.number}_watched_sums"  # by which traces have it
     if not stage.placement.is_local:
         return RemoteProgram(zeros, stage.placement.whole)
     return _jax.jit(zeros, out_shardings=stage.placement.along(0), compiler_options=stage.placement.compiler_options)

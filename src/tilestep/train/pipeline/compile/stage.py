@@ -66,7 +66,7 @@ class Stage:
     text: str
     watch: StageWatch = NOTHING
 
-    def watched_call(self, params: Pytree, args: Arrays, slots: Arrays) -> tuple[tuple[Any, ...], Any, list[jax.Array]]:
+    def watched_call(self, params: Pytree, args: Sequence[Any], slots: Arrays) -> tuple[tuple[Any, ...], Any, list[jax.Array]]:
         """`call`, and the marked values that are watched. Args: slots: for the gradients that are, see marks.py."""
         watch = self.watch
         if not (watch.values or watch.gradients):
