@@ -1,7 +1,8 @@
 """Puts loads and stores of parameters into a schedule whose stages keep them in another memory.
 
 A device visits its stages one after the other. A visit is a row of tasks of one stage. It needs that stage's parameters, and the next visit
-the next one's. So they come while others compute: ahead of the visit before where that is what the next one waits for, else right behind it.
+the next one's. So they come while others compute: ahead of the visit before
+where the next one waits for that alone, else right behind it.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def loading_parameters(schedule: Schedule, stages: Sequence[int] | None = None) 
     numbers = frozenset(whole_number(f"stages[{index}]", stage, least=0, most=schedule.stages - 1) for index, stage in enumerate(chosen))
     if schedule.weights != "same":
         raise ValueError(
-            f"the {schedule.name} schedule updates weights within a run, in which they stay on the devices: choose one whose weights are the "
-            "same, or leave the parameters there"
+            f"the {schedule.name} schedule updates weights within a run: choose one whose weights are the same, or leave the parameters on "
+            "the devices"
         )
     if any(task.kind in OF_PARAMETERS for row in schedule.tasks for task in row):
         raise ValueError(f"the schedule {schedule.name} loads parameters already")
