@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tilestep.messages import shown
+from tilestep.messages import plain, shown
 from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import DeviceConnectionType
@@ -24,7 +24,9 @@ from tilestep.popart.session.figures import Figures
 from tilestep.popart.session.keys import key_of
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program import Carry
+from tilestep.popart.session.proposals.seen import Seen, made
 from tilestep.popart.session.saved import SavedModel
+from tilestep.popart.session.streams import require_streams
 from tilestep.popart.session.synthetic import Synthetic
 from tilestep.popart.session.weights import HostWeights
 from tilestep.popart.tensors import InputShapeInfo, TensorInfo
@@ -62,7 +64,7 @@ class Prepared:
         _require_kind("patterns", patterns, Patterns)
         _require_kind("userOptions", options, SessionOptions)
         self._options = SessionOptions() if options is None else options.copied()
-        self._options.require_supported(training=self._training, device=device.type)
+        self._options.require_supported(training=self._training, device=device.type, num_ipus=device.num_ipus, tiles=device.tiles_per_ipu)
         self._patterns = Patterns() if patterns is None else patterns.copied()
         self._patterns.require_supported()
         self._device, self._name, self._data_flow = device, name, data_flow
@@ -71,10 +73,15 @@ class Prepared:
             data_flow,
             shapes=InputShapeInfo() if shapes is None else shapes,
             options=self._options,
+            device=device,
             loss=loss,
             optimizer=optimizer,
         )
+        require_streams(self._options, data_flow, self._plan.graph.model.proto, self._plan.graph.inputs)
         dump_graph(self._plan)
+        differentiable = self._plan.names.analysis.differentiable
+        tiles = max(0, self._options.numIOTiles)
+        made(Seen(name=plain(name), graph=self._plan.graph, loss=loss, differentiable=differentiable, device=device, num_io_tiles=tiles))
         self._weights = HostWeights(self._plan.first, self._plan.graph.constants)
         self._saved = SavedModel(self._plan.graph.model)
         self._feeds = Feeds(self._plan)
