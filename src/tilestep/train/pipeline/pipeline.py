@@ -20,7 +20,7 @@ from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.accumulation import Choice, Reduction
 from tilestep.train.gradients.recompute import Recompute, recomputed, require_recompute
 from tilestep.train.numbers import whole_number
-from tilestep.train.offload import Offload
+from tilestep.train.offload import Offload, choice_for
 from tilestep.train.other_arguments import (
     belongs_to,
     bool_or_number,
@@ -40,6 +40,7 @@ from tilestep.train.pipeline.arguments import (
     mask_of,
     nested,
     offloaded_of,
+    parameters_away,
     require_division,
     require_feeds,
     require_microbatches,
@@ -117,7 +118,8 @@ class Pipeline:
             checkpoints.
         gradient_accumulation_dtype: of accumulators: None (that of the variable), a dtype, or a function (path, variable) -> dtype.
         offload_optimizer_state: which state is in the host's memory while it is not used, as for `offloaded`. A mapping may have entries
-            for "accumulators" and "parameters", too.
+            for "accumulators" and "parameters", too. Parameters, in inference as well, are loaded by tasks of their own: those of a
+            device's next stage while others compute, so that those of two stages at most are there.
         offload_activations: whether values that a stage keeps for backward wait in the host's memory: False, True, or the numbers of such
             stages, from 0 on.
         shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`; or its `group_size`.
@@ -200,6 +202,7 @@ class Pipeline:
         known = tuple(jax.devices()) if devices is None else devices_of(devices)
         placements = placements_of(entries, known, self._replicas, plan_options)
         several = not all(placement.is_local for placement in placements)
+        away = parameters_away(offload_optimizer_state)
         rank: dict[Device, int] = {device: index for index, device in enumerate(known)}
         number = len(placements)
         self._schedule = schedule_of(
@@ -210,6 +213,7 @@ class Pipeline:
             training=self._training,
             strict=strict,
             offloaded=list(range(number)) if offload_activations is True else offloaded_of(offload_activations),
+            loads=choice_for(away, "parameters") is not False,
         )
         ties = ties_of(tied, self._levels)
         plan = None
@@ -259,6 +263,7 @@ class Pipeline:
             optimizer=plan,
             ties=ties,
             nest=functools.partial(nested, levels=self._levels),
+            offload=away,
             # Reports of emulated machines name each parameter, and messages of check_nans each gradient: nothing is packed then.
             packed=not check_nans and not hints.listens(placements[0].devices[0].platform),
             watch=watching,
