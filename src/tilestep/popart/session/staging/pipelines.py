@@ -63,7 +63,7 @@ def pipeline_homes(
         if stage not in every:
             raise popart_exception(f"The set of pipeline stages for all Ops contains {len(every)} stages, but stage {stage} is missing")
     checks.require_depth(options, batches, len(every))
-    numbers = {merged[stage]: number for number, stage in enumerate(sorted({merged[stage]: stage for stage in forward}.values()))}
+    numbers = {stage: number for number, stage in enumerate(sorted({merged[each] for each in forward}))}
     placed = {position: numbers[merged[stage]] for position, stage in stage_of.items()}
     if options.autoRecomputation is RecomputationType.Pipeline and implicit_pipeline(options):
         checks.require_one_recomputation_each(operators, {numbers[merged[stage]] for stage in backward}, placed, ipu_of)
