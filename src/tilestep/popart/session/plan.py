@@ -46,6 +46,7 @@ class Plan:
         first: first values of the variables and of the optimiser's state, by name.
         batches, accumulation: batches of a step, microbatches of a batch.
         staging: which operators run on which IPU.
+        loss: the tensor that is differentiated; None in inference.
     """
 
     graph: SessionGraph
@@ -57,6 +58,7 @@ class Plan:
     batches: int
     accumulation: int
     staging: Staging
+    loss: str | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
         """A tensor's shape and dtype; None if there is no such tensor."""
@@ -143,6 +145,7 @@ def plan_of(
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
         staging=staging,
+        loss=source,
     )
 
 
