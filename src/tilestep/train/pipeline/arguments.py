@@ -297,6 +297,17 @@ def require_feeds(infeed: object, outfeed: object, *, needs_infeed: bool) -> Non
         raise ValueError("infeed is None, but this process has the first stage: give it an InfeedQueue")
 
 
+def require_watched(watched: object, outfeed: object, *, watches: bool) -> None:
+    """Raises: TypeError for what is no queue; ValueError if nothing is watched, or the queue is the outfeed."""
+    if watched is None:
+        return
+    require_kind("watched", watched, OutfeedQueue, "an OutfeedQueue", "infeed", "repeat_count")
+    if not watches:
+        raise ValueError('watched is a queue, but the pipeline watches nothing: say what, as in Pipeline(..., watch=["hidden"])')
+    if watched is outfeed:
+        raise ValueError("watched and outfeed are the same queue: give each one of its own")
+
+
 def require_one_loss(levels: Sequence[Sequence[StageFunction]]) -> None:
     """Raises: ValueError for several last stages."""
     if len(levels[-1]) > 1:

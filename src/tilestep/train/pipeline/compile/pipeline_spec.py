@@ -8,6 +8,7 @@ from typing import Any, final
 
 from tilestep.train.pipeline.compile.tracing import Function
 from tilestep.train.pipeline.compile.updates import OptimizerPlan
+from tilestep.train.pipeline.compile.watch_keys import WatchList
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Pytree
 
@@ -27,6 +28,7 @@ class PipelineSpec:
         ties: groups of paths to parameters that stay equal.
         nest: (an entry for each stage) -> the author's tree, in which concurrent stages are a list.
         packed: whether programs take small arrays as one, and values bypass stages that only pass them on.
+        watch: what is watched; None: nothing.
     """
 
     functions: tuple[Function, ...]
@@ -35,3 +37,4 @@ class PipelineSpec:
     ties: tuple[tuple[Path, ...], ...]
     nest: Callable[[Sequence[Pytree]], Pytree]
     packed: bool
+    watch: WatchList | None = None
