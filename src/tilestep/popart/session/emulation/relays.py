@@ -22,7 +22,7 @@ class Relays:
         incoming: of each stage, what it gets from the one before, and of the first what it gets of the microbatch: names, in order.
         params: of each stage, the variables that are trained there.
         aux: of each stage, its other variables.
-        last: what the last stage returns: the loss in training, then anchors.
+        last: what the last stage returns: the loss in training.
     """
 
     incoming: tuple[tuple[str, ...], ...]

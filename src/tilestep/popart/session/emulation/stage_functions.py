@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from tilestep.popart.session.emulation.relays import Relays, relays_of
+from tilestep.popart.session.emulation.staged_anchors import watch_of
 from tilestep.popart.session.graph import SessionGraph, Values
 from tilestep.popart.session.plan import Plan
 from tilestep.popart.session.staging import SessionStage
+from tilestep.train import watched
 
 Specs = dict[str, jax.ShapeDtypeStruct]  # by tensor
 
@@ -26,12 +28,14 @@ class StageFunctions:
             a model that draws random numbers has a keyword `key`.
         params, aux: of each stage.
         elements: of a microbatch of one replica.
+        watch: what leaves the machine with each run, as `Pipeline(watch=)` has it.
     """
 
     functions: tuple[Callable[..., Any], ...]
     params: tuple[Specs, ...]
     aux: tuple[Specs, ...]
     elements: tuple[jax.ShapeDtypeStruct, ...]
+    watch: Mapping[Any, str]
 
 
 def stage_functions(plan: Plan, loss: str | None, *, loss_scale: float = 1.0) -> StageFunctions:
@@ -43,7 +47,6 @@ def stage_functions(plan: Plan, loss: str | None, *, loss_scale: float = 1.0) ->
     """
     graph, staging, kinds = plan.graph, plan.staging, plan.names.analysis.types
     made = {name: stage.number for stage in staging.stages for at in stage.nodes for name in graph.graph.nodes[at].outputs if name}
-    returned = [anchor.name for anchor in plan.anchors if anchor.name in made or anchor.name in graph.inputs]
     trained = [] if loss is None else plan.names.trained
     if loss is None:  # nothing changes: all variables are parameters
         trained = [name for name in graph.variables if name not in graph.statistics]
@@ -52,13 +55,15 @@ def stage_functions(plan: Plan, loss: str | None, *, loss_scale: float = 1.0) ->
         inputs=list(graph.inputs),
         trained=trained,
         made=made,
-        last=list(dict.fromkeys([*([] if loss is None else [loss]), *returned])),
+        last=[] if loss is None else [loss],
     )
+    watch = watch_of(plan, relays, made)
     return StageFunctions(
-        functions=tuple(_function(graph, stage, relays, loss, loss_scale) for stage in staging.stages),
+        functions=tuple(_function(graph, stage, relays, loss_scale, watch.marks[stage.number]) for stage in staging.stages),
         params=tuple({name: _spec(graph.variables[name]) for name in names} for names in relays.params),
         aux=tuple({name: _spec(graph.variables[name]) for name in names} for names in relays.aux),
         elements=tuple(_spec(kinds[name]) for name in relays.incoming[0]),
+        watch=watch.keys,
     )
 
 
@@ -66,7 +71,7 @@ def _spec(value: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(value.shape, value.dtype)
 
 
-def _function(graph: SessionGraph, stage: SessionStage, relays: Relays, loss: str | None, loss_scale: float) -> Callable[..., Any]:
+def _function(graph: SessionGraph, stage: SessionStage, relays: Relays, loss_scale: float, marks: frozenset[str]) -> Callable[..., Any]:
     number = stage.number
     is_last = number + 1 == len(relays.incoming)
     incoming, aux_names = relays.incoming[number], relays.aux[number]
@@ -77,13 +82,13 @@ def _function(graph: SessionGraph, stage: SessionStage, relays: Relays, loss: st
         found = dict(known)
 
         def mark(name: str, value: Any) -> Any:
-            found[name] = value
+            found[name] = value = watched(value, name) if name in marks else value
             return value
 
         _, statistics = graph.run_stage(stage, known, key, mark)
         outputs = tuple(jnp.asarray(found[name]) for name in outgoing)
-        if is_last and loss is not None:
-            outputs = (jnp.reshape(outputs[0], ()) * loss_scale, outputs[1:])
+        if is_last and outputs:
+            outputs = (jnp.reshape(outputs[0], ()) * loss_scale,)
         return outputs, {name: statistics.get(name, value) for name, value in aux.items()}
 
     return _named(run, f"stage{number}", has_aux=bool(aux_names), draws=graph.draws)

@@ -57,6 +57,8 @@ class StagedProgram:
             replicas=self.replicas,
             program="stages",
             strict=False,
+            watch=self.stages.watch or None,
+            outfeed_mask=(True,) if self.optimizer is not None else None,  # the loss leaves if it is watched
             **self.arguments,
         )
 
