@@ -14,6 +14,7 @@ from tilestep.popart.exceptions import popart_exception, popart_runtime_error, p
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.replicated import ReplicatedProgram
 
 if TYPE_CHECKING:
     from tilestep.popart.session.emulation import Emulation, Report, StagedEmulation
@@ -37,7 +38,7 @@ class Figures:
         """Plans the step. Raises: OutOfMemoryException if it does not fit the machine, popart_exception if it has too few tiles."""
         if self._machine is None:
             return
-        from tilestep.popart.session.emulation import Emulation, Kept, StagedEmulation, emulation_options, staged_program
+        from tilestep.popart.session.emulation import Emulation, Kept, StagedEmulation, emulation_options, over_replicas, staged_program
 
         tiles, own = self._options.numIOTiles, self._machine.ipu.num_tiles
         if tiles >= own:
@@ -50,7 +51,10 @@ class Figures:
             return
         emulation = Emulation(self._machine, name=self._name, options=options)
         slices = self._plan.batches * self._plan.accumulation > 1
-        emulation.prepare(_RUN, jax.jit(self._plan.program.step), (carry, inputs), kept=[Kept(argument=0, result=0)], in_slices=slices)
+        step = jax.jit(self._plan.program.step)
+        if isinstance(self._plan.program, ReplicatedProgram):
+            step, carry = over_replicas(self._plan.program, self._plan.replication, carry)
+        emulation.prepare(_RUN, step, (carry, inputs), kept=[Kept(argument=0, result=0)], in_slices=slices)
         self._emulation = emulation
 
     @property
