@@ -9,12 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from tilestep.popart.ops.collectives import replicas
 from tilestep.popart.session.emulation.relays import Relays, relays_of
 from tilestep.popart.session.emulation.staged_anchors import watch_of
 from tilestep.popart.session.graph import SessionGraph, Values
 from tilestep.popart.session.plan import Plan
 from tilestep.popart.session.staging import SessionStage
 from tilestep.train import watched
+from tilestep.train.replicas.collectives import replica_axis
 
 Specs = dict[str, jax.ShapeDtypeStruct]  # by tensor
 
@@ -85,7 +87,8 @@ def _function(graph: SessionGraph, stage: SessionStage, relays: Relays, loss_sca
             found[name] = value = watched(value, name) if name in marks else value
             return value
 
-        _, statistics = graph.run_stage(stage, known, key, mark)
+        with replicas(replica_axis() or "", graph.replication.count, native_groups=True):
+            _, statistics = graph.run_stage(stage, known, key, mark)
         outputs = tuple(jnp.asarray(found[name]) for name in outgoing)
         if is_last and outputs:
             outputs = (jnp.reshape(outputs[0], ()) * loss_scale,)
