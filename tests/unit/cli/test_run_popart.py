@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -155,3 +156,26 @@ def test_a_report_of_each_session_is_written_with_or_without_the_source(tmp_path
         texts.append(read_recording(folder / "inference" / "run.tilestep").text("sources"))
     assert "secret.py" in texts[0]
     assert texts[1] == ""
+
+
+def test_stages_are_proposed_for_each_session(tmp_path: Path) -> None:
+    path = tmp_path / "stages.json"
+    done = tilestep_run("--propose-stages", "2", "--json", str(path), "--popart", "-c", SESSION)
+    assert (done.returncode, done.stdout) == (0, "[2. 4.]\n")
+    assert "session 'inference': proposed stages\n1 stage for inference on m2000, balance 100.0%\n" in done.stderr
+    (proposal,) = json.loads(path.read_text())
+    assert (proposal["session"], proposal["asked"], len(proposal["stages"])) == ("inference", 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--propose-stages", "2"], "it goes with --popart"),
+        (["--popart", "--propose-stages", "0"], "'0' must be a whole number, 1 to 4,096"),
+        (["--popart", "--propose-stages", "many"], "'many' must be a whole number, 1 to 4,096"),
+    ],
+)
+def test_a_number_of_stages_that_says_nothing_is_refused(program: str, words: list[str], message: str) -> None:
+    done = tilestep_run(*words, program)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import jax
@@ -13,8 +13,8 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedGradientPrefix, reservedUpdatedVarPrefix
+from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
-from tilestep.popart.session.program import Fetched
 
 _ZEROS: Final = frozenset({"broadcast_in_dim", "convert_element_type", "reshape"})  # of a literal zero: a gradient that nobody computes
 _MOST_SHOWN: Final = 40  # names of tensors in an error
@@ -30,11 +30,13 @@ class Analysis:
         types: shape and dtype of each tensor, by name.
         known: names of tensors that do not depend on inputs or variables.
         differentiable: names of tensors whose gradient is computed, in training.
+        values: of those of the known tensors that are arrays, by name.
     """
 
     types: dict[str, jax.ShapeDtypeStruct]
     known: frozenset[str]
     differentiable: frozenset[str]
+    values: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, np.ndarray[Any, Any]], repr=False, compare=False)
 
 
 def analyse(graph: SessionGraph, loss: str | None, asked: Collection[str] = ()) -> Analysis:
@@ -48,6 +50,7 @@ def analyse(graph: SessionGraph, loss: str | None, asked: Collection[str] = ()) 
     """
     types: dict[str, jax.ShapeDtypeStruct] = {}
     known = set(graph.constants)
+    values: dict[str, np.ndarray[Any, Any]] = dict(graph.constants)
     variables = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in graph.variables.items()}
     key = jax.eval_shape(lambda: jax.random.key(0))
 
@@ -58,6 +61,8 @@ def analyse(graph: SessionGraph, loss: str | None, asked: Collection[str] = ()) 
                 types[name] = jax.ShapeDtypeStruct(array.shape, array.dtype)
             if not isinstance(value, jax.Array):
                 known.add(name)
+            if isinstance(value, np.ndarray | np.generic):
+                values[name] = np.asarray(value)
             return value
 
         graph.run(variables, inputs, key, mark)
@@ -65,7 +70,7 @@ def analyse(graph: SessionGraph, loss: str | None, asked: Collection[str] = ()) 
     jax.eval_shape(forward, variables, dict(graph.inputs), key)
     types |= {name: jax.ShapeDtypeStruct(array.shape, jnp.asarray(array).dtype) for name, array in graph.constants.items()}
     if loss is None:
-        return Analysis(types=types, known=frozenset(known), differentiable=frozenset())
+        return Analysis(types=types, known=frozenset(known), differentiable=frozenset(), values=values)
     if loss not in types:
         raise popart_exception(f"Could not find loss tensor '{loss}' in main graph tensors")
     if np.prod(types[loss].shape, dtype=int) != 1:
@@ -73,7 +78,8 @@ def analyse(graph: SessionGraph, loss: str | None, asked: Collection[str] = ()) 
             f"The loss has shape {list(types[loss].shape)}: reduce it, for example with aiGraphcore.identityloss. Loss tensor, '{loss}', "
             "must be a scalar tensor"
         )
-    return Analysis(types=types, known=frozenset(known), differentiable=_differentiable(graph, loss, types, known - {*asked}))
+    differentiable = _differentiable(graph, loss, types, known - {*asked})
+    return Analysis(types=types, known=frozenset(known), differentiable=differentiable, values=values)
 
 
 def _differentiable(graph: SessionGraph, loss: str, types: Types, known: Collection[str]) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ import onnx
 from tilestep.onnx import OnnxError
 from tilestep.onnx import ops as _ops  # registers ONNX's operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.onnx.demand import demanded, draws, statistics
-from tilestep.onnx.graph import Graph, schema_of
+from tilestep.onnx.graph import Graph, schema_of, with_ends
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
@@ -28,6 +28,9 @@ from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.reading import Model
 from tilestep.popart.session.tuning import Tuning, around, tuning_by_output
 from tilestep.popart.tensors import InputShapeInfo
+
+if TYPE_CHECKING:
+    from tilestep.popart.session.staging.stages import SessionStage  # which is made of a graph
 
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]  # by tensor name
@@ -84,18 +87,41 @@ class SessionGraph:
 
         Raises: popart_exception for a node that cannot be computed.
         """
-        state: Values = {}
-        run = Run(
-            training=self.training,
-            key=key if self.draws else None,
-            state=state,
-            mark=mark,
-            around=around(self.tuning) if self.tuning else None,
-        )
+        run = self._run(key, mark)
         given = {**inputs, **variables}
         with named_errors():
             run_graph(self.graph, [mark(name, given[name]) for name in self.graph.inputs], run)
-        return state
+        return run.state
+
+    def run_stage(self, stage: SessionStage, values: Values, key: Any, mark: Callable[[str, Any], Any]) -> tuple[Values, Values]:
+        """Runs one stage of the model for one microbatch. All stages one after the other compute what `run` does.
+
+        Args:
+            values: at least what the stage reads, its variables included, by name.
+            key: a random key, if the model draws: the same for all stages, because each node makes its own key of it.
+            mark: as for `run`. It gets the model's inputs and variables that the stage reads, and what its operators make.
+
+        Returns:
+            (what later stages read, new values of the statistics), by name.
+
+        Raises: popart_exception for a node that cannot be computed.
+        """
+        run = self._run(key, mark)
+        names = (*stage.reads, *stage.variables)
+        part = replace(
+            self.graph,
+            inputs=names,
+            outputs=stage.gives,
+            nodes=with_ends([self.graph.nodes[position] for position in stage.nodes], stage.gives),
+            initializers={**self.graph.initializers, **stage.known},
+        )
+        own = self.inputs.keys() | self.variables.keys()
+        with named_errors():
+            outputs = run_graph(part, [mark(name, values[name]) if name in own else values[name] for name in names], run)
+        return dict(zip(stage.gives, outputs, strict=True)), run.state
+
+    def _run(self, key: Any, mark: Callable[[str, Any], Any]) -> Run:
+        return Run(training=self.training, key=key if self.draws else None, mark=mark, around=around(self.tuning) if self.tuning else None)
 
 
 def session_graph(

@@ -10,17 +10,20 @@ import jax
 import numpy as np
 
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
+from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import RecomputationType
 from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedGradientPrefix
 from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Analysis, Names, analyse
+from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values, session_graph
 from tilestep.popart.session.node_checks import require_node_attributes
-from tilestep.popart.session.program import Fetched, Gradients, Program
+from tilestep.popart.session.program import Gradients, Program
 from tilestep.popart.session.reading import Model, read_model
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
+from tilestep.popart.session.staging import Staging, staging_of
 from tilestep.popart.session.wide_loss import WIDE, add_wide_loss
 from tilestep.popart.tensors import InputShapeInfo
 
@@ -42,6 +45,7 @@ class Plan:
         rule: of the optimiser; None in inference.
         first: first values of the variables and of the optimiser's state, by name.
         batches, accumulation: batches of a step, microbatches of a batch.
+        staging: which operators run on which IPU.
     """
 
     graph: SessionGraph
@@ -52,6 +56,7 @@ class Plan:
     first: Mapping[str, Array]
     batches: int
     accumulation: int
+    staging: Staging
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
         """A tensor's shape and dtype; None if there is no such tensor."""
@@ -64,6 +69,7 @@ def plan_of(
     *,
     shapes: InputShapeInfo,
     options: SessionOptions,
+    device: DeviceInfo,
     loss: str | None = None,
     optimizer: Optimizer | None = None,
 ) -> Plan:
@@ -71,9 +77,10 @@ def plan_of(
 
     Args:
         model: a ModelProto, its bytes, or a path.
+        device: of the session.
         loss, optimizer: in training.
 
-    Raises: popart_exception for a model, an anchor or a loss that does not fit.
+    Raises: popart_exception for a model, an anchor, a loss or a placement that does not fit.
     """
     training = optimizer is not None
     read = read_model(model)
@@ -86,6 +93,17 @@ def plan_of(
     graph, analysis, source = _analysed(read, anchors, loss, training=training, shapes=shapes, options=options)
     _require_one_recomputation(graph, options)
     require_node_attributes(graph.proto.graph, analysis.types.get)
+    prefix = reservedGradientPrefix()
+    staging = staging_of(
+        graph,
+        analysis,
+        options,
+        training=training,
+        loss=source,
+        device=device,
+        batches=flow.batchesPerStep(),
+        gradients=[anchor.name.removeprefix(prefix) for anchor in anchors if anchor.name.startswith(prefix)],
+    )
     trained = [name for name in graph.variables if name in analysis.differentiable]
     scaling = automatic_scaling(options, training=training, accumulation=accumulation)
     rule = (
@@ -124,6 +142,7 @@ def plan_of(
         first=_first_values(graph, rule, trained),
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
+        staging=staging,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tilestep.messages import shown
+from tilestep.messages import plain, shown
 from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import DeviceConnectionType
@@ -24,6 +24,7 @@ from tilestep.popart.session.figures import Figures
 from tilestep.popart.session.keys import key_of
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program import Carry
+from tilestep.popart.session.proposals.seen import Seen, made
 from tilestep.popart.session.saved import SavedModel
 from tilestep.popart.session.streams import require_streams
 from tilestep.popart.session.synthetic import Synthetic
@@ -72,11 +73,15 @@ class Prepared:
             data_flow,
             shapes=InputShapeInfo() if shapes is None else shapes,
             options=self._options,
+            device=device,
             loss=loss,
             optimizer=optimizer,
         )
         require_streams(self._options, data_flow, self._plan.graph.model.proto, self._plan.graph.inputs)
         dump_graph(self._plan)
+        differentiable = self._plan.names.analysis.differentiable
+        tiles = max(0, self._options.numIOTiles)
+        made(Seen(name=plain(name), graph=self._plan.graph, loss=loss, differentiable=differentiable, device=device, num_io_tiles=tiles))
         self._weights = HostWeights(self._plan.first, self._plan.graph.constants)
         self._saved = SavedModel(self._plan.graph.model)
         self._feeds = Feeds(self._plan)
