@@ -40,6 +40,8 @@ EFFECTS: dict[str, str] = {
     "hardwareInstrumentations": "test_cycles_are_counted_where_it_was_asked_for",
     "numIOTiles": "test_io_tiles_change_the_plan",
     "partialsTypeMatMuls": "test_partials_change_the_plan",
+    "useHostCopyOps": "test_loops_and_copies_in_the_program_allow_overlapped_streams",
+    "enableExplicitMainLoops": "test_loops_and_copies_in_the_program_allow_overlapped_streams",
 }
 # options of several IPUs, whose effects are tested where sessions are placed
 PLACED = {
@@ -281,6 +283,26 @@ def cycles(**changes: Any) -> int:
 
 def test_io_tiles_change_the_plan() -> None:
     assert cycles(numIOTiles=8) != cycles()
+
+
+def test_loops_and_copies_in_the_program_allow_overlapped_streams() -> None:
+    builder = popart.Builder()
+    overlapped = popart.TileSet.IO, popart.ExchangeStrategy.OverlapLoops
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [4]), popart.InputSettings(*overlapped))
+    with builder.virtualGraph(0):
+        y = builder.aiOnnx.add([x, x])
+
+    def made(**flags: bool) -> None:
+        options = popart.SessionOptions()
+        options.virtualGraphMode, options.numIOTiles = popart.VirtualGraphMode.Manual, 32
+        for name, value in flags.items():
+            setattr(options, name, value)
+        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), model(tiles=64), userOptions=options)
+
+    made(useHostCopyOps=True, enableExplicitMainLoops=True)
+    for flags in ({}, {"useHostCopyOps": True}):
+        with pytest.raises(popart.popart_exception, match=r"OverlapLoops require SessionOptions::useHostCopyOps"):
+            made(**flags)
 
 
 def test_partials_change_the_plan() -> None:

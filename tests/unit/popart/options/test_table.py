@@ -33,7 +33,7 @@ def _experimental() -> ExperimentalSettings:
 REFUSED: dict[str, tuple[Any, dict[str, Any]]] = {
     "groupNormStridedChannelGrouping": (True, {}),
     "customCodelets": (["vertex.cpp"], {}),
-    "enableDistributedReplicatedGraphs": (True, {}),
+    "enableDistributedReplicatedGraphs": (True, {"globalReplicationFactor": 2}),
     "globalReplicationFactor": (2, {"enableDistributedReplicatedGraphs": True}),
     "globalReplicaOffset": (1, {"enableDistributedReplicatedGraphs": True}),
     "experimentalSettings": (_experimental(), {}),
@@ -82,8 +82,6 @@ NO_EFFECT: dict[str, Any] = {
     "defaultBufferingDepth": 2,
     "bufferingDepthMap": {"x": 2},
     "enableMergeExchange": False,
-    "useHostCopyOps": True,
-    "enableExplicitMainLoops": True,
     "stashAllTensorsInferencePipeline": True,
     "replicatedCollectivesSettings": ReplicatedCollectivesSettings(mergeAllReduceCollectives=True),
     "logDir": "here",
@@ -99,7 +97,7 @@ NO_EFFECT: dict[str, Any] = {
     "enableInplaceAmbiguityChecking": True,
     "enableConstantFoldingOfMultipleConsumers": False,
 }
-OTHER_FLAGS = {"enableExplicitMainLoops": ("useHostCopyOps",), "aliasZeroCopy": ("explicitRecomputation",)}
+OTHER_FLAGS = {"aliasZeroCopy": ("explicitRecomputation",)}
 
 
 def test_the_table_has_every_field_once() -> None:
@@ -127,6 +125,15 @@ def test_a_refused_value_is_an_error_that_names_the_option_and_the_way_out(name:
 @pytest.mark.parametrize("name", REFUSED)
 def test_its_default_is_no_error(name: str) -> None:
     assert not list(refusals(SessionOptions(), TRAINING)), name
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_process_that_has_all_replicas_may_say_that_they_are_distributed(replicas: int) -> None:
+    options = SessionOptions()
+    options.enableDistributedReplicatedGraphs, options.globalReplicationFactor = True, replicas
+    options.enableReplicatedGraphs, options.replicatedGraphCount = replicas > 1, replicas
+    options.require_supported(training=True)
+    assert options.getGlobalReplicationFactor() == replicas
 
 
 @pytest.mark.parametrize("name", NO_EFFECT)
