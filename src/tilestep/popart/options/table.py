@@ -25,7 +25,11 @@ def _flagged(name: str) -> Refuses:
 
 
 def _location(what: str) -> Row:
-    return done(f"whether {what} wait in streaming memory, and whether each replica keeps only its part of them; no value changes")
+    return done(
+        f"with virtual graphs, whether {what} wait in streaming memory, and whether each replica keeps only its part of them; no value "
+        "changes",
+        placed=True,
+    )
 
 
 def _in_part(options: OptionFields, _: Situation) -> bool:
@@ -66,7 +70,9 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "enableSupportedDataTypeCasting": done("64-bit integers are computed in 32 bits; if it is False, they are errors"),
         "throwIfLog2ScaleTensorNotInRange": no_effect("operators with a scale of float8 are not computed at all"),
         "autoRecomputation": done(
-            "which stages compute their forward pass again in the backward pass; without stages XLA decides what is computed again"
+            "with virtual graphs, what stages compute again in the backward pass: nothing, all but products (Standard, NormOnly), or all "
+            "(Pipeline, RecomputeAll); without, XLA decides it. Values change in pipelines without accumulation only",
+            placed=True,
         ),
         "explicitRecomputation": no_effect(
             "what is computed again stands in a session's program in any case; aliasZeroCopy asks for the flag"
@@ -142,7 +148,9 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "weightTensorLocationSettings": _location("weights"),
         "optimizerStateTensorLocationSettings": _location("the arrays of the optimizer's state"),
         "accumulatorTensorLocationSettings": _location("accumulated gradients"),
-        "tensorLocationSettingsOverride": done("where single tensors are kept, by name, whatever their class says"),
+        "tensorLocationSettingsOverride": done(
+            "with virtual graphs, where single tensors are kept, by name, whatever their class says", placed=True
+        ),
         # --- Several IPUs ---
         "virtualGraphMode": done("whether operators are placed on IPUs: by the model (Manual), by their cost (Auto), or by their phases"),
         "virtualGraphSplitRatios": done("in VirtualGraphMode.Auto, each IPU's share of the model's cost"),

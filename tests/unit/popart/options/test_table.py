@@ -14,6 +14,7 @@ from tilestep.popart.options import (
     ExperimentalSettings,
     ReplicatedCollectivesSettings,
     SessionOptions,
+    TensorLocationSettings,
 )
 from tilestep.popart.options.checks import refusals
 from tilestep.popart.options.fates import Situation
@@ -145,6 +146,32 @@ def test_a_value_without_effect_is_taken(name: str, capsys: pytest.CaptureFixtur
     assert name in options.changed()
     options.require_supported(training=True)
     assert (f"SessionOptions.{name} has no effect: {TABLE[name].text}." in capsys.readouterr().err) == TABLE[name].warns
+
+
+OFF_CHIP = TensorLocationSettings(enums.TensorStorage.OffChip)
+PLACED: dict[str, Any] = {
+    "autoRecomputation": enums.RecomputationType.Standard,
+    "activationTensorLocationSettings": OFF_CHIP,
+    "weightTensorLocationSettings": OFF_CHIP,
+    "optimizerStateTensorLocationSettings": OFF_CHIP,
+    "accumulatorTensorLocationSettings": OFF_CHIP,
+    "tensorLocationSettingsOverride": {"w": OFF_CHIP.location},
+}
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_an_option_that_counts_with_virtual_graphs_says_so_without_them(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = SessionOptions()
+    setattr(options, name, PLACED[name])
+    options.require_supported(training=True)
+    assert f"SessionOptions.{name} has no effect: a session without virtual graphs" in capsys.readouterr().err
+    options.virtualGraphMode = enums.VirtualGraphMode.Manual
+    options.require_supported(training=True)
+    assert "has no effect" not in capsys.readouterr().err
+
+
+def test_all_such_options_are_tested() -> None:
+    assert {name for name, row in TABLE.items() if row.placed} == PLACED.keys()
 
 
 @pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
