@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
 import jax
+from jax.sharding import AbstractMesh
 
 from tilestep.messages import plain
 from tilestep.options import PlanOptions
@@ -15,6 +17,7 @@ from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.plan import Plan
 from tilestep.popart.session.replicated import ReplicatedProgram
+from tilestep.popart.session.replication import AXIS
 
 if TYPE_CHECKING:
     from tilestep.popart.session.emulation import Emulation, Report, StagedEmulation
@@ -38,7 +41,7 @@ class Figures:
         """Plans the step. Raises: OutOfMemoryException if it does not fit the machine, popart_exception if it has too few tiles."""
         if self._machine is None:
             return
-        from tilestep.popart.session.emulation import Emulation, Kept, StagedEmulation, emulation_options, over_replicas, staged_program
+        from tilestep.popart.session.emulation import Emulation, Kept, StagedEmulation, emulation_options, staged_program
 
         tiles, own = self._options.numIOTiles, self._machine.ipu.num_tiles
         if tiles >= own:
@@ -51,11 +54,17 @@ class Figures:
             return
         emulation = Emulation(self._machine, name=self._name, options=options)
         slices = self._plan.batches * self._plan.accumulation > 1
-        step = jax.jit(self._plan.program.step)
-        if isinstance(self._plan.program, ReplicatedProgram):
-            step, carry = over_replicas(self._plan.program, self._plan.replication, carry)
-        emulation.prepare(_RUN, step, (carry, inputs), kept=[Kept(argument=0, result=0)], in_slices=slices)
+        step, arguments = self._one_ipu_each(carry, inputs)
+        emulation.prepare(_RUN, jax.jit(step), arguments, kept=[Kept(argument=0, result=0)], in_slices=slices)
         self._emulation = emulation
+
+    def _one_ipu_each(self, carry: Any, inputs: Any) -> tuple[Callable[..., Any], tuple[Any, Any]]:
+        """The step with an IPU for each replica, and the types of its arguments."""
+        program = self._plan.program
+        if not isinstance(program, ReplicatedProgram):
+            return program.step, (carry, inputs)
+        mesh = AbstractMesh((self._plan.replication.count,), (AXIS,))
+        return program.sharded_step(mesh), program.placed(mesh, carry, inputs)
 
     @property
     def _transfers(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 import jax
 from jax import lax
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.ops.collectives import replicas
@@ -19,8 +19,10 @@ from tilestep.popart.optimizers import OptimizerState
 from tilestep.popart.session.graph import Values
 from tilestep.popart.session.program import Carry, Program
 from tilestep.popart.session.replication import AXIS, Replication
+from tilestep.popart.session.stale import Rings
 
 _FIRST: Final = 0
+_BEHIND_VERSIONS: Final = 1
 _SHARED: Any = None
 Types = Mapping[str, jax.ShapeDtypeStruct]
 Axes = Any  # a tree of places of the replicas' dimension, or None where all replicas share an array
@@ -60,6 +62,24 @@ class ReplicatedProgram:
 
         return step
 
+    def placed(self, mesh: Mesh | AbstractMesh, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
+        """Types of the arguments of `sharded_step`, with their places on the mesh. Args: carry, inputs: trees of arrays or of types."""
+
+        def typed(spec: PartitionSpec, tree: Any) -> Any:
+            sharding = NamedSharding(mesh, spec)
+            return jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding), tree)
+
+        arguments: tuple[Carry, Values] = jax.tree.map(typed, _specs(self._axes_of_step(carry)[0]), (carry, inputs))
+        return arguments
+
+    def begin(self, carry: Carry) -> Carry:
+        """The carry at the begin of a run, as `Program.begin`."""
+        return self.program.begin(carry)
+
+    def end(self, carry: Carry) -> Carry:
+        """The carry after a run, as `Program.end`."""
+        return self.program.end(carry)
+
     def microbatch(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
         """One microbatch of each replica, as `Program.microbatch`. From here to the update each replica has its own state."""
         axes = self._axes(carry)
@@ -68,9 +88,12 @@ class ReplicatedProgram:
 
     def update(self, carry: Carry) -> Carry:
         """The update of all replicas, as `Program.update`. Args: carry: of `microbatch`."""
-        after = self._axes(carry)._replace(variables=_FIRST, optimizer=None if carry.optimizer is None else _FIRST)
-        changed: Carry = self._by_vmap(lambda own: (self.program.update(own), {}), (self._axes(carry),), (after, _FIRST))(carry)[0]
+        axes = self._axes(carry)
+        after = axes._replace(variables=_FIRST, optimizer=None if carry.optimizer is None else _FIRST, old=self._axes_of_old(carry, _FIRST))
+        changed: Carry = self._by_vmap(lambda own: (self.program.update(own), {}), (axes,), (after, _FIRST))(carry)[0]
         variables = self._shared(changed.variables)
+        if changed.old is not None:
+            changed = changed._replace(old=changed.old._replace(old=self._shared(changed.old.old)))
         if changed.optimizer is None:
             return changed._replace(variables=variables)
         hyper = {name: array[0] for name, array in changed.optimizer.hyper.items()}
@@ -116,7 +139,14 @@ class ReplicatedProgram:
         if carry.optimizer is not None:
             tensors: Any = {name: _FIRST if self._is_own(name, array) else None for name, array in carry.optimizer.tensors.items()}
             optimizer = OptimizerState(hyper=_SHARED, tensors=tensors)
-        return Carry(variables=variables, optimizer=optimizer, key=None, count=None)
+        return Carry(variables=variables, optimizer=optimizer, key=None, count=None, old=self._axes_of_old(carry, None))
+
+    def _axes_of_old(self, carry: Carry, shared: int | None) -> Axes:
+        """Args: shared: the place for weights that all replicas share."""
+        if carry.old is None:
+            return None
+        own = self._replication.own
+        return Rings(count=None, old={name: _BEHIND_VERSIONS if name in own else shared for name in carry.old.old})
 
     def _is_own(self, name: str, array: Any) -> bool:
         """Whether each replica has its own array of the optimiser's state: always, or just now, between a microbatch and the update."""

@@ -20,7 +20,7 @@ from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.accumulation import Choice, Reduction
 from tilestep.train.gradients.recompute import Recompute, recomputed, require_recompute
 from tilestep.train.numbers import whole_number
-from tilestep.train.offload import Offload
+from tilestep.train.offload import Offload, choice_for
 from tilestep.train.other_arguments import (
     belongs_to,
     bool_or_number,
@@ -40,6 +40,7 @@ from tilestep.train.pipeline.arguments import (
     mask_of,
     nested,
     offloaded_of,
+    parameters_away,
     require_division,
     require_feeds,
     require_microbatches,
@@ -117,7 +118,8 @@ class Pipeline:
             checkpoints.
         gradient_accumulation_dtype: of accumulators: None (that of the variable), a dtype, or a function (path, variable) -> dtype.
         offload_optimizer_state: which state is in the host's memory while it is not used, as for `offloaded`. A mapping may have entries
-            for "accumulators" and "parameters", too.
+            for "accumulators" and "parameters", too. Parameters, in inference as well, are loaded by tasks of their own: those of a
+            device's next stage while others compute, so that those of two stages at most are there.
         offload_activations: whether values that a stage keeps for backward wait in the host's memory: False, True, or the numbers of such
             stages, from 0 on.
         shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`; or its `group_size`.
@@ -200,6 +202,7 @@ class Pipeline:
         known = tuple(jax.devices()) if devices is None else devices_of(devices)
         placements = placements_of(entries, known, self._replicas, plan_options)
         several = not all(placement.is_local for placement in placements)
+        away = parameters_away(offload_optimizer_state)
         rank: dict[Device, int] = {device: index for index, device in enumerate(known)}
         number = len(placements)
         self._schedule = schedule_of(
@@ -210,6 +213,7 @@ class Pipeline:
             training=self._training,
             strict=strict,
             offloaded=list(range(number)) if offload_activations is True else offloaded_of(offload_activations),
+            loads=choice_for(away, "parameters") is not False,
         )
         ties = ties_of(tied, self._levels)
         plan = None
@@ -244,11 +248,6 @@ class Pipeline:
         self._watched = None if watching is None else WatchedResults(watching, self._schedule)
         self._processes = None
         if several:
-            if watching is not None:
-                raise ValueError(
-                    "watch is given, but the stages are in several processes, each of which has only the values of its own stages: leave "
-                    "it away, or put all stages into one process"
-                )
             self._processes = Processes(placements, first=len(self._levels[0]), commits_last=self._schedule.weights != "same")
         spec = PipelineSpec(
             functions=tuple(
@@ -264,6 +263,7 @@ class Pipeline:
             optimizer=plan,
             ties=ties,
             nest=functools.partial(nested, levels=self._levels),
+            offload=away,
             # Reports of emulated machines name each parameter, and messages of check_nans each gradient: nothing is packed then.
             packed=not check_nans and not hints.listens(placements[0].devices[0].platform),
             watch=watching,
@@ -429,11 +429,11 @@ class Pipeline:
 
     def _for_queues(self, given: Any, outfeed: OutfeedQueue | None, watched: OutfeedQueue | None) -> tuple[Elements, Elements]:
         """What the queues get of a run. Args: given: what `step` would return."""
-        outputs, values = (given, None) if self._watched is None else given
+        outputs: Pytree = given if self._watched is None else given.outputs
         of_outfeed = NO_ELEMENTS if outfeed is None else Elements(self._results.for_queue(outputs), self._results.elements)
         if watched is None or self._watched is None:
             return of_outfeed, NO_ELEMENTS
-        return of_outfeed, Elements(self._watched.for_queue(values), self._watched.elements)
+        return of_outfeed, Elements(self._watched.for_queue(given.values), self._watched.elements)
 
     def _gives_out(self) -> bool:
         """Whether what the last stages return is on devices of this process.
@@ -450,7 +450,7 @@ class Pipeline:
 
     def _require_feeds(self, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None, watched: OutfeedQueue | None) -> None:
         require_feeds(infeed, outfeed, needs_infeed=self._processes is None or self._processes.feeds)
-        require_watched(watched, outfeed, watches=self._watched is not None)
+        require_watched(watched, outfeed, watches=self._watched is not None, in_processes=self._processes is not None)
         if outfeed is not None and self._results.is_nothing:
             raise ValueError("outfeed_mask hides all that the last stage returns: leave the outfeed away")
         if infeed is not None:
@@ -479,8 +479,9 @@ class Pipeline:
             self._results.require(trees)
             if outfeed is not None:
                 outfeed.require_alike(lambda: self._results.queued(row(), trees))
-            if watched is not None and self._watched is not None:
-                watched.require_alike(lambda: _jax.eval_shape(self._watched.for_queue, seen()))
+            results = self._watched
+            if watched is not None and results is not None:
+                watched.require_alike(lambda: _jax.eval_shape(results.for_queue, seen()))
 
         outcome = self._engine.run(run_state(state, self._levels), progress.counting(batch), typed_key(key), progress.compiled, accept)
         give = self._results.of_stacked if outcome.is_stacked else self._results.of

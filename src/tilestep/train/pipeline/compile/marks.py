@@ -205,7 +205,7 @@ class _Extraction:
         if name == _MARK:
             results, seen = self._mark(equation.params["name"], operands[0])
         elif name in PLAIN_CALLS:
-            inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+            inner: Any = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
             with _jax.named_scope(str(equation.params.get("name", name))):
                 results, seen = self.of(inner.jaxpr, inner.consts, operands)
         else:

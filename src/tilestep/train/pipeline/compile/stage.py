@@ -15,7 +15,7 @@ from jax.sharding import Sharding
 
 from tilestep.train.gradients.accumulation import Reduction, added
 from tilestep.train.jaxprs import flat_jaxpr, halves
-from tilestep.train.offload import on_device, placed_like
+from tilestep.train.offload import on_device, placed_like, sharding_on_device
 from tilestep.train.pipeline.compile.marks import extracted
 from tilestep.train.pipeline.compile.packing import Packing, packed, unpacked
 from tilestep.train.pipeline.compile.placement import Placement
@@ -66,7 +66,7 @@ class Stage:
     text: str
     watch: StageWatch = NOTHING
 
-    def watched_call(self, params: Pytree, args: Arrays, slots: Arrays) -> tuple[tuple[Any, ...], Any, list[jax.Array]]:
+    def watched_call(self, params: Pytree, args: Sequence[Any], slots: Arrays) -> tuple[tuple[Any, ...], Any, list[jax.Array]]:
         """`call`, and the marked values that are watched. Args: slots: for the gradients that are, see marks.py."""
         watch = self.watch
         if not (watch.values or watch.gradients):
@@ -88,6 +88,11 @@ class Stage:
     def real_params(self) -> tuple[int, ...]:
         """Places of the parameters' leaves that have gradients."""
         return tuple(index for index, leaf in enumerate(_jax.tree.leaves(self.params)) if is_real(leaf))
+
+    @functools.cached_property
+    def shardings_on_device(self) -> tuple[Any, ...]:
+        """The shardings of the parameters' leaves where programs compute with them."""
+        return tuple(map(sharding_on_device, self.param_shardings))
 
     @functools.cached_property
     def gradient_text(self) -> str:
@@ -112,7 +117,7 @@ class Stage:
         """The shardings of the accumulators on a mesh; None elsewhere, because JAX finds them."""
         if not self.placement.is_mesh:
             return None
-        return [self.placement.accumulator_sharding(self.param_shardings[index]) for index in self.real_params]
+        return [self.placement.accumulator_sharding(self.shardings_on_device[index]) for index in self.real_params]
 
 
 @dataclass(frozen=True, kw_only=True)

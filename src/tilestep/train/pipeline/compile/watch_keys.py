@@ -19,14 +19,16 @@ _FORMS: Final = 'a mapping such as {"hidden": "all", gradient("hidden"): "sum"},
 class _Key:
     """Keys of one mapping have an order, because JAX sorts them."""
 
-    def _rank(self) -> tuple[str, ...]:
+    @property
+    def rank(self) -> tuple[str, ...]:
+        """Its place among others."""
         raise NotImplementedError
 
     def __lt__(self, other: object) -> bool:
-        return self._rank() < _rank(other)
+        return self.rank < _rank(other)
 
     def __gt__(self, other: object) -> bool:
-        return self._rank() > _rank(other)
+        return self.rank > _rank(other)
 
 
 @final
@@ -39,7 +41,9 @@ class Gradient(_Key):
     def __repr__(self) -> str:
         return f"gradient({self.name!r})"
 
-    def _rank(self) -> tuple[str, ...]:
+    @property
+    def rank(self) -> tuple[str, ...]:
+        """Behind the names of values."""
         return "gradient", self.name
 
 
@@ -54,7 +58,9 @@ class Parameter(_Key):
     def __repr__(self) -> str:
         return f"parameter({', '.join(map(repr, (self.stage, *self.path)))})"
 
-    def _rank(self) -> tuple[str, ...]:
+    @property
+    def rank(self) -> tuple[str, ...]:
+        """Behind the names of values."""
         return "parameter", repr(self)
 
 
@@ -63,7 +69,7 @@ Given = Mapping[Key, How] | Sequence[Key]  # as an author gives it
 
 
 def _rank(key: object) -> tuple[str, ...]:
-    return key._rank() if isinstance(key, _Key) else ("", str(key))  # names come first
+    return key.rank if isinstance(key, _Key) else ("", str(key))  # names come first
 
 
 def gradient(name: str) -> Gradient:
@@ -127,7 +133,7 @@ def watch_list(watch: Any, *, training: bool) -> WatchList | None:
     pairs = (
         cast("Mapping[Any, Any]", watch).items() if isinstance(watch, Mapping) else [(key, "all") for key in cast("Sequence[Any]", watch)]
     )
-    entries = [(_key(key), _how(key, how)) for key, how in pairs]
+    entries: list[tuple[Key, How]] = [(_key(key), _how(key, how)) for key, how in pairs]
     if not entries:
         raise ValueError(f"watch is empty: it must be {_FORMS}; leave it away to watch nothing")
     keys = [key for key, _ in entries]
@@ -152,6 +158,8 @@ def _key(key: Any) -> Key:
 
 
 def _how(key: Any, how: Any) -> How:
-    if not isinstance(how, str) or how not in HOW:
-        raise ValueError(f"watch has {shown(how)} for {key!r}: it must be one of {', '.join(map(repr, HOW))}")
-    return cast("How", how)
+    known: How
+    for known in HOW:
+        if isinstance(how, str) and how == known:
+            return known
+    raise ValueError(f"watch has {shown(how)} for {key!r}: it must be one of {', '.join(map(repr, HOW))}")

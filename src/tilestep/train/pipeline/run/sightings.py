@@ -80,11 +80,11 @@ class Sightings:
         for seen in self._compiled.traced.stages[stage].watch.params:
             leaf = params[seen.leaf]
             if seen.how == "all":
-                self._columns.setdefault(seen.key, []).append(_copied(leaf))
+                self._columns.setdefault(seen.key, []).append(watched_copy(leaf))
             elif seen.how == "last" or seen.key not in self._totals:
-                self._totals[seen.key] = _copied(leaf)
+                self._totals[seen.key] = watched_copy(leaf)
             else:
-                self._totals[seen.key] = _added(self._totals[seen.key], leaf)
+                self._totals[seen.key] = watched_sum(self._totals[seen.key], leaf)
 
     def values(self) -> dict[Key, jax.Array]:
         """All of it."""
@@ -94,7 +94,7 @@ class Sightings:
                 found |= zip((seen.key for seen in of.sums), self._sums[number][half], strict=True)
             keys = [seen.key for seen in _all_of(self._compiled.traced.stages[number].watch) if seen.how == "all"]
             if keys:
-                found |= zip(keys, _stacked([self._columns[key] for key in keys]), strict=True)
+                found |= zip(keys, watched_rows([self._columns[key] for key in keys]), strict=True)
         return found
 
 
@@ -144,15 +144,18 @@ def specs_of(stages: Sequence[Stage], watch: WatchList, schedule: Schedule) -> d
 
 
 @_jax.jit
-def _stacked(columns: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
+def watched_rows(columns: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
+    """The rows of all microbatches. Traces of emulated machines have it by its name."""
     return [_jax.numpy.stack(column) for column in columns]
 
 
 @_jax.jit
-def _copied(leaf: jax.Array) -> jax.Array:
+def watched_copy(leaf: jax.Array) -> jax.Array:
+    """A parameter that the next update may donate."""
     return _jax.numpy.copy(on_device(leaf))
 
 
 @_jax.jit
-def _added(total: jax.Array, leaf: jax.Array) -> jax.Array:
+def watched_sum(total: jax.Array, leaf: jax.Array) -> jax.Array:
+    """With the parameter after one more update."""
     return total + on_device(leaf)
