@@ -37,7 +37,7 @@ def watch_of(plan: Plan, relays: Relays, made: Mapping[str, int]) -> Watch:
     Args: made: tensor -> the stage that makes it.
     """
     home = {name: number for number, names in enumerate(relays.params) for name in names}
-    places = {**{name: 0 for name in relays.incoming[0]}, **home, **made}
+    places = {**dict.fromkeys(relays.incoming[0], 0), **home, **made}
     found = plan.names.fetched(anchor.name for anchor in plan.anchors)
     weights = {**{name: name for name in (*found.variables, *found.accumulators)}, **found.updated}
     keys: dict[Key, str] = {}
