@@ -50,6 +50,7 @@ class Plan:
         first: first values of the variables and of the optimiser's state, by name.
         batches, accumulation: batches of a step, microbatches of a batch.
         staging: which operators run on which IPU.
+        loss: the tensor that is differentiated; None in inference.
         forward: functions of a pipeline's forward part alone; None if the options don't ask for it.
     """
 
@@ -63,6 +64,7 @@ class Plan:
     batches: int
     accumulation: int
     staging: Staging
+    loss: str | None = None
     forward: Program | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
@@ -156,6 +158,7 @@ def plan_of(
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
         staging=staging,
+        loss=source,
         forward=forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation),
     )
 
