@@ -46,19 +46,19 @@ EFFECTS: dict[str, str] = {
 }
 # option of several IPUs -> the test of its effect in test_effects_of_placement.py
 PLACED: dict[str, str] = {
-    "accumulatorTensorLocationSettings": "test_what_waits_in_streaming_memory_takes_time",
-    "activationTensorLocationSettings": "test_what_waits_in_streaming_memory_takes_time",
+    "accumulatorTensorLocationSettings": "test_what_waits_in_streaming_memory_changes_the_time",
+    "activationTensorLocationSettings": "test_what_waits_in_streaming_memory_changes_the_time",
     "autoRecomputation": "test_what_is_computed_again_takes_time",
     "createImplicitPipeliningFwdOnlyProgram": "test_the_forward_part_of_a_pipeline_runs_alone",
     "enablePipelining": "test_stages_of_a_pipeline_work_at_once",
     "enableReplicatedGraphs": "test_replicas_add_their_gradients",
     "executionPhaseSettings": "test_phases_follow_each_other",
-    "optimizerStateTensorLocationSettings": "test_what_waits_in_streaming_memory_takes_time",
+    "optimizerStateTensorLocationSettings": "test_what_waits_in_streaming_memory_changes_the_time",
     "replicatedGraphCount": "test_replicas_add_their_gradients",
     "tensorLocationSettingsOverride": "test_a_single_weight_waits_in_streaming_memory",
     "virtualGraphMode": "test_the_mode_of_virtual_graphs_decides_who_places_operators",
     "virtualGraphSplitRatios": "test_ratios_split_the_model_unevenly",
-    "weightTensorLocationSettings": "test_what_waits_in_streaming_memory_takes_time",
+    "weightTensorLocationSettings": "test_what_waits_in_streaming_memory_changes_the_time",
 }
 
 

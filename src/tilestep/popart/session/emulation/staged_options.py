@@ -74,6 +74,7 @@ def _schedule(plan: Plan, *, training: bool) -> tuple[Schedule, int]:
 def _training_arguments(options: SessionOptions, plan: Plan, replicas: int) -> Mapping[str, Any]:
     arguments: dict[str, Any] = {
         "offload_optimizer_state": _offload(options, plan),
+        "offload_activations": options.activationTensorLocationSettings.location.storage is TensorStorage.OffChip,
         "replica_reduction": "sum",
     }
     settings = options.optimizerStateTensorLocationSettings
