@@ -8,14 +8,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from tilestep.popart.ops.collectives import replicas
 from tilestep.popart.session.emulation.relays import Relays, relays_of
 from tilestep.popart.session.emulation.staged_anchors import watch_of
 from tilestep.popart.session.graph import SessionGraph, Values
 from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.recompute import Policy
 from tilestep.popart.session.staging import SessionStage
-from tilestep.train import watched
+from tilestep.train import recomputed, watched
 from tilestep.train.replicas.collectives import replica_axis
 
 Specs = dict[str, jax.ShapeDtypeStruct]  # by tensor
@@ -40,13 +42,17 @@ class StageFunctions:
     watch: Mapping[Any, str]
 
 
-def stage_functions(plan: Plan, loss: str | None, *, loss_scale: float = 1.0) -> StageFunctions:
+def stage_functions(
+    plan: Plan, loss: str | None, *, loss_scale: float = 1.0, policies: Mapping[int, Policy] | None = None
+) -> StageFunctions:
     """The stages of a session.
 
     Args:
         loss: the tensor that is differentiated; None in inference.
         loss_scale: what the gradients begin with.
+        policies: what stages keep that compute something again, by number.
     """
+    again = policies or {}
     graph, staging, kinds = plan.graph, plan.staging, plan.names.analysis.types
     made = {name: stage.number for stage in staging.stages for at in stage.nodes for name in graph.graph.nodes[at].outputs if name}
     trained = [] if loss is None else plan.names.trained
@@ -61,7 +67,9 @@ def stage_functions(plan: Plan, loss: str | None, *, loss_scale: float = 1.0) ->
     )
     watch = watch_of(plan, relays, made)
     return StageFunctions(
-        functions=tuple(_function(graph, stage, relays, loss_scale, watch.marks[stage.number]) for stage in staging.stages),
+        functions=tuple(
+            _function(graph, stage, relays, loss_scale, watch.marks[stage.number], again.get(stage.number)) for stage in staging.stages
+        ),
         params=tuple({name: _spec(graph.variables[name]) for name in names} for names in relays.params),
         aux=tuple({name: _spec(graph.variables[name]) for name in names} for names in relays.aux),
         elements=tuple(_spec(kinds[name]) for name in relays.incoming[0]),
@@ -73,7 +81,10 @@ def _spec(value: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(value.shape, value.dtype)
 
 
-def _function(graph: SessionGraph, stage: SessionStage, relays: Relays, loss_scale: float, marks: frozenset[str]) -> Callable[..., Any]:
+def _function(
+    graph: SessionGraph, stage: SessionStage, relays: Relays, loss_scale: float, marks: frozenset[str], policy: Policy | None
+) -> Callable[..., Any]:
+    made = {name for at in stage.nodes for name in graph.graph.nodes[at].outputs if name}
     number = stage.number
     is_last = number + 1 == len(relays.incoming)
     incoming, aux_names = relays.incoming[number], relays.aux[number]
@@ -84,7 +95,8 @@ def _function(graph: SessionGraph, stage: SessionStage, relays: Relays, loss_sca
         found = dict(known)
 
         def mark(name: str, value: Any) -> Any:
-            found[name] = value = watched(value, name) if name in marks else value
+            value = watched(value, name) if name in marks else value
+            found[name] = value = checkpoint_name(jnp.asarray(value), name) if policy is not None and name in made else value
             return value
 
         with replicas(replica_axis() or "", graph.replication.count, native_groups=True):
@@ -94,7 +106,7 @@ def _function(graph: SessionGraph, stage: SessionStage, relays: Relays, loss_sca
             outputs = (jnp.reshape(outputs[0], ()) * loss_scale,)
         return outputs, {name: statistics.get(name, value) for name, value in aux.items()}
 
-    return _named(run, f"stage{number}", has_aux=bool(aux_names), draws=graph.draws)
+    return recomputed(_named(run, f"stage{number}", has_aux=bool(aux_names), draws=graph.draws), policy)
 
 
 def _named(run: Callable[..., tuple[Any, Values]], name: str, *, has_aux: bool, draws: bool) -> Callable[..., Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import jax
 
-from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, TensorStorage
+from tilestep.popart.enums import ReplicatedTensorSharding, TensorStorage
 from tilestep.popart.names import reservedAccumPrefix
 from tilestep.popart.optimizers import Optimizer, UpdateContext
 from tilestep.popart.options import SessionOptions
@@ -19,9 +19,8 @@ from tilestep.popart.session.emulation.stage_functions import stage_functions
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.popart.session.emulation.staged_rule import staged_rule
 from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.recompute import recompute_policies
 from tilestep.train.schedules import Schedule
-
-_KEPT_OPS: Final = ("dot_general", "conv_general_dilated")  # whose results are kept, because they cost most to compute again
 
 
 def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | None) -> StagedProgram:
@@ -30,6 +29,7 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
     replicas = replicas_of(options)
     scale = 1.0 if plan.rule is None or loss is None else _loss_scale(plan)
     schedule, updates = _schedule(plan, training=loss is not None)
+    policies = {} if loss is None else recompute_policies(plan.graph, plan.names.analysis.types, options, plan.staging)
     transformation = None
     if optimizer is not None and loss is not None:
         context = UpdateContext(
@@ -41,7 +41,7 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
         )
         transformation = staged_rule(lambda params: optimizer.rule(replace(context, params=params)))
     return StagedProgram(
-        stages=stage_functions(plan, loss, loss_scale=scale),
+        stages=stage_functions(plan, loss, loss_scale=scale, policies=policies),
         schedule=schedule,
         optimizer=transformation,
         updates=updates,
@@ -73,29 +73,14 @@ def _schedule(plan: Plan, *, training: bool) -> tuple[Schedule, int]:
 
 def _training_arguments(options: SessionOptions, plan: Plan, replicas: int) -> Mapping[str, Any]:
     arguments: dict[str, Any] = {
-        "recompute": _recompute(options),
         "offload_optimizer_state": _offload(options, plan),
+        "offload_activations": options.activationTensorLocationSettings.location.storage is TensorStorage.OffChip,
         "replica_reduction": "sum",
     }
     settings = options.optimizerStateTensorLocationSettings
     if replicas > 1 and settings.location.replicatedTensorSharding is ReplicatedTensorSharding.On:
         arguments["shard_optimizer_state"] = True
     return arguments
-
-
-def _recompute(options: SessionOptions) -> Any:
-    match options.autoRecomputation:
-        case RecomputationType.NoRecompute:
-            return None
-        case RecomputationType.Standard | RecomputationType.NormOnly:
-            return _keeps_products
-        case _:
-            return "full"
-
-
-def _keeps_products(primitive: Any, *_: Any, **__: Any) -> bool:
-    """A policy of jax.checkpoint: products and convolutions are kept, and all else is computed again."""
-    return primitive.name in _KEPT_OPS
 
 
 def _offload(options: SessionOptions, plan: Plan) -> Mapping[str, Any]:
