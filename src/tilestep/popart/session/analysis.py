@@ -13,8 +13,8 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedGradientPrefix, reservedUpdatedVarPrefix
+from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
-from tilestep.popart.session.program import Fetched
 
 _ZEROS: Final = frozenset({"broadcast_in_dim", "convert_element_type", "reshape"})  # of a literal zero: a gradient that nobody computes
 _MOST_SHOWN: Final = 40  # names of tensors in an error

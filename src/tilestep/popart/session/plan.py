@@ -17,9 +17,10 @@ from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reser
 from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Analysis, Names, analyse
+from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values, session_graph
 from tilestep.popart.session.node_checks import require_node_attributes
-from tilestep.popart.session.program import Fetched, Gradients, Program
+from tilestep.popart.session.program import Gradients, Program
 from tilestep.popart.session.reading import Model, read_model
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
 from tilestep.popart.session.staging import Staging, staging_of

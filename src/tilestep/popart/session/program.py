@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import jax
@@ -14,6 +14,7 @@ from jax import lax
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.optimizers import UpdateRule
+from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
 from tilestep.popart.session.stale import Asked, Rings, StaleWeights
 
@@ -53,27 +54,6 @@ class Gradients:
     trained: Sequence[str]
     taps: Mapping[str, jax.ShapeDtypeStruct]
     observed: Sequence[str] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fetched:
-    """Where the values of anchors come from.
-
-    Attributes:
-        tensors: of the graph, also inputs.
-        gradients: anchor -> the tensor whose gradient it is.
-        variables: of the graph or the optimiser's state: their value changes with the update.
-        accumulators: of the optimiser's state: their value changes with each microbatch.
-        updated: anchor -> the variable whose value after the update it is.
-        restored: anchor -> the tensor that a pipeline keeps for backward, and whose value it is.
-    """
-
-    tensors: Sequence[str] = ()
-    gradients: Mapping[str, str] = field(default_factory=dict[str, str])
-    variables: Sequence[str] = ()
-    accumulators: Sequence[str] = ()
-    updated: Mapping[str, str] = field(default_factory=dict[str, str])
-    restored: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @final

@@ -16,8 +16,8 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import SingleDeviceSharding
 
 from tilestep.popart.session.graph import SessionGraph, Values
-from tilestep.popart.session.stale.versions import Rings, Versions
 from tilestep.popart.session.staging import SessionStage, Staging
+from tilestep.popart.session.stale.versions import Rings, Versions
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.residuals import Residuals, residuals
 
