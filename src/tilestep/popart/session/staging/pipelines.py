@@ -41,6 +41,7 @@ def pipeline_homes(
     """
     stated = {operator.position: operator.place.stage for operator in operators}
     stage_of = {position: ipu_of[position] if stage is None else stage for position, stage in stated.items()}
+    checks.require_one_ipu_each(operators, stage_of, ipu_of)
     makers = {name: operator for operator in operators for name in operator.node.outputs if name}
     checks.require_order(makers, operators, stage_of)
     checks.require_variables_in_place(operators, frozenset(graph.variables) - constant, ipu_of)
