@@ -140,6 +140,7 @@ _kept: ContextVar[list[tuple[Any, ...]] | None] = ContextVar("tilestep_kept_uplo
 _lock = threading.Lock()
 _listener: Listener | None = None
 _apart = 0  # threads within `untimed` or `uploads_kept`
+_own: ContextVar[Listener | None] = ContextVar("tilestep_own_listener", default=None)
 
 
 def listen(listener: Listener) -> None:
@@ -148,6 +149,20 @@ def listen(listener: Listener) -> None:
     with _lock:
         _listener = listener
         listener.set_apart(_apart > 0)
+
+
+@contextlib.contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Sends the hints of this thread to `listener` inside, which is an emulator of its own: to no other one."""
+    token = _own.set(listener)
+    try:
+        yield
+    finally:
+        _own.reset(token)
+
+
+def _who_listens() -> Listener | None:
+    return _own.get() or _listener
 
 
 def _set_apart(change: int) -> None:
@@ -182,7 +197,7 @@ def wait_untimed(arrays: list[Any], wait: Callable[[list[Any]], object]) -> None
         arrays: JAX arrays of any platform.
         wait: waits for the arrays of platforms without an emulator.
     """
-    listener = _listener
+    listener = _who_listens()
     with untimed():
         wait(arrays if listener is None else [array for array in arrays if not listener.waited_for(array)])
 
@@ -211,7 +226,8 @@ def uploads_kept() -> Iterator[list[tuple[Any, ...]]]:
 
 def listens(platform: str) -> bool:
     """Whether an emulator of this platform listens."""
-    return _listener is not None and _listener.platform == platform
+    listener = _who_listens()
+    return listener is not None and listener.platform == platform
 
 
 def accumulated(batch: EffectiveBatch, steps: int) -> None:
@@ -221,13 +237,15 @@ def accumulated(batch: EffectiveBatch, steps: int) -> None:
         batch: the batch of one update of the loop.
         steps: microbatches that each replica has done.
     """
-    if _listener is not None:
-        _listener.accumulated(batch, steps)
+    listener = _who_listens()
+    if listener is not None:
+        listener.accumulated(batch, steps)
 
 
 def moment() -> Any:
     """A handle for this moment of the emulated program, for `upload`; None without an emulator."""
-    return None if _listener is None else _listener.moment()
+    listener = _who_listens()
+    return None if listener is None else listener.moment()
 
 
 def upload(kept: list[tuple[Any, ...]], since: Any) -> None:
@@ -237,8 +255,9 @@ def upload(kept: list[tuple[Any, ...]], since: Any) -> None:
         kept: the list of `uploads_kept`.
         since: the `moment` at which they began.
     """
-    if kept and _listener is not None:
-        _listener.upload(kept, since)
+    listener = _who_listens()
+    if kept and listener is not None:
+        listener.upload(kept, since)
 
 
 dry_platforms: dict[str, Literal["error", "zeros"]] = {}  # platforms that compute nothing for now, and the result of reading there

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 _COMMAND: Final = "tilestep run"
 _PLATFORMS: Final = "ipu,cpu"
 _MAX_TRIPS: Final = 2**31 - 1
-_TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report")
+_MAX_STAGES: Final = 4096
+_TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report", "--propose-stages")
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
 _USAGE: Final = (
     "tilestep run [--machine NAME|FILE.toml] [--ipus N] [--tiles N] [--sync-pattern PATTERN] [--dry-run] [--trip-count N] "
-    "[--all] [--json FILE] [--report DIR [--no-source]] [--popart] "
+    "[--all] [--json FILE] [--report DIR [--no-source]] [--popart [--propose-stages N]] "
     "(SCRIPT | -m MODULE | -c CODE) [ARGS...]"
 )
 
@@ -65,7 +66,12 @@ def _option_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--machine", metavar="NAME|FILE.toml", help=f"machine to emulate (`tilestep machines` lists them; default {DEFAULT_MACHINE})"
     )
-    parser.add_argument("--ipus", type=whole_number(MAX_IPUS), metavar="N", help="IPUs, 1 to 256 (default: the machine's)")
+    parser.add_argument(
+        "--ipus",
+        type=whole_number(MAX_IPUS),
+        metavar="N",
+        help="IPUs, 1 to 256 (default: the machine's); with --popart, of the system whose devices a program acquires (default: 16)",
+    )
     parser.add_argument(
         "--tiles",
         type=whole_number(MAX_TILES),
@@ -99,6 +105,13 @@ def _option_parser() -> argparse.ArgumentParser:
         help="give the program tilestep.popart where it imports popart; values are computed on the CPU, and each session is emulated on "
         "its device's machine, or on that of --machine",
     )
+    parser.add_argument(
+        "--propose-stages",
+        type=whole_number(_MAX_STAGES),
+        metavar="N",
+        help="propose at most N pipeline stages for each session's model, by what its operators take; only with --popart. --json FILE "
+        "writes the proposals",
+    )
     return parser
 
 
@@ -115,6 +128,9 @@ def run(args: argparse.Namespace) -> int:
     if options.no_source and options.report is None:
         tell(_COMMAND, "--no-source says what a recording leaves out; it goes with --report")
         return 2
+    if options.propose_stages is not None and not options.popart:
+        tell(_COMMAND, "--propose-stages is about the sessions of a PopART program; it goes with --popart")
+        return 2
     try:
         if options.popart:
             require_fitting(options)
@@ -125,7 +141,8 @@ def run(args: argparse.Namespace) -> int:
         tell(_COMMAND, str(error))
         return 2
     if options.popart:
-        return run_popart(program, with_reports(environ, report_path, lines=not options.no_source), _COMMAND)
+        environ = with_reports(environ, report_path, lines=not options.no_source)
+        return run_popart(program, environ, _COMMAND, num_stages=options.propose_stages, json_path=json_path)
     os.environ.update(environ)
     choose_platform()
     stderr, process = sys.stderr, os.getpid()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -13,6 +14,8 @@ from typing import Any, Final
 from tilestep.cli.program import Program, end_threads, run_program
 from tilestep.cli.usage import INTERRUPTED, UsageError, discard, tell
 from tilestep.engine_options import VARIABLE
+from tilestep.files import write_file
+from tilestep.messages import plain
 
 _PLATFORM: Final = "cpu"  # of values; sessions are emulated on their devices' machines, not on the process's
 
@@ -21,9 +24,12 @@ def require_fitting(options: argparse.Namespace) -> None:
     """Raises: UsageError for options that say nothing of a PopART program."""
     for flag, given, why in (
         ("--dry-run", options.dry_run, "a PopART program reads what its sessions compute"),
-        ("--json", options.json is not None, "each session has figures of its own, and --report writes those"),
+        (
+            "--json",
+            options.json is not None and options.propose_stages is None,
+            "each session has figures of its own, and --report writes those; with --propose-stages N it writes the proposals",
+        ),
         ("--all", options.all, "each session has figures of its own, and --report writes those"),
-        ("--ipus", options.ipus is not None, "the devices that the program asks for say how many IPUs they have"),
         ("--sync-pattern", options.sync_pattern is not None, "the devices that the program asks for say it"),
     ):
         if given:
@@ -44,16 +50,22 @@ def with_reports(environ: Mapping[str, str], directory: Path | None, *, lines: b
     return {**environ, VARIABLE: json.dumps({**stated, **asked})}
 
 
-def run_popart(program: Program, environ: Mapping[str, str], command: str) -> int:
+def run_popart(
+    program: Program, environ: Mapping[str, str], command: str, *, num_stages: int | None = None, json_path: Path | None = None
+) -> int:
     """Runs the program, prints the figures of its sessions, and returns its exit code, or 2 if there is no PopART to run it on.
 
-    Args: environ: settings of the machine; what they name goes before the devices that the program asks for, and a line says so.
+    Args:
+        environ: settings of the machine; what they name goes before the devices that the program asks for, and a line says so.
+        num_stages: also proposes so many stages for each session's model.
+        json_path: where the proposals are written.
     """
     import jax
 
     try:
         from tilestep.popart.install import install
         from tilestep.popart.session.emulation.watched import summary, watched_sessions
+        from tilestep.popart.session.proposals.seen import proposals, seen_sessions
 
         install()
     except ImportError as error:
@@ -63,14 +75,25 @@ def run_popart(program: Program, environ: Mapping[str, str], command: str) -> in
     config: Any = jax.config  # its update has no types
     config.update("jax_platforms", _PLATFORM)
     stderr, process = sys.stderr, os.getpid()
-    with watched_sessions() as sessions:
+    with watched_sessions() as sessions, contextlib.nullcontext([]) if num_stages is None else seen_sessions() as seen:
         code = run_program(program)
         try:
             end_threads()
         except KeyboardInterrupt:
             code = INTERRUPTED
-    if os.getpid() == process:  # else a fork of the program has come here
-        _show(summary(sessions), stderr)
+    if os.getpid() != process:  # a fork of the program has come here
+        return code
+    _show(summary(sessions), stderr)
+    if num_stages is None:
+        return code
+    told = proposals(seen, num_stages)
+    _show("\n\n".join(map(str, told)), stderr)
+    try:
+        if json_path is not None:
+            write_file(json_path, json.dumps([each.as_dict() for each in told], ensure_ascii=False) + "\n")
+    except OSError as error:
+        tell(command, f"the proposals could not be written: {plain(error.filename)}: {error.strerror}")
+        return code or 1
     return code
 
 

@@ -168,6 +168,10 @@ from tilestep.popart.options import TensorLocationSettings as TensorLocationSett
 from tilestep.popart.patterns import Patterns as Patterns
 from tilestep.popart.session import InferenceSession as InferenceSession
 from tilestep.popart.session import TrainingSession as TrainingSession
+from tilestep.popart.session.proposals import ProposedStage as ProposedStage
+from tilestep.popart.session.proposals import StagedOperator as StagedOperator
+from tilestep.popart.session.proposals import StageProposal as StageProposal
+from tilestep.popart.session.proposals import propose_stages as propose_stages
 from tilestep.popart.stepio import PyStepIO as PyStepIO
 from tilestep.popart.stepio import PyStepIOCallback as PyStepIOCallback
 from tilestep.popart.stepio import PyWeightsIO as PyWeightsIO

@@ -6,6 +6,7 @@ programs are planned and played. IPUs that can be acquired are those of one emul
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Mapping
 from enum import Enum
@@ -21,7 +22,11 @@ from tilestep.popart.exceptions import popart_exception, poplar_exception
 E = TypeVar("E", bound=Enum)
 
 _FEW_TILES: Final = 4  # of a model or simulator, unless its options say otherwise
-_HINT: Final = "The emulated system has {} IPUs: TILESTEP_MACHINE, or JAX_IPU_DEVICE_COUNT, makes it another."
+_HINT: Final = (
+    "The emulated system has {} IPUs: `tilestep run --popart --ipus N`, or variable JAX_IPU_DEVICE_COUNT or TILESTEP_MACHINE, makes it "
+    "another."
+)
+_FULL_ONLY: Final = "Only SyncPattern::Full is supported"
 _NEVER: Final = "Trying to acquire a hardware device when connectionType is DeviceConnectionType::Never"
 _OPTIONS: Final[Mapping[DeviceType, tuple[str, ...]]] = {
     DeviceType.IpuModel: ("numIPUs", "tilesPerIPU", "compileIPUCode", "ipuVersion"),
@@ -60,17 +65,24 @@ class DeviceManager:
     ) -> list[DeviceInfo]:
         """The devices of that many IPUs, free or not; none if no device has so many.
 
-        Args: tilesPerIPU: of each IPU; 0: all that it has.
+        Args:
+            pattern: of each device. A Cpu device and a model have SyncPattern.Full only.
+            connectionType: of devices of the system.
+            tilesPerIPU: of each IPU; 0: all that it has; of a model: 4.
+        Raises: popart_exception for another pattern of a Cpu device or a model, and for kinds that cannot be listed.
         """
         _member("connectionType", connectionType, DeviceConnectionType)
+        _member("pattern", pattern, SyncPattern)
         match _member("deviceType", deviceType, DeviceType):
             case DeviceType.Ipu:
                 ids = SYSTEM.device_ids(numIpus)
                 return [self._of_system(identity, pattern, connectionType, tilesPerIPU) for identity in ids]
+            case DeviceType.Cpu | DeviceType.IpuModel if pattern is not SyncPattern.Full:
+                raise popart_exception(f"{_FULL_ONLY} by a device of type {deviceType}. Acquire a device, or make an offline one.")
             case DeviceType.Cpu:
                 return [self.createCpuDevice()] if numIpus == 1 else []
             case DeviceType.IpuModel:
-                return [self.createIpuModelDevice({"numIPUs": numIpus})]
+                return [self.createIpuModelDevice({"numIPUs": numIpus, "tilesPerIPU": tilesPerIPU or _FEW_TILES})]
             case DeviceType.Sim | DeviceType.OfflineIpu:
                 raise popart_exception(f"Devices of type {deviceType} cannot be listed: make one by create...Device")
 
@@ -145,8 +157,14 @@ class DeviceManager:
         return device
 
     def setOnDemandAttachTimeout(self, attachTimeout: int) -> None:
-        """Sets how many seconds a device that attaches on demand waits for its IPUs. It counts for devices that are made later."""
-        SYSTEM.attach_timeout_wall_s = int(attachTimeout)
+        """Sets how many seconds a device that attaches on demand waits for its IPUs. It counts for devices that are made later.
+
+        Raises: TypeError for what is no whole number from 0.
+        """
+        seconds = operator.index(attachTimeout)
+        if seconds < 0:
+            raise TypeError(f"attachTimeout is {seconds}: it must be a whole number of seconds, 0 or more")
+        SYSTEM.attach_timeout_wall_s = seconds
 
     def _of_system(self, identity: int, pattern: SyncPattern, connection: DeviceConnectionType, tiles: int) -> DeviceInfo:
         ipus = SYSTEM.ipus_of(identity)
@@ -187,7 +205,8 @@ class DeviceManager:
     def createOfflineIPUDevice(self, opts: Mapping[str, object]) -> DeviceInfo:
         """A device to compile for, which cannot be attached to.
 
-        Args: opts: numIPUs (1), tilesPerIPU (all), ipuVersion ("ipu2"), syncPattern ("full"), gatewayMode (no effect).
+        Args: opts: numIPUs (1), tilesPerIPU (all), ipuVersion ("ipu2"), syncPattern ("full"), gatewayMode ("false"; no effect:
+                the emulated network between machines has one way to send).
         Raises: popart_exception for an option that does not exist or a value that is not allowed.
         """
         return self._created(DeviceType.OfflineIpu, opts, few=False)
@@ -249,6 +268,8 @@ class DeviceManager:
         tiles = _whole("tilesPerIPU", given.get("tilesPerIPU", str(_FEW_TILES if few else machine_of(machine).ipu.num_tiles)))
         request = Request(type=kind, num_ipus=_whole("numIPUs", given.get("numIPUs", "1")), tiles=tiles, arch=arch, machine=machine)
         pattern = syncPatternFromString(given.get("syncPattern", "full"))
+        if given.get("gatewayMode", "false").lower() not in ("true", "false"):
+            raise popart_exception(f"Option gatewayMode is {shown(given['gatewayMode'])}: it must be true or false")
         connection = DeviceConnectionType.Never if kind is DeviceType.OfflineIpu else DeviceConnectionType.Always
         device = DeviceInfo(request, pattern=pattern, connection=connection)
         device.machine()  # so that a number that no machine can have is an error here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -63,13 +64,42 @@ def test_a_machine_on_the_command_line_wins_and_says_so(program: str, words: lis
     assert len(done.stderr.splitlines()) == 1
 
 
+SYSTEM = """
+import popart
+manager = popart.DeviceManager()
+print([len(manager.enumerateDevices(numIpus=count)) for count in (1, 4, 16, 32)])
+with manager.acquireAvailableDevice(4, 64) as device:
+    print(device.machine().name, device.machine().num_ipus, device.machine().ipu.num_tiles)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        ([], ["[16, 4, 1, 0]", "bow-pod16 4 64"]),
+        (["--ipus", "32"], ["[32, 8, 2, 1]", "bow-2000 4 64"]),
+        (["--machine", "m2000", "--ipus", "8"], ["[8, 2, 0, 0]", "m2000 4 1472"]),
+    ],
+)
+def test_the_system_has_as_many_ipus_as_the_command_line_says(words: list[str], printed: list[str]) -> None:
+    done = tilestep_run(*words, "--popart", "-c", SYSTEM)
+    assert (done.returncode, done.stdout.splitlines()) == (0, printed)
+
+
+def test_a_system_with_too_few_ipus_says_how_to_get_more() -> None:
+    done = tilestep_run("--ipus", "2", "--popart", "-c", "import popart; popart.DeviceManager().acquireAvailableDevice(4)")
+    assert done.returncode == 1
+    assert "Failed to acquire device with 4 IPUs." in done.stderr
+    assert "The emulated system has 2 IPUs: `tilestep run --popart --ipus N`" in done.stderr
+
+
 def test_what_changes_a_machine_needs_one(program: str) -> None:
     done = tilestep_run("--tiles", "20", "--popart", program)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("tilestep run: --tiles changes the machine of --machine with --popart")
 
 
-@pytest.mark.parametrize("words", [["--dry-run"], ["--json", "x.json"], ["--all"], ["--ipus", "2"], ["--sync-pattern", "full"]])
+@pytest.mark.parametrize("words", [["--dry-run"], ["--json", "x.json"], ["--all"], ["--sync-pattern", "full"]])
 def test_options_that_say_nothing_of_a_popart_program_are_refused(program: str, words: list[str], tmp_path: Path) -> None:
     done = run_python("-m", "tilestep", "run", *words, "--popart", program, folder=tmp_path)
     assert done.returncode == 2
@@ -126,3 +156,26 @@ def test_a_report_of_each_session_is_written_with_or_without_the_source(tmp_path
         texts.append(read_recording(folder / "inference" / "run.tilestep").text("sources"))
     assert "secret.py" in texts[0]
     assert texts[1] == ""
+
+
+def test_stages_are_proposed_for_each_session(tmp_path: Path) -> None:
+    path = tmp_path / "stages.json"
+    done = tilestep_run("--propose-stages", "2", "--json", str(path), "--popart", "-c", SESSION)
+    assert (done.returncode, done.stdout) == (0, "[2. 4.]\n")
+    assert "session 'inference': proposed stages\n1 stage for inference on m2000, balance 100.0%\n" in done.stderr
+    (proposal,) = json.loads(path.read_text())
+    assert (proposal["session"], proposal["asked"], len(proposal["stages"])) == ("inference", 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--propose-stages", "2"], "it goes with --popart"),
+        (["--popart", "--propose-stages", "0"], "'0' must be a whole number, 1 to 4,096"),
+        (["--popart", "--propose-stages", "many"], "'many' must be a whole number, 1 to 4,096"),
+    ],
+)
+def test_a_number_of_stages_that_says_nothing_is_refused(program: str, words: list[str], message: str) -> None:
+    done = tilestep_run(*words, program)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr

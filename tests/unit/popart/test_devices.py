@@ -12,6 +12,7 @@ from tilestep.popart import enums
 from tilestep.popart.devices import DeviceManager, syncPatternFromString, syncPatternToString
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_exception
 
+LADDER = enums.SyncPattern.ReplicaAndLadder
 ON_DEMAND, NEVER = enums.DeviceConnectionType.OnDemand, enums.DeviceConnectionType.Never
 
 
@@ -74,6 +75,18 @@ def test_each_acquired_device_has_other_ipus(manager: DeviceManager) -> None:
         (lambda m: m.acquireAvailableDevice(1, tilesPerIpu=2000), poplar_exception, "tilesPerIpu is 2000"),
         (lambda m: m.acquireAvailableDevice(1, pattern="full"), TypeError, "pattern must be a member of SyncPattern, not 'full'"),
         (lambda m: m.enumerateDevices(deviceType=enums.DeviceType.Sim), popart_exception, "Devices of type sim cannot be listed"),
+        (
+            lambda m: m.enumerateDevices(LADDER, deviceType=enums.DeviceType.IpuModel),
+            popart_exception,
+            "Only SyncPattern::Full is supported by a device of type ipu-model",
+        ),
+        (
+            lambda m: m.enumerateDevices(enums.SyncPattern.SinglePipeline, deviceType=enums.DeviceType.Cpu),
+            popart_exception,
+            "Only SyncPattern::Full is supported by a device of type cpu",
+        ),
+        (lambda m: m.enumerateDevices("full", deviceType=enums.DeviceType.Cpu), TypeError, "pattern must be a member of SyncPattern"),
+        (lambda m: m.setOnDemandAttachTimeout(-1), TypeError, "attachTimeout is -1: it must be a whole number of seconds, 0 or more"),
     ],
 )
 def test_what_cannot_be_acquired(manager: DeviceManager, call: Any, error: type[Exception], message: str) -> None:
@@ -217,6 +230,7 @@ def test_offline_devices_like_others(manager: DeviceManager) -> None:
         (lambda m: m.createIpuModelDevice({"numIPUs": 0}), "Option numIPUs is '0': it must be a whole number from 1"),
         (lambda m: m.createIpuModelDevice({"tilesPerIPU": "many"}), "Option tilesPerIPU is 'many'"),
         (lambda m: m.createIpuModelDevice({"numIPUs": 1000}), "No ipu-model device with 1000 IPUs of 4 tiles: .* it must be 1 to 256"),
+        (lambda m: m.createOfflineIPUDevice({"gatewayMode": "maybe"}), "Option gatewayMode is 'maybe': it must be true or false"),
         (lambda m: m.createOfflineIPUDevice({"syncPattern": "Full"}), "Unknown syncPattern setting: Full. It must be one of full, single"),
     ],
 )
@@ -230,6 +244,38 @@ def test_other_kinds_are_listed_as_they_are_asked_for(manager: DeviceManager) ->
     assert [device.numIpus for device in manager.enumerateDevices(numIpus=3, deviceType=kinds.IpuModel)] == [3]
     assert [device.type for device in manager.enumerateDevices(deviceType=kinds.Cpu)] == [kinds.Cpu]
     assert manager.enumerateDevices(numIpus=2, deviceType=kinds.Cpu) == []
+    models = [manager.enumerateDevices(deviceType=kinds.IpuModel, tilesPerIPU=tiles) for tiles in (0, 20)]
+    assert [device.tilesPerIPU for (device,) in models] == [4, 20]
+
+
+def test_listed_devices_are_as_they_were_asked_for(manager: DeviceManager) -> None:
+    devices = manager.enumerateDevices(LADDER, 4, connectionType=ON_DEMAND, tilesPerIPU=64)
+    assert [(device.sync_pattern, device.connectionType, device.tilesPerIPU, device.isAttached) for device in devices] == [
+        (LADDER, ON_DEMAND, 64, False)
+    ] * 4
+    with manager.acquireAvailableDevice(16):
+        assert len(manager.enumerateDevices(numIpus=4)) == 4  # free or not
+
+
+def test_the_first_free_device_is_acquired_or_one_by_chance(manager: DeviceManager) -> None:
+    with manager.acquireAvailableDevice(1) as first, manager.acquireAvailableDevice(1) as second:
+        assert (first.id, second.id) == (0, 1)
+    chosen = [
+        manager.acquireAvailableDevice(1, selectionCriterion=enums.DeviceSelectionCriterion.Random, connectionType=ON_DEMAND).id
+        for _ in range(2)
+    ]
+    assert chosen[0] == chosen[1] != 0  # the same in each process, as in the original
+
+
+@pytest.mark.parametrize("pattern", list(enums.SyncPattern))
+def test_a_device_by_its_number_has_the_pattern_and_connection_that_it_was_asked_for(
+    manager: DeviceManager, pattern: enums.SyncPattern
+) -> None:
+    with manager.acquireDeviceById(24, pattern, ON_DEMAND) as device:
+        machine = device.machine()
+        assert machine is not None
+        assert (device.driverIds, device.isAttached, machine.sync_pattern) == ([0, 1, 2, 3], False, str(pattern))
+        assert manager.tryAcquireDeviceById(24, pattern) is not None  # nobody has it yet
 
 
 def test_words_of_patterns() -> None:

@@ -19,7 +19,7 @@ from tilestep.pjrt.programs.host_runs import Done, HostProgram, HostRuns, Outcom
 from tilestep.pjrt.programs.outputs import outputs_of
 from tilestep.pjrt.programs.request import read_request
 from tilestep.pjrt.programs.serialized import Serialized, machine_id
-from tilestep.pjrt.running.dry import DryRuns, any_dry, current_mode
+from tilestep.pjrt.running.dry import DryRuns, any_dry
 from tilestep.pjrt.running.entries import PlannedRun
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.pjrt.table.client import Client
@@ -105,7 +105,7 @@ class LoadedExecutable(_native.ExecutableBase):
             )
             self.source = self._source(name, hlo)
             self._check_fits(program)
-            if current_mode() is None:
+            if client.dry_mode is None:
                 self._host_program = self._compile_values(module, program, functions)
             else:
                 program = replace(program, dry=True)
@@ -116,7 +116,7 @@ class LoadedExecutable(_native.ExecutableBase):
         plan = Plan(name=serialized.name, hlo=serialized.hlo, program=serialized.program, site_locations=serialized.site_locations)
         self.source = self._source(plan.name, plan.hlo)
         self._check_fits(plan.program)
-        if current_mode() is not None:
+        if self.client.dry_mode is not None:
             return replace(plan, program=replace(plan.program, dry=True))
         if serialized.values:
             self.request.allow_counters(len(serialized.counted))
@@ -126,15 +126,20 @@ class LoadedExecutable(_native.ExecutableBase):
         return plan
 
     def _check_fits(self, program: Program) -> None:
-        """Reports a program that does not fit. Raises: TileMemoryError, StreamingMemoryError unless that is allowed, or in a dry run."""
+        """Reports a program that does not fit. Raises: TileMemoryError, StreamingMemoryError unless that is allowed, or in a dry run.
+
+        Whoever made a machine beside the process's asks by himself what fits.
+        """
         client, reports = self.client, self.client.program_reports
+        if client.is_beside:
+            return
         try:
             check_fits(program, client.machine)
             check_streaming_memory(program, client.machine, self.request.ipus)
         except (TileMemoryError, StreamingMemoryError) as error:
             report = reports.does_not_fit(self.source, self.key)
             allowed = client.settings.allow_out_of_memory or self.request.plan_options.allow_out_of_memory
-            if not allowed and current_mode() is None:
+            if not allowed and client.dry_mode is None:
                 raise error.reported(report) from None
 
     def _parse(self, context: Any) -> tuple[Any, str, list[Callable[..., Any]], tuple[str, ...]]:
@@ -199,7 +204,7 @@ class LoadedExecutable(_native.ExecutableBase):
             has them. done: what the first call has done and the second must not do again (`_native.once`).
         Returns: arrays by result in the same form, with the counters behind them; a token to wait for, or None.
         """
-        mode = current_mode()
+        mode = self.client.dry_mode
         if mode is not None or any_dry(columns):
             return self._dry_runs.run(columns, values, first, undonated or (), mode, done)
         runs = self._host_runs
@@ -226,7 +231,7 @@ class LoadedExecutable(_native.ExecutableBase):
     @functools.cached_property
     def _dry_runs(self) -> DryRuns:
         return DryRuns(
-            self.client.journal,
+            lambda: self.client.journal,  # a machine beside the process's has one journal after the other
             self._planned_run(()),
             site_locations=self.plan.site_locations,
             results=self.outputs.specs,

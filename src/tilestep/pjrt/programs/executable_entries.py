@@ -19,7 +19,7 @@ from tilestep.pjrt.programs.outputs import output_layouts, parameter_layouts
 from tilestep.pjrt.programs.serialized import pack, unpack
 from tilestep.pjrt.running.wait_pool import WAIT_POOL
 from tilestep.pjrt.table import capi
-from tilestep.pjrt.table.client import Client, the_client
+from tilestep.pjrt.table.client import Client
 from tilestep.pjrt.table.device import nothing_to_delete
 from tilestep.pjrt.table.entry_points import entry_point, int32s, int64s, named_values, pointers, read_bytes, sizes, text
 from tilestep.pjrt.table.layouts import layout
@@ -152,7 +152,7 @@ def _compile(client: Client, program_address: int | None, options: bytes) -> int
 
 @entry_point("PJRT_Client_Compile")
 def client_compile(args: capi.PJRT_Client_Compile_Args) -> None:
-    args.executable = _compile(the_client(), args.program, read_bytes(args.compile_options, args.compile_options_size))
+    args.executable = _compile(_native.object_at(args.client), args.program, read_bytes(args.compile_options, args.compile_options_size))
 
 
 @entry_point("PJRT_Compile")
@@ -163,7 +163,7 @@ def compile_ahead(args: capi.PJRT_Compile_Args) -> None:
 
 @entry_point("PJRT_Client_Load")
 def client_load(args: capi.PJRT_Client_Load_Args) -> None:
-    executable, client = _executable(args.executable), the_client()
+    executable, client = _executable(args.executable), _native.object_at(args.client)
     if executable.client is not client:  # compiled ahead of time
         serialized = unpack(pack(executable.serialized()))
         executable = LoadedExecutable(client, serialized.code, serialized.options, serialized)
@@ -181,7 +181,7 @@ def executable_serialize(args: capi.PJRT_Executable_Serialize_Args) -> None:
 def executable_deserialize(args: capi.PJRT_Executable_DeserializeAndLoad_Args) -> None:
     serialized = unpack(read_bytes(args.serialized_executable, args.serialized_executable_size))
     options = read_bytes(args.overridden_serialized_compile_options, args.overridden_serialized_compile_options_size) or serialized.options
-    args.loaded_executable = _native.own(LoadedExecutable(the_client(), serialized.code, options, serialized))
+    args.loaded_executable = _native.own(LoadedExecutable(_native.object_at(args.client), serialized.code, options, serialized))
 
 
 @entry_point("PJRT_LoadedExecutable_GetExecutable")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,6 +10,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.messages import shown
 from tilestep.options import PlanOptions
 from tilestep.pjrt.jax_private import compat, lowered, mlir, signature
+from tilestep.pjrt.jax_private.beside import analysis_host
 from tilestep.pjrt.programs import callbacks
 from tilestep.pjrt.programs.analysis import partitioned_hlo
 from tilestep.pjrt.running.program_source import ProgramSource
@@ -100,7 +100,7 @@ def plan_for(
             raise ValueError(f"program {shown(name)} is for {count} IPUs; {machine.name} has {machine.num_ipus}")
         used = _settle(module, used, residence or Residence(), name)
         functions = callbacks.renumber(module)
-        host = _host(count)
+        host = analysis_host(count)
         settings = lowered.host_options(replicas, partitions).SerializeAsString()
         hlo = partitioned_hlo(host, module, host.devices()[:count], settings, functions)
         code = mlir.bytecode(module)
@@ -128,9 +128,3 @@ def _settle(module: Any, used: tuple[int, ...], residence: Residence, name: str)
             sorted(set(range(count)) - set(kept.values())),
         )
     return used
-
-
-@functools.cache
-def _host(num_devices: int) -> compat.HostClient:
-    """XLA:CPU, which partitions programs for so many devices."""
-    return compat.make_host_client(num_devices)

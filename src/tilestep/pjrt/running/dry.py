@@ -101,14 +101,15 @@ class DryRuns:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Callable[[], Journal],
         planned: PlannedRun,
         *,
         site_locations: Sequence[str],
         results: Sequence[tuple[tuple[int, ...], np.dtype[Any] | None]],
         new_key: Callable[[], int],
     ) -> None:
-        """Args: planned: the program with its counters. site_locations: the source line of each loop and branch that counts.
+        """Args: journal: gives that of the program's client. planned: the program with its counters.
+        site_locations: the source line of each loop and branch that counts.
         results: dimensions and dtype of each result, None for a token. new_key: gives the key of a program that is not `planned`'s.
         """
         self._journal = journal
@@ -139,7 +140,7 @@ class DryRuns:
             if argument.result is not None and argument.index not in undonated:
                 for array in column if isinstance(column, list) else [column]:
                     array.delete()
-        self._journal.run(planned, values, first, [], undonated, done)
+        self._journal().run(planned, values, first, [], undonated, done)
         token = np.dtype(np.bool_)  # the dtype of the array that stands for a token
         return [[DryArray(dims, dtype or token, mode) for _ in planned.ipus] for dims, dtype in self._results], None
 

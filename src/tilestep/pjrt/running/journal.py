@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -35,6 +36,18 @@ _BEGIN = 1 + Put._fields.index("begin")  # in a raw entry
 _MOST_COPIES = 2**16  # that are ordered together, unless a profile asks; JAX copies fewer arrays in one call
 
 FORGOTTEN: list[int] = []  # values whose buffer is gone, of any client; C appends to it
+_journals: weakref.WeakSet[Journal] = weakref.WeakSet()  # all that may know such values
+_telling = threading.Lock()  # held while values are taken from FORGOTTEN
+
+
+def _tell_forgotten() -> None:
+    """Tells each journal which values' buffers are gone."""
+    with _telling:
+        gone = FORGOTTEN[:]
+        del FORGOTTEN[: len(gone)]  # what comes meanwhile stays
+        if gone:
+            for journal in list(_journals):
+                journal.forget(gone)
 
 
 class Begin(NamedTuple):
@@ -60,9 +73,12 @@ class Journal:
 
     platform = PLATFORM
 
-    def __init__(self, settings: Settings, *, record: bool = False, links: bool = False) -> None:
-        """Args: record: whether a profile is under way, so that the timeline is kept from the start."""
+    def __init__(self, settings: Settings, *, record: bool = False, links: bool = False, looks: bool = True) -> None:
+        """Args: record: whether a profile is under way, so that the timeline is kept from the start. links: as `record_links`.
+        looks: whether the user's lines and the bytes of uploads are looked at while a recording keeps the calls.
+        """
         self.settings = settings
+        self._looks = looks
         self.keeps_timeline = settings.engine.execution_profile or current_file() is not None  # until the process ends
         self.system = System(settings.machine, record=record or self.keeps_timeline)
         self.record_links(links)
@@ -76,6 +92,7 @@ class Journal:
         self.sources: dict[int, ProgramSource] = {}
         self._lock = threading.RLock()
         self._is_replaying = False
+        self._forgotten: list[int] = []  # values whose buffer is gone, some of other journals
         self.note_wait: tuple[Any, ...] = (Wait, self._append)
         self.note_read: tuple[Any, ...] = (Read, self._append)
         self.note_put: tuple[Any, ...] = (Put, self._append)
@@ -85,6 +102,7 @@ class Journal:
         self._replay_at = _REPLAY_EVERY
         self._next_copy = -1  # numbers of copies that no buffer stands for
         self._ranks: dict[int, int] = {}  # by value that a copy has made: its rank among the values when copies are ordered
+        _journals.add(self)
 
     # ------------------------------------------------------------------------------------------------ what happens
 
@@ -190,8 +208,9 @@ class Journal:
 
     def _keep_notes(self, keep: bool) -> None:
         """Says whether the user's lines and the bytes of uploads are looked at from now on. The short ways of C leave them out."""
-        _native.set_watched(keep)
-        self.contents = Contents() if keep else None
+        if self._looks:
+            _native.set_watched(keep)
+            self.contents = Contents() if keep else None
         self._choose_notes()
 
     def record_links(self, links: bool) -> None:
@@ -206,6 +225,13 @@ class Journal:
         self._keep_notes(False)
         if not self._retains:
             self.sources.clear()
+
+    def forget(self, values: Sequence[int]) -> None:
+        """The buffers of these values are gone. Some are of other journals."""
+        if self._entries or self._is_replaying:  # which may make one of them
+            self._forgotten += values
+        else:
+            self._forgotten += [value for value in values if self.system.knows(value)]
 
     def mark(self) -> Mark:
         """This moment, after everything that happened before it. Waits for programs that count as they run."""
@@ -230,16 +256,17 @@ class Journal:
                 return
             self._is_replaying = True
             try:
-                forgotten, FORGOTTEN[:] = list(FORGOTTEN), []
+                _tell_forgotten()
+                forgotten, self._forgotten = self._forgotten, []
                 while self._entries:
                     match named(self._entries[0]):
                         case Run() as run if not wait and not run.has_counted():
-                            FORGOTTEN[:0] = forgotten
+                            self._forgotten[:0] = forgotten
                             return
                         case Copy():
                             copies = self._copies_ahead()
                             if not wait and len(copies) == len(self._entries) < _MOST_COPIES:  # copies of the same call may follow
-                                FORGOTTEN[:0] = forgotten
+                                self._forgotten[:0] = forgotten
                                 return
                             self._replay_copies(copies)
                         case entry:
@@ -249,7 +276,7 @@ class Journal:
                     self.system.log.note_line(None)
                 for value in forgotten:
                     self._ranks.pop(value, None)
-                    if self.system.knows(value):  # else it was another client's, or its program failed
+                    if self.system.knows(value):  # else it was another journal's, or its program failed
                         self.system.forget(value)
             finally:
                 self._is_replaying = False

@@ -17,7 +17,7 @@ import numpy as np
 from tilestep.pjrt import _native
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running import unseen_waits
-from tilestep.pjrt.running.dry import DryArray, DryMode, current_mode
+from tilestep.pjrt.running.dry import DryArray, DryMode
 from tilestep.pjrt.table import capi, layouts
 from tilestep.pjrt.table.client import the_client
 from tilestep.pjrt.table.device import Device, device_at, device_of_memory
@@ -127,7 +127,7 @@ def _contents(args: capi.PJRT_Client_BufferFromHostBuffer_Args, dims: tuple[int,
 def _host_array(
     args: capi.PJRT_Client_BufferFromHostBuffer_Args, dims: tuple[int, ...], dtype: np.dtype[Any], device: Device, memory: _native.Memory
 ) -> Any:
-    mode = current_mode()
+    mode = device.dry_mode
     if mode is not None:
         return DryArray(dims, dtype, mode)
     host_device, kind = the_client().host_devices[device.id], memory.kind.decode()
@@ -183,7 +183,7 @@ def buffer_is_deleted(args: capi.PJRT_Buffer_IsDeleted_Args) -> None:
 def _copy(source: _native.Buffer, device: Device, memory: _native.Memory) -> int:
     array = _live_array(source)
     if isinstance(array, DryArray):
-        target = make_buffer(DryArray(array.shape, array.dtype, current_mode() or DryMode()), device, memory)
+        target = make_buffer(DryArray(array.shape, array.dtype, device.dry_mode or DryMode()), device, memory)
     else:
         array = compat.copy(array, the_client().host_devices[device.id], memory.kind.decode())
         target = make_buffer(array, device, memory, compat.minor_to_major(array))

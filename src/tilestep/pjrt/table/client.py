@@ -7,7 +7,7 @@ import itertools
 from ctypes import addressof, c_int32
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 import jax
 
@@ -15,10 +15,12 @@ from tilestep.errors import SettingsError
 from tilestep.machine import changed_machine, load_machine
 from tilestep.messages import shown
 from tilestep.pjrt import _native
-from tilestep.pjrt.jax_private import compat
+from tilestep.pjrt.jax_private import beside, compat
+from tilestep.pjrt.jax_private.beside import analysis_host
 from tilestep.pjrt.jax_private.versions import warn_if_untested
 from tilestep.pjrt.platform import PLATFORM
 from tilestep.pjrt.running import recording
+from tilestep.pjrt.running.dry import DryMode, current_mode
 from tilestep.pjrt.running.in_flight import InFlight
 from tilestep.pjrt.running.journal import Journal
 from tilestep.pjrt.running.program_reports import ProgramReports
@@ -32,15 +34,20 @@ from tilestep.settings import Settings, read_settings, stated_settings, warn_of_
 
 
 class Client:
-    """The emulated machine as JAX sees it: this process's, or another one for which programs are only compiled."""
+    """The emulated machine as JAX sees it: this process's, one beside it on which all runs are dry, or one that is only compiled for."""
 
-    def __init__(self, settings: Settings, stated: tuple[object, ...] | None) -> None:
-        """Args: stated: the settings as the user stated them; None for a machine that programs are only compiled for."""
+    def __init__(self, settings: Settings, stated: tuple[object, ...] | None, beside: DryMode | None = None) -> None:
+        """Args: stated: the settings as the user stated them; None for any machine but this process's.
+        beside: how runs on a machine beside the process's are dry; None: it is none.
+        """
         self.settings = settings
         self._stated = stated
         self.machine = settings.machine
-        self.journal = Journal(settings, record=recording.is_recording(), links=recording.is_recording_links())
-        self.devices = self.journal.devices = make_devices(settings.machine, settings.hardware_ids, self.journal)
+        self._beside = beside
+        record, links = (False, False) if beside else (recording.is_recording(), recording.is_recording_links())
+        self.journal = Journal(settings, record=record, links=links, looks=beside is None)
+        self.devices = make_devices(settings.machine, settings.hardware_ids, self.journal, beside)
+        self.use(self.journal)
         self.plans = PlanCache()
         self.program_reports = ProgramReports(settings.engine)
         self.in_flight = InFlight()
@@ -55,6 +62,9 @@ class Client:
     @functools.cached_property
     def host(self) -> compat.HostClient:
         """XLA:CPU with one device for each IPU. It is made at first use, so a program without an IPU does not pay for it."""
+        if self.is_beside:
+            WAIT_POOL.start()
+            return analysis_host(len(self.devices))
         self.require_same_settings()
         require_report_directory(self.settings.engine.directory)
         warn_of_unknown_variables()
@@ -65,6 +75,22 @@ class Client:
         for device, host_device in zip(self.devices, host.devices(), strict=True):
             device.note_put = (*self.journal.note_put, device.id, host_device)
         return host
+
+    def use(self, journal: Journal) -> None:
+        """Lets all that happens from now on be noted in this journal."""
+        self.journal, journal.devices = journal, self.devices
+        for device in self.devices:
+            device.journal, device.note_wait, device.note_read = journal, journal.note_wait, journal.note_read
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether it is a machine beside the process's."""
+        return self._beside is not None
+
+    @property
+    def dry_mode(self) -> DryMode | None:
+        """In which runs are dry now; None: they compute values."""
+        return self._beside or current_mode()
 
     @property
     def in_use(self) -> bool:
@@ -95,6 +121,18 @@ class Client:
 
 
 _client: Client | None = None
+_BESIDE: Final = "tilestep_client"  # option of a client beside the process's: its number
+_beside: dict[str, Client] = {}  # by number
+
+
+def client_beside(settings: Settings, dry_mode: DryMode) -> tuple[Client, list[Any]]:
+    """A client of a machine beside the process's, on which all runs are dry, and JAX's devices of it. It stays until the process ends.
+
+    The platform must be registered, and need not be started.
+    """
+    number = str(len(_beside))
+    client = _beside[number] = immortal(Client(settings, None, dry_mode))
+    return client, beside.make_client(PLATFORM, {_BESIDE: number}).devices()
 
 
 def the_client() -> Client:
@@ -112,6 +150,10 @@ def started_client() -> Client | None:
 @entry_point("PJRT_Client_Create")
 def client_create(args: capi.PJRT_Client_Create_Args) -> None:
     global _client
+    own = _beside.get(read_named_values(args.create_options, args.num_options).get(_BESIDE, ""))
+    if own is not None:
+        args.client = own.address
+        return
     stated, settings = stated_settings(), read_settings()
     client = _client
     if client is None or client.settings != settings:  # JAX creates a client again after clear_backends()

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.pjrt import _native
+from tilestep.pjrt.running.dry import DryMode, current_mode
 from tilestep.pjrt.running.journal import Journal
 from tilestep.pjrt.table import capi
 from tilestep.pjrt.table.entry_points import clear_flags, entry_point, immortal, named_values, pointers, text
@@ -18,8 +19,10 @@ DEVICE_KIND = "Graphcore-IPUModel"
 class Device:
     """One emulated IPU."""
 
-    def __init__(self, *, index: int, hardware_id: int, machine: MachineSpec, journal: Journal) -> None:
+    def __init__(self, *, index: int, hardware_id: int, machine: MachineSpec, journal: Journal, dry_mode: DryMode | None = None) -> None:
+        """Args: dry_mode: in which all runs on it are dry; None: runs are dry where the process says so."""
         self.id = index
+        self.own_dry_mode = dry_mode
         self.note_wait: tuple[Any, ...] = journal.note_wait  # C reads these three
         self.note_read: tuple[Any, ...] = journal.note_read
         self.note_put: tuple[Any, ...] | None = None  # (type of entry, function that appends it, id, XLA:CPU's device)
@@ -45,6 +48,11 @@ class Device:
             memory.set_devices((self,))
 
     @property
+    def dry_mode(self) -> DryMode | None:
+        """In which runs on it are dry now; None: they compute values."""
+        return self.own_dry_mode or current_mode()
+
+    @property
     def address(self) -> int:
         """The PJRT_Device*, which is also the PJRT_DeviceDescription*."""
         return id(self)
@@ -56,9 +64,13 @@ class Device:
         return self.memories[MEMORY_KINDS.index(kind)]
 
 
-def make_devices(machine: MachineSpec, hardware_ids: tuple[int, ...], journal: Journal) -> tuple[Device, ...]:
+def make_devices(
+    machine: MachineSpec, hardware_ids: tuple[int, ...], journal: Journal, dry_mode: DryMode | None = None
+) -> tuple[Device, ...]:
     """One device for each IPU, kept until the process ends."""
-    return immortal(tuple(Device(index=i, hardware_id=h, machine=machine, journal=journal) for i, h in enumerate(hardware_ids)))
+    return immortal(
+        tuple(Device(index=i, hardware_id=h, machine=machine, journal=journal, dry_mode=dry_mode) for i, h in enumerate(hardware_ids))
+    )
 
 
 def device_at(address: int | None) -> Device:

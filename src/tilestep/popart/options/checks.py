@@ -5,35 +5,32 @@ Errors of values that do not fit begin with the original's words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from tilestep.messages import shown
 from tilestep.popart.enums import (
     BatchSerializationMethod,
     BatchSerializationTransformContext,
-    DeviceType,
     GradientTensorTrackingMethod,
     VirtualGraphMode,
 )
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.log import warn
 from tilestep.popart.options.fates import Situation
+from tilestep.popart.options.kept import unsharded
 from tilestep.popart.options.option_fields import OptionFields
+from tilestep.popart.options.placement_checks import PLACEMENT_CHECKS, Check, implicit_pipeline
 from tilestep.popart.options.table import TABLE
 
 _LOSS_SCALE: Final = "[AutomaticLossScale transform]"
 
 
-def require_supported(options: OptionFields, *, training: bool, device: DeviceType = DeviceType.Cpu) -> None:
+def require_supported(options: OptionFields, situation: Situation) -> None:
     """Checks the options of a session that is about to be made, and warns of those that have no effect though someone waits for one.
 
-    Args:
-        training: whether the session trains.
-        device: the kind of its device.
     Raises: popart_exception naming the option, its value and what to do.
     """
-    situation = Situation(training=training, device=device)
     for problem in problems(options, situation):
         raise popart_exception(problem)
     for refusal in refusals(options, situation):
@@ -55,8 +52,10 @@ def notes(options: OptionFields) -> list[str]:
     changed, phases = options.changed(), options.executionPhaseSettings.phases
     told = [f"SessionOptions.{name} has no effect: {row.text}." for name, row in TABLE.items() if row.warns and name in changed]
     if phases == 1 or (options.virtualGraphMode is VirtualGraphMode.ExecutionPhases and phases == 0):
-        told.append(f"Phased execution was enabled but only {phases} phases were defined. It needs two or more, and is disabled.")
-    return told
+        told.append(
+            f"Phased execution was enabled but only {phases} phases were defined. Phased execution only works with >=2 phases. Disabling."
+        )
+    return told + unsharded(options)
 
 
 def problems(options: OptionFields, situation: Situation) -> Iterator[str]:
@@ -110,9 +109,9 @@ def _distributed(options: OptionFields, _: Situation) -> str | None:
 def _forward_only(options: OptionFields, _: Situation) -> str | None:
     if not options.createImplicitPipeliningFwdOnlyProgram:
         return None
-    explicit = options.useHostCopyOps and options.enableExplicitMainLoops
+    explicit = options.enablePipelining and not implicit_pipeline(options)
     start = "Implicit pipelining forward-only program is not supported "
-    if options.enablePipelining and explicit:
+    if explicit:
         return f"{start}with explicit pipelining."
     if not options.enablePipelining:
         return f"{start}without implicit pipelining."
@@ -121,18 +120,11 @@ def _forward_only(options: OptionFields, _: Situation) -> str | None:
     return None
 
 
-def _phases(options: OptionFields, _: Situation) -> str | None:
-    phases, mode = options.executionPhaseSettings.phases, options.virtualGraphMode
-    if phases > 1 and mode is not VirtualGraphMode.ExecutionPhases:
-        return f"> 1 execution phases requires VirtualGraphMode::ExecutionPhases: phases is {phases}, virtualGraphMode {mode}"
-    return None
-
-
 def _loops(options: OptionFields, situation: Situation) -> str | None:
     serial = options.batchSerializationSettings
     if options.enableExplicitMainLoops and not options.useHostCopyOps:
         return "enableExplicitMainLoops requires useHostCopyOps. Set both, or call enableExplicitIR(True)."
-    if options.aliasZeroCopy and options.enablePipelining and not (options.useHostCopyOps and options.enableExplicitMainLoops):
+    if options.aliasZeroCopy and implicit_pipeline(options):
         return "Alias zero copy is not supported with implicit pipelining. Call enableExplicitIR(True)."
     if options.aliasZeroCopy and not options.explicitRecomputation:
         return "Alias zero copy is currently not supported with implicit recomputation. Set explicitRecomputation."
@@ -181,18 +173,15 @@ def _words(options: OptionFields, _: Situation) -> str | None:
         if depth < 1:
             where = f" for tensor {name}" if name else ""
             return f"Unable to support a buffering depth of {depth}{where} (minimum buffering depth is 1)"
-    if options.numIOTiles < 0:
-        return f"numIOTiles is {options.numIOTiles}: it must be 0 or more."
     return None
 
 
-Check = Callable[[OptionFields, Situation], str | None]
 _CHECKS: Final[tuple[Check, ...]] = (
     _accumulation,
     _replicas,
     _distributed,
     _forward_only,
-    _phases,
+    *PLACEMENT_CHECKS,
     _loops,
     _loss_scaling,
     _words,

@@ -19,10 +19,14 @@ class Situation:
     Attributes:
         training: whether it trains.
         device: the kind of its device.
+        num_ipus: of its device.
+        tiles: of each of them, as the program asked for them.
     """
 
     training: bool
     device: DeviceType = DeviceType.Cpu
+    num_ipus: int = 1
+    tiles: int = 1472
 
     @property
     def hardware(self) -> bool:

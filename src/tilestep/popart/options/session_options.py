@@ -8,7 +8,9 @@ from tilestep.popart.enums import DeviceType
 from tilestep.popart.environment import read_environment
 from tilestep.popart.log import warn
 from tilestep.popart.options.checks import require_supported
+from tilestep.popart.options.fates import Situation
 from tilestep.popart.options.option_fields import OptionFields
+from tilestep.popart.options.placement_checks import replicas_of
 from tilestep.popart.options.table import PROGRAM
 
 
@@ -75,15 +77,20 @@ class SessionOptions(OptionFields):
         plain = self.as_plain()
         return {name: plain[name] for name in sorted(self.changed().keys() & PROGRAM)}
 
-    def require_supported(self, *, training: bool, device: DeviceType = DeviceType.Cpu) -> None:
+    def require_supported(
+        self, *, training: bool, device: DeviceType = DeviceType.Cpu, num_ipus: int | None = None, tiles: int = 1472
+    ) -> None:
         """Checks the options of a session that is about to be made, and warns of those that have no effect though someone waits for one.
 
         Args:
             training: whether the session trains.
             device: the kind of its device.
+            num_ipus: of its device; None: as many as there are replicas.
+            tiles: of each IPU.
         Raises: popart_exception naming the option, its value and what to do.
         """
-        require_supported(self, training=training, device=device)
+        ipus = replicas_of(self) if num_ipus is None else num_ipus
+        require_supported(self, Situation(training=training, device=device, num_ipus=ipus, tiles=tiles))
 
 
 def _renamed(old: str, new: str) -> None:

@@ -6,19 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, VirtualGraphMode
-from tilestep.popart.options.fates import Refuses, Row, Situation, done, no_effect, refused
-from tilestep.popart.options.locations import TensorLocationSettings
-from tilestep.popart.options.option_fields import OptionFields
+from tilestep.popart.options.fates import Refuses, Row, done, no_effect, refused
 
-_ONE_IPU: Final = "a session runs on one IPU"
 _SCHEDULE: Final = "XLA and the emulator's planner choose the order of operations"
 _OUTLINE: Final = "the emulator's planner decides which code the tiles share"
 _COPIES: Final = "no tensor is updated in place, so there is no alias to check"
 _STREAMS: Final = "the emulated host link has one model, docs/reference/cost-model.md"
 _PICTURES: Final = "no pictures of graphs are drawn: there are no stages of PopART's intermediate representation"
 _EXPLICIT: Final = "a session's program always has its loops and copies in it"
-_COLLECTIVES: Final = f"{_ONE_IPU}, so there are no collective operations to merge"
+_COLLECTIVES: Final = "XLA and the emulator's planner decide how values cross between replicas"
 _DISTRIBUTED: Final = "several instances of a program cannot share a model"
 _TRAIN: Final = "use tilestep.train"
 
@@ -27,32 +23,10 @@ def _flagged(name: str) -> Refuses:
     return lambda options, _: bool(getattr(options, name))
 
 
-def _sharded(name: str) -> Refuses:
-    def refuses(options: OptionFields, _: Situation) -> bool:
-        settings: TensorLocationSettings = getattr(options, name)
-        return settings.location.replicatedTensorSharding is ReplicatedTensorSharding.On and _replicas(options) > 1
-
-    return refuses
+def _location(what: str) -> Row:
+    return done(f"whether {what} wait in streaming memory, and whether each replica keeps only its part of them; no value changes")
 
 
-def _replicas(options: OptionFields) -> int:
-    return options.replicatedGraphCount if options.enableReplicatedGraphs else 1
-
-
-def _location(what: str, name: str) -> Row:
-    return refused(
-        f"{what} stay in the tiles, and with one replica nothing is sharded; ReplicatedTensorSharding.On is refused with replicas",
-        "leave replicatedTensorSharding Off, or leave enableReplicatedGraphs False",
-        _sharded(name),
-        warns=True,
-    )
-
-
-_REPLICAS: Final = refused(
-    f"{_ONE_IPU}: more than one replica is refused",
-    "set replicatedGraphCount to 1, or use tilestep.train.Replicas",
-    lambda options, _: _replicas(options) > 1,
-)
 _DISTRIBUTED_ROW: Final = refused(_DISTRIBUTED, _TRAIN, _flagged("enableDistributedReplicatedGraphs"))
 
 TABLE: Final[Mapping[str, Row]] = MappingProxyType(
@@ -82,11 +56,8 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         ),
         "enableSupportedDataTypeCasting": done("64-bit integers are computed in 32 bits; if it is False, they are errors"),
         "throwIfLog2ScaleTensorNotInRange": no_effect("operators with a scale of float8 are not computed at all"),
-        "autoRecomputation": refused(
-            "XLA decides what the backward pass computes again, which changes no value; Pipeline is refused, as pipelines are",
-            "choose Standard",
-            lambda options, _: options.autoRecomputation is RecomputationType.Pipeline,
-            warns=True,
+        "autoRecomputation": done(
+            "which stages compute their forward pass again in the backward pass; without stages XLA decides what is computed again"
         ),
         "explicitRecomputation": no_effect(_EXPLICIT),
         "enableLoadAndOffloadRNGState": done("getRNGState and setRNGState may be called"),
@@ -150,34 +121,20 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "enableMergeExchange": no_effect(_STREAMS),
         "useHostCopyOps": no_effect(_EXPLICIT),
         "enableExplicitMainLoops": no_effect(_EXPLICIT),
-        "activationTensorLocationSettings": _location("activations", "activationTensorLocationSettings"),
-        "weightTensorLocationSettings": _location("weights", "weightTensorLocationSettings"),
-        "optimizerStateTensorLocationSettings": _location("the optimizer's state", "optimizerStateTensorLocationSettings"),
-        "accumulatorTensorLocationSettings": _location("accumulated gradients", "accumulatorTensorLocationSettings"),
-        "tensorLocationSettingsOverride": no_effect("tensors stay in the tiles", warns=True),
+        "activationTensorLocationSettings": _location("activations"),
+        "weightTensorLocationSettings": _location("weights"),
+        "optimizerStateTensorLocationSettings": _location("the arrays of the optimizer's state"),
+        "accumulatorTensorLocationSettings": _location("accumulated gradients"),
+        "tensorLocationSettingsOverride": done("where single tensors are kept, by name, whatever their class says"),
         # --- Several IPUs ---
-        "virtualGraphMode": refused(
-            f"{_ONE_IPU}: another mode than Off is refused",
-            "leave it Off, or use tilestep.train.Pipeline",
-            lambda options, _: options.virtualGraphMode is not VirtualGraphMode.Off,
-        ),
-        "virtualGraphSplitRatios": no_effect("it counts for VirtualGraphMode.Auto, which is refused"),
-        "enablePipelining": refused(
-            f"{_ONE_IPU}: True is refused", "leave it False, or use tilestep.train.Pipeline", _flagged("enablePipelining")
-        ),
-        "createImplicitPipeliningFwdOnlyProgram": refused(
-            "pipelines are refused, and so is a program of their forward part",
-            "make an InferenceSession beside the TrainingSession",
-            _flagged("createImplicitPipeliningFwdOnlyProgram"),
-        ),
-        "stashAllTensorsInferencePipeline": no_effect("it counts for pipelines, which are refused"),
-        "executionPhaseSettings": refused(
-            f"{_ONE_IPU}, in one piece: two or more phases are refused",
-            "set phases to 0, or use tilestep.train.Pipeline(offload=...)",
-            lambda options, _: options.executionPhaseSettings.phases > 1,
-        ),
-        "enableReplicatedGraphs": _REPLICAS,
-        "replicatedGraphCount": _REPLICAS,
+        "virtualGraphMode": done("whether operators are placed on IPUs: by the model (Manual), by their cost (Auto), or by their phases"),
+        "virtualGraphSplitRatios": done("in VirtualGraphMode.Auto, each IPU's share of the model's cost"),
+        "enablePipelining": done("stages work at the same time, on microbatches that follow each other"),
+        "createImplicitPipeliningFwdOnlyProgram": done("a TrainingSession may run its forward part alone"),
+        "stashAllTensorsInferencePipeline": no_effect("a stage keeps what a later one reads, however the flag is set"),
+        "executionPhaseSettings": done("the model runs phase by phase, and the weights of each are loaded from streaming memory"),
+        "enableReplicatedGraphs": done("replicatedGraphCount replicas share the batch"),
+        "replicatedGraphCount": done("copies of the model, each on IPUs of its own, that share the batch"),
         "replicatedCollectivesSettings": no_effect(_COLLECTIVES),
         "enableDistributedReplicatedGraphs": _DISTRIBUTED_ROW,
         "globalReplicationFactor": _DISTRIBUTED_ROW,
@@ -220,17 +177,30 @@ PROGRAM: Final = frozenset(  # options that change the program or its plan, so t
     {
         "accumulationAndReplicationReductionType",
         "accumulationFactor",
+        "accumulatorTensorLocationSettings",
+        "activationTensorLocationSettings",
+        "autoRecomputation",
         "automaticLossScalingSettings",
         "constantWeights",
         "convolutionOptions",
+        "createImplicitPipeliningFwdOnlyProgram",
         "enableGradientAccumulation",
-        "ensureFp32LossScaleTensor",
+        "enablePipelining",
+        "enableReplicatedGraphs",
         "enableSupportedDataTypeCasting",
+        "ensureFp32LossScaleTensor",
+        "executionPhaseSettings",
         "lstmOptions",
         "matmulOptions",
         "meanAccumulationAndReplicationReductionStrategy",
         "numIOTiles",
+        "optimizerStateTensorLocationSettings",
         "partialsTypeMatMuls",
+        "replicatedGraphCount",
         "syntheticDataMode",
+        "tensorLocationSettingsOverride",
+        "virtualGraphMode",
+        "virtualGraphSplitRatios",
+        "weightTensorLocationSettings",
     }
 )

@@ -12,17 +12,18 @@ from typing import Any, Final, final
 import jax
 
 from tilestep.popart.device_info import DeviceInfo
-from tilestep.popart.enums import DeviceType
+from tilestep.popart.enums import DeviceType, SyncPattern
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_runtime_error
 from tilestep.popart.log import Level, log
 from tilestep.popart.ops.host import aborted
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.session.executables import SUFFIX, Array, Executable, exported, fingerprint, loaded, read, save
+from tilestep.popart.session.executables import SUFFIX, Array, Executable, Owner, exported, fingerprint, loaded, read, save
 from tilestep.popart.session.feeds import Feeds
 from tilestep.popart.session.plan import Plan
 
 _OFFLINE: Final = (DeviceType.Ipu, DeviceType.OfflineIpu)  # kinds of devices whose executables are saved
 _COMPILER: Final = ("opt.", "target.")  # how engine options begin that belong to an executable
+_USUAL_PATTERN: Final = str(SyncPattern.Full)
 _KINDS: Final = {DeviceType.IpuModel: "ipu-model", DeviceType.Cpu: "cpu", DeviceType.Sim: "sim"}
 
 
@@ -76,6 +77,14 @@ class Engine:
         return fingerprint(self.plan.graph.proto, self.plan.graph.variables, *facts)
 
     @property
+    def _owner(self) -> Owner:
+        return Owner(mark=self._mark, sync_pattern=str(self._device.sync_pattern))
+
+    def _file_name(self) -> str:
+        owner = self._owner
+        return f"{owner.mark}{'' if owner.sync_pattern == _USUAL_PATTERN else f'-{owner.sync_pattern}'}{SUFFIX}"
+
+    @property
     def _saves(self) -> bool:
         return self._device.type in _OFFLINE
 
@@ -87,7 +96,7 @@ class Engine:
         arguments = (carry, self._feeds.step_types())
         step = self.plan.program.step
         caches = self._options.enableEngineCaching and bool(self._options.cachePath) and self._saves
-        path = Path(self._options.cachePath).expanduser() / f"{self._mark}{SUFFIX}" if caches else None
+        path = Path(self._options.cachePath).expanduser() / self._file_name() if caches else None
         if self._saved is None and path is not None and path.exists():
             self._read_cached(path)
         if self._saved is None:
@@ -118,7 +127,7 @@ class Engine:
 
     def _write_cached(self, path: Path, arguments: Any) -> None:
         try:
-            save(path, Executable(program=exported(self.plan.program.step, arguments), weights=None), self._mark)
+            save(path, Executable(program=exported(self.plan.program.step, arguments), weights=None), self._owner)
         except popart_exception as error:
             log("session", Level.WARN, f"The executable is not cached: {error}")
         except OSError as error:
@@ -129,10 +138,13 @@ class Engine:
 
         Returns: weights by name; None if the file has none.
 
-        Raises: popart_exception if the file can't be opened, popart_runtime_error if it is damaged or of another session.
+        Raises:
+            popart_exception: if the file can't be opened.
+            popart_runtime_error: if it is damaged or of another session.
+            poplar_exception: if it is for another sync pattern than the device's.
         """
         weights_bytes = sum(array.nbytes for array in self.plan.first.values())
-        read_in = read(path, self._mark, weights_bytes=weights_bytes)
+        read_in = read(path, self._owner, weights_bytes=weights_bytes)
         if read_in.program is not None:
             self._saved, self.from_file = read_in, path
         return read_in.weights
@@ -146,16 +158,16 @@ class Engine:
         """
         self.require_saves()
         program = exported(self.plan.program.step, (carry, self._feeds.step_types()))
-        save(self._target(path), Executable(program=program, weights=weights), self._mark)
+        save(self._target(path), Executable(program=program, weights=weights), self._owner)
 
     def save_variables(self, path: str, weights: Mapping[str, Array]) -> None:
         """Writes a file without a program. Args, raises: as `save`."""
         self.require_saves()
-        save(self._target(path), Executable(program=None, weights=weights), self._mark)
+        save(self._target(path), Executable(program=None, weights=weights), self._owner)
 
     def _target(self, path: str) -> Path:
         target = Path(path).expanduser()
-        return target / f"{self._mark}{SUFFIX}" if os.path.isdir(target) else target
+        return target / self._file_name() if os.path.isdir(target) else target
 
     def require_saves(self) -> None:
         """Raises: popart_exception for a kind of device whose executables are not saved."""

@@ -1,8 +1,8 @@
 """Executables in files: a session's traced program, its weights, and what it was made for. Nothing in them is code of Python.
 
-A file is a zip archive: `manifest.json` (form, fingerprint of the session, SHA-256 of the other members, names of the weights and the
-SHA-256 of these names), `step.stablehlo` (of `jax.export`) and `weights.npz`, of which one may be left out. A file that was altered, or
-belongs to another session, is an error. XLA compiles the program when the file is loaded.
+A file is a zip archive: `manifest.json` (form, fingerprint of the session, the device's sync pattern, names of the weights, SHA-256 of what
+the file has), `step.stablehlo` (of `jax.export`) and `weights.npz`, of which one may be left out. A file that was altered, that belongs to
+another session, or is for another sync pattern, is an error. XLA compiles the program when the file is loaded.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from jax import export
 
 from tilestep.files import read_file, write_file
 from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID, DEBUG_INPUT
-from tilestep.popart.exceptions import popart_exception, popart_runtime_error
+from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_exception
 
 Array = np.ndarray[Any, Any]
 SUFFIX: Final = ".popef"
-_FORM: Final = "tilestep executable 1"
+_FORM: Final = "tilestep executable 2"
 _PROGRAM: Final = "step.stablehlo"
 _WEIGHTS: Final = "weights.npz"
 _MANIFEST: Final = "manifest.json"
@@ -46,6 +46,19 @@ class Executable:
 
     program: bytes | None
     weights: Mapping[str, Array] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """The session that a file belongs to.
+
+    Attributes:
+        mark: its fingerprint.
+        sync_pattern: of its device.
+    """
+
+    mark: str
+    sync_pattern: str
 
 
 def fingerprint(model: onnx.ModelProto, variables: Mapping[str, Array], *others: object) -> str:
@@ -116,8 +129,8 @@ def loaded(program: bytes, step: Callable[..., Any], arguments: Any) -> Callable
     return again
 
 
-def save(path: Path, executable: Executable, mark: str) -> None:
-    """Writes a file, and the folders above it. Args: mark: the session's fingerprint. Raises: OSError."""
+def save(path: Path, executable: Executable, owner: Owner) -> None:
+    """Writes a file, and the folders above it. Raises: OSError."""
     members = {} if executable.program is None else {_PROGRAM: executable.program}
     if executable.weights is not None:
         buffer = io.BytesIO()
@@ -125,8 +138,9 @@ def save(path: Path, executable: Executable, mark: str) -> None:
         members[_WEIGHTS] = buffer.getvalue()
     manifest = {
         "form": _FORM,
-        "session": mark,
-        "sha256": _hashes(members, list(executable.weights or ())),
+        "session": owner.mark,
+        "sync_pattern": owner.sync_pattern,
+        "sha256": _hashes(members, list(executable.weights or ()), owner.sync_pattern),
         "weights": list(executable.weights or ()),
     }
     whole = io.BytesIO()
@@ -138,21 +152,22 @@ def save(path: Path, executable: Executable, mark: str) -> None:
     write_file(path, whole.getvalue())
 
 
-def _hashes(members: Mapping[str, bytes], weights: Sequence[str]) -> dict[str, str]:
-    parts = {**members, "weights": json.dumps(list(weights)).encode()}
+def _hashes(members: Mapping[str, bytes], weights: Sequence[str], sync_pattern: str) -> dict[str, str]:
+    parts = {**members, "weights": json.dumps(list(weights)).encode(), "sync_pattern": sync_pattern.encode()}
     return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
 
 
-def read(path: Path, mark: str, *, weights_bytes: int) -> Executable:
+def read(path: Path, owner: Owner, *, weights_bytes: int) -> Executable:
     """Reads a file.
 
     Args:
-        mark: the session's fingerprint.
+        owner: the session that reads it.
         weights_bytes: of the session's weights. A file with more of them is not unpacked.
 
     Raises:
         popart_exception: if it can't be opened.
         popart_runtime_error: if it is no executable, was altered, or belongs to another session.
+        poplar_exception: if it was compiled for another sync pattern.
     """
     try:
         data = read_file(path, most_bytes=_MOST_BYTES)
@@ -164,21 +179,26 @@ def read(path: Path, mark: str, *, weights_bytes: int) -> Executable:
             if not isinstance(manifest, dict) or manifest.get("form") != _FORM:
                 raise popart_runtime_error(f"{path} is no executable of this version of tilestep")
             members = {name: _member(archive, name) for name in (_PROGRAM, _WEIGHTS) if name in archive.namelist()}
-        return _checked(path, manifest, members, mark, weights_bytes)
-    except popart_runtime_error:
+        return _checked(path, manifest, members, owner, weights_bytes)
+    except (popart_runtime_error, poplar_exception):
         raise
     except Exception as error:  # a damaged archive gives errors of many classes
         raise popart_runtime_error(f"{path} is no executable, or it is damaged: {error}") from error
 
 
-def _checked(path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], mark: str, weights_bytes: int) -> Executable:
-    names = [str(name) for name in manifest.get("weights", ())]
-    if _hashes(members, names) != manifest.get("sha256"):
+def _checked(path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], owner: Owner, weights_bytes: int) -> Executable:
+    names, pattern = [str(name) for name in manifest.get("weights", ())], str(manifest.get("sync_pattern", ""))
+    if _hashes(members, names, pattern) != manifest.get("sha256"):
         raise popart_runtime_error(f"{path} was altered: the hash of a member is not that of its manifest")
-    if manifest.get("session") != mark:
+    if manifest.get("session") != owner.mark:
         raise popart_runtime_error(
             f"{path} belongs to another session: another model, data flow, optimiser, device or options. "
             "Compile this one with compileAndExport"
+        )
+    if pattern != owner.sync_pattern:
+        raise poplar_exception(
+            f"Attempt to load graph compiled with target options {{SyncConfiguration: {pattern}}} onto a device with "
+            f"{{SyncConfiguration: {owner.sync_pattern}}}. {path} needs a device whose pattern is {pattern}: compile it again for this one"
         )
     weights = None
     if _WEIGHTS in members:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ import onnx
 from tilestep.onnx import OnnxError
 from tilestep.onnx import ops as _ops  # registers ONNX's operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.onnx.demand import demanded, draws, statistics
-from tilestep.onnx.graph import Graph, schema_of
+from tilestep.onnx.graph import Graph, schema_of, with_ends
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
@@ -26,8 +26,12 @@ from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.ops.describing import kind_text
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.reading import Model
+from tilestep.popart.session.replication import Replication, replication_of
 from tilestep.popart.session.tuning import Tuning, around, tuning_by_output
 from tilestep.popart.tensors import InputShapeInfo
+
+if TYPE_CHECKING:
+    from tilestep.popart.session.staging.stages import SessionStage  # which is made of a graph
 
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]  # by tensor name
@@ -48,7 +52,9 @@ class SessionGraph:
     Attributes:
         model: as it was given.
         inputs: shape and dtype of one microbatch, by name; 64-bit types are 32-bit ones.
-        variables: initialisers that the program takes as arguments; 64-bit types are 32-bit ones.
+        variables: initialisers that the program takes as arguments, as one replica has them; 64-bit types are 32-bit ones.
+        given: the same as the host gives them: with the groups of replicas in front, if there are several.
+        replication: the replicas.
         constants: initialisers on whose values shapes depend.
         statistics: variables that batch norms keep.
         draws: whether it draws random numbers.
@@ -60,6 +66,8 @@ class SessionGraph:
     graph: Graph
     inputs: Mapping[str, jax.ShapeDtypeStruct]
     variables: Mapping[str, Array]
+    given: Mapping[str, Array]
+    replication: Replication
     constants: Mapping[str, Array]
     statistics: frozenset[str]
     draws: bool
@@ -84,18 +92,41 @@ class SessionGraph:
 
         Raises: popart_exception for a node that cannot be computed.
         """
-        state: Values = {}
-        run = Run(
-            training=self.training,
-            key=key if self.draws else None,
-            state=state,
-            mark=mark,
-            around=around(self.tuning) if self.tuning else None,
-        )
+        run = self._run(key, mark)
         given = {**inputs, **variables}
         with named_errors():
             run_graph(self.graph, [mark(name, given[name]) for name in self.graph.inputs], run)
-        return state
+        return run.state
+
+    def run_stage(self, stage: SessionStage, values: Values, key: Any, mark: Callable[[str, Any], Any]) -> tuple[Values, Values]:
+        """Runs one stage of the model for one microbatch. All stages one after the other compute what `run` does.
+
+        Args:
+            values: at least what the stage reads, its variables included, by name.
+            key: a random key, if the model draws: the same for all stages, because each node makes its own key of it.
+            mark: as for `run`. It gets the model's inputs and variables that the stage reads, and what its operators make.
+
+        Returns:
+            (what later stages read, new values of the statistics), by name.
+
+        Raises: popart_exception for a node that cannot be computed.
+        """
+        run = self._run(key, mark)
+        names = (*stage.reads, *stage.variables)
+        part = replace(
+            self.graph,
+            inputs=names,
+            outputs=stage.gives,
+            nodes=with_ends([self.graph.nodes[position] for position in stage.nodes], stage.gives),
+            initializers={**self.graph.initializers, **stage.known},
+        )
+        own = self.inputs.keys() | self.variables.keys()
+        with named_errors():
+            outputs = run_graph(part, [mark(name, values[name]) if name in own else values[name] for name in names], run)
+        return dict(zip(stage.gives, outputs, strict=True)), run.state
+
+    def _run(self, key: Any, mark: Callable[[str, Any], Any]) -> Run:
+        return Run(training=self.training, key=key if self.draws else None, mark=mark, around=around(self.tuning) if self.tuning else None)
 
 
 def session_graph(
@@ -130,7 +161,10 @@ def session_graph(
     wanted = demanded(loaded.graph)
     _require_known_inputs(loaded, wanted)
     constants = {name: array for name, array in loaded.initializers.items() if name in wanted}
-    variables = {name: narrowed(name, array, casts=casts) for name, array in loaded.initializers.items() if name not in wanted}
+    given = {name: narrowed(name, array, casts=casts) for name, array in loaded.initializers.items() if name not in wanted}
+    replication = replication_of(model.proto, options)
+    variables = {name: replication.first_of(name, array) for name, array in given.items()}
+    _require_shared(replication, constants)
     inputs = {
         spec.name: _input_type(spec, value, shapes, casts=casts)
         for spec, value in zip(specs_of(loaded.proto.graph.input), loaded.proto.graph.input, strict=True)
@@ -142,12 +176,21 @@ def session_graph(
         graph=graph,
         inputs=inputs,
         variables=variables,
+        given=given,
+        replication=replication,
         constants=constants,
         statistics=(statistics(loaded.graph) & variables.keys()) if training else frozenset(),
         draws=draws(loaded.graph),
         training=training,
         tuning=tuning_by_output(model.proto, options),
     )
+
+
+def _require_shared(replication: Replication, constants: Collection[str]) -> None:
+    """Raises: popart_exception for a value on which shapes depend, if groups of replicas have their own."""
+    for name in constants:
+        if replication.is_grouped(name):
+            raise popart_exception(f"Shapes depend on '{name}', so all replicas must share it: leave out its VariableSettings")
 
 
 def _take_in(plain: onnx.ModelProto, model: Model) -> None:

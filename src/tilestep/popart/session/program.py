@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import jax
@@ -14,7 +14,9 @@ from jax import lax
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.optimizers import UpdateRule
+from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
+from tilestep.popart.session.stale import Asked, Rings, StaleWeights
 
 
 class Carry(NamedTuple):
@@ -25,12 +27,14 @@ class Carry(NamedTuple):
         optimizer: the optimiser's state; None in inference.
         key: the random key of the session.
         count: microbatches since the key was set, uint32.
+        old: within a run of a pipeline without accumulation, older versions of the weights.
     """
 
     variables: Values
     optimizer: Any
     key: Any
     count: Any
+    old: Rings | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,25 +56,6 @@ class Gradients:
     observed: Sequence[str] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fetched:
-    """Where the values of anchors come from.
-
-    Attributes:
-        tensors: of the graph, also inputs.
-        gradients: anchor -> the tensor whose gradient it is.
-        variables: of the graph or the optimiser's state: their value changes with the update.
-        accumulators: of the optimiser's state: their value changes with each microbatch.
-        updated: anchor -> the variable whose value after the update it is.
-    """
-
-    tensors: Sequence[str] = ()
-    gradients: Mapping[str, str] = field(default_factory=dict[str, str])
-    variables: Sequence[str] = ()
-    accumulators: Sequence[str] = ()
-    updated: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
 @final
 class Program:
     """Pure functions of one device. `step` runs all microbatches of a call of `session.run`."""
@@ -84,9 +69,19 @@ class Program:
         gradients: Gradients | None,
         batches: int,
         accumulation: int,
+        stale: StaleWeights | None = None,
     ) -> None:
-        self._graph, self._anchors, self._fetched, self._gradients = graph, anchors, fetched, gradients
+        """Args: stale: in a pipeline that trains without accumulation."""
+        self._graph, self._anchors, self._fetched, self._gradients, self._stale = graph, anchors, fetched, gradients, stale
         self.batches, self.accumulation = batches, accumulation
+
+    def begin(self, carry: Carry) -> Carry:
+        """The carry at the begin of a run."""
+        return carry if self._stale is None else carry._replace(old=self._stale.versions.begin(carry.variables))
+
+    def end(self, carry: Carry) -> Carry:
+        """The carry after a run: the next one begins with the newest weights."""
+        return carry._replace(old=None)
 
     def microbatch(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
         """Runs the model and, in training, adds the gradients to the accumulators.
@@ -107,6 +102,7 @@ class Program:
             optimizer = self._gradients.rule.accumulate(looked_at, grads)
             captured.update((anchor, of_all[name]) for anchor, name in self._fetched.gradients.items())
         new = carry._replace(variables={**carry.variables, **state}, optimizer=optimizer, count=carry.count + np.uint32(1))
+        captured |= {anchor: captured[name] for anchor, name in self._fetched.restored.items()}
         return new, captured | self._kept(new, (*self._fetched.variables, *self._fetched.accumulators))
 
     def update(self, carry: Carry) -> Carry:
@@ -115,7 +111,10 @@ class Program:
             return carry
         trained = {name: carry.variables[name] for name in self._gradients.trained}
         changed, optimizer = self._gradients.rule.update(carry.optimizer, trained)
-        return carry._replace(variables={**carry.variables, **changed}, optimizer=optimizer)
+        new = carry._replace(variables={**carry.variables, **changed}, optimizer=optimizer)
+        if self._stale is None or carry.old is None:
+            return new
+        return new._replace(old=self._stale.versions.pushed(carry.old, new.variables))
 
     def batch(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
         """All microbatches between two updates, and the update.
@@ -147,6 +146,7 @@ class Program:
 
         Returns: the carry, and the anchors' values. "All" has the dimensions of the inputs in front, "EveryN" fewer batches.
         """
+        carry = self.begin(carry)
         if self.batches == 1:
             new, values = self.batch(carry, inputs)
             totals = {anchor.name: self._total(anchor, values[anchor.name]) for anchor in self._anchors if not anchor.is_stacked}
@@ -165,7 +165,7 @@ class Program:
 
             (new, totals), stacked = lax.scan(body, (carry, first), inputs)
             stacked = {anchor.name: self._selected(anchor, stacked[anchor.name]) for anchor in self._anchors if anchor.is_stacked}
-        return new, stacked | totals | self.at_end(new)
+        return self.end(new), stacked | totals | self.at_end(new)
 
     def _selected(self, anchor: Anchor, values: Any) -> Any:
         """Every N-th microbatch of a step. Args: values: first the dimension of batches, then that of microbatches if there are several."""
@@ -198,6 +198,9 @@ class Program:
 
     def _differentiated(self, of: Gradients, carry: Carry, inputs: Values, key: Any) -> tuple[Values, Values, Values, Values]:
         """(captured values, new statistics, gradients of variables, gradients of taps)."""
+        if self._stale is not None and carry.old is not None:
+            asked = Asked(tensors=self._wanted(), taps=of.taps)
+            return self._stale.differentiated(carry.old, carry.variables, inputs, key, lambda loss: self._seed(of, carry, loss), asked)
         others = {name: value for name, value in carry.variables.items() if name not in of.trained}
 
         def forward(trained: Values, taps: Values) -> tuple[Any, tuple[Values, Values]]:
@@ -210,13 +213,19 @@ class Program:
         trained = {name: carry.variables[name] for name in of.trained}
         taps = {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in of.taps.items()}
         loss, backward, (captured, state) = jax.vjp(forward, trained, taps, has_aux=True)
-        largest = float(jnp.finfo(loss.dtype).max)  # an IPU's conversion stays finite
-        seed = jnp.clip(of.rule.loss_scale(carry.optimizer), -largest, largest).astype(loss.dtype).reshape(loss.shape)
-        grads, seeds = backward(seed)
+        grads, seeds = backward(self._seed(of, carry, loss))
         return captured, state, grads, seeds
 
+    def _seed(self, of: Gradients, carry: Carry, loss: Any) -> Any:
+        """The gradient of the loss, with which backward begins."""
+        largest = float(jnp.finfo(loss.dtype).max)  # an IPU's conversion stays finite
+        return jnp.clip(of.rule.loss_scale(carry.optimizer), -largest, largest).astype(loss.dtype).reshape(loss.shape)
+
+    def _wanted(self) -> set[str]:
+        return {*self._fetched.tensors, *self._fetched.restored.values()}
+
     def _capture(self, captured: Values, taps: Values, marked: Values | None = None, watched: str = "") -> Any:
-        wanted = set(self._fetched.tensors)
+        wanted = self._wanted()
 
         def mark(name: str, value: Any) -> Any:
             if name in wanted:

@@ -21,6 +21,8 @@ from tilestep.train.optimizers.initial_state import in_one_program
 from tilestep.train.optimizers.offloaded import offloaded
 from tilestep.train.optimizers.sharded import sharded
 from tilestep.train.other_arguments import belongs_to, bool_or_number, require_bool, require_dtype, require_function, require_one_of
+from tilestep.train.replicas.collectives import Reduction as ReplicaReduction
+from tilestep.train.replicas.collectives import cross_replica, reduced_gradients, require_replica_reduction
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -63,6 +65,7 @@ def gradient_accumulation(
     *,
     dtype: DTypeLike | Choice | None = None,
     reduction: Reduction = "sum",
+    replica_reduction: ReplicaReduction | None = None,
     offload_optimizer_state: Offload = None,
     shard_optimizer_state: bool | int = False,
 ) -> optax.GradientTransformationExtraArgs:
@@ -81,6 +84,8 @@ def gradient_accumulation(
             are like "layers/0/kernel".
         reduction: "sum". "mean": the sum divided by `count`. "running_mean": the mean after each microbatch, which overflows in no dtype
             that holds the gradients.
+        replica_reduction: of the replicas' accumulated gradients, once for each update: "sum", "mean", or None, with which this replica's
+            own reach `optimizer`, such as a `cross_replica(...)`.
         offload_optimizer_state: the part of the optimiser's state that is in the host's memory between updates, as `offload` of
             `offloaded`. None: all but scalars, on a platform whose devices have a memory of their own (not CPU), with a warning where that
             is not possible. A mapping may have entries for "accumulators", which then move in each step, and "parameters", for `placed`.
@@ -101,6 +106,8 @@ def gradient_accumulation(
     transformation(optimizer)
     number = whole_number("count", count, least=1, most=_MOST, hint=belongs_to(count, "reduction"))
     _require_reduction(reduction)
+    if replica_reduction is not None:
+        optimizer = cross_replica(optimizer, replica_reduction=replica_reduction)
     shard, group_size = bool_or_number("shard_optimizer_state", shard_optimizer_state, "replicas of a group")
     require_dtype("dtype", dtype, allow_function=True)
     if shard and choice_for(offload_optimizer_state, "optimizer_state") is False:
@@ -169,6 +176,7 @@ def accumulate_gradients(
     has_aux: bool = False,
     dtype: DTypeLike | Choice | None = None,
     reduction: Reduction = "sum",
+    replica_reduction: ReplicaReduction | None = None,
     recompute: Recompute = None,
 ) -> tuple[Pytree, Pytree]:
     """Losses and accumulated gradients of all microbatches: a loop in the program, for a step that takes its whole batch at once.
@@ -184,6 +192,7 @@ def accumulate_gradients(
         has_aux: whether `loss_fn` returns a pair.
         dtype: of the accumulators, see `gradient_accumulation`.
         reduction: of the gradients, see `gradient_accumulation`.
+        replica_reduction: of the replicas' accumulated gradients: "sum", "mean", or None, which leaves each replica its own.
         recompute: what the gradients compute again instead of storing, in functions that `recomputed` marks in `loss_fn`.
 
     Returns:
@@ -195,6 +204,8 @@ def accumulate_gradients(
         TypeError: when an array has no leading axis, and as for `gradient_accumulation` and `jax.grad`.
     """
     _require_reduction(reduction)
+    if replica_reduction is not None:
+        require_replica_reduction(replica_reduction)
     require_recompute(recompute)
     require_bool("has_aux", has_aux)
     require_dtype("dtype", dtype, allow_function=True)
@@ -213,7 +224,8 @@ def accumulate_gradients(
         return added(accumulators, gradients, index, reduction), value
 
     accumulators, values = _jax.lax.scan(step, zeros, (np.arange(number, dtype=np.int32), microbatches))
-    return values, _jax.tree.map(lambda acc: finished(acc, number, reduction), accumulators)
+    gradients = _jax.tree.map(lambda acc: finished(acc, number, reduction), accumulators)
+    return values, gradients if replica_reduction is None else reduced_gradients(gradients, replica_reduction)
 
 
 def effective_batch_size(microbatch: int, count: int = 1, replicas: int | Replicas = 1) -> int:

@@ -20,7 +20,7 @@ from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.accumulation import Choice, Reduction
 from tilestep.train.gradients.recompute import Recompute, recomputed, require_recompute
 from tilestep.train.numbers import whole_number
-from tilestep.train.offload import Offload
+from tilestep.train.offload import Offload, choice_for
 from tilestep.train.other_arguments import (
     belongs_to,
     bool_or_number,
@@ -40,6 +40,7 @@ from tilestep.train.pipeline.arguments import (
     mask_of,
     nested,
     offloaded_of,
+    parameters_away,
     require_division,
     require_feeds,
     require_microbatches,
@@ -68,6 +69,8 @@ from tilestep.train.pipeline.run.sightings import Watched, WatchedResults
 from tilestep.train.pipeline.run.state import RunState
 from tilestep.train.pipeline.state import PipelineState, pipeline_state, require_state, run_state
 from tilestep.train.plan_options import GivenOptions
+from tilestep.train.replicas.collectives import Reduction as ReplicaReduction
+from tilestep.train.replicas.collectives import require_replica_reduction
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Device, Pytree, Spec
 from tilestep.train.untyped import jax as _jax
@@ -105,18 +108,19 @@ class Pipeline:
         gradient_accumulation_count: the number of microbatches in an update.
         pipeline_schedule: a name in `tilestep.train.schedules.SCHEDULES`, or a `Schedule` for these stages and microbatches.
         reduction: of the microbatches' gradients: "sum", "mean" or "running_mean".
+        replica_reduction: of the replicas' gradients, once for each update: "mean" or "sum".
         devices: None: `jax.devices()`.
         device_mapping: for each stage the index of its device, with lists for concurrent stages. None: one after the other. Instead of an
             index it may be a tuple of several, or a mesh. The stage's arrays are divided over these devices as the arrays that `init`
             gets are; the stage's arguments are whole on each.
         replicas: the number of copies of the pipeline, each on as many devices. Replica r has the devices from r times that number on.
-            Each has its own elements; an update uses the mean of their gradients. A mesh in `device_mapping` has an axis "replica" of
-            this size.
+            Each has its own elements. A mesh in `device_mapping` has an axis "replica" of this size.
         recompute: which values backward computes again instead of keeping them: None, "full", a `jax.checkpoint` policy, or names of
             checkpoints.
         gradient_accumulation_dtype: of accumulators: None (that of the variable), a dtype, or a function (path, variable) -> dtype.
         offload_optimizer_state: which state is in the host's memory while it is not used, as for `offloaded`. A mapping may have entries
-            for "accumulators" and "parameters", too.
+            for "accumulators" and "parameters", too. Parameters, in inference as well, are loaded by tasks of their own: those of a
+            device's next stage while others compute, so that those of two stages at most are there.
         offload_activations: whether values that a stage keeps for backward wait in the host's memory: False, True, or the numbers of such
             stages, from 0 on.
         shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`; or its `group_size`.
@@ -153,6 +157,7 @@ class Pipeline:
         *,
         pipeline_schedule: str | Schedule = "grouped",
         reduction: Reduction = "sum",
+        replica_reduction: ReplicaReduction = "mean",
         devices: Sequence[Device] | None = None,
         device_mapping: Sequence[int | Mesh | Sequence[int | Mesh | Sequence[int]]] | None = None,
         replicas: int = 1,
@@ -182,6 +187,7 @@ class Pipeline:
         count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1, hint=hint)
         require_one_of("program", program, PROGRAMS)
         require_one_of("reduction", reduction, _REDUCTIONS)
+        require_replica_reduction(replica_reduction)
         require_recompute(recompute)
         shard, group_size = bool_or_number("shard_optimizer_state", shard_optimizer_state, "replicas of a group")
         require_bools(
@@ -197,6 +203,7 @@ class Pipeline:
         known = tuple(jax.devices()) if devices is None else devices_of(devices)
         placements = placements_of(entries, known, self._replicas, plan_options)
         several = not all(placement.is_local for placement in placements)
+        away = parameters_away(offload_optimizer_state)
         rank: dict[Device, int] = {device: index for index, device in enumerate(known)}
         number = len(placements)
         self._schedule = schedule_of(
@@ -207,6 +214,7 @@ class Pipeline:
             training=self._training,
             strict=strict,
             offloaded=list(range(number)) if offload_activations is True else offloaded_of(offload_activations),
+            loads=choice_for(away, "parameters") is not False,
         )
         ties = ties_of(tied, self._levels)
         plan = None
@@ -221,6 +229,7 @@ class Pipeline:
                 optimizer=optimizer,
                 per_update=count if same else 1,
                 reduction=reduction,
+                replica_reduction=replica_reduction,
                 accumulator_dtype=gradient_accumulation_dtype,
                 offload=offload_optimizer_state,
                 shard=shard,
@@ -258,6 +267,7 @@ class Pipeline:
             optimizer=plan,
             ties=ties,
             nest=functools.partial(nested, levels=self._levels),
+            offload=away,
             # Reports of emulated machines name each parameter, and messages of check_nans each gradient: nothing is packed then.
             packed=not check_nans and not hints.listens(placements[0].devices[0].platform),
             watch=watching,

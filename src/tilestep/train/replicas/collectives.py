@@ -1,4 +1,4 @@
-"""What replicas do together: sums, means, gathers and scatters over all of them or over groups, and an optimiser of their mean gradient.
+"""What replicas do together: sums, means, gathers and scatters over all of them or over groups, and an optimiser of all gradients.
 
 These functions are called where a replica's program is traced: in the body of a loop that was given `replicas`, in `Replicas.shard_map`, or
 under any `jax.shard_map` or `jax.vmap` whose axis is named "replica". Anywhere else there is one replica. Gradients through
@@ -251,33 +251,45 @@ def _random_key(key: Any) -> Any:
     return key
 
 
-def cross_replica(optimizer: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    """An optimiser whose `update` sees the mean over replicas of the gradients, so that all replicas do the same update.
+def cross_replica(
+    optimizer: optax.GradientTransformation, *, replica_reduction: Reduction = "mean"
+) -> optax.GradientTransformationExtraArgs:
+    """An optimiser whose `update` sees the mean (or sum) over replicas of the gradients, so that all replicas do the same update.
 
-    With one replica it is `optimizer`. Inside of `gradient_accumulation` the mean is taken once for each update. What is no gradient
-    (None, optax.MaskedNode, float0) passes through.
+    With one replica it is `optimizer`. Inside of `gradient_accumulation` the replicas are combined once for each update. What is no
+    gradient (None, optax.MaskedNode, float0) passes through.
 
     Args:
         optimizer: any transformation of optax. Its state keeps its shapes and dtypes.
+        replica_reduction: of the replicas' gradients: "mean" or "sum".
 
     Returns:
         The optimiser. Its `update` takes a pytree of this replica's gradients, and must be called on replicas.
 
     Raises:
         TypeError: when `optimizer` is no optimiser.
+        ValueError: for another `replica_reduction`.
     """
     from optax import GradientTransformationExtraArgs  # which takes a while
 
     inner = transformation(optimizer)
+    require_replica_reduction(replica_reduction)
 
     def update(updates: Pytree, state: Pytree, params: Pytree = None, **extra: Any) -> tuple[Pytree, Pytree]:
-        return inner.update(_jax.tree.map(_mean_gradient, updates), state, params, **extra)
+        return inner.update(reduced_gradients(updates, replica_reduction), state, params, **extra)
 
     return GradientTransformationExtraArgs(inner.init, update)  # pyright: ignore[reportArgumentType]
 
 
-def _mean_gradient(gradient: jax.Array) -> jax.Array:
-    return gradient if getattr(gradient, "dtype", None) == _jax.dtypes.float0 else cross_replica_mean(gradient)
+def require_replica_reduction(replica_reduction: Any) -> None:
+    """Raises: ValueError for another one than "sum" and "mean"."""
+    require_one_of("replica_reduction", replica_reduction, _REDUCTIONS)
+
+
+def reduced_gradients(gradients: Pytree, replica_reduction: Reduction) -> Pytree:
+    """The sums or means over replicas of a pytree of gradients. What is no gradient (None, float0) passes through."""
+    reduce = cross_replica_mean if replica_reduction == "mean" else cross_replica_sum
+    return _jax.tree.map(lambda leaf: leaf if getattr(leaf, "dtype", None) == _jax.dtypes.float0 else reduce(leaf), gradients)
 
 
 def _require_inexact(x: jax.Array, function: str) -> None:

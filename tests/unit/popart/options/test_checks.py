@@ -15,6 +15,9 @@ TRACKED = enums.GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
 LOOP = BatchSerializationSettings(4, method=enums.BatchSerializationMethod.Loop)
 LOCAL = {"enableReplicatedGraphs": True}
 GLOBAL = {"enableDistributedReplicatedGraphs": True}
+MANUAL = {"virtualGraphMode": enums.VirtualGraphMode.Manual}
+PIPELINED = {**MANUAL, "enablePipelining": True}
+PHASED = {"virtualGraphMode": enums.VirtualGraphMode.ExecutionPhases}
 
 
 @pytest.mark.parametrize(
@@ -46,10 +49,10 @@ GLOBAL = {"enableDistributedReplicatedGraphs": True}
         ({"executionPhaseSettings": ExecutionPhaseSettings(2)}, "> 1 execution phases requires VirtualGraphMode::ExecutionPhases"),
         ({"enableExplicitMainLoops": True}, "enableExplicitMainLoops requires useHostCopyOps"),
         ({"aliasZeroCopy": True}, "Alias zero copy is currently not supported with implicit recomputation"),
-        ({"aliasZeroCopy": True, "enablePipelining": True}, "Alias zero copy is not supported with implicit pipelining"),
+        ({"aliasZeroCopy": True, **PIPELINED}, "Alias zero copy is not supported with implicit pipelining"),
         ({"batchSerializationSettings": LOOP}, "Loop batch serialization is only supported in BatchSerializationTransformContext::Bwd"),
         (
-            {"automaticLossScalingSettings": AutomaticLossScalingSettings(True), "enablePipelining": True},
+            {"automaticLossScalingSettings": AutomaticLossScalingSettings(True), **PIPELINED},
             LOSS_SCALE + "Automatic loss scaling is not currently supported when the 'enablePipelining'",
         ),
         ({"automaticLossScalingSettings": AutomaticLossScalingSettings(True, ["x"])}, LOSS_SCALE + "toTrackTensors has been set, but"),
@@ -66,11 +69,29 @@ GLOBAL = {"enableDistributedReplicatedGraphs": True}
         ({"defaultBufferingDepth": 0}, r"Unable to support a buffering depth of 0 \(minimum"),
         ({"bufferingDepthMap": {"x": 0}}, r"Unable to support a buffering depth of 0 for tensor x \(minimum"),
         ({"numIOTiles": -1}, "numIOTiles is -1: it must be 0 or more"),
+        ({**MANUAL, "numIOTiles": 16}, "16 is an invalid number of IO tiles. Number of IO tiles must be an even number and >= 32"),
+        ({**MANUAL, "numIOTiles": 33}, "33 is an invalid number of IO tiles"),
+        ({**MANUAL, "numIOTiles": 64}, "Tiles per IPU 64 should exceed number of IO tiles 64"),
+        (
+            {**LOCAL, "replicatedGraphCount": 3},
+            "For replicated graphs, the number of IPUs must be divisible by the replication factor. .* is 3, and the device has 4 IPUs",
+        ),
+        (
+            {"enablePipelining": True},
+            r"Pipelining requires more than 1 IPU \(currently 4\) and the 'virtualGraphMode' session option to not be .*Off \(currently ",
+        ),
+        ({**PIPELINED, **LOCAL, "replicatedGraphCount": 4}, r"Pipelining requires more than 1 IPU \(currently 1\) and"),
+        ({**PHASED, "executionPhaseSettings": ExecutionPhaseSettings(4, stages=3)}, "executionPhaseSettings.stages is 3: phases run on 1"),
+        ({**PHASED, "executionPhaseSettings": ExecutionPhaseSettings(4, stages=0)}, "executionPhaseSettings.stages is 0"),
+        (
+            {**PHASED, **LOCAL, "replicatedGraphCount": 4, "executionPhaseSettings": ExecutionPhaseSettings(4)},
+            r"Invalid virtual graph index 1 \(1 available\): with executionPhaseSettings.stages = 2, phase i runs on IPU i % 2",
+        ),
     ],
 )
 def test_a_training_session_refuses(given: dict[str, Any], message: str) -> None:
     with pytest.raises(popart_exception, match=f"^{message}"):
-        _options(given).require_supported(training=True)
+        _options(given).require_supported(training=True, num_ipus=4, tiles=64)
 
 
 @pytest.mark.parametrize(
@@ -93,15 +114,26 @@ def test_an_inference_session_refuses(given: dict[str, Any], message: str) -> No
         {"partialsTypeMatMuls": "HALF"},
         {"globalReplicaOffset": 3},
         {"batchSerializationSettings": BatchSerializationSettings(4)},
+        PIPELINED,
+        {**PIPELINED, **LOCAL, "replicatedGraphCount": 2},
+        {"enablePipelining": True, "useHostCopyOps": True, "enableExplicitMainLoops": True},
+        {**PHASED, "executionPhaseSettings": ExecutionPhaseSettings(4)},
+        {**PHASED, **LOCAL, "replicatedGraphCount": 4, "executionPhaseSettings": ExecutionPhaseSettings(4, stages=1)},
+        {"numIOTiles": 16},
+        {**MANUAL, "numIOTiles": 32},
     ],
 )
 def test_what_fits_is_taken(given: dict[str, Any]) -> None:
+    _options(given).require_supported(training=True, num_ipus=4, tiles=64)
+
+
+@pytest.mark.parametrize(("given", "phases"), [({"executionPhaseSettings": ExecutionPhaseSettings(1)}, 1), (PHASED, 0)])
+def test_one_phase_is_no_phases(given: dict[str, Any], phases: int, capsys: pytest.CaptureFixture[str]) -> None:
     _options(given).require_supported(training=True)
-
-
-def test_one_phase_is_no_phases(capsys: pytest.CaptureFixture[str]) -> None:
-    _options({"executionPhaseSettings": ExecutionPhaseSettings(1)}).require_supported(training=True)
-    assert "Phased execution was enabled but only 1 phases were defined" in capsys.readouterr().err
+    assert (
+        f"Phased execution was enabled but only {phases} phases were defined. Phased execution only works with >=2 phases. Disabling."
+        in capsys.readouterr().err
+    )
 
 
 def test_loops_of_batches_are_taken_where_nothing_is_trained() -> None:

@@ -11,20 +11,15 @@ from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import (
     AccumulateOuterFragmentSettings,
     BatchSerializationSettings,
-    ExecutionPhaseSettings,
     ExperimentalSettings,
     ReplicatedCollectivesSettings,
     SessionOptions,
-    TensorLocation,
-    TensorLocationSettings,
 )
-from tilestep.popart.options.checks import notes, refusals
+from tilestep.popart.options.checks import refusals
 from tilestep.popart.options.fates import Situation
 from tilestep.popart.options.fields import fields_of
 from tilestep.popart.options.table import TABLE
 
-OFF_CHIP = TensorLocationSettings(enums.TensorStorage.OffChip)
-SHARDED = TensorLocationSettings(TensorLocation(enums.TensorStorage.OnChip, enums.ReplicatedTensorSharding.On))
 TRAINING = Situation(training=True)
 
 
@@ -37,18 +32,7 @@ def _experimental() -> ExperimentalSettings:
 # option -> a value that is refused, and other options that must be set for that
 REFUSED: dict[str, tuple[Any, dict[str, Any]]] = {
     "groupNormStridedChannelGrouping": (True, {}),
-    "autoRecomputation": (enums.RecomputationType.Pipeline, {}),
     "customCodelets": (["vertex.cpp"], {}),
-    "activationTensorLocationSettings": (SHARDED, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
-    "weightTensorLocationSettings": (SHARDED, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
-    "optimizerStateTensorLocationSettings": (SHARDED, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
-    "accumulatorTensorLocationSettings": (SHARDED, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
-    "virtualGraphMode": (enums.VirtualGraphMode.Manual, {}),
-    "enablePipelining": (True, {}),
-    "createImplicitPipeliningFwdOnlyProgram": (True, {}),
-    "executionPhaseSettings": (ExecutionPhaseSettings(4), {"virtualGraphMode": enums.VirtualGraphMode.ExecutionPhases}),
-    "enableReplicatedGraphs": (True, {"replicatedGraphCount": 2}),
-    "replicatedGraphCount": (2, {"enableReplicatedGraphs": True}),
     "enableDistributedReplicatedGraphs": (True, {}),
     "globalReplicationFactor": (2, {"enableDistributedReplicatedGraphs": True}),
     "globalReplicaOffset": (1, {"enableDistributedReplicatedGraphs": True}),
@@ -100,8 +84,6 @@ NO_EFFECT: dict[str, Any] = {
     "enableMergeExchange": False,
     "useHostCopyOps": True,
     "enableExplicitMainLoops": True,
-    "tensorLocationSettingsOverride": {"w": TensorLocation(enums.TensorStorage.OffChip)},
-    "virtualGraphSplitRatios": [0.5, 0.5],
     "stashAllTensorsInferencePipeline": True,
     "replicatedCollectivesSettings": ReplicatedCollectivesSettings(mergeAllReduceCollectives=True),
     "logDir": "here",
@@ -156,14 +138,6 @@ def test_a_value_without_effect_is_taken(name: str, capsys: pytest.CaptureFixtur
     assert name in options.changed()
     options.require_supported(training=True)
     assert (f"SessionOptions.{name} has no effect: {TABLE[name].text}." in capsys.readouterr().err) == TABLE[name].warns
-
-
-@pytest.mark.parametrize("name", [name for name in REFUSED if TABLE[name].warns])
-def test_a_value_that_is_taken_by_an_option_that_refuses_others_is_noted(name: str) -> None:
-    options = SessionOptions()
-    setattr(options, name, enums.RecomputationType.Standard if name == "autoRecomputation" else OFF_CHIP)
-    assert not list(refusals(options, TRAINING))
-    assert [note.split(" has no effect: ")[0] for note in notes(options)] == [f"SessionOptions.{name}"]
 
 
 @pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)

@@ -126,6 +126,55 @@ def test_a_file_that_is_not_there_and_one_that_is_none(model: Model, tmp_path: P
             session.loadExecutable(str(tmp_path / f"{name}.popef"))
 
 
+PATTERNS = popart.SyncPattern
+
+
+def of_two_ipus(pattern: popart.SyncPattern) -> popart.DeviceInfo:
+    return popart.DeviceManager().acquireAvailableDevice(2, 16, pattern)
+
+
+def placed(model: Model, device: popart.DeviceInfo) -> popart.InferenceSession:
+    return inference(model.proto, {model.y: "All"}, device=device, prepare=False)
+
+
+@pytest.mark.parametrize("pattern", [PATTERNS.SinglePipeline, PATTERNS.ReplicaAndLadder])
+def test_an_executable_runs_on_a_device_with_its_sync_pattern(pattern: popart.SyncPattern, model: Model, tmp_path: Path) -> None:
+    path = tmp_path / "model.popef"
+    with of_two_ipus(pattern) as device:
+        placed(model, device).compileAndExport(str(path))
+        session = placed(model, device)
+        session.loadExecutable(str(path))
+        session.prepareDevice()
+        same(run(session, {model.x: numbers(1)})[model.y], numbers(1)[0] @ WEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("compiled", "loaded"),
+    [
+        (PATTERNS.SinglePipeline, PATTERNS.Full),
+        (PATTERNS.ReplicaAndLadder, PATTERNS.Full),
+        (PATTERNS.ReplicaAndLadder, PATTERNS.SinglePipeline),
+    ],
+)
+def test_an_executable_is_refused_by_a_device_with_another_sync_pattern(
+    compiled: popart.SyncPattern, loaded: popart.SyncPattern, model: Model, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.popef"
+    with of_two_ipus(compiled) as first, of_two_ipus(loaded) as second:
+        placed(model, first).compileAndExport(str(path))
+        message = f"^Attempt to load graph compiled with target options {{SyncConfiguration: {compiled}}} onto a device with "
+        with pytest.raises(popart.poplar_exception, match=f"{message}{{SyncConfiguration: {loaded}}}"):
+            placed(model, second).loadExecutable(str(path))
+        placed(model, first).loadExecutable(str(path))
+
+
+def test_a_cache_keeps_an_executable_for_each_sync_pattern(model: Model, tmp_path: Path) -> None:
+    for pattern in [*PATTERNS, *PATTERNS]:
+        with of_two_ipus(pattern) as device:
+            inference(model.proto, {model.y: "All"}, device=device, enableEngineCaching=True, cachePath=str(tmp_path))
+    assert len(list(tmp_path.iterdir())) == len(PATTERNS)
+
+
 OTHERS: list[dict[str, Any]] = [{"partialsTypeMatMuls": "half"}, {"constantWeights": False}, {"enableSupportedDataTypeCasting": False}]
 
 
@@ -166,7 +215,8 @@ def archive_of(path: Path, members: dict[str, bytes], *, sign: bool) -> str:
     """Writes members. Args: sign: whether the manifest gets their hashes, as someone who means harm would do."""
     if sign:
         manifest = json.loads(members["manifest.json"])
-        parts = {**members, "weights": json.dumps(manifest["weights"]).encode()}
+        facts = {"weights": json.dumps(manifest["weights"]), "sync_pattern": manifest["sync_pattern"]}
+        parts = {**members, **{name: text.encode() for name, text in facts.items()}}
         manifest["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in parts.items() if name != "manifest.json"}
         members = {**members, "manifest.json": json.dumps(manifest).encode()}
     with zipfile.ZipFile(path, "w") as archive:
@@ -234,7 +284,7 @@ def test_signed_members_that_do_not_fit_are_named_errors(model: Model, executabl
     np.savez(buffer, **{"000000": np.zeros((7, 7), np.float32)})
     with pytest.raises(popart.popart_runtime_error, match="non matching tensor info"):
         session_of(model).loadExecutable(archive_of(tmp_path / "y.popef", {**members, "weights.npz": buffer.getvalue()}, sign=True))
-    for manifest in (b"[]", b"{}", b"nonsense", b'{"form": "tilestep executable 1", "sha256": 3, "weights": 4}', b"\xff"):
+    for manifest in (b"[]", b"{}", b"nonsense", b'{"form": "tilestep executable 2", "sha256": 3, "weights": 4}', b"\xff"):
         with pytest.raises(popart.popart_runtime_error):
             session_of(model).loadExecutable(archive_of(tmp_path / "z.popef", {**members, "manifest.json": manifest}, sign=False))
 

@@ -106,9 +106,7 @@ def test_saved_state_of_another_shape_is_refused() -> None:
         training(Model(proto=proto.SerializeToString(), x=model.x, w="w", y=model.y, loss=model.loss), prepare=False)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("enablePipelining", True), ("enableReplicatedGraphs", True), ("virtualGraphMode", popart.VirtualGraphMode.Manual)]
-)
+@pytest.mark.parametrize(("name", "value"), [("enableReplicatedGraphs", True), ("virtualGraphMode", popart.VirtualGraphMode.Manual)])
 def test_what_needs_several_devices_is_refused_by_its_name(name: str, value: Any) -> None:
     model = squares()
     made = options(**{name: value})

@@ -31,8 +31,6 @@ Session = popart.TrainingSession | popart.InferenceSession
 UNPREPARED: list[Callable[[Session], Any]] = [
     lambda session: session.weightsFromHost(),
     lambda session: session.weightsToHost(),
-    lambda session: session.setRandomSeed(1),
-    lambda session: session.getRandomSeed(),
     lambda session: session.updateOptimizerFromHost(sgd()),  # pyright: ignore[reportAttributeAccessIssue]  # of a training session
     lambda session: session.resetHostWeights(squares().proto),
 ]
@@ -253,6 +251,23 @@ def made(**changes: Any) -> popart.SessionOptions:
     for name, value in changes.items():
         setattr(options, name, value)
     return options
+
+
+def test_a_session_without_random_numbers_has_no_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    session = training(squares(), prepare=False)
+    session.setRandomSeed(5)
+    assert "Trying to set the random seed, but this session has no random behaviour. Doing nothing." in capsys.readouterr().err
+    assert session.getRandomSeed() == 0
+    assert "Trying to get the random seed, but this session has no random behaviour" in capsys.readouterr().err
+
+
+def test_a_seed_needs_a_prepared_session() -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.dropout([builder.addInputTensor("FLOAT", [2])], 1, 0.5)[0]
+    session = inference(builder.getModelProto(), {y: "All"}, prepare=False)
+    for call in (lambda: session.setRandomSeed(1), session.getRandomSeed):
+        with pytest.raises(popart.popart_runtime_error, match=r"^Devicex::prepare\(\) must be called before Devicex::\w+"):
+            call()
 
 
 def test_a_seed_repeats_what_follows() -> None:

@@ -42,7 +42,10 @@ class ExecutableCalls(Prepared):
     def loadExecutable(self, filename: str) -> None:
         """Takes the program of a file for the next `prepareDevice`, and its weights.
 
-        Raises: popart_exception if the file can't be opened, popart_runtime_error if it is damaged or of another session.
+        Raises:
+            popart_exception: if the file can't be opened.
+            popart_runtime_error: if it is damaged or of another session.
+            poplar_exception: if it was compiled for another sync pattern than the device's.
         """
         weights = self._engine.load(Path(filename))
         if weights is not None:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from tilestep.train.jax_private.compiled_call import direct
+from tilestep.train.offload import sharding_on_device
 from tilestep.train.pipeline.compile.heap import give_back
 from tilestep.train.pipeline.compile.programs import Compiled
 from tilestep.train.pipeline.compile.stage import Program, Programs, Stage
@@ -135,7 +136,11 @@ def _calls_of_stage(compiled: Compiled, stage: Stage, programs: Programs, state:
         _jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=sharding)
         for spec, sharding in zip(_jax.tree.leaves(stage.params), stage.param_shardings, strict=True)
     ]
-    leaves, start = params, compiled.starts[number] if compiled.starts else None
+    away, loads = params, number in compiled.loads
+    if loads:
+        yield from (_Call(number, *call) for call in compiled.movers[number].calls(away, is_training=bool(compiled.updates)))
+        params = [_jax.ShapeDtypeStruct(own.shape, own.dtype, sharding=sharding_on_device(own.sharding)) for own in away]
+    leaves, start = params if number in compiled.updated_on_device else away, compiled.starts[number] if compiled.starts else None
     if start is not None:
         packing = compiled.packings[number].params
         members = [[params[index] for index in pack] for pack in packing.packs]

@@ -28,7 +28,7 @@ from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.processes.remote import Put, put_local, remote_array
-from tilestep.train.replicas.collectives import cross_replica_mean
+from tilestep.train.replicas.collectives import reduced_gradients
 from tilestep.train.replicas.shards import Shard
 from tilestep.train.untyped import Atom, Pytree
 from tilestep.train.untyped import jax as _jax
@@ -305,9 +305,9 @@ class Joint:
         def gradients(donated: Sequence[jax.Array], accumulators: Sequence[jax.Array]) -> tuple[list[jax.Array]]:
             leaves = packing.unpack(on_device([*donated, *accumulators]))
             results = [finished(leaves[real.index(index)], plan.per_update, plan.reduction) for index in own]
-            return ([cross_replica_mean(gradient) for gradient in results] if is_several else results,)
+            return (reduced_gradients(results, plan.replica_reduction) if is_several else results,)
 
-        shardings = ([stage.param_shardings[index] for index in own],) if stage.placement.is_mesh else None
+        shardings = ([stage.shardings_on_device[index] for index in own],) if stage.placement.is_mesh else None
         return stage.placement.jit(gradients, f"stage_{stage.number}_gradients", (0, 0), (None,), donate=(0,), out_shardings=shardings)
 
     def _parted(self, stage: int, accumulators: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:

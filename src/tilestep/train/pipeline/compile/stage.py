@@ -15,7 +15,7 @@ from jax.sharding import Sharding
 
 from tilestep.train.gradients.accumulation import Reduction, added
 from tilestep.train.jaxprs import flat_jaxpr, halves
-from tilestep.train.offload import on_device, placed_like
+from tilestep.train.offload import on_device, placed_like, sharding_on_device
 from tilestep.train.pipeline.compile.marks import extracted
 from tilestep.train.pipeline.compile.packing import Packing, packed, unpacked
 from tilestep.train.pipeline.compile.placement import Placement
@@ -90,6 +90,11 @@ class Stage:
         return tuple(index for index, leaf in enumerate(_jax.tree.leaves(self.params)) if is_real(leaf))
 
     @functools.cached_property
+    def shardings_on_device(self) -> tuple[Any, ...]:
+        """The shardings of the parameters' leaves where programs compute with them."""
+        return tuple(map(sharding_on_device, self.param_shardings))
+
+    @functools.cached_property
     def gradient_text(self) -> str:
         """Its traced gradient as JAX writes it, if its author has written a part of the gradient, which `text` does not have."""
         if _OWN_GRADIENT not in self.text:
@@ -112,7 +117,7 @@ class Stage:
         """The shardings of the accumulators on a mesh; None elsewhere, because JAX finds them."""
         if not self.placement.is_mesh:
             return None
-        return [self.placement.accumulator_sharding(self.param_shardings[index]) for index in self.real_params]
+        return [self.placement.accumulator_sharding(self.shardings_on_device[index]) for index in self.real_params]
 
 
 @dataclass(frozen=True, kw_only=True)

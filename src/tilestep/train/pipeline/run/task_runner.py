@@ -16,6 +16,7 @@ from tilestep.train.pipeline.run.sightings import Sightings
 from tilestep.train.pipeline.run.state import Ready, RunState
 from tilestep.train.pipeline.run.updater import Updater
 from tilestep.train.schedules.schedule import Kind, Task
+from tilestep.train.schedules.tasks import OF_PARAMETERS
 from tilestep.train.untyped import jax as _jax
 
 _HOST: Final = _jax.memory.Space.Host
@@ -100,13 +101,18 @@ class TaskRunner:
             Kind.UPDATE: self._updater.update,
             Kind.STORE: self._store,
             Kind.LOAD: self._load,
+            Kind.LOAD_PARAMETERS: lambda stage, _: self._arrays.load(self._compiled, stage),
+            Kind.STORE_PARAMETERS: lambda stage, _: self._arrays.store(self._compiled, stage),
         }
         task: Task | None = None
         try:
             for phase, early in zip(order.phases, order.early, strict=True):
                 for task in phase:
-                    pipeline_task(task.stage, _MEANINGS[task.kind], -1 if task.microbatch is None else task.microbatch)
+                    number = -1 if task.microbatch is None or task.kind in OF_PARAMETERS else task.microbatch
+                    pipeline_task(task.stage, _MEANINGS[task.kind], number)
                     act[task.kind](task.stage, task.microbatch)
+                    if task in order.frees:
+                        self._arrays.loaded[task.stage] = None
                     if sees:
                         self._see(task)
                 end_phase(early)
@@ -131,7 +137,7 @@ class TaskRunner:
 
     def _forward(self, stage: int, microbatch: int) -> None:
         compiled, arrays, sums = self._compiled, self._arrays, self._sightings.sums(stage, _FORWARD)
-        args, params = self._inbox.arguments(stage, microbatch, arrays.aux[stage]), arrays.params[stage]
+        args, params = self._inbox.arguments(stage, microbatch, arrays.aux[stage]), arrays.current(stage)
         if stage == self._last:
             assert compiled.last is not None
             arrays.accumulators[stage], outputs, arrays.aux[stage], loss, gradients, rows, sums = compiled.last(

@@ -56,7 +56,7 @@ class Updater:
         """Updates one stage. Args: microbatch: whose outputs the optimiser reads, if it reads any."""
         arrays, compiled = self._arrays, self._compiled
         update = compiled.updates[stage]
-        params = arrays.params[stage] = list(arrays.params[stage])  # microbatches under way keep their list
+        params = self._copied_list(stage)  # microbatches under way keep their list
         trained = [params[index] for index in update.trained]
         extras = self._extras(stage, update.extras, microbatch)
         if arrays.optimizer_states[stage] is None:
@@ -69,6 +69,16 @@ class Updater:
         arrays.accumulators[stage] = zeros
         if update.readies:  # the only update of the run
             arrays.ready[stage] = Ready(leaves=arrays.packed_leaves(compiled, stage), packs=packs, accumulators=zeros)
+
+    def _copied_list(self, stage: int) -> list[jax.Array]:
+        """A new list of the parameters that an update changes."""
+        arrays, loaded = self._arrays, self._arrays.loaded[stage]
+        if loaded is None or stage not in self._compiled.updated_on_device:
+            arrays.params[stage] = list(arrays.params[stage])
+            return arrays.params[stage]
+        arrays.loaded[stage] = own = list(loaded)
+        arrays.changed.add(stage)
+        return own
 
     def _update_jointly(self) -> None:
         arrays, updates, joint = self._arrays, self._compiled.updates, self._compiled.joint

@@ -1,10 +1,14 @@
-"""The stages of a session: which operators run on which IPU, and what they pass on."""
+"""What is known of a session's stages: the contract between its graph, its values and its time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+import numpy as np
+
+Array = np.ndarray[Any, Any]
 Kind = Literal["one", "sharded", "pipelined", "phased"]
 
 
@@ -20,6 +24,7 @@ class SessionStage:
         reads: inputs of the model and tensors of earlier stages that it reads, by name.
         variables: that it reads, by name.
         gives: tensors that later stages read, by name.
+        known: tensors of other stages that it reads and whose values are known before a program runs, by name: nothing passes them on.
     """
 
     number: int
@@ -29,6 +34,7 @@ class SessionStage:
     reads: tuple[str, ...]
     variables: tuple[str, ...]
     gives: tuple[str, ...]
+    known: Mapping[str, Array] = field(default_factory=dict[str, Array], repr=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +44,7 @@ class Staging:
     Attributes:
         kind: "one": all on one IPU. "sharded": one stage after the other. "pipelined": stages work at once. "phased": weights are loaded
             phase by phase.
-        stages: in the order in which a microbatch passes through them.
+        stages: in the order in which a microbatch passes through them. Each node is in one of them.
         num_ipus: of one replica.
         loss_stage: number of the stage that computes the loss; of the last stage in inference.
     """

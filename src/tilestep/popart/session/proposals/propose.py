@@ -1,0 +1,243 @@
+"""Finds the stages whose slowest is as fast as it can be, from what each operator takes on the device's IPUs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import jax
+import numpy as np
+from onnx import helper
+
+from tilestep.machine import MachineSpec
+from tilestep.messages import plain, shown
+from tilestep.onnx.graph import Node, reads
+from tilestep.onnx.values import is_known
+from tilestep.popart.builder import attribute_names
+from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.options import SessionOptions
+from tilestep.popart.session.analysis import analyse
+from tilestep.popart.session.graph import SessionGraph, session_graph
+from tilestep.popart.session.proposals.proposal import ProposedStage, StagedOperator, StageProposal
+from tilestep.popart.session.reading import read_model
+from tilestep.popart.tensors import InputShapeInfo
+from tilestep.train import LayerCost, best_partition
+
+if TYPE_CHECKING:
+    from tilestep.popart.session.emulation.costs import OperatorCost, Prices, Values
+
+_MOST_STAGES: Final = 4096
+_ATTRIBUTES: Final = (attribute_names.PIPELINE_STAGE, attribute_names.VIRTUAL_GRAPH)  # what decides a stage; the first goes before
+
+
+def propose_stages(
+    model: Any,
+    num_stages: int,
+    device: DeviceInfo,
+    loss: str | None = None,
+    *,
+    inputShapeInfo: InputShapeInfo | None = None,
+    userOptions: SessionOptions | None = None,
+) -> StageProposal:
+    """Stages for a model: at most so many, cut in the model's own order, so that the slowest is as fast as it can be.
+
+    Each operator is planned for an IPU of the device's machine by itself, and what stages pass on for two of them. The update of the
+    weights is no part of it. No cut is between two operators that read the same variable, because stages on two IPUs can't share one,
+    and none behind the loss.
+
+    Args:
+        model: a ModelProto, its bytes, or a path.
+        num_stages: the largest number of stages. If fewer are as fast, there are fewer.
+        device: on whose IPUs the stages would run. It may have fewer IPUs than there are stages.
+        loss: the tensor that training makes small; None: the model is for inference.
+        inputShapeInfo, userOptions: as those of a session.
+
+    Raises: popart_exception for a number that is none, a device without a machine, and a model that a session refuses.
+    """
+    _require_number(num_stages)
+    machine = device.machine()
+    if machine is None:
+        raise popart_exception(
+            "A Cpu device has no tiles and no cycles, so no stages can be proposed for it: use createIpuModelDevice, or acquire a device"
+        )
+    shapes = InputShapeInfo() if inputShapeInfo is None else inputShapeInfo
+    options = SessionOptions() if userOptions is None else userOptions
+    graph = session_graph(read_model(model), training=loss is not None, shapes=shapes, options=options)
+    from tilestep.popart.session.emulation.costs import Prices  # it brings the emulator with it
+
+    return proposal_for(
+        graph, loss, analyse(graph, loss).differentiable, num_stages, machine, Prices(machine, num_io_tiles=max(0, options.numIOTiles))
+    )
+
+
+def _require_number(num_stages: object) -> None:
+    if isinstance(num_stages, bool) or not isinstance(num_stages, int) or not 1 <= num_stages <= _MOST_STAGES:
+        raise popart_exception(f"num_stages is {shown(num_stages)}: it must be a number of stages, from 1 to {_MOST_STAGES:,}")
+
+
+def proposal_for(
+    graph: SessionGraph, loss: str | None, differentiable: Collection[str], num_stages: int, machine: MachineSpec, prices: Prices
+) -> StageProposal:
+    """The proposal for a session's graph.
+
+    Args:
+        differentiable: tensors that have a gradient; none in inference.
+        prices: of the machine, which may know operators already.
+    """
+    from tilestep.popart.session.emulation.costs import evaluated, wanted_gradients
+
+    nodes = graph.graph.nodes
+    if not nodes:
+        raise popart_exception("The model has no operators, so there are no stages to propose")
+    values, costs = evaluated(graph), prices.operators(graph, differentiable)
+    passing = Passing(graph, values, wanted_gradients(graph, differentiable), prices)
+    ends = _ends(graph, values, passing, loss)
+    layers = [
+        LayerCost(name=str(first), work=sum(cost.cycles for cost in costs[first:after]), passing=passing.cycles(after))
+        for first, after in itertools.pairwise((0, *ends))
+    ]
+    cuts = [(0, *ends)[cut] for cut in best_partition(layers, num_stages, unit="cycles").cuts]
+    stages = tuple(_stage(number, graph, costs, passing, first, after) for number, (first, after) in enumerate(itertools.pairwise(cuts)))
+    return StageProposal(
+        machine=machine.name,
+        training=loss is not None,
+        stages=stages,
+        asked=num_stages,
+        own_cycles=_own(graph, costs, passing),
+        notes=tuple(_notes(stages, num_stages, len(ends), machine)),
+    )
+
+
+class Passing:
+    """What operators pass on to later ones, and what that takes between two IPUs."""
+
+    def __init__(self, graph: SessionGraph, values: Values, slopes: Collection[str], prices: Prices) -> None:
+        """Args: slopes: tensors whose gradients go back."""
+        self._values, self._slopes, self._prices = values, slopes, prices
+        makers = {name: number for number, node in enumerate(graph.graph.nodes) for name in node.outputs if name}
+        self._made = {name: number for name, number in makers.items() if name in values and not is_known(values[name])}
+        self._read: dict[str, list[int]] = {name: [] for name in self._made}
+        for number, node in enumerate(graph.graph.nodes):
+            for name in reads(node):
+                if name in self._read:
+                    self._read[name].append(number)
+
+    def at(self, after: int) -> list[str]:
+        """Tensors that the first so many operators make and others read."""
+        return [name for name, number in self._made.items() if number < after and any(reader >= after for reader in self._read[name])]
+
+    def cycles(self, after: int) -> int:
+        """What passing takes behind the first so many operators, in training with the gradients' way back."""
+        return self.of(self.at(after))
+
+    def of(self, names: Collection[str]) -> int:
+        """What passing some tensors takes, in training with the gradients' way back."""
+        forward, back = (self._leaves(chosen) for chosen in (names, [name for name in names if name in self._slopes]))
+        return self._prices.passing(forward) + self._prices.passing(back)
+
+    def bytes(self, after: int) -> int:
+        """Of the tensors, without gradients."""
+        return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in self._leaves(self.at(after)))
+
+    def are_arrays(self, after: int) -> bool:
+        """Whether an IPU can pass them on: a sequence is no array."""
+        return all(isinstance(self._values[name], jax.ShapeDtypeStruct) for name in self.at(after))
+
+    def between(self, homes: Mapping[int, int]) -> Mapping[int, int]:
+        """What stages of any operators take for passing, by number. Args: homes: operator -> stage."""
+        stages = set(homes.values())
+        gets: dict[int, set[str]] = {stage: set() for stage in stages}
+        gives: dict[int, set[str]] = {stage: set() for stage in stages}
+        for name, maker in self._made.items():
+            for reader in self._read[name]:
+                if homes[reader] != homes[maker]:
+                    gives[homes[maker]].add(name)
+                    gets[homes[reader]].add(name)
+        return {stage: self.of(sorted(gets[stage])) + self.of(sorted(gives[stage])) for stage in stages}
+
+    def _leaves(self, names: Collection[str]) -> list[Any]:
+        return [leaf for name in names for leaf in jax.tree.leaves(self._values[name])]
+
+
+def _ends(graph: SessionGraph, values: Values, passing: Passing, loss: str | None) -> list[int]:
+    """Numbers of operators behind which the model may be cut, and that of all.
+
+    An operator whose results are known takes no time: it goes with the one behind it.
+    """
+    nodes = graph.graph.nodes
+    last = next((number for number, node in enumerate(nodes) if loss in node.outputs), len(nodes) - 1)
+    closed = _shared(nodes, graph.variables)
+    ends = [
+        number
+        for number in range(1, last + 1)
+        if number not in closed and _computes(nodes[number - 1], values) and passing.at(number) and passing.are_arrays(number)
+    ]
+    return [*ends, len(nodes)]
+
+
+def _computes(node: Node, values: Values) -> bool:
+    return any(name in values and not is_known(values[name]) for name in node.outputs if name)
+
+
+def _shared(nodes: Sequence[Node], variables: Collection[str]) -> set[int]:
+    """Numbers of operators behind which there is no cut, because operators on both sides read one variable."""
+    first: dict[str, int] = {}
+    closed: set[int] = set()
+    for number, node in enumerate(nodes):
+        for name in reads(node):
+            if name in variables:
+                closed.update(range(first.setdefault(name, number) + 1, number + 1))
+    return closed
+
+
+def _stage(number: int, graph: SessionGraph, costs: Sequence[OperatorCost], passing: Passing, first: int, after: int) -> ProposedStage:
+    nodes = graph.graph.nodes
+    read = {name for node in nodes[first:after] for name in reads(node)}
+    return ProposedStage(
+        number=number,
+        operators=tuple(
+            StagedOperator(op_type=node.op_type, outputs=node.outputs, forward_cycles=cost.forward, backward_cycles=cost.backward)
+            for node, cost in zip(nodes[first:after], costs[first:after], strict=True)
+        ),
+        passing_cycles=passing.cycles(first) + passing.cycles(after),
+        weights_bytes=sum(array.nbytes for name, array in graph.variables.items() if name in read),
+        passed_bytes=passing.bytes(after),
+    )
+
+
+def _own(graph: SessionGraph, costs: Sequence[OperatorCost], passing: Passing) -> Mapping[int, int]:
+    """Cycles of the stages that the model has already, by number; none if an operator has no stage."""
+    stated: dict[str, int] = {}
+    for name in reversed(_ATTRIBUTES):
+        for node in graph.proto.graph.node:
+            for attribute in node.attribute:
+                if attribute.name == name:
+                    stated[node.output[0]] = helper.get_attribute_value(attribute)
+    homes: dict[int, int] = {}
+    for number, (node, cost) in enumerate(zip(graph.graph.nodes, costs, strict=True)):
+        home = stated.get(node.outputs[0])
+        if home is None and cost.cycles:
+            return {}
+        homes[number] = home or 0
+    if len(set(homes.values())) < 2:
+        return {}
+    passed = passing.between(homes)
+    return {stage: passed[stage] + sum(costs[number].cycles for number, home in homes.items() if home == stage) for stage in sorted(passed)}
+
+
+def _notes(stages: Sequence[ProposedStage], asked: int, most: int, machine: MachineSpec) -> list[str]:
+    notes: list[str] = []
+    if len(stages) < asked:
+        why = f"more than {len(stages)} would not make the slowest one faster" if len(stages) < most else "the model can't be cut into more"
+        notes.append(f"{asked} stages were asked for: {why}.")
+    if machine.num_ipus < len(stages):
+        notes.append(f"The device has {machine.num_ipus} IPU{'s' if machine.num_ipus > 1 else ''}, and the stages want {len(stages)}.")
+    room = machine.ipu.num_tiles * machine.ipu.tile.sram_bytes
+    notes += [
+        f"Stage {stage.number} has weights of {stage.weights_bytes:,} B, and an IPU of {plain(machine.name)} has {room:,} B."
+        for stage in stages
+        if stage.weights_bytes > room
+    ]
+    return notes

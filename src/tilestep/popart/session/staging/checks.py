@@ -1,0 +1,145 @@
+"""What places of operators must fulfil, with the original's words.
+
+Source: PopART's ir.cpp (verifyVirtualGraphIds, verifyPipelineSettings) and transforms/pipeline.cpp.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tilestep.popart.dataflow import Anchor
+from tilestep.popart.enums import AnchorReturnTypeId, VirtualGraphMode
+from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.options import SessionOptions
+from tilestep.popart.options.placement_checks import implicit_pipeline, replicas_of
+from tilestep.popart.session.graph import SessionGraph
+from tilestep.popart.session.staging.placement import Operator, makers_of, named
+from tilestep.popart.session.staging.stages import Staging
+
+
+def require_all_or_no_ipus(operators: Sequence[Operator], mode: VirtualGraphMode) -> None:
+    """Raises: popart_exception if some operators have a virtual graph and others have none, or if none has one in mode Manual."""
+    stated = [(name, place.ipu) for operator in operators for name, place in ((operator.name, operator.place), *operator.inner)]
+    counts = Counter(ipu for _, ipu in stated if ipu is not None)
+    missing = [name for name, ipu in stated if ipu is None]
+    if counts and missing:
+        lines = "".join(f"  {ipu} : {count}\n" for ipu, count in sorted(counts.items()))
+        raise popart_exception(
+            "Either all Ops must have their virtual graph ids set, or none must. Op count per virtual graph id\n"
+            f"{lines}Ops with no virtual graph id :  \n" + "".join(f"  {name}\n" for name in missing)
+        )
+    if missing and mode is VirtualGraphMode.Manual:
+        raise popart_exception(
+            f"SessionOptions flag virtualGraphMode is {mode}, but no Ops have been annotated with virtual graph information. This is an "
+            "inconsistent combination. Set it with builder.virtualGraph, or choose VirtualGraphMode.Auto"
+        )
+
+
+def require_pipeline(operators: Sequence[Operator], options: SessionOptions, anchors: Sequence[Anchor]) -> None:
+    """Raises: popart_exception for options that do not go with a pipeline, and if only some operators have a pipeline stage."""
+    if options.virtualGraphMode is VirtualGraphMode.Off:
+        raise popart_exception("Pipelining requires the 'virtualGraphMode' session option to not be VirtualGraphMode::Off.")
+    missing = [operator.name for operator in operators if operator.place.stage is None]
+    if missing and len(missing) < len(operators):
+        raise popart_exception(
+            "Only some ops have had their pipeline stage set. Ops missing the pipeline stage:" + "".join(f"\n  {name}" for name in missing)
+        )
+    if not implicit_pipeline(options):
+        _require_explicit(options, anchors)
+
+
+def _require_explicit(options: SessionOptions, anchors: Sequence[Anchor]) -> None:
+    """Raises: popart_exception for what a pipeline with explicit main loops cannot do."""
+    if not options.explicitRecomputation:
+        raise popart_exception(
+            "[Pipeline::addDynamicStashOps] Explicit pipelining requires explicit recomputation to be enabled. Set explicitRecomputation"
+        )
+    for anchor in anchors:
+        if anchor.kind is AnchorReturnTypeId.EveryN:
+            raise popart_exception(
+                f"[Explicit Pipeline] Cannot execute when an anchor has AnchorReturnType 'EveryN'. That of {anchor.name} is: choose 'All'"
+            )
+
+
+def require_one_ipu_each(operators: Sequence[Operator], stage_of: Mapping[int, int], ipu_of: Mapping[int, int]) -> None:
+    """Raises: popart_exception if a pipeline stage is on two virtual graphs, or has a negative number.
+
+    Args: stage_of, ipu_of: position of a node -> its pipeline stage, its IPU.
+    """
+    stages: dict[int, list[Operator]] = {}
+    for operator in operators:
+        stages.setdefault(stage_of[operator.position], []).append(operator)
+    for stage, members in sorted(stages.items()):
+        if stage < 0:
+            raise popart_exception(f"Op has bad pipeline stage {stage}: {members[0].name}. Stages count from 0")
+        ipus = sorted({ipu_of[member.position] for member in members})
+        if len(ipus) > 1:
+            raise popart_exception(
+                f"Ops [{', '.join(member.name for member in members)}] have the same pipeline stage {stage}, but different virtual graph "
+                f"ids {{{', '.join(map(str, ipus))}}}. All ops with the same pipeline stage must also have the same virtual graph id"
+            )
+
+
+def require_order(makers: Mapping[str, Operator], operators: Sequence[Operator], stage_of: Mapping[int, int]) -> None:
+    """Raises: popart_exception if a tensor is read in an earlier pipeline stage than it is made.
+
+    Args:
+        makers: tensor -> the operator that makes it.
+        stage_of: position of a node -> its pipeline stage.
+    """
+    for reader in operators:
+        for name in reader.reads:
+            maker = makers.get(name)
+            if maker is not None and stage_of[maker.position] > stage_of[reader.position]:
+                raise popart_exception(
+                    f"Tensor {name} is consumed in an earlier pipeline stage than it is produced\n"
+                    f"Producer {maker.name} has pipeline stage {stage_of[maker.position]}\n"
+                    f"Consumer {reader.name} has pipeline stage {stage_of[reader.position]}"
+                )
+
+
+def require_variables_in_place(operators: Sequence[Operator], variables: frozenset[str], ipu_of: Mapping[int, int]) -> None:
+    """Raises: popart_exception if a variable is read on two IPUs of a pipeline, which would need copies of what each step changes."""
+    homes: dict[str, Operator] = {}
+    for operator in operators:
+        for name in operator.reads:
+            if name in variables:
+                first = homes.setdefault(name, operator)
+                if ipu_of[first.position] != ipu_of[operator.position]:
+                    raise popart_exception(
+                        f"Can not copy variable tensor {name} between virtual graphs when pipelining. All pipeline stages using this "
+                        f"tensor should be on the same graph. {first.name} is on virtual graph {ipu_of[first.position]}, {operator.name} "
+                        f"on {ipu_of[operator.position]}"
+                    )
+
+
+def require_depth(options: SessionOptions, batches: int, num_stages: int) -> None:
+    """Raises: popart_exception if fewer microbatches follow each other than there are stages, backward ones included."""
+    if options.enableGradientAccumulation:
+        what, depth = "gradient accumulation factor", int(options.accumulationFactor)
+    else:
+        what, depth = "batchesPerStep", batches
+    if depth < num_stages:
+        raise popart_exception(
+            f"For pipelining, depth ({what}) must equal at least the number of pipeline stages ({num_stages}). It is {depth}"
+        )
+
+
+def require_ipus(graph: SessionGraph, staging: Staging, options: SessionOptions) -> None:
+    """Raises: popart_exception for an operator on an IPU that a replica does not have, and for IPUs that nothing would run on."""
+    if options.virtualGraphMode is VirtualGraphMode.Off and staging.num_ipus > 1:
+        replicas = replicas_of(options)
+        raise popart_exception(
+            f"If virtual graphs are disabled, the replicated graph count ({replicas}) needs to be equal to the number of IPUs "
+            f"({replicas * staging.num_ipus}). Set virtualGraphMode, or ask for a device with fewer IPUs"
+        )
+    stage_of = {position: stage for stage in staging.stages for position in stage.nodes}
+    makers = makers_of(graph.graph)
+    for stage in staging.stages:
+        if 0 <= stage.ipu < staging.num_ipus:
+            continue
+        node = graph.graph.nodes[next((position for position in stage.nodes if graph.graph.nodes[position].inputs), stage.nodes[0])]
+        foreign = [name for name in node.inputs if name in makers and stage_of[makers[name]].ipu != stage.ipu]
+        name = named(node.proto, node.version, {name: f"{name}_c{stage.ipu}" for name in foreign})
+        raise popart_exception(f"{name} has been assigned to an invalid virtual graph {stage.ipu}. numIPUs = {staging.num_ipus}.")

@@ -1,0 +1,150 @@
+"""What a model says about where its operators run: the attributes of the builder, for each node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+import onnx
+
+from tilestep.onnx.graph import Graph, Node, reads
+from tilestep.popart.builder import attribute_names as names
+from tilestep.popart.session.analysis import Analysis
+from tilestep.popart.session.graph import SessionGraph
+from tilestep.popart.session.wide_loss import WIDE
+
+_NOWHERE: Final = -1
+_READ: Final = {names.VIRTUAL_GRAPH: "ipu", names.PIPELINE_STAGE: "stage", names.EXECUTION_PHASE: "phase"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where an operator is to run; None where nothing says it.
+
+    Attributes: ipu, stage, phase: numbers of the virtual graph, the pipeline stage and the execution phase.
+    """
+
+    ipu: int | None = None
+    stage: int | None = None
+    phase: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """An operator that a device runs.
+
+    Attributes:
+        position: among the graph's nodes.
+        place: as the model says it.
+        added: whether it stands in no model: the session made it.
+        inner: places of the operators of graphs inside of it, with their names.
+    """
+
+    position: int
+    node: Node
+    place: Place
+    added: bool = False
+    inner: tuple[tuple[str, Place], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return named(self.node.proto, self.node.version)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Tensors that it reads, those that graphs inside of it read included."""
+        return tuple(dict.fromkeys(reads(self.node)))
+
+
+def operators_of(graph: SessionGraph, analysis: Analysis, *, constant: frozenset[str]) -> list[Operator]:
+    """The operators that a device runs, in the graph's order: those whose results are not known before.
+
+    Args: constant: variables that do not change, so that what is made of them alone is known, too.
+    """
+    protos = {name: node for node in graph.proto.graph.node for name in node.output if name}
+    fixed = {*analysis.values, *constant}
+    found: list[Operator] = []
+    for position, node in enumerate(graph.graph.nodes):
+        made = [name for name in node.outputs if name]
+        if made and (fixed.issuperset(made) or _is_folded(node, fixed)):
+            fixed.update(made)
+            continue
+        proto = next((protos[name] for name in _originals(made) if name in protos), None)
+        if proto is None and not made:
+            proto = node.proto
+        if proto is None:
+            found.append(Operator(position=position, node=node, place=Place(), added=True))
+        else:
+            found.append(Operator(position=position, node=node, place=place_of(proto), inner=tuple(_inner(proto))))
+    return _with_added(found)
+
+
+def _with_added(operators: Sequence[Operator]) -> list[Operator]:
+    """Gives the operators that stand in no model the places of those that read their results."""
+    places: dict[str, Place] = {}  # of the first reader of a tensor
+    found: list[Operator] = []
+    for operator in reversed(operators):
+        if operator.added:
+            readers = [places[name] for name in operator.node.outputs if name in places]
+            operator = replace(operator, place=readers[0] if readers else Place())
+        places |= dict.fromkeys(operator.reads, operator.place)
+        found.append(operator)
+    return found[::-1]
+
+
+def place_of(node: onnx.NodeProto) -> Place:
+    """What a node's attributes say: -1 is nothing, as in the original."""
+    stated = {_READ[each.name]: int(each.i) for each in node.attribute if each.name in _READ and each.i != _NOWHERE}
+    return Place(**stated)
+
+
+def named(node: onnx.NodeProto, version: int = 0, copied: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A node in words, as the original writes operators.
+
+    Args:
+        version: of its operator, if it is known.
+        copied: inputs that come from another IPU -> names of their copies.
+    """
+    kind = f"{node.domain or 'ai.onnx'}.{node.op_type}" + (f":{version}" if version else "")
+    known = f"{node.name} ({kind})" if node.name else kind
+    inputs = ", ".join(copied.get(name, name) for name in node.input if name)
+    return f"Op({known}, inputs=[{inputs}], outputs=[{', '.join(filter(None, node.output))}])"
+
+
+def makers_of(graph: Graph) -> Mapping[str, int]:
+    """Tensor -> position of the node that makes it."""
+    return {name: position for position, node in enumerate(graph.nodes) for name in node.outputs if name}
+
+
+def readers_of(graph: Graph, positions: Iterable[int]) -> dict[str, list[int]]:
+    """Tensor -> positions of the nodes that read it, among those given."""
+    found: dict[str, list[int]] = {}
+    for position in positions:
+        for name in dict.fromkeys(reads(graph.nodes[position])):
+            found.setdefault(name, []).append(position)
+    return found
+
+
+def _originals(outputs: Iterable[str]) -> Iterator[str]:
+    """Names of outputs in the model as it was given: a copy of the last operators, for a wide loss, has others."""
+    for name in outputs:
+        yield name
+        yield name.removesuffix(WIDE)
+
+
+def _is_folded(node: Node, fixed: set[str]) -> bool:
+    """Whether a node makes constants of constants."""
+    drawn = node.operator is not None and node.operator.random
+    return bool(node.inputs) and not drawn and not node.subgraphs and fixed.issuperset(filter(None, reads(node)))
+
+
+def _inner(node: onnx.NodeProto) -> Iterator[tuple[str, Place]]:
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            for each in attribute.g.node:
+                if each.op_type != "Constant":
+                    yield named(each), place_of(each)
+                    yield from _inner(each)
