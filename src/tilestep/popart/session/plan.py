@@ -11,7 +11,6 @@ import numpy as np
 
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.device_info import DeviceInfo
-from tilestep.popart.enums import RecomputationType
 from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedGradientPrefix
 from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
@@ -21,8 +20,10 @@ from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.first_values import first_values, shared_by_replicas
 from tilestep.popart.session.graph import SessionGraph, session_graph
 from tilestep.popart.session.node_checks import require_node_attributes
+from tilestep.popart.session.pipelined import forward_program, require_pipelined, restored_tensors, stale_weights
 from tilestep.popart.session.program import Gradients, Program
 from tilestep.popart.session.reading import Model, read_model
+from tilestep.popart.session.recompute import require_one_recomputation
 from tilestep.popart.session.replicated import ReplicatedProgram
 from tilestep.popart.session.replication import Replication, sum_over
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
@@ -31,7 +32,6 @@ from tilestep.popart.session.wide_loss import WIDE, add_wide_loss
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]
-_RECOMPUTE: Final = "__recompute_output_in_backward_pass"
 _ACTING: Final = frozenset({"Abort", "PrintTensor"})
 _ACCUMULATE: Final = (reservedAccumPrefix(), reservedAcclPrefix())  # how names of state begin that each microbatch changes
 
@@ -50,6 +50,8 @@ class Plan:
         first: first values of the variables and of the optimiser's state, by name.
         batches, accumulation: batches of a step, microbatches of a batch.
         staging: which operators run on which IPU.
+        forward: functions of a pipeline's forward part alone; None if the options don't ask for it.
+        loss: the tensor that is differentiated; None in inference.
     """
 
     graph: SessionGraph
@@ -62,6 +64,8 @@ class Plan:
     batches: int
     accumulation: int
     staging: Staging
+    forward: Program | None = None
+    loss: str | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
         """A tensor's shape and dtype; None if there is no such tensor."""
@@ -95,10 +99,10 @@ def plan_of(
         raise popart_exception("Gradient Accumulation only available when training.")
     accumulation = int(options.accumulationFactor) if options.enableGradientAccumulation else 1
     anchors = anchors_of(flow)
+    require_pipelined(options, anchors, optimizer)
     graph, analysis, source = _analysed(read, anchors, loss, training=training, shapes=shapes, options=options)
-    _require_one_recomputation(graph, options)
+    require_one_recomputation(graph, options)
     require_node_attributes(graph.proto.graph, analysis.types.get)
-    prefix = reservedGradientPrefix()
     staging = staging_of(
         graph,
         analysis,
@@ -107,7 +111,7 @@ def plan_of(
         loss=source,
         device=device,
         batches=flow.batchesPerStep(),
-        gradients=[anchor.name.removeprefix(prefix) for anchor in anchors if anchor.name.startswith(prefix)],
+        anchors=anchors,
     )
     trained = [name for name in graph.variables if name in analysis.differentiable]
     scaling = automatic_scaling(options, training=training, accumulation=accumulation, replication=graph.replication)
@@ -128,6 +132,7 @@ def plan_of(
         state=state,
         accumulators=frozenset(name for name in state if name.startswith(_ACCUMULATE) or name == FINAL_SCALE),
         trained=trained,
+        restored=restored_tensors(graph, analysis, staging, options),
     )
     fetched = names.fetched(anchor.name for anchor in anchors)
     _require_work(graph, {*fetched.tensors, *fetched.gradients.values(), *([] if loss is None else [loss])})
@@ -138,6 +143,7 @@ def plan_of(
         gradients=None if rule is None or source is None else _gradients(source, rule, fetched, trained, names, looked_at),
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
+        stale=stale_weights(graph, analysis, staging, options, optimizer, source),
     )
     replication = shared_by_replicas(graph, rule, optimizer)
     several = replication.count > 1
@@ -152,6 +158,8 @@ def plan_of(
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
         staging=staging,
+        forward=forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation),
+        loss=source,
     )
 
 
@@ -168,12 +176,6 @@ def _analysed(
     graph = session_graph(read, training=training, shapes=shapes, options=options, change=lambda proto: add_wide_loss(proto, loss, halves))
     source = f"{loss}{WIDE}"
     return graph, analyse(graph, source, asked), source
-
-
-def _require_one_recomputation(graph: SessionGraph, options: SessionOptions) -> None:
-    asked = any(attribute.name == _RECOMPUTE for node in graph.proto.graph.node for attribute in node.attribute)
-    if asked and options.autoRecomputation != RecomputationType.NoRecompute:
-        raise popart_exception("A mixture of auto and manual recomputation is not supported")
 
 
 def _require_work(graph: SessionGraph, wanted: set[str]) -> None:

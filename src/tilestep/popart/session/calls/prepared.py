@@ -26,6 +26,7 @@ from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program import Carry
 from tilestep.popart.session.proposals.seen import Seen, made
 from tilestep.popart.session.saved import SavedModel
+from tilestep.popart.session.staging import require_ipus
 from tilestep.popart.session.streams import require_streams
 from tilestep.popart.session.synthetic import Synthetic
 from tilestep.popart.session.weights import HostWeights
@@ -91,7 +92,7 @@ class Prepared:
         self._engine = Engine(
             self._plan, self._feeds, self._options, device, (self._training, loss, self._plan.anchors, described(optimizer))
         )
-        self._figures = Figures(self._plan, device, self._options, name)
+        self._figures = Figures(self._plan, device, self._options, name, optimizer)
         self._synthetic = Synthetic(self._options.syntheticDataMode)
 
     # -- what the session is
@@ -144,10 +145,11 @@ class Prepared:
 
         Raises:
             poplar_exception: for an unknown engine option.
-            popart_exception: for an operation that can't be compiled.
+            popart_exception: for an operation that can't be compiled, or is on an IPU that the device does not have.
             OutOfMemoryException: for a program that does not fit the machine.
         """
         require_known(self._options)
+        require_ipus(self._plan.graph, self._plan.staging, self._options)
         carry = jax.eval_shape(self._first_carry)
         if self._options.compileEngine:
             self._figures.prepare(carry, self._feeds.step_types())
