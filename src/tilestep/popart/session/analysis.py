@@ -15,6 +15,7 @@ from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedGradientPrefix, reservedRestoredPrefix, reservedUpdatedVarPrefix
 from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
+from tilestep.popart.session.replication import in_replica
 
 _ZEROS: Final = frozenset({"broadcast_in_dim", "convert_element_type", "reshape"})  # of a literal zero: a gradient that nobody computes
 _MOST_SHOWN: Final = 40  # names of tensors in an error
@@ -67,7 +68,7 @@ def analyse(graph: SessionGraph, loss: str | None, asked: Collection[str] = ()) 
 
         graph.run(variables, inputs, key, mark)
 
-    jax.eval_shape(forward, variables, dict(graph.inputs), key)
+    jax.eval_shape(in_replica(forward, graph.replication.count), variables, dict(graph.inputs), key)
     types |= {name: jax.ShapeDtypeStruct(array.shape, jnp.asarray(array).dtype) for name, array in graph.constants.items()}
     if loss is None:
         return Analysis(types=types, known=frozenset(known), differentiable=frozenset(), values=values)
@@ -107,7 +108,7 @@ def _differentiable(graph: SessionGraph, loss: str, types: Types, known: Collect
     variables = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in graph.variables.items()}
     taps = {name: types[name] for name in tapped}
     key = jax.eval_shape(lambda: jax.random.key(0))
-    traced = jax.make_jaxpr(gradients)(taps, variables, dict(graph.inputs), key)
+    traced = jax.make_jaxpr(in_replica(gradients, graph.replication.count))(taps, variables, dict(graph.inputs), key)
     zero = literal_zeros(traced)
     return frozenset(name for name, is_zero in zip(sorted(taps), zero, strict=True) if not is_zero)
 

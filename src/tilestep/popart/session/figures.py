@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 import jax
+from jax.sharding import AbstractMesh
 
 from tilestep.messages import plain
 from tilestep.options import PlanOptions
@@ -13,6 +15,8 @@ from tilestep.popart.enums import Instrumentation, SyntheticDataMode
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_exception
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.replicated import ReplicatedProgram
+from tilestep.popart.session.replication import AXIS
 
 if TYPE_CHECKING:
     from tilestep.popart.session.emulation import Emulation, Report
@@ -43,8 +47,17 @@ class Figures:
         options = emulation_options(self._options.engineOptions, PlanOptions(num_io_tiles=max(0, tiles)))
         emulation = Emulation(self._machine, name=self._name, options=options)
         slices = self._plan.batches * self._plan.accumulation > 1
-        emulation.prepare(_RUN, jax.jit(self._plan.program.step), (carry, inputs), kept=[Kept(argument=0, result=0)], in_slices=slices)
+        step, arguments = self._one_ipu_each(carry, inputs)
+        emulation.prepare(_RUN, jax.jit(step), arguments, kept=[Kept(argument=0, result=0)], in_slices=slices)
         self._emulation = emulation
+
+    def _one_ipu_each(self, carry: Any, inputs: Any) -> tuple[Callable[..., Any], tuple[Any, Any]]:
+        """The step with an IPU for each replica, and the types of its arguments."""
+        program = self._plan.program
+        if not isinstance(program, ReplicatedProgram):
+            return program.step, (carry, inputs)
+        mesh = AbstractMesh((self._plan.replication.count,), (AXIS,))
+        return program.sharded_step(mesh), program.placed(mesh, carry, inputs)
 
     @property
     def _transfers(self) -> bool:

@@ -17,12 +17,15 @@ from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateCo
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Analysis, Names, analyse
 from tilestep.popart.session.fetched import Fetched
-from tilestep.popart.session.graph import SessionGraph, Values, session_graph
+from tilestep.popart.session.first_values import first_values, shared_by_replicas
+from tilestep.popart.session.graph import SessionGraph, session_graph
 from tilestep.popart.session.node_checks import require_node_attributes
 from tilestep.popart.session.pipelined import forward_program, require_pipelined, restored_tensors, stale_weights
 from tilestep.popart.session.program import Gradients, Program
 from tilestep.popart.session.reading import Model, read_model
 from tilestep.popart.session.recompute import require_one_recomputation
+from tilestep.popart.session.replicated import ReplicatedProgram
+from tilestep.popart.session.replication import Replication, sum_over
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
 from tilestep.popart.session.staging import Staging, staging_of
 from tilestep.popart.session.wide_loss import WIDE, add_wide_loss
@@ -41,7 +44,8 @@ class Plan:
         graph: the model.
         names: what may be anchored, with types.
         anchors: what is returned, sorted by name.
-        program: functions of one device.
+        program: functions of one device, or of all replicas.
+        replication: the replicas, with what each has of its own.
         rule: of the optimiser; None in inference.
         first: first values of the variables and of the optimiser's state, by name.
         batches, accumulation: batches of a step, microbatches of a batch.
@@ -52,13 +56,14 @@ class Plan:
     graph: SessionGraph
     names: Names
     anchors: Sequence[Anchor]
-    program: Program
+    program: Program | ReplicatedProgram
+    replication: Replication
     rule: UpdateRule | None
     first: Mapping[str, Array]
     batches: int
     accumulation: int
     staging: Staging
-    forward: Program | None = None
+    forward: Program | ReplicatedProgram | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
         """A tensor's shape and dtype; None if there is no such tensor."""
@@ -107,7 +112,7 @@ def plan_of(
         anchors=anchors,
     )
     trained = [name for name in graph.variables if name in analysis.differentiable]
-    scaling = automatic_scaling(options, training=training, accumulation=accumulation)
+    scaling = automatic_scaling(options, training=training, accumulation=accumulation, replication=graph.replication)
     rule = (
         None
         if optimizer is None
@@ -129,25 +134,35 @@ def plan_of(
     )
     fetched = names.fetched(anchor.name for anchor in anchors)
     _require_work(graph, {*fetched.tensors, *fetched.gradients.values(), *([] if loss is None else [loss])})
+    program = Program(
+        graph,
+        anchors=anchors,
+        fetched=fetched,
+        gradients=None if rule is None or source is None else _gradients(source, rule, fetched, trained, names, looked_at),
+        batches=flow.batchesPerStep(),
+        accumulation=accumulation,
+        stale=stale_weights(graph, analysis, staging, options, optimizer, source),
+    )
+    forward = forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation)
+    replication = shared_by_replicas(graph, rule, optimizer)
+
+    def replicated(program: Program) -> Program | ReplicatedProgram:
+        if replication.count == 1:
+            return program
+        return ReplicatedProgram(program, replication, anchors=program.anchors, inputs=graph.inputs, state=state)
+
     return Plan(
         graph=graph,
         names=names,
         anchors=anchors,
-        program=Program(
-            graph,
-            anchors=anchors,
-            fetched=fetched,
-            gradients=None if rule is None or source is None else _gradients(source, rule, fetched, trained, names, looked_at),
-            batches=flow.batchesPerStep(),
-            accumulation=accumulation,
-            stale=stale_weights(graph, analysis, staging, options, optimizer, source),
-        ),
+        program=replicated(program),
+        replication=replication,
         rule=rule,
-        first=_first_values(graph, rule, trained),
+        first=first_values(graph, rule, trained, replication),
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
         staging=staging,
-        forward=forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation),
+        forward=None if forward is None else replicated(forward),
     )
 
 
@@ -189,7 +204,9 @@ def _context(
         params={name: jax.ShapeDtypeStruct(graph.variables[name].shape, graph.variables[name].dtype) for name in trained},
         accumulation_factor=accumulation,
         gradient_accumulation=bool(options.enableGradientAccumulation),
-        replication_factor=1,
+        replication_factor=graph.replication.count,
+        reduce=None if graph.replication.count == 1 else sum_over(None),
+        groups=graph.replication.group_sums(trained),
         reduction=options.accumulationAndReplicationReductionType,
         mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,
         loss_dtype=loss_dtype,
@@ -205,28 +222,3 @@ def _state_types(rule: UpdateRule, graph: SessionGraph, trained: Sequence[str]) 
 def _gradients(loss: str, rule: UpdateRule, fetched: Fetched, trained: Sequence[str], names: Names, looked_at: Sequence[str]) -> Gradients:
     taps = {name: names.analysis.types[name] for name in (*fetched.gradients.values(), *looked_at) if name not in trained}
     return Gradients(loss=loss, rule=rule, trained=trained, taps=taps, observed=looked_at)
-
-
-def _first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequence[str]) -> dict[str, Array]:
-    """First values of variables, and of the optimiser's state: those of a saved model where it has them.
-
-    Raises: popart_exception for a value of another shape, and for a weight that has the name of the state.
-    """
-    variables = dict(graph.variables)
-    if rule is None:
-        return variables
-    params: dict[str, Any] = {name: graph.variables[name] for name in trained}
-    state = rule.init(params)
-    for name in sorted({name for node in graph.proto.graph.node for name in node.input} & graph.variables.keys()):
-        if name in state.tensors:  # in a saved model no node reads those
-            raise popart_exception(f"A weight is called '{name}', as a tensor of the optimiser's state is: call the weight otherwise")
-    saved = {tensor.name: tensor for tensor in graph.proto.graph.initializer if tensor.name in state.tensors}
-    tensors: Values = {name: np.asarray(value) for name, value in state.tensors.items()}
-    for name, tensor in saved.items():
-        array = graph.model.array_of(tensor)
-        if array.shape != tensors[name].shape:
-            raise popart_exception(
-                f"The model's '{name}' has shape {list(array.shape)}, and the optimiser's has {list(tensors[name].shape)}"
-            )
-        tensors[name] = array.astype(tensors[name].dtype)
-    return variables | tensors

@@ -83,7 +83,7 @@ class Prepared:
         differentiable = self._plan.names.analysis.differentiable
         tiles = max(0, self._options.numIOTiles)
         made(Seen(name=plain(name), graph=self._plan.graph, loss=loss, differentiable=differentiable, device=device, num_io_tiles=tiles))
-        self._weights = HostWeights(self._plan.first, self._plan.graph.constants)
+        self._weights = HostWeights(self._plan.first, self._plan.graph.constants, self._plan.replication)
         self._saved = SavedModel(self._plan.graph.model)
         self._feeds = Feeds(self._plan)
         self._carry: Carry | None = None
@@ -105,7 +105,7 @@ class Prepared:
     @property
     def replicationFactor(self) -> int:
         """Copies of the model that run side by side."""
-        return 1
+        return self._plan.replication.count
 
     @property
     def accumulationFactor(self) -> int:
@@ -176,11 +176,12 @@ class Prepared:
         self._loaded = bool(isLoaded)
 
     def _first_carry(self) -> Carry:
-        rule, values = self._plan.rule, self._weights.outgoing
+        rule = self._plan.rule
+        values = {name: self._plan.replication.on_device(name, array) for name, array in self._weights.outgoing.items()}
         optimizer = None
         if rule is not None:
-            trained: dict[str, Any] = {name: values[name] for name in self._plan.names.trained}
-            state = rule.init(trained)
+            one = {name: self._plan.graph.variables[name] for name in self._plan.names.trained}
+            state = rule.init(one)  # pyright: ignore[reportArgumentType]
             optimizer = replace(state, tensors={name: values[name] for name in state.tensors})
             if self._carry is not None:
                 optimizer = replace(optimizer, hyper=self._carry.optimizer.hyper)

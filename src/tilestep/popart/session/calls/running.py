@@ -114,7 +114,7 @@ class RunCalls(WeightCalls):
         carry = plan.program.begin(carry)
         for batch in range(plan.batches):
             for index in range(plan.accumulation):
-                inputs = {name: self._feeds.microbatch_input(name, io.read(name)) for name in plan.graph.inputs}
+                inputs = {name: self._feeds.microbatch_input(name, io.read) for name in plan.graph.inputs}
                 carry, values = microbatch(carry, inputs)
                 if index == plan.accumulation - 1:
                     carry = update(carry)
@@ -124,15 +124,21 @@ class RunCalls(WeightCalls):
         carry = plan.program.end(carry)
         totals |= plan.program.at_end(carry)
         for name, value in totals.items():
-            io.write(name, np.asarray(value))
+            self._write(io, name, value)
         self._carry = carry  # a run that failed leaves the weights as they were, and no gradients of half a batch
+
+    def _write(self, io: PyStepIOCallback, name: str, value: Any) -> None:
+        """Writes an anchor of one microbatch, replica by replica."""
+        array = np.asarray(value)
+        for piece in [array] if self._plan.replication.count == 1 else array:
+            io.write(name, piece)
 
     def _write_stacked(self, io: PyStepIOCallback, values: Mapping[str, Any], number: int, totals: dict[str, Any]) -> None:
         for anchor in self._plan.anchors:
             value = values[anchor.name]
             if anchor.is_stacked:
                 if (number + 1) % anchor.period == 0:
-                    io.write(anchor.name, np.asarray(value))
+                    self._write(io, anchor.name, value)
             elif anchor.kind == AnchorReturnTypeId.Final or anchor.name not in totals:
                 totals[anchor.name] = value
             else:
