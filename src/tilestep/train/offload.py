@@ -75,6 +75,11 @@ def on_device(tree: Pytree) -> Pytree:
     return _jax.tree.unflatten(structure, _moved(leaves, [_DEVICE if is_on_host(leaf) else None for leaf in leaves]))
 
 
+def sharding_on_device(sharding: Any) -> Any:
+    """The same sharding in the device's memory, if it is one in the host's."""
+    return sharding.with_memory_kind(_KIND_OF[_DEVICE]) if sharding.memory_kind == HOST_KIND else sharding
+
+
 def placed_like(tree: Pytree, like: Pytree) -> Pytree:
     """A pytree with its leaves in the memories of another one's.
 

@@ -17,6 +17,7 @@ from tilestep.train.numbers import whole_number
 from tilestep.train.offload import Offload, choice_for
 from tilestep.train.other_arguments import belongs_to, items_of, refuse_misplaced, require_bools, require_kind, require_tree
 from tilestep.train.replicas.groups import groups_of
+from tilestep.train.schedules.loading import loading_parameters
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.schedules.standard import MOST_FORWARDS, SCHEDULES, offloading
 from tilestep.train.untyped import Pytree
@@ -148,13 +149,23 @@ def schedule_of(
     training: bool,
     strict: bool,
     offloaded: Sequence[int],
+    loads: bool,
 ) -> Schedule:
-    """The schedule for stages on such devices. Args: offloaded: stages whose activations go to the host's memory.
+    """The schedule for stages on such devices.
 
+    Args: offloaded: stages whose activations go to the host's memory. loads: whether parameters stay there between a stage's tasks. Weights
+        that change within a run are loaded by the programs that read them.
     Raises: TypeError, ValueError.
     """
     found = _schedule(wanted, levels, count, mapping, training=training, strict=strict)
-    return offloading(found, offloaded) if offloaded else found
+    found = offloading(found, offloaded) if offloaded else found
+    return loading_parameters(found) if loads and found.weights == "same" and not found.loads_parameters else found
+
+
+def parameters_away(offload: Offload) -> Offload:
+    """Which parameters are in the host's memory: only a mapping has an entry for them. Raises: TypeError, ValueError."""
+    choice = choice_for(offload, "parameters")
+    return {"parameters": choice if isinstance(offload, Mapping) else False}
 
 
 def offloaded_of(offload_activations: Any) -> list[Any]:
@@ -295,6 +306,22 @@ def require_feeds(infeed: object, outfeed: object, *, needs_infeed: bool) -> Non
         require_kind("outfeed", outfeed, OutfeedQueue, "an OutfeedQueue", "infeed", "repeat_count")
     if infeed is None and needs_infeed:
         raise ValueError("infeed is None, but this process has the first stage: give it an InfeedQueue")
+
+
+def require_watched(watched: object, outfeed: object, *, watches: bool, in_processes: bool) -> None:
+    """Raises: TypeError for what is no queue; ValueError if nothing is watched, the queue is the outfeed, or no process has all values."""
+    if watched is None:
+        return
+    require_kind("watched", watched, OutfeedQueue, "an OutfeedQueue", "infeed", "repeat_count")
+    if not watches:
+        raise ValueError('watched is a queue, but the pipeline watches nothing: say what, as in Pipeline(..., watch=["hidden"])')
+    if watched is outfeed:
+        raise ValueError("watched and outfeed are the same queue: give each one of its own")
+    if in_processes:
+        raise ValueError(
+            "watched is a queue, but the stages are in several processes, each of which has only the values of its own stages: leave it away, "
+            "and use step(), whose Watched has them"
+        )
 
 
 def require_one_loss(levels: Sequence[Sequence[StageFunction]]) -> None:

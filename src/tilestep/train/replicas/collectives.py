@@ -1,4 +1,4 @@
-"""What replicas do together: sums, means, gathers and scatters over all of them or over groups, and an optimiser of their combined gradient.
+"""What replicas do together: sums, means, gathers and scatters over all of them or over groups, and an optimiser of all gradients.
 
 These functions are called where a replica's program is traced: in the body of a loop that was given `replicas`, in `Replicas.shard_map`, or
 under any `jax.shard_map` or `jax.vmap` whose axis is named "replica". Anywhere else there is one replica. Gradients through

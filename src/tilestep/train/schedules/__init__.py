@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilestep.train.schedules.loading import loading_parameters as loading_parameters
 from tilestep.train.schedules.partition import LayerCost as LayerCost
 from tilestep.train.schedules.partition import Partition as Partition
 from tilestep.train.schedules.partition import best_partition as best_partition

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tilestep.messages import shown
 from tilestep.train.numbers import real_number, whole_number
 from tilestep.train.other_arguments import items_of, require_kind, require_one_of
-from tilestep.train.schedules.tasks import WEIGHTS, Costs, Kind, Task
+from tilestep.train.schedules.tasks import OF_PARAMETERS, WEIGHTS, Costs, Kind, Task
 
 HOW_LEVELS: Final = "levels=[[0], [1, 2], [3]] makes stages 1 and 2 concurrent"  # as from_table and Schedule take them
 
@@ -55,7 +55,7 @@ def require_tasks(device_mapping: Sequence[int], microbatches: int, tasks: Seque
             if microbatch is None:
                 if kind != Kind.UPDATE:
                     raise ValueError(f"device {device} has task {task} without a microbatch: only an update may be for all of them")
-            elif not 0 <= microbatch < microbatches:
+            elif kind not in OF_PARAMETERS and not 0 <= microbatch < microbatches:
                 raise ValueError(f"device {device} has task {task}, but there are {microbatches} microbatches, from 0 on")
     every = list(itertools.chain.from_iterable(tasks))
     if len(set(every)) < len(every):
@@ -75,7 +75,8 @@ def _require_all(device_mapping: Sequence[int], microbatches: int, tasks: Collec
     first, _ = min(gaps, key=lambda gap: (gap[0].stage, gap[0].kind is Kind.UPDATE, gap[0].microbatch or 0))
     others = sum(count for _, count in gaps) - 1
     reason = ""
-    largest = max((task for task in tasks if task.microbatch is not None), key=lambda task: task.microbatch or 0, default=None)
+    numbered = (task for task in tasks if task.microbatch is not None and task.kind not in OF_PARAMETERS)
+    largest = max(numbered, key=lambda task: task.microbatch or 0, default=None)
     if largest is not None and (largest.microbatch or 0) >= len(tasks):
         reason = (
             f"device {device_mapping[largest.stage]} has task {largest}, but there are {len(tasks)} tasks in all, and microbatches are "
@@ -100,6 +101,39 @@ def _gaps(present: _Numbers, kinds: Set[Kind], stage: int, microbatches: int) ->
         lacking = [number for number in there[other] - there[kind] if number is not None]
         if lacking:
             yield Task(stage, kind, min(lacking)), len(lacking)
+
+
+def require_moves(tasks: Sequence[Sequence[Task]], weights: str) -> None:
+    """Raises: ValueError for loads and stores of parameters that are not in order, or of no use.
+
+    A stage that loads its parameters does so before anything else, and after its update it stores them before it loads again.
+    """
+    moves = {task.stage for row in tasks for task in row if task.kind in OF_PARAMETERS}
+    if moves and weights != "same":
+        raise ValueError(f"there are loads of parameters, but weights {weights!r} change within a run: leave P and Q away")
+    for row in tasks:
+        for stage in sorted(moves):
+            _require_order([task for task in row if task.stage == stage])
+
+
+def _require_order(own: Sequence[Task]) -> None:
+    count = {Kind.LOAD_PARAMETERS: 0, Kind.STORE_PARAMETERS: 0}
+    is_changed = False
+    for task in own:
+        if task.kind in OF_PARAMETERS:
+            wanted = Task(task.stage, task.kind, count[task.kind])
+            if task != wanted:
+                raise ValueError(f"there is task {task} where {wanted} is next: loads and stores are numbered in their order, from 0 on")
+            count[task.kind] += 1
+            if (task.kind is Kind.STORE_PARAMETERS) != is_changed:
+                least, why = ("before", "would lose") if is_changed else ("after", "has nothing of")
+                raise ValueError(f"task {task} {why} an update of stage {task.stage}: a store (Q) belongs {least} it, behind each update")
+            is_changed = False
+        elif not count[Kind.LOAD_PARAMETERS]:
+            raise ValueError(f"task {task} is before the first load of its parameters, {task.stage}P0")
+        is_changed = is_changed or task.kind is Kind.UPDATE
+    if is_changed:
+        raise ValueError(f"the update of stage {own[0].stage} is not stored: {own[0].stage}Q{count[Kind.STORE_PARAMETERS]} is missing")
 
 
 def require_schedule(schedule: object) -> None:

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, final
 
-from tilestep.train.schedules.tasks import Kind, Task
+from tilestep.train.schedules.tasks import OF_PARAMETERS, Kind, Task
 
 _KINDS: Final = tuple(Kind)
 _INDEX: Final = {kind: index for index, kind in enumerate(_KINDS)}
-_F, _B, _I, _W, _U, _S, _L = range(len(_KINDS))  # in the order of Kind
+_F, _B, _I, _W, _U, _S, _L, _P, _Q = range(len(_KINDS))  # in the order of Kind
 _NAMED: Final = 5  # devices that a message names at most
 
 
 @final
 class Dependencies:
     """The tasks as numbers: `kind * size + stage * microbatches + microbatch`, and behind these the updates for all microbatches.
+
+    Loads and stores of parameters have no microbatch, and may be more than these. They come last, as `kind * moves + stage * most + number`
+    with the two kinds as 0 and 1. They need nothing but what their device does before.
 
     Args:
         levels, microbatches, tasks, serial: those of a Schedule whose tasks are all there, on their devices.
@@ -29,7 +32,12 @@ class Dependencies:
         stages = sum(map(len, levels))
         self._microbatches, self._serial = microbatches, serial
         self._size = stages * microbatches
-        self._updates = len(_KINDS) * self._size  # the number of stage 0's update for all microbatches
+        self._updates = _P * self._size  # the number of stage 0's update for all microbatches
+        self._moves = self._updates + stages  # the number of stage 0's first load of parameters
+        self._most = max(
+            (1 + number for row in tasks for _, kind, number in row if kind in OF_PARAMETERS and number is not None), default=0
+        )
+        self._loads = stages * self._most
         self._first, self._last = levels[0], levels[-1]
         self._before: list[Sequence[int]] = []  # of each stage, those of the level before; the list is one for all stages of a level
         self._after: list[Sequence[int]] = []
@@ -38,7 +46,7 @@ class Dependencies:
             self._after += [levels[level + 1] if level + 1 < len(levels) else ()] * len(members)
         self._tasks = tasks
         self._numbers = [self._numbered(row) for row in tasks]
-        self._present = bytearray(self._updates + stages)
+        self._present = bytearray(self._moves + 2 * self._loads)
         for row in self._numbers:
             for number in row:
                 self._present[number] = 1
@@ -47,9 +55,16 @@ class Dependencies:
     def _numbered(self, tasks: Iterable[Task]) -> list[int]:
         size, microbatches, updates = self._size, self._microbatches, self._updates
         return [
-            updates + stage if microbatch is None else _INDEX[kind] * size + stage * microbatches + microbatch
+            updates + stage
+            if microbatch is None
+            else self._move(stage, kind, microbatch)
+            if kind in OF_PARAMETERS
+            else _INDEX[kind] * size + stage * microbatches + microbatch
             for stage, kind, microbatch in tasks
         ]
+
+    def _move(self, stage: int, kind: Kind, number: int) -> int:
+        return self._moves + (_INDEX[kind] - _P) * self._loads + stage * self._most + number
 
     def has(self, task: Task) -> bool:
         """Whether the schedule has a task of its stages and microbatches."""
@@ -57,10 +72,15 @@ class Dependencies:
 
     def stage(self, number: int) -> int:
         """Of the task with that number."""
+        if number >= self._moves:
+            return (number - self._moves) % self._loads // self._most
         return number - self._updates if number >= self._updates else number % self._size // self._microbatches
 
     def task(self, number: int) -> Task:
         """The task with that number."""
+        if number >= self._moves:
+            kind, slot = divmod(number - self._moves, self._loads)
+            return Task(slot // self._most, _KINDS[_P + kind], slot % self._most)
         if number >= self._updates:
             return Task(number - self._updates, Kind.UPDATE)
         kind, slot = divmod(number, self._size)
@@ -72,6 +92,8 @@ class Dependencies:
 
     def needed(self, number: int) -> list[int]:
         """The same with numbers."""
+        if number >= self._moves:
+            return []
         if number >= self._updates:
             begin = (number - self._updates) * self._microbatches
             return self._gradients(range(begin, begin + self._microbatches))

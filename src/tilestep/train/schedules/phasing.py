@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, final
 
 from tilestep.train.other_arguments import require_one_of
 from tilestep.train.schedules.checks import WAYS, checked_costs, require_schedule
-from tilestep.train.schedules.tasks import SLOTS, Costs, Kind, Task, Timeline
+from tilestep.train.schedules.tasks import OF_PARAMETERS, SLOTS, Costs, Kind, Task, Timeline
 
 if TYPE_CHECKING:
     from tilestep.train.schedules.schedule import Schedule
@@ -30,7 +30,8 @@ def phases(schedule: Schedule) -> Phases:
     phase has one task of each device; or up to one forward and one backward of each device, which keeps all equally busy wherever the
     schedule is full; or up to one forward and one backward of each stage, which is the same for devices with several stages. It takes the
     fastest way, if backward takes twice as long as forward, and of equally fast ones that with the fewest phases. A device's last update is
-    a phase later than what it follows: gradients for other devices pass on before it.
+    a phase later than what it follows: gradients for other devices pass on before it. So are loads and stores of parameters, with the
+    updates between them.
 
     Args:
         schedule: the order of tasks on each device.
@@ -62,9 +63,17 @@ def _last_updates_later(schedule: Schedule, ordered: Phases) -> Phases:
 
 
 def updates_last(ordered: Phases) -> Phases:
-    """The phases with all updates after everything else, in their order."""
-    rest = tuple(tuple(task for task in phase if task.kind is not Kind.UPDATE) for phase in ordered)
-    return (*(phase for phase in rest if phase), tuple(task for phase in ordered for task in phase if task.kind is Kind.UPDATE))
+    """The phases with all updates after everything else, in their order; stores of parameters and loads for an update stay with it."""
+    every = [task for phase in ordered for task in phase]
+    later = {task for task in every if task.kind in (Kind.UPDATE, Kind.STORE_PARAMETERS)}
+    latest: dict[int, Task] = {}
+    for task in every:
+        before = latest.get(task.stage)
+        if task.kind is Kind.UPDATE and before is not None and before.kind is Kind.LOAD_PARAMETERS:
+            later.add(before)
+        latest[task.stage] = task
+    rest = tuple(tuple(task for task in phase if task not in later) for phase in ordered)
+    return (*(phase for phase in rest if phase), tuple(task for task in every if task in later))
 
 
 def _by_slots(schedule: Schedule) -> Phases:
@@ -95,6 +104,8 @@ def _pair(schedule: Schedule, device: int, position: int, done: set[Task], *, of
     mine: set[Task] = set()
     passes: set[tuple[int, bool]] = set()
     for task in schedule.tasks[device][position:]:
+        if passes and (task.kind in OF_PARAMETERS or (task.kind is Kind.UPDATE and schedule.loads_parameters)):
+            return
         forward = task.kind is Kind.FORWARD
         if forward or task.kind in (Kind.BACKWARD, Kind.INPUT_GRADIENT):
             turn = (task.stage if of_stages else 0, forward)
@@ -116,7 +127,8 @@ def simulated_together(schedule: Schedule, costs: Costs, *, host: Literal["apart
     Args:
         schedule: the order of tasks on each device.
         costs: how long tasks and transfers take.
-        host: "together": a transfer between a device and the host is such an exchange, by itself. "apart": it is not.
+        host: "together": a transfer between a device and the host, such as of parameters, is such an exchange, by itself. "apart": it is
+            not.
 
     Returns:
         The times of all tasks, in the unit of `costs`.
@@ -133,12 +145,16 @@ def simulated_together(schedule: Schedule, costs: Costs, *, host: Literal["apart
 
 @dataclass(kw_only=True, eq=False)
 class _Exchange:
-    """What devices pass on at the end of a phase; or what passes between one and the host, if all wait for that."""
+    """What devices pass on at the end of a phase; or what passes between one and the host, if all wait for that.
+
+    Attributes: task: that it is, if it is one.
+    """
 
     cost: float
     devices: set[int]
     missing: int  # devices that have not come to it
     with_host: bool = False
+    task: Task | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +201,7 @@ class _Together:
             device = schedule.device(task)
             if costs.element and task.kind is Kind.FORWARD and task.stage in schedule.levels[0]:
                 self._queues[device].append(self._with_host(device, costs.element))
-            self._queues[device].append(task)
+            self._queues[device].append(self._moving(device, task) if task.kind in OF_PARAMETERS else task)
             for destination in schedule.takers(task):
                 if schedule.device_mapping[destination] != device:
                     devices |= {device, schedule.device_mapping[destination]}
@@ -207,6 +223,13 @@ class _Together:
             return _Between(cost=cost, with_host=True)
         self._last = None  # an exchange after it is one of its own
         return _Exchange(cost=cost, devices={device}, missing=1, with_host=True)
+
+    def _moving(self, device: int, task: Task) -> Task | _Exchange:
+        """A load or store of parameters."""
+        if self._host == "apart" or not self._cost(task):
+            return task
+        self._last = None  # an exchange after it is one of its own
+        return _Exchange(cost=self._cost(task), devices={device}, missing=1, with_host=True, task=task)
 
     def timeline(self) -> Timeline:
         """Plays all of it."""
@@ -255,6 +278,9 @@ class _Together:
             begun = [exchange for exchange in self._asked if not exchange.with_host] or self._asked[:1]
             self._asked = [exchange for exchange in self._asked if exchange not in begun]
             self._over = now + max(exchange.cost for exchange in begun)
+            for exchange in begun:
+                if exchange.task is not None:
+                    self._begin[exchange.task], self._end[exchange.task] = now, self._over
             self._push(self._over, tuple(itertools.chain.from_iterable(exchange.devices for exchange in begun)), is_exchange=True)
         if now < self._over:
             return

@@ -23,8 +23,17 @@ _COLORS: Final = {
     Kind.UPDATE: "#b5533c",
     Kind.STORE: "#b9b9b9",
     Kind.LOAD: "#d9d9d9",
+    Kind.LOAD_PARAMETERS: "#b9a3d6",
+    Kind.STORE_PARAMETERS: "#d8cbe8",
 }
-_INK: Final = {Kind.INPUT_GRADIENT: "#1d3b26", Kind.STORE: "#333333", Kind.LOAD: "#333333"}  # of labels on light colours
+_DARK: Final = "#333333"
+_INK: Final = {  # of labels on light colours
+    Kind.INPUT_GRADIENT: "#1d3b26",
+    Kind.STORE: _DARK,
+    Kind.LOAD: _DARK,
+    Kind.LOAD_PARAMETERS: _DARK,
+    Kind.STORE_PARAMETERS: _DARK,
+}
 _WIDTH_POINTS: Final = 730  # of the time's axis in a picture 11 inches wide
 _LETTER: Final = 0.7  # of its size, its width: in DejaVu Sans, which Matplotlib has, 0.64 of digits and 0.58 to 0.99 of the capitals here
 _LARGEST_POINTS: Final = 7.0  # of labels

@@ -17,9 +17,9 @@ from tilestep.messages import shortened, shown
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import items_of, require_kind, require_one_of
 from tilestep.train.schedules import csv_file
-from tilestep.train.schedules.checks import HOW_LEVELS, WAYS, checked_costs, require_shape, require_tasks
+from tilestep.train.schedules.checks import HOW_LEVELS, WAYS, checked_costs, require_moves, require_shape, require_tasks
 from tilestep.train.schedules.order import Dependencies
-from tilestep.train.schedules.tasks import ONE_EACH
+from tilestep.train.schedules.tasks import OF_PARAMETERS, ONE_EACH
 from tilestep.train.schedules.tasks import SLOTS as SLOTS
 from tilestep.train.schedules.tasks import Costs as Costs
 from tilestep.train.schedules.tasks import Kind as Kind
@@ -68,6 +68,7 @@ class Schedule:
     def __post_init__(self) -> None:
         require_shape(self.levels, self.device_mapping, self.microbatches, self.weights, devices=len(self.tasks))
         require_tasks(self.device_mapping, self.microbatches, self.tasks)
+        require_moves(self.tasks, self.weights)
         object.__setattr__(self, "_level_of", {stage: level for level, stages in enumerate(self.levels) for stage in stages})
         object.__setattr__(self, "_needs", Dependencies(self.levels, self.microbatches, self.tasks, serial=self.serial))
         ordered, numbers = self._needs.order()
@@ -85,6 +86,11 @@ class Schedule:
     def training(self) -> bool:
         """Whether there is a backward pass."""
         return self._needs.training
+
+    @functools.cached_property
+    def loads_parameters(self) -> frozenset[int]:
+        """The stages whose parameters are loaded by tasks of their own."""
+        return frozenset(task.stage for row in self.tasks for task in row if task.kind is Kind.LOAD_PARAMETERS)
 
     def device(self, task: Task) -> int:
         """The number of the device that does a task."""
@@ -395,7 +401,8 @@ def _of_tasks(
         name=name,
         levels=tuple((stage,) for stage in range(len(device_mapping))) if levels is None else tuple(map(tuple, levels)),
         device_mapping=tuple(device_mapping),
-        microbatches=1 + max((task.microbatch for row in tasks for task in row if task.microbatch is not None), default=0),
+        microbatches=1
+        + max((number for row in tasks for _, kind, number in row if number is not None and kind not in OF_PARAMETERS), default=0),
         tasks=tasks,
         weights=weights,
         serial=serial,

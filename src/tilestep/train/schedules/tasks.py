@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, final, get_args
 
 from tilestep.messages import shown
 
-_TASK: Final = re.compile(r"([0-9]+)([FBIWUSL])([0-9]*)")
+_TASK: Final = re.compile(r"([0-9]+)([FBIWUSLPQ])([0-9]*)")
 _MOST_DIGITS: Final = 18  # of a number in a task: no schedule has so many tasks, and reading thousands of digits takes long
 
 Weights = Literal["same", "stale", "stashed"]
@@ -27,6 +27,8 @@ class Kind(enum.StrEnum):
     UPDATE = "U"  # the optimiser
     STORE = "S"  # moves the values that backward needs to another memory
     LOAD = "L"  # moves them back
+    LOAD_PARAMETERS = "P"  # moves the stage's parameters from another memory to the device
+    STORE_PARAMETERS = "Q"  # moves updated parameters back
 
     @property
     def meaning(self) -> str:
@@ -40,7 +42,8 @@ class Task(NamedTuple):
     Attributes:
         stage: its number, from 0 on.
         kind: what the task does.
-        microbatch: its number, from 0 on; None for an update that is for all microbatches.
+        microbatch: its number, from 0 on; None for an update that is for all microbatches. Of loads and stores of parameters it is how
+            many of these the stage has had before in the run.
     """
 
     stage: int
@@ -66,7 +69,7 @@ class Task(NamedTuple):
         match = _TASK.fullmatch(text.strip())
         if match is None or (match[3] == "" and match[2] != Kind.UPDATE):
             raise ValueError(
-                f"{shown(text)} is no task: it must be a stage, one of F B I W U S L, and a microbatch, such as 2F3; 2U is allowed"
+                f"{shown(text)} is no task: it must be a stage, one of F B I W U S L P Q, and a number, such as 2F3; 2U is allowed"
             )
         stage, letter, microbatch = match.groups()
         digits = max(len(stage), len(microbatch))
@@ -76,6 +79,7 @@ class Task(NamedTuple):
 
 
 _KINDS: Final = {kind.value: kind for kind in Kind}
+OF_PARAMETERS: Final = frozenset({Kind.LOAD_PARAMETERS, Kind.STORE_PARAMETERS})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +94,8 @@ class Costs:
         update: of a stage.
         store: of the values that a microbatch leaves on a stage for backward, to another memory.
         load: of these values, back.
+        load_parameters: of a stage's parameters, from another memory.
+        store_parameters: of these, back.
         transfer: of a stage's outputs to another device.
         gradient_transfer: of the gradients of a stage's outputs, from another device; None: as `transfer`.
         element: of an element from the host, just before each forward of a first stage. The device waits for it.
@@ -105,6 +111,8 @@ class Costs:
     update: float | Sequence[float] = 0.0
     store: float | Sequence[float] = 0.0
     load: float | Sequence[float] = 0.0
+    load_parameters: float | Sequence[float] = 0.0
+    store_parameters: float | Sequence[float] = 0.0
     transfer: float | Sequence[float] = 0.0
     gradient_transfer: float | Sequence[float] | None = None
     element: float = 0.0
@@ -143,6 +151,10 @@ class Costs:
                 return at(self.store)
             case Kind.LOAD:
                 return at(self.load)
+            case Kind.LOAD_PARAMETERS:
+                return at(self.load_parameters)
+            case Kind.STORE_PARAMETERS:
+                return at(self.store_parameters)
 
     def passing(self, source: int, destination: int) -> float:
         """How long a transfer between two stages takes, in `unit`: of outputs to a later stage, of gradients to an earlier one."""

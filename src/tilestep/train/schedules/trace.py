@@ -142,6 +142,8 @@ def costs_of(schedule: Schedule, timeline: Timeline) -> Costs:
         input_gradient=longest(Kind.INPUT_GRADIENT),
         weight_gradient=longest(Kind.WEIGHT_GRADIENT),
         update=longest(Kind.UPDATE),
+        load_parameters=longest(Kind.LOAD_PARAMETERS),
+        store_parameters=longest(Kind.STORE_PARAMETERS),
         unit=timeline.unit,
     )
 

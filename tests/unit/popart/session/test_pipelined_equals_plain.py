@@ -143,12 +143,13 @@ def trained(model: Model, optimizer: str, *, replicas: int, pipelined: bool, rec
     if recompute:
         options.autoRecomputation = popart.RecomputationType.Pipeline if pipelined else popart.RecomputationType.Standard
     ipus = (STAGES if pipelined else 1) * replicas
+    manager = popart.DeviceManager()
     session = popart.TrainingSession(
         fnModel=model.proto,
         dataFlow=popart.DataFlow(BATCHES, dict.fromkeys(model.anchors, popart.AnchorReturnType("All"))),
         loss=model.loss,
         optimizer=OPTIMIZERS[optimizer](),
-        deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus, "tilesPerIPU": 16}),
+        deviceInfo=manager.createCpuDevice() if ipus == 1 else manager.createIpuModelDevice({"numIPUs": ipus, "tilesPerIPU": 16}),
         userOptions=options,
     )
     session.prepareDevice()

@@ -307,7 +307,7 @@ class Joint:
             results = [finished(leaves[real.index(index)], plan.per_update, plan.reduction) for index in own]
             return (reduced_gradients(results, plan.replica_reduction) if is_several else results,)
 
-        shardings = ([stage.param_shardings[index] for index in own],) if stage.placement.is_mesh else None
+        shardings = ([stage.shardings_on_device[index] for index in own],) if stage.placement.is_mesh else None
         return stage.placement.jit(gradients, f"stage_{stage.number}_gradients", (0, 0), (None,), donate=(0,), out_shardings=shardings)
 
     def _parted(self, stage: int, accumulators: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:

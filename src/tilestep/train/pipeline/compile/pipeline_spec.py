@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+from tilestep.train.offload import Offload
 from tilestep.train.pipeline.compile.tracing import Function
 from tilestep.train.pipeline.compile.updates import OptimizerPlan
+from tilestep.train.pipeline.compile.watch_keys import WatchList
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Pytree
 
@@ -26,7 +28,9 @@ class PipelineSpec:
         optimizer: how stages are updated; None in inference.
         ties: groups of paths to parameters that stay equal.
         nest: (an entry for each stage) -> the author's tree, in which concurrent stages are a list.
+        offload: which parameters are in the host's memory, as for `placed`.
         packed: whether programs take small arrays as one, and values bypass stages that only pass them on.
+        watch: what is watched; None: nothing.
     """
 
     functions: tuple[Function, ...]
@@ -34,4 +38,6 @@ class PipelineSpec:
     optimizer: OptimizerPlan | None
     ties: tuple[tuple[Path, ...], ...]
     nest: Callable[[Sequence[Pytree]], Pytree]
+    offload: Offload
     packed: bool
+    watch: WatchList | None = None

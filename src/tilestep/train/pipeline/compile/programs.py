@@ -10,13 +10,16 @@ import jax
 import numpy as np
 
 from tilestep.train.pipeline.compile.joint_update import Joint
+from tilestep.train.pipeline.compile.moving import Mover
 from tilestep.train.pipeline.compile.packing import packed, unpacked
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.routes import Routes, routes
 from tilestep.train.pipeline.compile.stage import Packings, Program, Programs, Stage, make_last, make_programs
+from tilestep.train.pipeline.compile.stage_watch import sums_of
 from tilestep.train.pipeline.compile.tracing import Traced
 from tilestep.train.pipeline.compile.updates import OptimizerPlan, Update, accumulator_specs, make_update
+from tilestep.train.processes.remote import RemoteProgram
 from tilestep.train.schedules.schedule import Kind, Schedule
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
@@ -35,12 +38,17 @@ class Compiled:
         packings: which arrays of each stage are packed; empty in inference.
         starts: for each stage the program that begins a run: leaves of each pack -> (packs, accumulators of zeros). None without packs.
         routes: the ways of values between stages.
+        movers: for each stage what loads and stores its parameters.
         updates: the update of each stage; empty in inference.
         joint: the update of all stages at once, if the optimiser looks across them.
         ties: groups of leaves that stay equal. The first of each has the optimiser's state.
         groups: groups of stages that are updated together, because they share parameters.
+        loads: stages whose parameters are loaded by tasks of their own.
+        updated_on_device: those of them whose update takes what is loaded.
         numbers: for each stage the numbers of all microbatches, as int32 scalars on its devices.
         before: for each stage and microbatch how many microbatches its accumulators hold before it, if the reduction depends on it.
+        sums: for each stage the program that begins the sums of what is watched: () -> (those of its forward, of its backward); both in
+            the first for a stage whose forward and backward are one program. None without sums.
     """
 
     traced: Traced
@@ -49,12 +57,16 @@ class Compiled:
     packings: tuple[Packings, ...]
     starts: tuple[Program | None, ...]
     routes: Routes
+    movers: tuple[Mover, ...]
     updates: tuple[Update, ...]
     joint: Joint | None
     ties: tuple[tuple[Leaf, ...], ...]
     groups: tuple[tuple[int, ...], ...]
+    loads: frozenset[int]
+    updated_on_device: frozenset[int]
     numbers: tuple[list[jax.Array], ...]
     before: tuple[list[Any], ...]
+    sums: tuple[Program | None, ...]
 
 
 def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]], known: KnownPrograms) -> Compiled:
@@ -91,13 +103,34 @@ def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]],
         packings=packings,
         starts=starts,
         routes=ways,
+        movers=tuple(_mover(stage, known) for stage in stages),
         updates=updates,
         joint=joint,
         ties=tuple(map(tuple, ties)),
         groups=groups,
+        loads=spec.schedule.loads_parameters,
+        updated_on_device=updated_on_device(spec.schedule, ties, is_joint=joint is not None),
         numbers=numbers,
         before=tuple([own[m % per_update] if counts else () for m in range(len(own))] for own in numbers),
+        sums=tuple(_sums(stage, is_one=plan is not None and stage is stages[-1]) for stage in stages),
     )
+
+
+def _sums(stage: Stage, *, is_one: bool) -> Program | None:
+    """Begins the sums of what is watched. Args: is_one: whether forward and backward are one program."""
+    values, gradients = sums_of(stage.watch.values), sums_of(stage.watch.gradients)
+    if not values and not gradients:
+        return None
+    copies = () if stage.placement.replicas is None else (stage.placement.replicas.count,)
+
+    def zeros() -> tuple[list[jax.Array], list[jax.Array]]:
+        first, second = ([_jax.numpy.zeros((*copies, *seen.shape), seen.dtype) for seen in of] for of in (values, gradients))
+        return ([*first, *second], []) if is_one else (first, second)
+
+    zeros.__name__ = zeros.__qualname__ = f"stage_{stage.number}_watched_sums"  # by which traces have it
+    if not stage.placement.is_local:
+        return RemoteProgram(zeros, stage.placement.whole)
+    return _jax.jit(zeros, out_shardings=stage.placement.along(0), compiler_options=stage.placement.compiler_options)
 
 
 def _task_programs(
@@ -123,6 +156,7 @@ def _task_programs(
             _structures(stage),
             own,
             sent,
+            stage.watch,
         )
         if plan is not None and stage is last:
             if key not in known:
@@ -139,6 +173,13 @@ def _task_programs(
                 raise
         programs.append(known[key])
     return tuple(programs), last_program
+
+
+def _mover(stage: Stage, known: KnownPrograms) -> Mover:
+    key = "mover", stage.number, stage.placement, stage.param_shardings, _shapes(stage.params)
+    if key not in known:
+        known[key] = Mover(stage)
+    return known[key]
 
 
 def _numbers_on_devices(stages: Sequence[Stage], count: int) -> tuple[list[jax.Array], ...]:
@@ -189,8 +230,17 @@ def make_updates(
         _require_one_process(stages, plan)
         groups = (tuple(range(len(stages))),)
     outputs = stages[-1].outputs
-    updates = [make_update(stage, packings[number], plan, tied[number], outputs) for number, stage in enumerate(stages)]
+    loaded = updated_on_device(spec.schedule, ties, is_joint=joint is not None)
+    updates = [
+        make_update(stage, packings[number], plan, tied[number], outputs, loaded=number in loaded) for number, stage in enumerate(stages)
+    ]
     return tuple(updates), joint, groups
+
+
+def updated_on_device(schedule: Schedule, ties: Sequence[Sequence[Leaf]], *, is_joint: bool) -> frozenset[int]:
+    """The stages whose update takes the parameters that a task of its own has loaded: tied ones are updated where they are stored."""
+    tied = {stage for tie in ties for stage, _ in tie}
+    return frozenset() if is_joint else schedule.loads_parameters - tied
 
 
 def _never(*_: object) -> Never:

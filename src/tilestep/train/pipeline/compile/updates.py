@@ -13,7 +13,7 @@ import numpy as np
 from tilestep.messages import shown
 from tilestep.train.gradients.accumulation import Choice, Reduction, finished, promoted, zeros_for
 from tilestep.train.jaxprs import flat_jaxpr, needed, read_by
-from tilestep.train.offload import Offload, on_device, placed, placed_like
+from tilestep.train.offload import Offload, on_device, placed, placed_like, sharding_on_device
 from tilestep.train.optimizers.offloaded import offloaded
 from tilestep.train.optimizers.sharded import sharded
 from tilestep.train.pipeline.compile.placement import STATE
@@ -130,15 +130,20 @@ def accumulator_specs(stage: Stage, plan: OptimizerPlan) -> list[jax.Array]:
     return _jax.eval_shape(lambda: _jax.tree.leaves(zeros_for(_real(stage), plan.accumulator_dtype)))
 
 
-def make_update(stage: Stage, packings: Packings, plan: OptimizerPlan, tied: frozenset[int], outputs: Pytree) -> Update:
-    """Args: tied: indices of leaves that another stage updates. outputs: the tree of the last stage's outputs' specs."""
-    return _Maker(stage, packings, plan, tied, outputs).update()
+def make_update(
+    stage: Stage, packings: Packings, plan: OptimizerPlan, tied: frozenset[int], outputs: Pytree, *, loaded: bool = False
+) -> Update:
+    """Args: tied: indices of leaves that another stage updates. outputs: the tree of the last stage's outputs' specs. loaded: whether its
+    parameters are on the device, loaded from the host's memory."""
+    return _Maker(stage, packings, plan, tied, outputs, loaded=loaded).update()
 
 
 @final
 class _Maker:
-    def __init__(self, stage: Stage, packings: Packings, plan: OptimizerPlan, tied: frozenset[int], outputs: Pytree) -> None:
-        self._stage, self._packing, self._plan = stage, packings.accumulators, plan
+    def __init__(
+        self, stage: Stage, packings: Packings, plan: OptimizerPlan, tied: frozenset[int], outputs: Pytree, *, loaded: bool
+    ) -> None:
+        self._stage, self._packing, self._plan, self._loaded = stage, packings.accumulators, plan, loaded
         self._params, self._packs = packings.params, packings.params.packs
         self._structure = stage.params_structure
         self._trained = tuple(index for index in stage.real_params if index not in tied)
@@ -149,7 +154,8 @@ class _Maker:
     def update(self) -> Update:
         stage, plan = self._stage, self._plan
         jit, name = stage.placement.jit, f"stage_{stage.number}"
-        shardings = (None, None, [stage.param_shardings[index] for index in self._trained], None) if stage.placement.is_mesh else None
+        kinds = stage.shardings_on_device if self._loaded else stage.param_shardings
+        shardings = (None, None, [kinds[index] for index in self._trained], None) if stage.placement.is_mesh else None
         zeros = (0,) if plan.repeats or self._readies else ()  # they take the accumulators' place
         # JAX gives the memory of the first argument of a shape to the first result of that shape, whichever memory either is in. So the
         # results that take an argument's place come in the arguments' order, and what takes none's comes last.
@@ -223,7 +229,11 @@ class _Maker:
         known = [(path, leaf.shape, leaf.sharding) for path, leaf in _jax.tree_util.tree_flatten_with_path(self._tree(trained))[0]]
 
         def of(path: Any, spec: Spec) -> Any:
-            alike = [sharding for own, shape, sharding in known if shape == spec.shape and path[len(path) - len(own) :] == own]
+            alike = [
+                sharding_on_device(sharding)
+                for own, shape, sharding in known
+                if shape == spec.shape and path[len(path) - len(own) :] == own
+            ]
             return alike[0] if alike else placement.whole
 
         return _jax.tree_util.tree_map_with_path(of, specs)
@@ -276,7 +286,7 @@ class _Maker:
         stage, plan = self._stage, self._plan
         placement = stage.placement
         copies = 1 if placement.replicas is None else placement.replicas.count
-        shardings = [placement.accumulator_sharding(stage.param_shardings[index]) for index in stage.real_params]
+        shardings = [placement.accumulator_sharding(stage.shardings_on_device[index]) for index in stage.real_params]
 
         def zeros() -> list[jax.Array]:
             made = self._packing.pack(self._start())

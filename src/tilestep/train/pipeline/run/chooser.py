@@ -26,7 +26,7 @@ def why_not_single(spec: PipelineSpec, *, check_nans: bool, several_processes: b
         return "it has replicas, or a stage on several devices"
     if spec.schedule.weights != "same":
         return f"the {spec.schedule.name} schedule's weights change within a run"
-    moves = any(task.kind in (Kind.STORE, Kind.LOAD) for task in spec.schedule.ordered())
+    moves = bool(spec.schedule.loads_parameters) or any(task.kind in (Kind.STORE, Kind.LOAD) for task in spec.schedule.ordered())
     if moves or (spec.optimizer is not None and spec.optimizer.offload not in (None, False)):
         return "something of it is in the host's memory"
     return "check_nans looks at each stage" if check_nans else None

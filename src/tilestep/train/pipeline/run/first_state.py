@@ -80,7 +80,6 @@ def _never(*_: object) -> Never:
 
 
 def _on_devices(spec: PipelineSpec, params: Sequence[Pytree], aux: Sequence[Pytree]) -> RunState:
-    offload = None if spec.optimizer is None else spec.optimizer.offload
     states: list[StageState] = []
     for number, (function, own, own_aux) in enumerate(zip(spec.functions, params, aux, strict=True)):
         placement = function.placement
@@ -88,8 +87,7 @@ def _on_devices(spec: PipelineSpec, params: Sequence[Pytree], aux: Sequence[Pytr
             require_held((own, own_aux), lambda _, number=number: f"stage {number}: (params, aux)")
         copies = _jax.tree.map(lambda leaf, placement=placement: _copy(leaf, placement), own)
         if placement.is_local:
-            choice = offload if isinstance(offload, dict) else {}
-            copies = placed(copies, choice, kind="parameters", platform=placement.devices[0].platform)
+            copies = placed(copies, spec.offload, kind="parameters", platform=placement.devices[0].platform)
         states.append(StageState(params=copies, optimizer_state=None, aux=_for_replicas(own_aux, placement)))
     return RunState(stages=tuple(states))
 

@@ -16,8 +16,10 @@ from tilestep.train.pipeline.run.processes import Processes
 from tilestep.train.pipeline.run.state import Ready, RunState
 from tilestep.train.pipeline.run.watch import Watch
 from tilestep.train.processes.remote import Put
+from tilestep.train.schedules.loading import lasts
 from tilestep.train.schedules.phasing import Phases
-from tilestep.train.schedules.schedule import Schedule
+from tilestep.train.schedules.schedule import Schedule, Task
+from tilestep.train.schedules.tasks import OF_PARAMETERS
 from tilestep.train.untyped import jax as _jax
 
 
@@ -29,20 +31,25 @@ class TaskOrder:
     Attributes:
         phases: tasks. Copies between devices start at the end of each phase.
         early: for each phase how many elements are taken by its end, so that they travel with its copies.
+        frees: tasks after which a stage's loaded parameters are not needed for a while.
     """
 
     phases: Phases
     early: tuple[int, ...]
+    frees: frozenset[Task]
 
     @classmethod
     def of(cls, schedule: Schedule, phases: Phases) -> TaskOrder:
         """Each phase takes the elements that the next one's tasks need."""
         first = schedule.levels[0]
         needs = [
-            max((task.microbatch + 1 for task in phase if task.stage in first and task.microbatch is not None), default=0)
+            max(
+                (number + 1 for stage, kind, number in phase if stage in first and number is not None and kind not in OF_PARAMETERS),
+                default=0,
+            )
             for phase in phases
         ]
-        return cls(phases=phases, early=(*needs[1:], 0))
+        return cls(phases=phases, early=(*needs[1:], 0), frees=lasts([task for phase in phases for task in phase]))
 
     def without_early_elements(self) -> TaskOrder:
         """The same order, for elements that may have to be waited for."""

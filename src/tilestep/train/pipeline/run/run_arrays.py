@@ -22,7 +22,9 @@ class RunArrays:
     """The arrays of all stages during one run. Each attribute but `joint` has an entry for each stage.
 
     Attributes:
-        params: leaves of the parameters.
+        params: leaves of the parameters, in the memory in which they stay between runs.
+        loaded: the same on the device while a task has loaded them; None while they are not, and where all stay there.
+        changed: stages whose loaded parameters are newer.
         packed: the parameters as programs take them; None if that is each leaf by itself. Empty in inference.
         accumulators: sums of gradients. Empty in inference.
         aux: leaves of the auxiliary state.
@@ -32,6 +34,8 @@ class RunArrays:
     """
 
     params: list[list[jax.Array]]
+    loaded: list[list[jax.Array] | None]
+    changed: set[int]
     packed: list[list[jax.Array] | None]
     accumulators: list[list[jax.Array]]
     aux: list[list[jax.Array]]
@@ -51,6 +55,8 @@ class RunArrays:
                     params[number], optimizer_states[number] = _copied((params[number], optimizer_states[number]))
         arrays = cls(
             params=params,
+            loaded=[None] * len(params),
+            changed=set(),
             packed=[],
             accumulators=[],
             aux=[_jax.tree.leaves(own.aux) for own in state.stages],
@@ -82,12 +88,29 @@ class RunArrays:
         params = self.params[stage]
         return [params[index] for pack in compiled.packings[stage].params.packs for index in pack]
 
+    def current(self, stage: int) -> list[jax.Array]:
+        """The leaves of a stage's parameters with which programs compute."""
+        loaded = self.loaded[stage]
+        return self.params[stage] if loaded is None else loaded
+
+    def load(self, compiled: Compiled, stage: int) -> None:
+        """Brings a stage's parameters to the device."""
+        if compiled.traced.stages[stage].placement.is_local:
+            self.loaded[stage] = compiled.movers[stage].load(self.params[stage])
+
+    def store(self, compiled: Compiled, stage: int) -> None:
+        """Takes a stage's loaded parameters back, if an update has changed them."""
+        loaded = self.loaded[stage]
+        if loaded is not None and stage in self.changed:
+            self.params[stage] = compiled.movers[stage].store(self.params[stage], loaded)
+            self.changed.remove(stage)
+
     def read_params(self, compiled: Compiled, stage: int, params: list[jax.Array] | None = None) -> list[jax.Array]:
         """The parameters that backward reads. Args: params: leaves of an earlier version; None: the current ones."""
         packed = self.packed[stage]
         if packed is not None:
             return packed
-        leaves = self.params[stage] if params is None else params
+        leaves = self.current(stage) if params is None else params
         indices = compiled.programs[stage].kept_params
         return leaves if len(indices) == len(leaves) else [leaves[index] for index in indices]
 

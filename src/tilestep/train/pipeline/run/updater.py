@@ -10,6 +10,7 @@ import jax
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf
 from tilestep.train.pipeline.run.request import RunRequest
 from tilestep.train.pipeline.run.run_arrays import RunArrays
+from tilestep.train.pipeline.run.sightings import Sightings
 from tilestep.train.pipeline.run.state import Ready
 from tilestep.train.untyped import jax as _jax
 
@@ -21,9 +22,11 @@ class Updater:
     Args:
         arrays: the arrays that it updates.
         outputs: for each microbatch the outputs of the last level, which the optimiser may read.
+        sightings: is told of each update.
     """
 
-    def __init__(self, request: RunRequest, arrays: RunArrays, outputs: Sequence[list[Any]]) -> None:
+    def __init__(self, request: RunRequest, arrays: RunArrays, outputs: Sequence[list[Any]], sightings: Sightings) -> None:
+        self._sightings = sightings
         self._compiled, self._watch, self._transport = request.compiled, request.watch, request.transport
         self._arrays, self._outputs = arrays, outputs
         self._groups = request.compiled.groups
@@ -46,12 +49,14 @@ class Updater:
             for member in members:
                 self.update_one(member, -1 if microbatch is None else microbatch)
         self._share_tied_params(members)
+        for member in members:
+            self._sightings.updated(member, self._arrays.params[member])
 
     def update_one(self, stage: int, microbatch: int) -> None:
         """Updates one stage. Args: microbatch: whose outputs the optimiser reads, if it reads any."""
         arrays, compiled = self._arrays, self._compiled
         update = compiled.updates[stage]
-        params = arrays.params[stage] = list(arrays.params[stage])  # microbatches under way keep their list
+        params = self._copied_list(stage)  # microbatches under way keep their list
         trained = [params[index] for index in update.trained]
         extras = self._extras(stage, update.extras, microbatch)
         if arrays.optimizer_states[stage] is None:
@@ -64,6 +69,16 @@ class Updater:
         arrays.accumulators[stage] = zeros
         if update.readies:  # the only update of the run
             arrays.ready[stage] = Ready(leaves=arrays.packed_leaves(compiled, stage), packs=packs, accumulators=zeros)
+
+    def _copied_list(self, stage: int) -> list[jax.Array]:
+        """A new list of the parameters that an update changes."""
+        arrays, loaded = self._arrays, self._arrays.loaded[stage]
+        if loaded is None or stage not in self._compiled.updated_on_device:
+            arrays.params[stage] = list(arrays.params[stage])
+            return arrays.params[stage]
+        arrays.loaded[stage] = own = list(loaded)
+        arrays.changed.add(stage)
+        return own
 
     def _update_jointly(self) -> None:
         arrays, updates, joint = self._arrays, self._compiled.updates, self._compiled.joint

@@ -12,6 +12,7 @@ from tilestep.train.pipeline.compile.stage import Stage, is_real
 from tilestep.train.pipeline.compile.tracing import Function
 from tilestep.train.pipeline.run.processes import Flushed, Processes
 from tilestep.train.schedules.schedule import Kind, Task
+from tilestep.train.schedules.tasks import OF_PARAMETERS
 from tilestep.train.untyped import jax as _jax
 
 _MOST_NAMED: Final = 3  # parameters
@@ -49,7 +50,7 @@ class Watch:
 
     def note(self, task: Task) -> str:
         """For an exception."""
-        where = "" if task.microbatch is None else f" of microbatch {task.microbatch}"
+        where = "" if task.microbatch is None or task.kind in OF_PARAMETERS else f" of microbatch {task.microbatch}"
         return self._functions[task.stage].note(task.stage, f"{task.kind.meaning}{where}")
 
     def see(self, task: Task, outputs: Sequence[Any], accumulators: Sequence[Any]) -> None:
