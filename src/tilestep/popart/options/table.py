@@ -70,12 +70,12 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "enableSupportedDataTypeCasting": done("64-bit integers are computed in 32 bits; if it is False, they are errors"),
         "throwIfLog2ScaleTensorNotInRange": no_effect("operators with a scale of float8 are not computed at all"),
         "autoRecomputation": done(
-            "with virtual graphs, what stages compute again in the backward pass: nothing, all but products (Standard, NormOnly), or all "
-            "(Pipeline, RecomputeAll); without, XLA decides it. Values change in pipelines without accumulation only",
+            "with virtual graphs, which results a stage keeps for the backward pass, and which it computes again, by the original's rules; "
+            "without, XLA decides it. Values change in pipelines without accumulation only",
             placed=True,
         ),
-        "explicitRecomputation": no_effect(
-            "what is computed again stands in a session's program in any case; aliasZeroCopy asks for the flag"
+        "explicitRecomputation": done(
+            "with RecomputeAll and without implicit pipelining, also what follows the last checkpoint is computed again"
         ),
         "enableLoadAndOffloadRNGState": done("getRNGState and setRNGState may be called"),
         "_enableRngStateManagement": no_effect("random numbers come from JAX's keys"),
@@ -217,6 +217,7 @@ PROGRAM: Final = frozenset(  # options that change the program or its plan, so t
         "enableSupportedDataTypeCasting",
         "ensureFp32LossScaleTensor",
         "executionPhaseSettings",
+        "explicitRecomputation",
         "lstmOptions",
         "matmulOptions",
         "meanAccumulationAndReplicationReductionStrategy",

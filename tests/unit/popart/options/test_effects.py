@@ -53,6 +53,7 @@ PLACED: dict[str, str] = {
     "enablePipelining": "test_stages_of_a_pipeline_work_at_once",
     "enableReplicatedGraphs": "test_replicas_add_their_gradients",
     "executionPhaseSettings": "test_phases_follow_each_other",
+    "explicitRecomputation": "test_without_the_flag_nothing_behind_the_last_checkpoint_is_computed_again",
     "optimizerStateTensorLocationSettings": "test_what_waits_in_streaming_memory_changes_the_time",
     "replicatedGraphCount": "test_replicas_add_their_gradients",
     "tensorLocationSettingsOverride": "test_a_single_weight_waits_in_streaming_memory",

@@ -130,6 +130,12 @@ def test_what_is_computed_again_takes_time() -> None:
     assert _cycles(autoRecomputation=popart.RecomputationType.RecomputeAll) > _cycles()
 
 
+def test_without_the_flag_nothing_behind_the_last_checkpoint_is_computed_again() -> None:
+    again = {"enablePipelining": False, "autoRecomputation": popart.RecomputationType.RecomputeAll}
+    assert _cycles(**again) == _cycles(enablePipelining=False)  # there is no checkpoint, so all is behind the last one
+    assert _cycles(**again, explicitRecomputation=True) > _cycles(enablePipelining=False)
+
+
 @pytest.mark.parametrize(
     "name",
     [

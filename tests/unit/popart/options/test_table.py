@@ -46,7 +46,6 @@ NO_EFFECT: dict[str, Any] = {
     "enableNonStableSoftmax": True,
     "enableStableNorm": True,
     "throwIfLog2ScaleTensorNotInRange": False,
-    "explicitRecomputation": True,
     "_enableRngStateManagement": True,
     "strictOpVersions": False,
     "updatableNamedBuffers": ["w"],
