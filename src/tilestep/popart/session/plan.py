@@ -51,6 +51,7 @@ class Plan:
         batches, accumulation: batches of a step, microbatches of a batch.
         staging: which operators run on which IPU.
         forward: functions of a pipeline's forward part alone; None if the options don't ask for it.
+        loss: the tensor that is differentiated; None in inference.
     """
 
     graph: SessionGraph
@@ -64,6 +65,7 @@ class Plan:
     accumulation: int
     staging: Staging
     forward: Program | None = None
+    loss: str | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
         """A tensor's shape and dtype; None if there is no such tensor."""
@@ -157,6 +159,7 @@ def plan_of(
         accumulation=accumulation,
         staging=staging,
         forward=forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation),
+        loss=source,
     )
 
 

@@ -92,7 +92,7 @@ class Prepared:
         self._engine = Engine(
             self._plan, self._feeds, self._options, device, (self._training, loss, self._plan.anchors, described(optimizer))
         )
-        self._figures = Figures(self._plan, device, self._options, name)
+        self._figures = Figures(self._plan, device, self._options, name, optimizer)
         self._synthetic = Synthetic(self._options.syntheticDataMode)
 
     # -- what the session is
