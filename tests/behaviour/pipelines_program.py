@@ -29,7 +29,7 @@ from tests.unit.train.moments import After, Moment, Never
 from tests.unit.train.pipeline.pipelines import CLASSES, WIDTH, batches, dense, embed, head, joined, left, matrix, right
 from tests.unit.train.pipeline.pipelines_random import centred, noisy, output
 from tilestep.errors import DatasetError, NotFiniteError, ProcessFailedError
-from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, loop_state, start_processes
+from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, gradient, loop_state, parameter, start_processes, watched
 
 PROCESS, COUNT = int(sys.argv[1]), int(sys.argv[2])
 STAGES = [embed, [left, right], joined, dense, head]
@@ -108,6 +108,30 @@ if PROCESS == 0:
         """Which the other processes don't have."""
 
         x: Any
+
+
+def watching() -> None:
+    """Values of the inside: each is in the process of its stage."""
+
+    def marked(p: Any, *args: Any) -> Any:
+        x, label = dense(p, *args)
+        return watched(x, "x"), label
+
+    params = parameters()
+    for schedule in ("interleaved", "zero_bubble", "stale"):
+        pipeline = Pipeline(
+            [lambda p, *e: tuple(map(watched, embed(p, *e), ("h", "label"))), marked, head],
+            optax.sgd(0.5),
+            MICROBATCHES,
+            device_mapping=[0, 4, 7],
+            pipeline_schedule=schedule,
+            program="stages",
+            watch={"h": "all", "x": "last", "label": "sum", gradient("x"): "all", gradient("h"): "sum", parameter(1, "w"): "all"},
+        )
+        state = pipeline.init([params[0], params[3], params[4]])
+        for turn in range(2):
+            state, seen = pipeline.step(state, batches(turn, MICROBATCHES))
+        tell(f"watching_{schedule}", (state, seen.outputs[0], seen.values))
 
 
 def classes() -> None:
@@ -466,7 +490,10 @@ def resumed() -> None:
     assert ended
 
 
-PARTS = {part.__name__: part for part in (brief, classes, schedules, across, replicated, queues, in_turns, failures, interrupted, resumed)}
+PARTS = {
+    part.__name__: part
+    for part in (brief, watching, classes, schedules, across, replicated, queues, in_turns, failures, interrupted, resumed)
+}
 
 
 def main() -> None:

@@ -62,15 +62,15 @@ class Client:
     @functools.cached_property
     def host(self) -> compat.HostClient:
         """XLA:CPU with one device for each IPU. It is made at first use, so a program without an IPU does not pay for it."""
-        if self.is_beside:
-            WAIT_POOL.start()
-            return analysis_host(len(self.devices))
-        self.require_same_settings()
-        require_report_directory(self.settings.engine.directory)
-        warn_of_unknown_variables()
-        warn_if_untested(jax.__version__)
+        if not self.is_beside:
+            self.require_same_settings()
+            require_report_directory(self.settings.engine.directory)
+            warn_of_unknown_variables()
+            warn_if_untested(jax.__version__)
         WAIT_POOL.start()
         compat.wait_in_the_callers_thread(_native.waits_in_its_thread, _native.answers_in_its_thread)
+        if self.is_beside:
+            return analysis_host(len(self.devices))
         host = compat.make_host_client(len(self.devices))
         for device, host_device in zip(self.devices, host.devices(), strict=True):
             device.note_put = (*self.journal.note_put, device.id, host_device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ def assemble(optimizer: Optimizer, context: UpdateContext) -> UpdateRule:
         update=rule.update,
         with_values=rule.with_values,
         values=rule.values,
+        owners=rule.owners(),
         accumulators=rule.accumulators(),
     )
 
@@ -138,6 +140,11 @@ class _Rule:
                     f"New optimizer is not a valid replacement. {name} is constant at {old.value} and would become {new[name].value}"
                 )
         return changed(state, hyper={name: jnp.asarray(new[name].value, old.dtype) for name, old in state.hyper.items()})
+
+    def owners(self) -> dict[str, str]:
+        names = {id: list(jax.eval_shape(rule.init, self.context.params[id])) for id, rule in self.rules.items()}
+        counts = Counter(name for made in names.values() for name in made)
+        return {name: id for id, made in names.items() for name in made if counts[name] == 1}
 
     def accumulators(self) -> frozenset[str]:
         if not self.context.accumulates:

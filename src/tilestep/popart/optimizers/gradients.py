@@ -66,10 +66,7 @@ class GradientStore:
         return total, {self._accumulator: total if self.context.running_mean else jnp.zeros_like(total)}
 
     def _reduced(self, gradient: jax.Array) -> jax.Array:
-        if self.context.reduce is None:
-            return gradient
-        total = self.context.reduce(gradient)
-        return total / self.context.replication_factor if self.context.running_mean else total
+        return self.context.reduced(self.weight.id, gradient, mean=self.context.running_mean)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ class UpdateContext:
         reduction: SessionOptions.accumulationAndReplicationReductionType.
         mean_strategy: SessionOptions.meanAccumulationAndReplicationReductionStrategy.
         reduce: sums an array over the replicas; None without replicas.
+        groups: for parameters that groups of replicas share, what sums over a group, and how many replicas a group has.
         loss_dtype: dtype of the loss that the backward pass begins with; the loss scaling's tensor is named after it.
         automatic_loss_scaling: how the loss scaling follows the gradients; None: it doesn't.
     """
@@ -46,6 +47,7 @@ class UpdateContext:
     reduction: ReductionType = ReductionType.Sum
     mean_strategy: MeanReductionStrategy = MeanReductionStrategy.Post
     reduce: Callable[[jax.Array], jax.Array] | None = None
+    groups: Mapping[str, tuple[Callable[[jax.Array], jax.Array], int]] = field(default_factory=dict[str, Any])
     loss_dtype: np.dtype[np.generic] = field(default_factory=lambda: np.dtype(np.float32))
     automatic_loss_scaling: AutomaticLossScaling | None = None
 
@@ -63,6 +65,14 @@ class UpdateContext:
     def running_mean(self) -> bool:
         """Whether the average is kept at each addition."""
         return self.mean and self.mean_strategy is MeanReductionStrategy.Running
+
+    def reduced(self, id: str, gradient: jax.Array, *, mean: bool = False) -> jax.Array:
+        """The sum, or the mean, of a parameter's gradient over the replicas that share it."""
+        if id not in self.groups and self.reduce is None:
+            return gradient
+        reduce, count = self.groups.get(id, (self.reduce, self.replication_factor))
+        assert reduce is not None
+        return reduce(gradient) / count if mean else reduce(gradient)
 
 
 @jax.tree_util.register_dataclass
@@ -94,6 +104,7 @@ class UpdateRule:
         update: (state, params) -> (new params, state).
         with_values: (state, optimizer) -> state with the new optimizer's values; raises popart_exception where a constant would change.
         values: (state) -> every tensor that a program may ask for by the original's names, `finalLossScale` too.
+        owners: names of the state's tensors of single parameters, each with its parameter's.
         accumulators: names of the state's tensors whose value a program looks at after each microbatch, not after the update.
     """
 
@@ -104,6 +115,7 @@ class UpdateRule:
     update: Callable[[OptimizerState, Mapping[str, jax.Array]], tuple[Arrays, OptimizerState]]
     with_values: Callable[[OptimizerState, Optimizer], OptimizerState]
     values: Callable[[OptimizerState], Arrays]
+    owners: Mapping[str, str]
     accumulators: frozenset[str]
 
 

@@ -13,6 +13,7 @@ from typing import Self
 import jax
 import jax.numpy as jnp
 
+from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedAcclPrefix
 from tilestep.popart.optimizers.arithmetic import scaled, scaled_add
 from tilestep.popart.optimizers.rule import Arrays, UpdateContext
@@ -34,7 +35,15 @@ class CombinedRule:
 
     @classmethod
     def of(cls, weight: Weight, context: UpdateContext, scalars: Mapping[str, Scalar], *, nesterov: bool) -> Self:
-        """The rule of one weight."""
+        """The rule of one weight.
+
+        Raises: popart_exception if gradients of a weight that groups of replicas share are accumulated.
+        """
+        if context.accumulates and weight.id in context.groups:
+            raise popart_exception(
+                f"Gradients of '{weight.id}', which groups of replicas share, can't be accumulated in a velocity: choose "
+                "SGDAccumulatorAndMomentum.Separate"
+            )
         return cls(
             weight=weight,
             context=context,
@@ -93,4 +102,4 @@ class CombinedRule:
         return new, {self._velocity: velocity}
 
     def _reduced(self, array: jax.Array) -> jax.Array:
-        return array if self.context.reduce is None else self.context.reduce(array)
+        return self.context.reduced(self.weight.id, array)

@@ -12,9 +12,10 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.names import reservedGradientPrefix, reservedUpdatedVarPrefix
+from tilestep.popart.names import reservedGradientPrefix, reservedRestoredPrefix, reservedUpdatedVarPrefix
 from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
+from tilestep.popart.session.replication import in_replica
 
 _ZEROS: Final = frozenset({"broadcast_in_dim", "convert_element_type", "reshape"})  # of a literal zero: a gradient that nobody computes
 _MOST_SHOWN: Final = 40  # names of tensors in an error
@@ -67,7 +68,7 @@ def analyse(graph: SessionGraph, loss: str | None, asked: Collection[str] = ()) 
 
         graph.run(variables, inputs, key, mark)
 
-    jax.eval_shape(forward, variables, dict(graph.inputs), key)
+    jax.eval_shape(in_replica(forward, graph.replication.count), variables, dict(graph.inputs), key)
     types |= {name: jax.ShapeDtypeStruct(array.shape, jnp.asarray(array).dtype) for name, array in graph.constants.items()}
     if loss is None:
         return Analysis(types=types, known=frozenset(known), differentiable=frozenset(), values=values)
@@ -107,7 +108,7 @@ def _differentiable(graph: SessionGraph, loss: str, types: Types, known: Collect
     variables = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in graph.variables.items()}
     taps = {name: types[name] for name in tapped}
     key = jax.eval_shape(lambda: jax.random.key(0))
-    traced = jax.make_jaxpr(gradients)(taps, variables, dict(graph.inputs), key)
+    traced = jax.make_jaxpr(in_replica(gradients, graph.replication.count))(taps, variables, dict(graph.inputs), key)
     zero = literal_zeros(traced)
     return frozenset(name for name, is_zero in zip(sorted(taps), zero, strict=True) if not is_zero)
 
@@ -139,6 +140,7 @@ class Names:
         state: of the optimiser: name -> type.
         accumulators: names of the state that change with each microbatch.
         trained: variables that get gradients.
+        restored: tensors that a pipeline keeps for backward.
     """
 
     analysis: Analysis
@@ -146,6 +148,7 @@ class Names:
     state: Types
     accumulators: frozenset[str]
     trained: Sequence[str]
+    restored: frozenset[str] = frozenset()
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
         """A tensor's shape and dtype; None if there is no such tensor."""
@@ -154,13 +157,15 @@ class Names:
             return types[name]
         if name in self.state:
             return self.state[name]
-        for prefix in (reservedGradientPrefix(), reservedUpdatedVarPrefix()):
+        for prefix in (reservedGradientPrefix(), reservedUpdatedVarPrefix(), reservedRestoredPrefix()):
             inner = name.removeprefix(prefix)
             if inner != name and inner in types and self._has(prefix, inner):
                 return types[inner]
         return None
 
     def _has(self, prefix: str, inner: str) -> bool:
+        if prefix == reservedRestoredPrefix():
+            return inner in self.restored
         return inner in self.analysis.differentiable if prefix == reservedGradientPrefix() else inner in self.trained
 
     def fetched(self, anchors: Iterable[str]) -> Fetched:
@@ -170,6 +175,7 @@ class Names:
         accumulators: list[str] = []
         gradients: dict[str, str] = {}
         updated: dict[str, str] = {}
+        restored: dict[str, str] = {}
         for name in anchors:
             if self.type_of(name) is None:
                 raise popart_exception(self._missing(name))
@@ -181,9 +187,13 @@ class Names:
                 tensors.append(name)
             elif name.startswith(reservedGradientPrefix()):
                 gradients[name] = name.removeprefix(reservedGradientPrefix())
+            elif name.startswith(reservedRestoredPrefix()):
+                restored[name] = name.removeprefix(reservedRestoredPrefix())
             else:
                 updated[name] = name.removeprefix(reservedUpdatedVarPrefix())
-        return Fetched(tensors=tensors, gradients=gradients, variables=variables, accumulators=accumulators, updated=updated)
+        return Fetched(
+            tensors=tensors, gradients=gradients, variables=variables, accumulators=accumulators, updated=updated, restored=restored
+        )
 
     def _missing(self, name: str) -> str:
         start = f"Anchor tensor `{name}' not in Ir Tensors. "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
 import jax
@@ -30,14 +30,25 @@ class Feeds:
         declared = {entry.name for entry in plan.graph.proto.graph.input}
         self._initialised = {name for name in plan.graph.variables if name in declared}
         self._plan = plan
-        lead = tuple(size for size in (plan.batches, plan.accumulation) if size != 1)
-        self._shapes = {name: (*lead, *spec.shape) for name, spec in self._inputs.items()}
+        self._replicas = {name: 1 if name in plan.replication.broadcast else plan.replication.count for name in self._inputs}
+        self._shapes = {name: (*self._lead(self._replicas[name]), *spec.shape) for name, spec in self._inputs.items()}
         self._sizes = {name: math.prod(shape) for name, shape in self._shapes.items()}
+        looked_at = {anchor.name for anchor in plan.anchors}
+        self._unread = {name for name in self._inputs if name not in looked_at | plan.graph.read}
         self._anchors: dict[str, tuple[Anchor, jax.ShapeDtypeStruct]] = {}
         for anchor in plan.anchors:
             kind = plan.type_of(anchor.name)
             assert kind is not None
             self._anchors[anchor.name] = (anchor, kind)
+
+    def _lead(self, replicas: int) -> tuple[int, ...]:
+        """Dimensions in front of an input's own."""
+        return tuple(size for size in (self._plan.batches, self._plan.accumulation, replicas) if size != 1)
+
+    def _leading(self, anchor: Anchor) -> list[int]:
+        """Dimensions in front of an anchor's own."""
+        plan = self._plan
+        return anchor.leading(batches=plan.batches, accumulation=plan.accumulation, replicas=plan.replication.count)
 
     def step_types(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shapes and dtypes of a step's inputs, as the program takes them."""
@@ -47,8 +58,7 @@ class Feeds:
         """New arrays for the anchors, with anything in them."""
         arrays: dict[str, Array] = {}
         for name, (anchor, kind) in self._anchors.items():
-            leading = anchor.leading(batches=self._plan.batches, accumulation=self._plan.accumulation)
-            arrays[name] = np.empty([*(size for size in leading if size != 1), *kind.shape], kind.dtype)
+            arrays[name] = np.empty([*(size for size in self._leading(anchor) if size != 1), *kind.shape], kind.dtype)
         return arrays
 
     def require(self, io: PyStepIO) -> None:
@@ -57,7 +67,7 @@ class Feeds:
             if name in self._initialised:
                 kind = self._plan.type_of(name)
                 assert kind is not None
-                expected = math.prod(kind.shape) * self._plan.batches * self._plan.accumulation
+                expected = math.prod((*kind.shape, self._plan.batches, self._plan.accumulation, self._plan.replication.count))
                 self._require_size(name, "input", expected, array.size, kind.shape)
                 continue
             if name not in self._inputs:
@@ -67,7 +77,7 @@ class Feeds:
             if name not in self._anchors:
                 continue
             anchor, kind = self._anchors[name]
-            leading = math.prod(anchor.leading(batches=self._plan.batches, accumulation=self._plan.accumulation))
+            leading = math.prod(self._leading(anchor))
             more = f"\nThe anchor return type is  {anchor.kind.name}"
             if anchor.kind == AnchorReturnTypeId.EveryN:
                 more += f"\nThe return period is {anchor.period}"
@@ -91,19 +101,36 @@ class Feeds:
         raise popart_runtime_error(
             f"Unexpected number of {what} elements for Tensor {name}. Expected {expected}, but received {given}.\n"
             "To disable this check at your own risk, use IStepIO::enableRuntimeAsserts.\n"
-            f"This with, \n   replication  factor = 1\n   accumulation factor = {self._plan.accumulation}\n"
+            f"This with, \n   replication  factor = {self._plan.replication.count}\n   accumulation factor = {self._plan.accumulation}\n"
             f"   batches per step    = {self._plan.batches}\n   Tensor nelms        = {math.prod(shape)}{more}"
         )
 
     def step_inputs(self, io: PyStepIO) -> dict[str, Array]:
         """The arrays of a step in the program's shapes and types.
 
-        Raises: popart_runtime_error for a missing one, or one of another type.
+        Raises: popart_runtime_error for a missing one that an operator reads, or one of another type.
         """
-        return {name: self._typed(name, io.input(name)).reshape(shape) for name, shape in self._shapes.items()}
+        left_out = self._unread - io.inputs.keys()
+        types = self.step_types() if left_out else {}
+        return {
+            name: np.zeros(shape, types[name].dtype) if name in left_out else self._typed(name, io.input(name)).reshape(shape)
+            for name, shape in self._shapes.items()
+        }
 
-    def microbatch_input(self, name: str, array: Array) -> Array:
-        """An array of one microbatch. Raises: popart_runtime_error for another size or type."""
+    def microbatch_input(self, name: str, read: Callable[[str], Array]) -> Array:
+        """An input of one microbatch, from a function that is called for each replica; zeros for one that no operator reads.
+
+        Raises: popart_runtime_error for another size or type.
+        """
+        if name in self._unread:
+            spec = self._inputs[name]
+            return np.zeros(spec.shape if self._replicas[name] == 1 else (self._replicas[name], *spec.shape), spec.dtype)
+        if self._replicas[name] == 1:
+            return self._piece(name, read(name))
+        return np.stack([self._piece(name, read(name)) for _ in range(self._replicas[name])])
+
+    def _piece(self, name: str, array: Array) -> Array:
+        """An array of one microbatch of one replica."""
         spec = self._inputs[name]
         size = math.prod(spec.shape)
         if array.size != size:

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, final
 
 import jax
+from jax.sharding import AbstractMesh
 
 from tilestep.messages import plain
 from tilestep.options import PlanOptions
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import Instrumentation, SyntheticDataMode
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_exception
+from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.replicated import ReplicatedProgram
+from tilestep.popart.session.replication import AXIS
 
 if TYPE_CHECKING:
-    from tilestep.popart.session.emulation import Emulation, Report
+    from tilestep.popart.session.emulation import Emulation, Report, StagedEmulation
 
-_RUN = "run"
+_RUN: Final = "run"
+_INNER: Final = "inner_ipu_"  # how the names of counters of single IPUs begin
 
 
 @final
 class Figures:
     """The emulated machine of a session, told what the session does."""
 
-    def __init__(self, plan: Plan, device: DeviceInfo, options: SessionOptions, name: str) -> None:
-        self._plan, self._options = plan, options
+    def __init__(self, plan: Plan, device: DeviceInfo, options: SessionOptions, name: str, optimizer: Optimizer | None = None) -> None:
+        self._plan, self._options, self._optimizer = plan, options, optimizer
         self._machine = device.machine()
-        self._emulation: Emulation | None = None
+        self._emulation: Emulation | StagedEmulation | None = None
         self._name = plain(name)
         self._has_run = False
 
@@ -35,16 +41,30 @@ class Figures:
         """Plans the step. Raises: OutOfMemoryException if it does not fit the machine, popart_exception if it has too few tiles."""
         if self._machine is None:
             return
-        from tilestep.popart.session.emulation import Emulation, Kept, emulation_options
+        from tilestep.popart.session.emulation import Emulation, Kept, StagedEmulation, emulation_options, staged_program
 
         tiles, own = self._options.numIOTiles, self._machine.ipu.num_tiles
         if tiles >= own:
             raise popart_exception(f"numIOTiles is {tiles}: it must be less than the {own:,} tiles of an IPU")
         options = emulation_options(self._options.engineOptions, PlanOptions(num_io_tiles=max(0, tiles)))
+        if self._plan.staging.kind != "one":
+            staged = StagedEmulation(self._machine, name=self._name, options=options)
+            staged.prepare(staged_program(self._plan, self._options, self._optimizer))
+            self._emulation = staged
+            return
         emulation = Emulation(self._machine, name=self._name, options=options)
         slices = self._plan.batches * self._plan.accumulation > 1
-        emulation.prepare(_RUN, jax.jit(self._plan.program.step), (carry, inputs), kept=[Kept(argument=0, result=0)], in_slices=slices)
+        step, arguments = self._one_ipu_each(carry, inputs)
+        emulation.prepare(_RUN, jax.jit(step), arguments, kept=[Kept(argument=0, result=0)], in_slices=slices)
         self._emulation = emulation
+
+    def _one_ipu_each(self, carry: Any, inputs: Any) -> tuple[Callable[..., Any], tuple[Any, Any]]:
+        """The step with an IPU for each replica, and the types of its arguments."""
+        program = self._plan.program
+        if not isinstance(program, ReplicatedProgram):
+            return program.step, (carry, inputs)
+        mesh = AbstractMesh((self._plan.replication.count,), (AXIS,))
+        return program.sharded_step(mesh), program.placed(mesh, carry, inputs)
 
     @property
     def _transfers(self) -> bool:
@@ -78,13 +98,14 @@ class Figures:
                 "SessionOption 'instrumentWithHardwareCycleCounter' must be set to true in order to measure cycle count"
             )
         counters = self._options.hardwareInstrumentations
-        known = {"": Instrumentation.Outer, "inner_ipu_0": Instrumentation.Inner}
+        ipus = 1 if self._machine is None else self._machine.num_ipus
+        known = {"": Instrumentation.Outer, **{f"{_INNER}{ipu}": Instrumentation.Inner for ipu in range(ipus)}}
         if counter not in known or known[counter] not in counters:
             raise popart_runtime_error(
                 f"Invalid id for cycle counter, '{counter}'. Make sure you have set SessionOption::hardwareInstrumentations correctly."
             )
         emulation = self._emulated()
-        return emulation.inner_cycles(0) if counter else emulation.cycles()
+        return emulation.inner_cycles(int(counter.removeprefix(_INNER))) if counter else emulation.cycles()
 
     def report(self) -> Report:
         """The recording of the session so far. Raises: poplar_exception for a Cpu device."""
@@ -98,7 +119,7 @@ class Figures:
             emulation.reset_profile()
         return text
 
-    def _emulated(self) -> Emulation:
+    def _emulated(self) -> Emulation | StagedEmulation:
         if self._emulation is None:
             raise poplar_exception(
                 "A Cpu device has no tiles and no cycles: use createIpuModelDevice, or acquire a device. "

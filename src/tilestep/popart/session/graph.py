@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,7 @@ from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.ops.describing import kind_text
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.reading import Model
+from tilestep.popart.session.replication import Replication, replication_of
 from tilestep.popart.session.tuning import Tuning, around, tuning_by_output
 from tilestep.popart.tensors import InputShapeInfo
 
@@ -51,7 +52,9 @@ class SessionGraph:
     Attributes:
         model: as it was given.
         inputs: shape and dtype of one microbatch, by name; 64-bit types are 32-bit ones.
-        variables: initialisers that the program takes as arguments; 64-bit types are 32-bit ones.
+        variables: initialisers that the program takes as arguments, as one replica has them; 64-bit types are 32-bit ones.
+        given: the same as the host gives them: with the groups of replicas in front, if there are several.
+        replication: the replicas.
         constants: initialisers on whose values shapes depend.
         statistics: variables that batch norms keep.
         draws: whether it draws random numbers.
@@ -63,11 +66,19 @@ class SessionGraph:
     graph: Graph
     inputs: Mapping[str, jax.ShapeDtypeStruct]
     variables: Mapping[str, Array]
+    given: Mapping[str, Array]
+    replication: Replication
     constants: Mapping[str, Array]
     statistics: frozenset[str]
     draws: bool
     training: bool
     tuning: Tuning
+
+    @property
+    def read(self) -> frozenset[str]:
+        """Names of tensors that operators read."""
+        nodes = self.graph.nodes
+        return frozenset(name for node in nodes for name in (*node.inputs, *(outer for inner in node.subgraphs for outer in inner.outer)))
 
     @property
     def proto(self) -> onnx.ModelProto:
@@ -156,7 +167,10 @@ def session_graph(
     wanted = demanded(loaded.graph)
     _require_known_inputs(loaded, wanted)
     constants = {name: array for name, array in loaded.initializers.items() if name in wanted}
-    variables = {name: narrowed(name, array, casts=casts) for name, array in loaded.initializers.items() if name not in wanted}
+    given = {name: narrowed(name, array, casts=casts) for name, array in loaded.initializers.items() if name not in wanted}
+    replication = replication_of(model.proto, options)
+    variables = {name: replication.first_of(name, array) for name, array in given.items()}
+    _require_shared(replication, constants)
     inputs = {
         spec.name: _input_type(spec, value, shapes, casts=casts)
         for spec, value in zip(specs_of(loaded.proto.graph.input), loaded.proto.graph.input, strict=True)
@@ -168,12 +182,21 @@ def session_graph(
         graph=graph,
         inputs=inputs,
         variables=variables,
+        given=given,
+        replication=replication,
         constants=constants,
         statistics=(statistics(loaded.graph) & variables.keys()) if training else frozenset(),
         draws=draws(loaded.graph),
         training=training,
         tuning=tuning_by_output(model.proto, options),
     )
+
+
+def _require_shared(replication: Replication, constants: Collection[str]) -> None:
+    """Raises: popart_exception for a value on which shapes depend, if groups of replicas have their own."""
+    for name in constants:
+        if replication.is_grouped(name):
+            raise popart_exception(f"Shapes depend on '{name}', so all replicas must share it: leave out its VariableSettings")
 
 
 def _take_in(plain: onnx.ModelProto, model: Model) -> None:

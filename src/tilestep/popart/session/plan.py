@@ -11,24 +11,27 @@ import numpy as np
 
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.device_info import DeviceInfo
-from tilestep.popart.enums import RecomputationType
 from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedGradientPrefix
 from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Analysis, Names, analyse
 from tilestep.popart.session.fetched import Fetched
-from tilestep.popart.session.graph import SessionGraph, Values, session_graph
+from tilestep.popart.session.first_values import first_values, shared_by_replicas
+from tilestep.popart.session.graph import SessionGraph, session_graph
 from tilestep.popart.session.node_checks import require_node_attributes
+from tilestep.popart.session.pipelined import forward_program, require_pipelined, restored_tensors, stale_weights
 from tilestep.popart.session.program import Gradients, Program
 from tilestep.popart.session.reading import Model, read_model
+from tilestep.popart.session.recompute import require_one_recomputation
+from tilestep.popart.session.replicated import ReplicatedProgram
+from tilestep.popart.session.replication import Replication, sum_over
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
 from tilestep.popart.session.staging import Staging, staging_of
 from tilestep.popart.session.wide_loss import WIDE, add_wide_loss
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]
-_RECOMPUTE: Final = "__recompute_output_in_backward_pass"
 _ACTING: Final = frozenset({"Abort", "PrintTensor"})
 _ACCUMULATE: Final = (reservedAccumPrefix(), reservedAcclPrefix())  # how names of state begin that each microbatch changes
 
@@ -41,22 +44,28 @@ class Plan:
         graph: the model.
         names: what may be anchored, with types.
         anchors: what is returned, sorted by name.
-        program: functions of one device.
+        program: functions of one device, or of all replicas.
+        replication: the replicas, with what each has of its own.
         rule: of the optimiser; None in inference.
         first: first values of the variables and of the optimiser's state, by name.
         batches, accumulation: batches of a step, microbatches of a batch.
         staging: which operators run on which IPU.
+        forward: functions of a pipeline's forward part alone; None if the options don't ask for it.
+        loss: the tensor that is differentiated; None in inference.
     """
 
     graph: SessionGraph
     names: Names
     anchors: Sequence[Anchor]
-    program: Program
+    program: Program | ReplicatedProgram
+    replication: Replication
     rule: UpdateRule | None
     first: Mapping[str, Array]
     batches: int
     accumulation: int
     staging: Staging
+    forward: Program | None = None
+    loss: str | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
         """A tensor's shape and dtype; None if there is no such tensor."""
@@ -90,10 +99,10 @@ def plan_of(
         raise popart_exception("Gradient Accumulation only available when training.")
     accumulation = int(options.accumulationFactor) if options.enableGradientAccumulation else 1
     anchors = anchors_of(flow)
+    require_pipelined(options, anchors, optimizer)
     graph, analysis, source = _analysed(read, anchors, loss, training=training, shapes=shapes, options=options)
-    _require_one_recomputation(graph, options)
+    require_one_recomputation(graph, options)
     require_node_attributes(graph.proto.graph, analysis.types.get)
-    prefix = reservedGradientPrefix()
     staging = staging_of(
         graph,
         analysis,
@@ -102,10 +111,10 @@ def plan_of(
         loss=source,
         device=device,
         batches=flow.batchesPerStep(),
-        gradients=[anchor.name.removeprefix(prefix) for anchor in anchors if anchor.name.startswith(prefix)],
+        anchors=anchors,
     )
     trained = [name for name in graph.variables if name in analysis.differentiable]
-    scaling = automatic_scaling(options, training=training, accumulation=accumulation)
+    scaling = automatic_scaling(options, training=training, accumulation=accumulation, replication=graph.replication)
     rule = (
         None
         if optimizer is None
@@ -123,26 +132,34 @@ def plan_of(
         state=state,
         accumulators=frozenset(name for name in state if name.startswith(_ACCUMULATE) or name == FINAL_SCALE),
         trained=trained,
+        restored=restored_tensors(graph, analysis, staging, options),
     )
     fetched = names.fetched(anchor.name for anchor in anchors)
     _require_work(graph, {*fetched.tensors, *fetched.gradients.values(), *([] if loss is None else [loss])})
+    program = Program(
+        graph,
+        anchors=anchors,
+        fetched=fetched,
+        gradients=None if rule is None or source is None else _gradients(source, rule, fetched, trained, names, looked_at),
+        batches=flow.batchesPerStep(),
+        accumulation=accumulation,
+        stale=stale_weights(graph, analysis, staging, options, optimizer, source),
+    )
+    replication = shared_by_replicas(graph, rule, optimizer)
+    several = replication.count > 1
     return Plan(
         graph=graph,
         names=names,
         anchors=anchors,
-        program=Program(
-            graph,
-            anchors=anchors,
-            fetched=fetched,
-            gradients=None if rule is None or source is None else _gradients(source, rule, fetched, trained, names, looked_at),
-            batches=flow.batchesPerStep(),
-            accumulation=accumulation,
-        ),
+        program=ReplicatedProgram(program, replication, anchors=anchors, inputs=graph.inputs, state=state) if several else program,
+        replication=replication,
         rule=rule,
-        first=_first_values(graph, rule, trained),
+        first=first_values(graph, rule, trained, replication),
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
         staging=staging,
+        forward=forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation),
+        loss=source,
     )
 
 
@@ -159,12 +176,6 @@ def _analysed(
     graph = session_graph(read, training=training, shapes=shapes, options=options, change=lambda proto: add_wide_loss(proto, loss, halves))
     source = f"{loss}{WIDE}"
     return graph, analyse(graph, source, asked), source
-
-
-def _require_one_recomputation(graph: SessionGraph, options: SessionOptions) -> None:
-    asked = any(attribute.name == _RECOMPUTE for node in graph.proto.graph.node for attribute in node.attribute)
-    if asked and options.autoRecomputation != RecomputationType.NoRecompute:
-        raise popart_exception("A mixture of auto and manual recomputation is not supported")
 
 
 def _require_work(graph: SessionGraph, wanted: set[str]) -> None:
@@ -190,7 +201,9 @@ def _context(
         params={name: jax.ShapeDtypeStruct(graph.variables[name].shape, graph.variables[name].dtype) for name in trained},
         accumulation_factor=accumulation,
         gradient_accumulation=bool(options.enableGradientAccumulation),
-        replication_factor=1,
+        replication_factor=graph.replication.count,
+        reduce=None if graph.replication.count == 1 else sum_over(None),
+        groups=graph.replication.group_sums(trained),
         reduction=options.accumulationAndReplicationReductionType,
         mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,
         loss_dtype=loss_dtype,
@@ -206,28 +219,3 @@ def _state_types(rule: UpdateRule, graph: SessionGraph, trained: Sequence[str]) 
 def _gradients(loss: str, rule: UpdateRule, fetched: Fetched, trained: Sequence[str], names: Names, looked_at: Sequence[str]) -> Gradients:
     taps = {name: names.analysis.types[name] for name in (*fetched.gradients.values(), *looked_at) if name not in trained}
     return Gradients(loss=loss, rule=rule, trained=trained, taps=taps, observed=looked_at)
-
-
-def _first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequence[str]) -> dict[str, Array]:
-    """First values of variables, and of the optimiser's state: those of a saved model where it has them.
-
-    Raises: popart_exception for a value of another shape, and for a weight that has the name of the state.
-    """
-    variables = dict(graph.variables)
-    if rule is None:
-        return variables
-    params: dict[str, Any] = {name: graph.variables[name] for name in trained}
-    state = rule.init(params)
-    for name in sorted({name for node in graph.proto.graph.node for name in node.input} & graph.variables.keys()):
-        if name in state.tensors:  # in a saved model no node reads those
-            raise popart_exception(f"A weight is called '{name}', as a tensor of the optimiser's state is: call the weight otherwise")
-    saved = {tensor.name: tensor for tensor in graph.proto.graph.initializer if tensor.name in state.tensors}
-    tensors: Values = {name: np.asarray(value) for name, value in state.tensors.items()}
-    for name, tensor in saved.items():
-        array = graph.model.array_of(tensor)
-        if array.shape != tensors[name].shape:
-            raise popart_exception(
-                f"The model's '{name}' has shape {list(array.shape)}, and the optimiser's has {list(tensors[name].shape)}"
-            )
-        tensors[name] = array.astype(tensors[name].dtype)
-    return variables | tensors

@@ -12,12 +12,15 @@ from tilestep.popart.optimizers import AutomaticLossScaling, ForwardNode, tracke
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Analysis
 from tilestep.popart.session.graph import SessionGraph
+from tilestep.popart.session.replication import Replication, sum_over
 
 FINAL_SCALE: Final = "finalLossScale"  # the optimiser's loss scaling times what has become of it
 FINAL_SCALE_TYPE: Final = jax.ShapeDtypeStruct((), np.dtype(np.float32))
 
 
-def automatic_scaling(options: SessionOptions, *, training: bool, accumulation: int) -> AutomaticLossScaling | None:
+def automatic_scaling(
+    options: SessionOptions, *, training: bool, accumulation: int, replication: Replication
+) -> AutomaticLossScaling | None:
     """How the loss scaling of a session follows its gradients; None if it doesn't.
 
     Raises: popart_exception in inference, and for settings out of their range.
@@ -26,7 +29,8 @@ def automatic_scaling(options: SessionOptions, *, training: bool, accumulation: 
         return None
     if not training:
         raise popart_exception("[AutomaticLossScale transform] Only compatible when doing training")
-    return AutomaticLossScaling.of(options.automaticLossScalingSettings, accumulation=accumulation)
+    reduce = None if replication.count == 1 else sum_over(None)
+    return AutomaticLossScaling.of(options.automaticLossScalingSettings, accumulation=accumulation, reduce=reduce)
 
 
 def observed(options: SessionOptions, graph: SessionGraph, analysis: Analysis) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from tilestep.popart.exceptions import noted, popart_runtime_error
 from tilestep.popart.session.graph import narrow_dtype, narrowed
 from tilestep.popart.session.reading import Model
+from tilestep.popart.session.replication import Replication
 from tilestep.popart.stepio import PyWeightsIO, store
 
 Array = np.ndarray[Any, Any]
@@ -18,18 +19,29 @@ _MISMATCH: Final = "Trying to reset weights using tensor with non matching tenso
 
 @final
 class HostWeights:
-    """Two sets of arrays by name, as PopART has them.
+    """Sets of arrays by name, as PopART has them. An array of which groups of replicas have their own has the groups in front.
 
     Attributes:
         outgoing: what `weightsFromHost` sends. `writeWeights`, `resetHostWeights` and `modelToHost` change it.
-        incoming: what `weightsToHost` has received last. `readWeights` copies from it.
+        incoming: what `weightsToHost` has received last. `readWeights` copies from it. All replicas' values, where settings say so.
+        of_groups: the same in the form of `outgoing`.
     """
 
-    def __init__(self, first: Mapping[str, Array], constants: Mapping[str, Array]) -> None:
+    def __init__(self, first: Mapping[str, Array], constants: Mapping[str, Array], replication: Replication) -> None:
         """Args: first: the variables' first values. constants: initialisers that no transfer can change."""
-        self._constants = constants
+        self._constants, self._replication = constants, replication
         self.outgoing: dict[str, Array] = dict(first)
-        self.incoming: dict[str, Array] = dict(first)
+        self.of_groups: dict[str, Array] = {}
+        self.incoming: dict[str, Array] = {}
+        self.receive({name: replication.on_device(name, array) for name, array in first.items()})
+
+    def receive(self, kept: Mapping[str, Any]) -> None:
+        """Takes what was on the device."""
+        self.of_groups = {name: np.array(self._replication.of_groups(name, array)) for name, array in kept.items()}
+        self.incoming = {
+            name: self.of_groups[name] if self._replication.count == 1 else np.array(self._replication.returned(name, array))
+            for name, array in kept.items()
+        }
 
     def read(self, into: PyWeightsIO) -> None:
         """Copies received values into the caller's arrays; names that are no variables stay as they are.
@@ -46,7 +58,8 @@ class HostWeights:
         Raises: popart_runtime_error for an array of another shape or type, popart_exception for a value beyond 32 bits.
         """
         known = {name: array for name, array in values.weights.items() if name in self.outgoing}
-        self.outgoing.update({name: _fitting(name, array, self.outgoing[name]) for name, array in known.items()})
+        fitting = {name: self._replication.taken(name, array, self.outgoing[name]) for name, array in known.items()}
+        self.outgoing.update({name: _fitting(name, array, self.outgoing[name]) for name, array in fitting.items()})
 
     def reset(self, model: Model, *, ignore_unknown: bool) -> None:
         """Takes the initialisers of a model for the next transfer to the device; none of them if one does not fit.

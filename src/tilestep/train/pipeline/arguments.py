@@ -308,6 +308,22 @@ def require_feeds(infeed: object, outfeed: object, *, needs_infeed: bool) -> Non
         raise ValueError("infeed is None, but this process has the first stage: give it an InfeedQueue")
 
 
+def require_watched(watched: object, outfeed: object, *, watches: bool, in_processes: bool) -> None:
+    """Raises: TypeError for what is no queue; ValueError if nothing is watched, the queue is the outfeed, or no process has all values."""
+    if watched is None:
+        return
+    require_kind("watched", watched, OutfeedQueue, "an OutfeedQueue", "infeed", "repeat_count")
+    if not watches:
+        raise ValueError('watched is a queue, but the pipeline watches nothing: say what, as in Pipeline(..., watch=["hidden"])')
+    if watched is outfeed:
+        raise ValueError("watched and outfeed are the same queue: give each one of its own")
+    if in_processes:
+        raise ValueError(
+            "watched is a queue, but the stages are in several processes, each of which has only the values of its own stages: leave it "
+            "away, and use step(), whose Watched has them"
+        )
+
+
 def require_one_loss(levels: Sequence[Sequence[StageFunction]]) -> None:
     """Raises: ValueError for several last stages."""
     if len(levels[-1]) > 1:

@@ -48,20 +48,24 @@ from tilestep.train.pipeline.arguments import (
     require_one_time,
     require_optimizer,
     require_replicas,
+    require_watched,
     schedule_of,
     ties_of,
     typed_key,
 )
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import placements_of
+from tilestep.train.pipeline.compile.stage_watch import require_stages
 from tilestep.train.pipeline.compile.tracing import Function, wants_key
 from tilestep.train.pipeline.compile.updates import OptimizerPlan
+from tilestep.train.pipeline.compile.watch_keys import Given, Key, watch_list
 from tilestep.train.pipeline.run.batches import Batch, Stacked, Taken
 from tilestep.train.pipeline.run.chooser import PROGRAMS, Which
 from tilestep.train.pipeline.run.engine import Engine
 from tilestep.train.pipeline.run.processes import Processes, Unfed
-from tilestep.train.pipeline.run.progress import Progress
+from tilestep.train.pipeline.run.progress import NO_ELEMENTS, Elements, Progress
 from tilestep.train.pipeline.run.results import Results
+from tilestep.train.pipeline.run.sightings import Watched, WatchedResults
 from tilestep.train.pipeline.run.state import RunState
 from tilestep.train.pipeline.state import PipelineState, pipeline_state, require_state, run_state
 from tilestep.train.plan_options import GivenOptions
@@ -136,6 +140,9 @@ class Pipeline:
             replica, in the order of its indices, where None stands for no options. They are checked on any platform, and have no effect
             on others.
         strict: whether counts with which the schedule wastes slots are refused.
+        watch: values of the pipeline's inside that `step` returns, too: a mapping from `"name"` of a value that a stage marks by
+            `watched(x, "name")`, `gradient("name")` of such a value, or `parameter(stage, *path)` after updates, to "all" (of each
+            microbatch, or update), "last" or "sum" (over them). A list stands for "all" of each.
 
     Raises:
         TypeError: if an argument is of another type.
@@ -168,6 +175,7 @@ class Pipeline:
         program: Which = "auto",
         plan_options: GivenOptions | Sequence[GivenOptions | None] | None = None,
         strict: bool = True,
+        watch: Given | None = None,
     ) -> None:
         self._levels = levels_of(stages)
         must = "a transformation of optax, or a function that returns one"
@@ -237,6 +245,11 @@ class Pipeline:
             summed=accumulate_outfeed,
             dtype=accumulate_outfeed_dtype,
         )
+        watching = watch_list(watch, training=self._training)
+        self._watched = None
+        if watching is not None:
+            require_stages(watching, self._levels)
+            self._watched = WatchedResults(watching, self._schedule)
         self._processes = None
         if several:
             self._processes = Processes(placements, first=len(self._levels[0]), commits_last=self._schedule.weights != "same")
@@ -257,6 +270,7 @@ class Pipeline:
             offload=away,
             # Reports of emulated machines name each parameter, and messages of check_nans each gradient: nothing is packed then.
             packed=not check_nans and not hints.listens(placements[0].devices[0].platform),
+            watch=watching,
         )
         self._engine = Engine(spec, check_nans=check_nans, which=program, processes=self._processes)
         self._first = placements[0]
@@ -265,7 +279,8 @@ class Pipeline:
 
     def __repr__(self) -> str:
         names = "; ".join(", ".join(map(name_of, level)) for level in self._levels)
-        return f"<Pipeline: {names}; {self._schedule}>"
+        watch = "" if self._watched is None else f"; watches {self._watched.watch}"
+        return f"<Pipeline: {names}; {self._schedule}{watch}>"
 
     @property
     def schedule(self) -> Schedule:
@@ -314,7 +329,8 @@ class Pipeline:
 
         Returns:
             (the new state, the last stage's results). Each array of the results has a new leading axis of microbatches, and with several
-            replicas a second one of replicas: `[gradient_accumulation_count, replicas, ...]`.
+            replicas a second one of replicas: `[gradient_accumulation_count, replicas, ...]`. With `watch` the second item is a `Watched`:
+            `outputs` are these results, and `values` what is watched, by the keys of `watch`.
 
         Raises:
             ValueError: if an argument does not fit the pipeline.
@@ -358,6 +374,7 @@ class Pipeline:
         key: jax.Array | None = None,
         first_update: int = 0,
         progress: bool = False,
+        watched: OutfeedQueue | None = None,
     ) -> PipelineState:
         """`repeat_count` updates with elements of a queue, one for each microbatch and replica.
 
@@ -373,6 +390,9 @@ class Pipeline:
             first_update: the number of the first update; with a key at most 2**32 - 1. A run that continues an interrupted one has the
                 same keys with `loop_state(error).steps`.
             progress: whether to show a bar with the microbatches that are done, and the programs that are compiled.
+            watched: gets what `watch` says, a mapping with its keys. If all of it is "all", and none of it a parameter (but in schedules
+                that update after each microbatch), it gets one element for each microbatch; else one for each update, as `step` returns
+                it.
 
         Returns:
             The new state. Its arrays may still be in computation.
@@ -392,24 +412,33 @@ class Pipeline:
         with done, self._together(), self._one_program():
             if self._processes is not None:
                 infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._gives_out() else None
-            self._require_feeds(infeed, outfeed)
-            done.reserve(user, infeed, outfeed)
+            self._require_feeds(infeed, outfeed, watched)
+            done.reserve(user, infeed, outfeed, watched)
             if updates and infeed is not None:
                 infeed.begin(chunk_steps=1, steps=updates * count, carry_sharding=self._first.whole, over=self._first.replicas)
             for update in range(first, first + updates):
                 done.check()
                 if outfeed is not None:
                     outfeed.make_room(self._results.elements, done.check)
+                if watched is not None and self._watched is not None:
+                    watched.make_room(self._watched.elements, done.check)
                 batch = Unfed(tuple(inputs))
                 if infeed is not None:
                     batch = Taken(functools.partial(infeed.take, done.check, hold=True), count, tuple(inputs))
                 own = None if key is None else _jax.random.fold_in(key, update)
-                found, outputs = self._run(done.state, batch, own, done, outfeed if update == first else None)
-                given = None if outfeed is None else self._results.for_queue(outputs)
-                done.did(found, outputs, given, self._results.elements)
+                found, outputs = self._run(done.state, batch, own, done, *((outfeed, watched) if update == first else ()))
+                done.did(found, outputs, *self._for_queues(outputs, outfeed, watched))
                 done.show()
             done.check()
         return done.state
+
+    def _for_queues(self, given: Any, outfeed: OutfeedQueue | None, watched: OutfeedQueue | None) -> tuple[Elements, Elements]:
+        """What the queues get of a run. Args: given: what `step` would return."""
+        outputs: Pytree = given if self._watched is None else given.outputs
+        of_outfeed = NO_ELEMENTS if outfeed is None else Elements(self._results.for_queue(outputs), self._results.elements)
+        if watched is None or self._watched is None:
+            return of_outfeed, NO_ELEMENTS
+        return of_outfeed, Elements(self._watched.for_queue(given.values), self._watched.elements)
 
     def _gives_out(self) -> bool:
         """Whether what the last stages return is on devices of this process.
@@ -424,8 +453,9 @@ class Pipeline:
             )
         return here == {True}
 
-    def _require_feeds(self, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None) -> None:
+    def _require_feeds(self, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None, watched: OutfeedQueue | None) -> None:
         require_feeds(infeed, outfeed, needs_infeed=self._processes is None or self._processes.feeds)
+        require_watched(watched, outfeed, watches=self._watched is not None, in_processes=self._processes is not None)
         if outfeed is not None and self._results.is_nothing:
             raise ValueError("outfeed_mask hides all that the last stage returns: leave the outfeed away")
         if infeed is not None:
@@ -440,20 +470,31 @@ class Pipeline:
         return f"a pipeline of {self._schedule.stages} stages"
 
     def _run(
-        self, state: PipelineState, batch: Batch, key: jax.Array | None, progress: Progress, outfeed: OutfeedQueue | None = None
+        self,
+        state: PipelineState,
+        batch: Batch,
+        key: jax.Array | None,
+        progress: Progress,
+        outfeed: OutfeedQueue | None = None,
+        watched: OutfeedQueue | None = None,
     ) -> tuple[PipelineState, Pytree]:
-        """Args: outfeed: whether it takes what will come out is found out before the run, which could not be undone."""
+        """Args: outfeed, watched: whether they take what will come out is found out before the run, which could not be undone."""
 
-        def accept(row: Callable[[], Sequence[Sequence[Spec]]], trees: Sequence[Pytree]) -> None:
+        def accept(row: Callable[[], Sequence[Sequence[Spec]]], trees: Sequence[Pytree], seen: Callable[[], dict[Key, Spec]]) -> None:
             self._results.require(trees)
             if outfeed is not None:
                 outfeed.require_alike(lambda: self._results.queued(row(), trees))
+            results = self._watched
+            if watched is not None and results is not None:
+                watched.require_alike(lambda: _jax.eval_shape(results.for_queue, seen()))
 
         outcome = self._engine.run(run_state(state, self._levels), progress.counting(batch), typed_key(key), progress.compiled, accept)
         give = self._results.of_stacked if outcome.is_stacked else self._results.of
         outputs = give(outcome.outputs, outcome.trees)
         if self._processes is not None:
             outputs = self._processes.given_out(outputs, self._results.numbers(self._replicas))
+        if self._watched is not None:
+            outputs = Watched(outputs, outcome.watched)
         return self._nested(outcome.state), outputs
 
     def _nested(self, state: RunState) -> PipelineState:

@@ -26,6 +26,7 @@ from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program import Carry
 from tilestep.popart.session.proposals.seen import Seen, made
 from tilestep.popart.session.saved import SavedModel
+from tilestep.popart.session.staging import require_ipus
 from tilestep.popart.session.streams import require_streams
 from tilestep.popart.session.synthetic import Synthetic
 from tilestep.popart.session.weights import HostWeights
@@ -82,7 +83,7 @@ class Prepared:
         differentiable = self._plan.names.analysis.differentiable
         tiles = max(0, self._options.numIOTiles)
         made(Seen(name=plain(name), graph=self._plan.graph, loss=loss, differentiable=differentiable, device=device, num_io_tiles=tiles))
-        self._weights = HostWeights(self._plan.first, self._plan.graph.constants)
+        self._weights = HostWeights(self._plan.first, self._plan.graph.constants, self._plan.replication)
         self._saved = SavedModel(self._plan.graph.model)
         self._feeds = Feeds(self._plan)
         self._carry: Carry | None = None
@@ -91,7 +92,7 @@ class Prepared:
         self._engine = Engine(
             self._plan, self._feeds, self._options, device, (self._training, loss, self._plan.anchors, described(optimizer))
         )
-        self._figures = Figures(self._plan, device, self._options, name)
+        self._figures = Figures(self._plan, device, self._options, name, optimizer)
         self._synthetic = Synthetic(self._options.syntheticDataMode)
 
     # -- what the session is
@@ -104,7 +105,7 @@ class Prepared:
     @property
     def replicationFactor(self) -> int:
         """Copies of the model that run side by side."""
-        return 1
+        return self._plan.replication.count
 
     @property
     def accumulationFactor(self) -> int:
@@ -144,10 +145,11 @@ class Prepared:
 
         Raises:
             poplar_exception: for an unknown engine option.
-            popart_exception: for an operation that can't be compiled.
+            popart_exception: for an operation that can't be compiled, or is on an IPU that the device does not have.
             OutOfMemoryException: for a program that does not fit the machine.
         """
         require_known(self._options)
+        require_ipus(self._plan.graph, self._plan.staging, self._options)
         carry = jax.eval_shape(self._first_carry)
         if self._options.compileEngine:
             self._figures.prepare(carry, self._feeds.step_types())
@@ -174,11 +176,12 @@ class Prepared:
         self._loaded = bool(isLoaded)
 
     def _first_carry(self) -> Carry:
-        rule, values = self._plan.rule, self._weights.outgoing
+        rule = self._plan.rule
+        values = {name: self._plan.replication.on_device(name, array) for name, array in self._weights.outgoing.items()}
         optimizer = None
         if rule is not None:
-            trained: dict[str, Any] = {name: values[name] for name in self._plan.names.trained}
-            state = rule.init(trained)
+            one = {name: self._plan.graph.variables[name] for name in self._plan.names.trained}
+            state = rule.init(one)  # pyright: ignore[reportArgumentType]
             optimizer = replace(state, tensors={name: values[name] for name in state.tensors})
             if self._carry is not None:
                 optimizer = replace(optimizer, hyper=self._carry.optimizer.hyper)

@@ -13,6 +13,7 @@ from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 from tilestep.popart.session.calls.weights import WeightCalls
 from tilestep.popart.session.engine import named_failures
 from tilestep.popart.session.feeds import deliver
+from tilestep.popart.session.pipelined import FORWARD_ONLY
 from tilestep.popart.session.program import Carry
 from tilestep.popart.stepio import IStepIO, PyStepIO, PyStepIOCallback
 
@@ -22,20 +23,21 @@ class RunCalls(WeightCalls):
 
     _checked: PyStepIO | None = None  # the last one whose arrays have been checked
     _microbatch: Any = None  # compiled functions of single microbatches
+    _forward: Any = None  # the compiled forward part of a pipeline
 
     def run(self, *arguments: Any, stepio: IStepIO | None = None, debugName: str = "", programHandle: str = "") -> None:
         """Runs one step: all batches of the data flow, as run(stepio, debugName).
+
+        run("implicitPipeliningFwdOnly", stepio) runs the forward part of a pipeline, if createImplicitPipeliningFwdOnlyProgram is set. It
+        changes no weight, and returns the anchors that the forward part makes.
 
         Raises:
             popart_runtime_error: before `prepareDevice`, before `weightsFromHost` in training, and for arrays that do not fit.
             popart_exception: for another program's handle, as in run(programHandle, stepio).
         """
-        handle = programHandle or next((first for first in arguments[:1] if isinstance(first, str)), "")
-        if handle:
-            raise popart_exception(
-                f"run: there is no program '{handle}'. A session has one program, the step: call run(stepio, debugName), "
-                "and make another session for another program"
-            )
+        if not programHandle and arguments and isinstance(arguments[0], str):
+            programHandle, arguments = arguments[0], arguments[1:]
+        self._require_program(programHandle)
         given = arguments if stepio is None else (stepio, *arguments)
         if not given or not isinstance(given[0], IStepIO):
             raise TypeError("run(stepio, debugName=''): stepio must be a PyStepIO or a PyStepIOCallback")
@@ -49,7 +51,9 @@ class RunCalls(WeightCalls):
         carry = self._require_prepared("run(const IStepIO &)")
         if not self._loaded:
             self.loadEngineAndConnectStreams()
-        if isinstance(io, PyStepIO):
+        if programHandle:
+            self._run_forward(carry, io)
+        elif isinstance(io, PyStepIO):
             self._run_arrays(carry, io)
         elif isinstance(io, PyStepIOCallback) and not self._synthetic.off:
             self._run_synthetic(carry)
@@ -60,6 +64,27 @@ class RunCalls(WeightCalls):
             raise TypeError(f"run: stepio is a {type(io).__name__}: it must be a PyStepIO or a PyStepIOCallback")
         self._in_sync = False
         self._figures.ran(debugName)
+
+    def _require_program(self, handle: str) -> None:
+        if handle and (handle != FORWARD_ONLY or self._plan.forward is None):
+            raise popart_exception(
+                f"[Devicex::run] Program {handle} not found. A session has the step, run(stepio, debugName); a pipeline with "
+                f"createImplicitPipeliningFwdOnlyProgram has also '{FORWARD_ONLY}'. Make another session for another program"
+            )
+
+    def _run_forward(self, carry: Carry, io: IStepIO) -> None:
+        """The forward part of a pipeline: the weights stay as they are."""
+        forward = self._plan.forward
+        assert forward is not None
+        if not isinstance(io, PyStepIO):
+            raise popart_exception(f"run('{FORWARD_ONLY}', stepio): stepio is a {type(io).__name__}, and it must be a PyStepIO")
+        if self._forward is None:
+            self._forward = jax.jit(forward.step)
+        if io.checks and io is not self._checked:
+            self._feeds.require(io)
+        with named_failures():
+            self._carry, values = self._forward(carry, self._feeds.step_inputs(io))
+            deliver(values, io)
 
     def _run_arrays(self, carry: Carry, io: PyStepIO) -> None:
         if io.checks and io is not self._checked:
@@ -86,26 +111,34 @@ class RunCalls(WeightCalls):
             self._microbatch = (jax.jit(plan.program.microbatch), jax.jit(plan.program.update), jax.jit(plan.program.after_update))
         microbatch, update, after_update = self._microbatch
         totals: dict[str, Any] = {}
+        carry = plan.program.begin(carry)
         for batch in range(plan.batches):
             for index in range(plan.accumulation):
-                inputs = {name: self._feeds.microbatch_input(name, io.read(name)) for name in plan.graph.inputs}
+                inputs = {name: self._feeds.microbatch_input(name, io.read) for name in plan.graph.inputs}
                 carry, values = microbatch(carry, inputs)
                 if index == plan.accumulation - 1:
                     carry = update(carry)
                     if plan.accumulation == 1:
                         values = values | after_update(carry)
                 self._write_stacked(io, values, batch * plan.accumulation + index, totals)
+        carry = plan.program.end(carry)
         totals |= plan.program.at_end(carry)
         for name, value in totals.items():
-            io.write(name, np.asarray(value))
+            self._write(io, name, value)
         self._carry = carry  # a run that failed leaves the weights as they were, and no gradients of half a batch
+
+    def _write(self, io: PyStepIOCallback, name: str, value: Any) -> None:
+        """Writes an anchor of one microbatch, replica by replica."""
+        array = np.asarray(value)
+        for piece in [array] if self._plan.replication.count == 1 else array:
+            io.write(name, piece)
 
     def _write_stacked(self, io: PyStepIOCallback, values: Mapping[str, Any], number: int, totals: dict[str, Any]) -> None:
         for anchor in self._plan.anchors:
             value = values[anchor.name]
             if anchor.is_stacked:
                 if (number + 1) % anchor.period == 0:
-                    io.write(anchor.name, np.asarray(value))
+                    self._write(io, anchor.name, value)
             elif anchor.kind == AnchorReturnTypeId.Final or anchor.name not in totals:
                 totals[anchor.name] = value
             else:

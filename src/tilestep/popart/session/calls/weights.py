@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from tilestep.files import write_file
 from tilestep.popart.exceptions import popart_runtime_error
@@ -36,7 +35,7 @@ class WeightCalls(Prepared):
             return
         self._figures.weights_to_host()
         values = {**carry.variables, **({} if carry.optimizer is None else carry.optimizer.tensors)}
-        self._weights.incoming = {name: np.array(value) for name, value in jax.device_get(values).items()}
+        self._weights.receive(jax.device_get(values))
         self._in_sync = True
 
     def readWeights(self, weightsIo: PyWeightsIO) -> None:
@@ -69,10 +68,10 @@ class WeightCalls(Prepared):
         What stands in a file of its own is written there. Raises: popart_exception if that file is not there.
         """
         self.weightsToHost()
-        model = self._saved.with_values(self._weights.incoming)
+        model = self._saved.with_values(self._weights.of_groups)
         write_file(Path(fn), model.SerializeToString())
         if not self._options.constantWeights or self._training:
-            self._weights.outgoing = dict(self._weights.incoming)
+            self._weights.outgoing = dict(self._weights.of_groups)
 
     def updateExternallySavedTensorLocations(self, fromLocation: str, toLocation: str) -> None:
         """Copies what stands in one file beside the model to another, where `modelToHost` writes it from then on.
@@ -85,7 +84,7 @@ class WeightCalls(Prepared):
         """Receives the weights, unless the host has them already; the next `weightsFromHost` sends these."""
         if not self._in_sync:
             self.weightsToHost()
-        self._weights.outgoing = dict(self._weights.incoming)
+        self._weights.outgoing = dict(self._weights.of_groups)
 
     def markHostWeightsOutOfSync(self) -> None:
         """Says that the device has other weights than the host. A run says it, too."""

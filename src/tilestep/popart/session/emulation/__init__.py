@@ -38,4 +38,6 @@ from tilestep.popart.session.emulation.arguments import Kept as Kept
 from tilestep.popart.session.emulation.emulated import Emulation as Emulation
 from tilestep.popart.session.emulation.options import EmulationOptions as EmulationOptions
 from tilestep.popart.session.emulation.options import emulation_options as emulation_options
+from tilestep.popart.session.emulation.staged import StagedEmulation as StagedEmulation
+from tilestep.popart.session.emulation.staged_options import staged_program as staged_program
 from tilestep.report.reader import Report as Report

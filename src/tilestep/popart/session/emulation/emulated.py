@@ -12,20 +12,18 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, shown
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.planning import Planned, Residence, plan_for
-from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_error
+from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.arguments import Kept, Layout, Path, layout_of
 from tilestep.popart.session.emulation.calls import FromHost, Notes, Ran, SessionProgram, SessionSystem, ToHost
 from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.popart.session.emulation.out_of_memory import out_of_memory
 from tilestep.popart.session.emulation.watched import begun
 from tilestep.report.reader import Report
 from tilestep.sim import EventKind
 from tilestep.train.untyped import jax as _jax
 
 _FROM_HOST: Final = "weightsFromHost"
-_ANYWAY: Final = """POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory":"true"}' runs it anyway and says so"""
-_HOW_TO_KEEP: Final = """engineOptions["autoReport.all"] = "true" keeps the program's memory step by step"""
-_OUT_OF_MEMORY: Final = "Out of memory: Cannot fit all variable data onto one or more tiles"
 _OUTSIDE: Final = ("load", "save", "read", "io-in", "io-out")  # kinds of cycles that are no part of a run's own time
 _HOST: Final = (*_OUTSIDE, "stream-in", "stream-out", "host-call")
 
@@ -46,7 +44,7 @@ class Emulation:
     def __init__(self, machine: MachineSpec, *, name: str, options: EmulationOptions | None = None) -> None:
         self.machine = machine
         self._notes = Notes(machine=self.machine, name=name, options=options or EmulationOptions())
-        begun(self._notes)
+        begun(reports.Told(self._notes))
         self._new_key = itertools.count(1)
         self._keys: dict[str, int] = {}  # label -> key of its program
         self._transfers: dict[frozenset[Path], int] = {}  # arrays -> key of the program that takes them from the host
@@ -98,8 +96,7 @@ class Emulation:
             if notes.options.allow_out_of_memory:
                 return
             path = reports.write_unfit(notes, program)
-            message = f"{_OUT_OF_MEMORY}: {error.facts}\n  try: {_way_out(error)}; {_ANYWAY}\n  report: {path or _HOW_TO_KEEP}"
-            raise OutOfMemoryException(message, summary=reports.memory_of(program), profile_path=path) from None
+            raise out_of_memory(error, summary=reports.memory_of(program), path=path) from None
 
     def ran(self, *labels: str, times: int = 1, name: str = "") -> None:
         """Notes that the session was called so many times, and each time ran these programs one after the other.
@@ -203,15 +200,6 @@ class Emulation:
             after = live.system.mark().programs
             self._last = number, _added([after[key].since(before.get(key)).cycles for key in set(call.keys)])
         return self._last[1]
-
-
-def _way_out(error: TileMemoryError | StreamingMemoryError) -> str:
-    """What may help a program that does not fit, in PopART's words."""
-    if isinstance(error, StreamingMemoryError):
-        return "fewer batches in a step (DataFlow), or fewer anchors"
-    if error.of_code:
-        return "a loop over equal layers (aiOnnx.loop), or a model in several sessions"
-    return "a smaller microbatch, with gradient accumulation in training; FLOAT16; more tiles (tilesPerIPU)"
 
 
 def _added(cycles: Sequence[Mapping[int, Mapping[EventKind, int]]]) -> Mapping[int, Mapping[EventKind, int]]:

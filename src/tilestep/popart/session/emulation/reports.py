@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import final
 
 from tilestep.errors import RecordingError
 from tilestep.files import writable_directory
@@ -14,6 +15,18 @@ from tilestep.record.tables import Tables
 from tilestep.report.files import MEMORY_FILE, PROGRAM_FILE, RUN_FILE, tell_unwritten, write_report
 from tilestep.report.memory import memory_text
 from tilestep.report.reader import Report
+
+
+@final
+class Told:
+    """What a session of one program tells of itself."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes, self.name, self.machine = notes, notes.name, notes.machine
+
+    def summary(self) -> str:
+        """The figures of the whole session as text; '' for one without a program."""
+        return summary_of(self._notes, whole=True) if self._notes.programs else ""
 
 
 def measured(notes: Notes) -> Measurement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilestep.popart.session.staging.checks import require_ipus as require_ipus
 from tilestep.popart.session.staging.placing import staging_of as staging_of
 from tilestep.popart.session.staging.stages import Kind as Kind
 from tilestep.popart.session.staging.stages import SessionStage as SessionStage

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 import onnx
@@ -31,24 +32,40 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Inner:
+    """An operator of a graph inside of another operator.
+
+    Attributes:
+        name: in words.
+        graph: name of its graph.
+    """
+
+    name: str
+    graph: str
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True)
 class Operator:
     """An operator that a device runs.
 
     Attributes:
         position: among the graph's nodes.
         place: as the model says it.
-        inner: places of the operators of graphs inside of it, with their names.
+        added: whether it stands in no model: the session made it.
+        inner: operators of graphs inside of it.
     """
 
     position: int
     node: Node
     place: Place
-    inner: tuple[tuple[str, Place], ...] = ()
+    added: bool = False
+    inner: tuple[Inner, ...] = ()
 
     @property
     def name(self) -> str:
         """In words."""
-        return named(self.node.proto)
+        return named(self.node.proto, self.node.version)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -70,9 +87,26 @@ def operators_of(graph: SessionGraph, analysis: Analysis, *, constant: frozenset
             fixed.update(made)
             continue
         proto = next((protos[name] for name in _originals(made) if name in protos), None)
-        inner = tuple(_inner(proto)) if proto is not None else ()
-        found.append(Operator(position=position, node=node, place=Place() if proto is None else place_of(proto), inner=inner))
-    return found
+        if proto is None and not made:
+            proto = node.proto
+        if proto is None:
+            found.append(Operator(position=position, node=node, place=Place(), added=True))
+        else:
+            found.append(Operator(position=position, node=node, place=place_of(proto), inner=tuple(_inner(proto))))
+    return _with_added(found)
+
+
+def _with_added(operators: Sequence[Operator]) -> list[Operator]:
+    """Gives the operators that stand in no model the places of those that read their results."""
+    places: dict[str, Place] = {}  # of the first reader of a tensor
+    found: list[Operator] = []
+    for operator in reversed(operators):
+        if operator.added:
+            readers = [places[name] for name in operator.node.outputs if name in places]
+            operator = replace(operator, place=readers[0] if readers else Place())
+        places |= dict.fromkeys(operator.reads, operator.place)
+        found.append(operator)
+    return found[::-1]
 
 
 def place_of(node: onnx.NodeProto) -> Place:
@@ -81,10 +115,17 @@ def place_of(node: onnx.NodeProto) -> Place:
     return Place(**stated)
 
 
-def named(node: onnx.NodeProto) -> str:
-    """A node in words, as the original writes operators."""
-    kind = f"{node.domain or 'ai.onnx'}.{node.op_type}"
-    return f"{node.name or next(iter(filter(None, node.output)), '')} ({kind})"
+def named(node: onnx.NodeProto, version: int = 0, copied: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A node in words, as the original writes operators.
+
+    Args:
+        version: of its operator, if it is known.
+        copied: inputs that come from another IPU -> names of their copies.
+    """
+    kind = f"{node.domain or 'ai.onnx'}.{node.op_type}" + (f":{version}" if version else "")
+    known = f"{node.name} ({kind})" if node.name else kind
+    inputs = ", ".join(copied.get(name, name) for name in node.input if name)
+    return f"Op({known}, inputs=[{inputs}], outputs=[{', '.join(filter(None, node.output))}])"
 
 
 def makers_of(graph: Graph) -> Mapping[str, int]:
@@ -114,10 +155,10 @@ def _is_folded(node: Node, fixed: set[str]) -> bool:
     return bool(node.inputs) and not drawn and not node.subgraphs and fixed.issuperset(filter(None, reads(node)))
 
 
-def _inner(node: onnx.NodeProto) -> Iterator[tuple[str, Place]]:
+def _inner(node: onnx.NodeProto) -> Iterator[Inner]:
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
             for each in attribute.g.node:
                 if each.op_type != "Constant":
-                    yield named(each), place_of(each)
+                    yield Inner(name=named(each), graph=attribute.g.name, place=place_of(each))
                     yield from _inner(each)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from tilestep.popart.dataflow import Anchor
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import VirtualGraphMode
+from tilestep.popart.names import reservedGradientPrefix
 from tilestep.popart.options import SessionOptions
+from tilestep.popart.options.placement_checks import phased, replicas_of
 from tilestep.popart.session.analysis import Analysis
 from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.staging import checks
+from tilestep.popart.session.staging.automatic import automatic_ipus
+from tilestep.popart.session.staging.costs import cost_of
+from tilestep.popart.session.staging.phases import phase_homes, phase_ipus, phases_of
 from tilestep.popart.session.staging.pipelines import pipeline_homes
 from tilestep.popart.session.staging.placement import Operator, makers_of, operators_of
 from tilestep.popart.session.staging.splitting import Home, runs, split
@@ -25,7 +31,7 @@ def staging_of(
     loss: str | None,
     device: DeviceInfo,
     batches: int,
-    gradients: Collection[str] = (),
+    anchors: Sequence[Anchor] = (),
 ) -> Staging:
     """The stages of a session.
 
@@ -34,26 +40,33 @@ def staging_of(
         loss: the tensor that is differentiated; None in inference.
         device: of the session.
         batches: of a step.
-        gradients: tensors whose gradients are returned.
+        anchors: what is returned.
 
     Raises: popart_exception for places that do not fit each other, the options or the device, and for a pipeline that is never full.
     """
-    num_ipus = checks.ipus_of_replica(options, device.numIpus)
+    mode = options.virtualGraphMode
+    num_ipus = device.numIpus // replicas_of(options)
     constant = frozenset(graph.variables) if not training and options.constantWeights else frozenset[str]()
     operators = operators_of(graph, analysis, constant=constant)
-    if options.virtualGraphMode is not VirtualGraphMode.Off:
-        checks.require_all_or_no_ipus(operators, options.virtualGraphMode)
+    if options.enablePipelining and mode is VirtualGraphMode.Manual:
+        checks.require_called(operators)
+    if mode is not VirtualGraphMode.Off:
+        checks.require_all_or_no_ipus(operators, mode)
     if options.enablePipelining:
-        checks.require_pipeline(operators, options, num_ipus)
+        checks.require_pipeline(operators, options, anchors)
     kind: Kind = "one"
     homes, placed = [Home(ipu=0)], {operator.position: 0 for operator in operators}
-    if options.virtualGraphMode is not VirtualGraphMode.Off and operators:
-        ipu_of = _ipus(operators)
+    if mode is not VirtualGraphMode.Off and operators:
+        phase_of = _phases(graph, analysis, operators, options)
+        ipu_of = _ipus(graph, analysis, operators, options, phase_of, num_ipus, training=training)
         if options.enablePipelining:
             kind = "pipelined"
             homes, placed = pipeline_homes(
-                graph, analysis, operators, ipu_of, options, loss=loss, batches=batches, gradients=gradients, constant=constant
+                graph, analysis, operators, ipu_of, options, loss=loss, batches=batches, gradients=_gradients(anchors), constant=constant
             )
+        elif phase_of is not None:
+            kind = "phased"
+            homes, placed = phase_homes(graph, ipu_of, phase_of)
         else:
             homes, placed = runs(graph, ipu_of)
             kind = "sharded" if len(homes) > 1 else "one"
@@ -65,7 +78,37 @@ def staging_of(
     )
 
 
-def _ipus(operators: Sequence[Operator]) -> dict[int, int]:
+def _gradients(anchors: Sequence[Anchor]) -> list[str]:
+    """Tensors whose gradients are returned."""
+    prefix = reservedGradientPrefix()
+    return [anchor.name.removeprefix(prefix) for anchor in anchors if anchor.name.startswith(prefix)]
+
+
+def _phases(graph: SessionGraph, analysis: Analysis, operators: Sequence[Operator], options: SessionOptions) -> Mapping[int, int] | None:
+    """Position of a node -> its phase; None without phases."""
+    if not phased(options):
+        return None
+    costs = {operator.position: cost_of(operator, graph, analysis, training=False) for operator in operators}
+    return phases_of(operators, costs, int(options.executionPhaseSettings.phases))
+
+
+def _ipus(
+    graph: SessionGraph,
+    analysis: Analysis,
+    operators: Sequence[Operator],
+    options: SessionOptions,
+    phase_of: Mapping[int, int] | None,
+    num_ipus: int,
+    *,
+    training: bool,
+) -> dict[int, int]:
+    """Position of a node -> its IPU."""
+    if phase_of is not None:
+        return phase_ipus(operators, phase_of, int(options.executionPhaseSettings.stages))
+    if options.virtualGraphMode is VirtualGraphMode.Auto:
+        weight = 2.0 if options.enableGradientAccumulation else 1.0  # each weight has an accumulator
+        costs = {each.position: cost_of(each, graph, analysis, training=training, weight=weight) for each in operators}
+        return automatic_ipus(operators, list(graph.inputs), costs, num_ipus, options.virtualGraphSplitRatios)
     return {operator.position: operator.place.ipu or 0 for operator in operators}
 
 

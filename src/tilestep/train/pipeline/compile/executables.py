@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -148,6 +149,8 @@ def _calls_of_stage(compiled: Compiled, stage: Stage, programs: Programs, state:
         params = [*(params[index] for index in packing.alone), *packs]
     args = [placement.spec(spec, axis) for spec, axis in zip(stage.args, stage.axes, strict=True)]
     microbatch = compiled.before[number][0]
+    begin = compiled.sums[number]
+    sums = ([], []) if begin is None else _jax.tree.map(functools.partial(_on_stage, stage), _jax.eval_shape(begin))
     accumulators: list[Spec] = []
     if compiled.updates:
         update = compiled.updates[number]
@@ -160,21 +163,23 @@ def _calls_of_stage(compiled: Compiled, stage: Stage, programs: Programs, state:
         if compiled.joint is None and state is not None:
             yield _Call(number, "update", update.apply, _update_specs(compiled, number, leaves, accumulators, state))
     if compiled.last is not None and number == len(compiled.programs) - 1:
-        yield _Call(number, "forward and backward", compiled.last, (accumulators, params, args, microbatch))
+        yield _Call(number, "forward and backward", compiled.last, (accumulators, params, args, microbatch, sums[0]))
         return
-    yield _Call(number, "forward", programs.forward, (params, args))
+    forward = params, args, sums[0]
+    yield _Call(number, "forward", programs.forward, forward)
     if compiled.last is None or programs.keeps_away:  # JAX decides on the memory of results when it has compiled
         return
-    kept = [_on_stage(stage, spec) for spec in _jax.eval_shape(programs.forward, params, args)[2]]
+    kept = [_on_stage(stage, spec) for spec in _jax.eval_shape(programs.forward, *forward)[2]]
     outputs = _jax.tree.leaves(stage.outputs)
     gradients = [placement.spec(outputs[index], 0) for index in programs.real_outputs]
     read = [args[index] for index in programs.kept_args]
     own = params if start is not None else [params[index] for index in programs.kept_params]
     if programs.input_gradient is None:
-        yield _Call(number, "backward", programs.backward, (accumulators, own, read, kept, gradients, microbatch))
+        yield _Call(number, "backward", programs.backward, (accumulators, own, read, kept, gradients, microbatch, sums[1]))
         return
-    yield _Call(number, "input gradient", programs.input_gradient, (own, read, kept, gradients))
-    crossing = [_on_stage(stage, spec) for spec in _jax.eval_shape(programs.input_gradient, own, read, kept, gradients)[1]]
+    yield _Call(number, "input gradient", programs.input_gradient, (own, read, kept, gradients, sums[1]))
+    results = _jax.eval_shape(programs.input_gradient, own, read, kept, gradients, sums[1])
+    crossing = [_on_stage(stage, spec) for spec in results[1]]
     yield _Call(number, "weight gradient", programs.weight_gradient, (accumulators, own, read, kept, gradients, crossing, microbatch))
 
 

@@ -9,6 +9,7 @@ from typing import Any, final
 from tilestep.train.offload import Offload
 from tilestep.train.pipeline.compile.tracing import Function
 from tilestep.train.pipeline.compile.updates import OptimizerPlan
+from tilestep.train.pipeline.compile.watch_keys import WatchList
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Pytree
 
@@ -29,6 +30,7 @@ class PipelineSpec:
         nest: (an entry for each stage) -> the author's tree, in which concurrent stages are a list.
         offload: which parameters are in the host's memory, as for `placed`.
         packed: whether programs take small arrays as one, and values bypass stages that only pass them on.
+        watch: what is watched; None: nothing.
     """
 
     functions: tuple[Function, ...]
@@ -38,3 +40,4 @@ class PipelineSpec:
     nest: Callable[[Sequence[Pytree]], Pytree]
     offload: Offload
     packed: bool
+    watch: WatchList | None = None

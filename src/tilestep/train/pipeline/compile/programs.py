@@ -16,8 +16,10 @@ from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.routes import Routes, routes
 from tilestep.train.pipeline.compile.stage import Packings, Program, Programs, Stage, make_last, make_programs
+from tilestep.train.pipeline.compile.stage_watch import sums_of
 from tilestep.train.pipeline.compile.tracing import Traced
 from tilestep.train.pipeline.compile.updates import OptimizerPlan, Update, accumulator_specs, make_update
+from tilestep.train.processes.remote import RemoteProgram
 from tilestep.train.schedules.schedule import Kind, Schedule
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
@@ -45,6 +47,8 @@ class Compiled:
         updated_on_device: those of them whose update takes what is loaded.
         numbers: for each stage the numbers of all microbatches, as int32 scalars on its devices.
         before: for each stage and microbatch how many microbatches its accumulators hold before it, if the reduction depends on it.
+        sums: for each stage the program that begins the sums of what is watched: () -> (those of its forward, of its backward); both in
+            the first for a stage whose forward and backward are one program. None without sums.
     """
 
     traced: Traced
@@ -62,6 +66,7 @@ class Compiled:
     updated_on_device: frozenset[int]
     numbers: tuple[list[jax.Array], ...]
     before: tuple[list[Any], ...]
+    sums: tuple[Program | None, ...]
 
 
 def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]], known: KnownPrograms) -> Compiled:
@@ -107,7 +112,25 @@ def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]],
         updated_on_device=updated_on_device(spec.schedule, ties, is_joint=joint is not None),
         numbers=numbers,
         before=tuple([own[m % per_update] if counts else () for m in range(len(own))] for own in numbers),
+        sums=tuple(_sums(stage, is_one=plan is not None and stage is stages[-1]) for stage in stages),
     )
+
+
+def _sums(stage: Stage, *, is_one: bool) -> Program | None:
+    """Begins the sums of what is watched. Args: is_one: whether forward and backward are one program."""
+    values, gradients = sums_of(stage.watch.values), sums_of(stage.watch.gradients)
+    if not values and not gradients:
+        return None
+    copies = () if stage.placement.replicas is None else (stage.placement.replicas.count,)
+
+    def zeros() -> tuple[list[jax.Array], list[jax.Array]]:
+        first, second = ([_jax.numpy.zeros((*copies, *seen.shape), seen.dtype) for seen in of] for of in (values, gradients))
+        return ([*first, *second], []) if is_one else (first, second)
+
+    zeros.__name__ = zeros.__qualname__ = f"stage_{stage.number}_watched_sums"  # by which traces have it
+    if not stage.placement.is_local:
+        return RemoteProgram(zeros, stage.placement.whole)
+    return _jax.jit(zeros, out_shardings=stage.placement.along(0), compiler_options=stage.placement.compiler_options)
 
 
 def _task_programs(
@@ -133,6 +156,7 @@ def _task_programs(
             _structures(stage),
             own,
             sent,
+            stage.watch,
         )
         if plan is not None and stage is last:
             if key not in known:

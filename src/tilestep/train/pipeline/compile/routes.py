@@ -147,11 +147,13 @@ def _handed_on(stage: Stage, count: int) -> tuple[dict[int, int], frozenset[int]
     params, structure = _jax.tree.flatten(stage.params)
 
     def outputs(params: Sequence[jax.Array], args: Sequence[jax.Array]) -> list[jax.Array]:
-        return _jax.tree.leaves(stage.call(_jax.tree.unflatten(structure, params), args)[0])
+        results, _, values = stage.watched_call(_jax.tree.unflatten(structure, params), args, stage.watch.slots())
+        return [*_jax.tree.leaves(results), *values]
 
     arguments, read = _flow(stage.placement.traced(outputs, params, list(stage.args))[0].jaxpr)
-    first = len(params)
-    handed = {output: argument - first for output, argument in arguments.items() if argument - first in plain}
+    first, own = len(params), len(_jax.tree.leaves(stage.outputs))
+    read.update(argument for output, argument in arguments.items() if output >= own)  # it is watched
+    handed = {output: argument - first for output, argument in arguments.items() if output < own and argument - first in plain}
     return handed, frozenset(index for index in plain if first + index not in read)
 
 

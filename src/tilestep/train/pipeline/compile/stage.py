@@ -16,9 +16,11 @@ from jax.sharding import Sharding
 from tilestep.train.gradients.accumulation import Reduction, added
 from tilestep.train.jaxprs import flat_jaxpr, halves
 from tilestep.train.offload import on_device, placed_like, sharding_on_device
+from tilestep.train.pipeline.compile.marks import extracted
 from tilestep.train.pipeline.compile.packing import Packing, packed, unpacked
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.residuals import residuals
+from tilestep.train.pipeline.compile.stage_watch import NOTHING, Seen, StageWatch, given, sums_of
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 from tilestep.train.untyped import jnp as _jnp
@@ -48,6 +50,7 @@ class Stage:
         needs_gradient: indices of the arguments' leaves whose gradients another stage needs.
         outputs: the tree of its outputs' specs.
         text: its traced function as JAX writes it.
+        watch: what of it is watched.
     """
 
     number: int
@@ -61,6 +64,15 @@ class Stage:
     needs_gradient: tuple[int, ...]
     outputs: Pytree
     text: str
+    watch: StageWatch = NOTHING
+
+    def watched_call(self, params: Pytree, args: Sequence[Any], slots: Arrays) -> tuple[tuple[Any, ...], Any, list[jax.Array]]:
+        """`call`, and the marked values that are watched. Args: slots: for the gradients that are, see marks.py."""
+        watch = self.watch
+        if not (watch.values or watch.gradients):
+            return *self.call(params, args), []
+        (outputs, aux), seen = extracted(self.call, watch.names)(params, args, watch.by_name(slots))
+        return outputs, aux, [_jax.lax.convert_element_type(seen[own.name], own.dtype) for own in watch.values]  # without weak types
 
     @functools.cached_property
     def params_structure(self) -> Any:
@@ -128,14 +140,16 @@ class Programs:
     """Jitted functions over leaves. Parameters, accumulators and kept values are packed as `Packings` says.
 
     Attributes:
-        forward: (params, args) -> (leaves of the outputs that are sent, of the auxiliary state, and of the kept values).
+        forward: (params, args, sums) -> (leaves of the outputs that are sent, of the auxiliary state, and of the kept values; then rows
+            and sums of the marked values that are watched, see `StageWatch`). It donates sums, as all programs do.
         kept_args: indices of the arguments that backward reads.
         kept_params: indices of the parameters that it reads, among all leaves. It reads all if some are packed.
         keeps_away: whether some kept values are in the host's memory.
-        backward: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch) ->
-            (accumulators, gradients of the arguments that need one). It donates the accumulators.
-        input_gradient: (these parameters, kept arguments, kept values, gradients of the outputs) -> (gradients of the arguments that need
-            one, values for the weights' gradient).
+        backward: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch, sums) ->
+            (accumulators, gradients of the arguments that need one, rows and sums of the marked values' gradients that are watched). It
+            donates the accumulators.
+        input_gradient: (these parameters, kept arguments, kept values, gradients of the outputs, sums) -> (gradients of the arguments that
+            need one, values for the weights' gradient, rows and sums as `backward` has them).
         weight_gradient: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs, values of the input's
             gradient, microbatch) -> (accumulators,). It donates the accumulators.
         real_outputs: indices of the outputs' leaves that have gradients.
@@ -163,25 +177,25 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
     """
     leaves, structure = _jax.tree.leaves(stage.params), stage.params_structure
     real_outputs = tuple(index for index, leaf in enumerate(_jax.tree.leaves(stage.outputs)) if is_real(leaf))
-    name, jit = f"stage_{stage.number}", stage.placement.jit
+    watch = stage.watch
     if packings is None:
 
-        def forward_only(params: Arrays, args: Arrays) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
-            outputs, aux = stage.call(_jax.tree.unflatten(structure, on_device(list(params))), args)
+        def forward_only(params: Arrays, args: Arrays, sums: Arrays) -> tuple[list[jax.Array], ...]:
+            outputs, aux, values = stage.watched_call(_jax.tree.unflatten(structure, on_device(list(params))), args, ())
             leaves = _jax.tree.leaves(outputs)
-            return [leaves[index] for index in sent], _jax.tree.leaves(aux), []
+            return [leaves[index] for index in sent], _jax.tree.leaves(aux), [], *given(watch.values, values, sums)
 
-        return Programs(forward=jit(forward_only, f"{name}_forward", (None, stage.axes), (0, 0, 0)), real_outputs=real_outputs)
+        return Programs(forward=_forward_program(stage, forward_only), real_outputs=real_outputs)
     real_params = stage.real_params
 
     def linearised(params: Arrays, args: Arrays) -> tuple[list[jax.Array], list[jax.Array], Any]:
-        def function(some_params: Arrays, some_args: Arrays) -> tuple[list[jax.Array], tuple[list[jax.Array], list[jax.Array]]]:
+        def function(some_params: Arrays, some_args: Arrays, slots: Arrays) -> tuple[list[jax.Array], tuple[list[Any], list[Any]]]:
             tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
-            results, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
+            results, aux, values = stage.watched_call(tree, _replaced(args, stage.needs_gradient, some_args), slots)
             outputs = _jax.tree.leaves(results)
-            return [outputs[index] for index in real_outputs], (outputs, _jax.tree.leaves(aux))
+            return [outputs[index] for index in real_outputs], ([*outputs, *values], _jax.tree.leaves(aux))
 
-        wanted = [params[index] for index in real_params], [args[index] for index in stage.needs_gradient]
+        wanted = [params[index] for index in real_params], [args[index] for index in stage.needs_gradient], watch.slots()
         _, pullback, (outputs, aux) = _jax.vjp(function, *wanted, has_aux=True)
         return outputs, aux, pullback
 
@@ -190,40 +204,52 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
     kept_params = tuple(range(len(leaves))) if packings.params.packs else parts.kept_params
     packing = packed(parts.specs, but=parts.away) if packings.values else unpacked(parts.specs)
 
-    def forward(params: Arrays, args: Arrays) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
+    def forward(params: Arrays, args: Arrays, sums: Arrays) -> tuple[list[jax.Array], ...]:
         outputs, aux, kept = parts.forward(packings.params.unpack(on_device(list(params))), args)
-        return [outputs[index] for index in sent], aux, packing.pack(kept)
+        values = outputs[len(outputs) - len(watch.values) :]
+        return [outputs[index] for index in sent], aux, packing.pack(kept), *given(watch.values, values, sums)
 
-    def pulled_back(params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays) -> tuple[list[jax.Array], list[jax.Array]]:
-        """Gradients of the real parameters, and of the arguments that need one. Those that a program does not return are dropped."""
+    def pulled_back(params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays) -> tuple[list[jax.Array], ...]:
+        """Gradients of the real parameters, of the arguments that need one, and of slots. What a program does not return is dropped."""
         if packings.params.packs:
             every = packings.params.unpack(params)
             params = [every[index] for index in parts.kept_params]
         return parts.pullback(params, args, packing.unpack(kept))(gradients)
 
     def backward(
-        accumulators: Arrays, params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays, microbatch: jax.Array
-    ) -> tuple[list[jax.Array], list[jax.Array]]:
-        of_params, of_args = pulled_back(on_device(list(params)), args, kept, gradients)
-        return accumulated(accumulators, packings.accumulators.pack(of_params), microbatch, reduction), of_args
+        accumulators: Arrays, params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays, microbatch: jax.Array, sums: Arrays
+    ) -> tuple[list[jax.Array], ...]:
+        of_params, of_args, of_slots = pulled_back(on_device(list(params)), args, kept, gradients)
+        new = accumulated(accumulators, packings.accumulators.pack(of_params), microbatch, reduction)
+        return new, of_args, *given(watch.gradients, of_slots, sums)
 
     axes = [stage.axes[index] for index in parts.kept_args]
     programs = Programs(
-        forward=jit(forward, f"{name}_forward", (None, stage.axes), (0, 0, 0)),
+        forward=_forward_program(stage, forward),
         kept_args=parts.kept_args,
         kept_params=kept_params,
         keeps_away=bool(parts.away),
-        backward=jit(
+        backward=stage.placement.jit(
             backward,
-            f"{name}_backward",
-            (0, None, axes, 0, 0, None),
-            (0, 0),
-            donate=(0,),
-            out_shardings=_accumulators_first(stage, others=1),
+            f"stage_{stage.number}_backward",
+            (0, None, axes, 0, 0, None, 0),
+            (0, 0, 0, 0),
+            donate=(0, *_donated_sums(stage, 6, watch.gradients)),
+            out_shardings=_accumulators_first(stage, others=3),
         ),
         real_outputs=real_outputs,
     )
     return _split(stage, packings.accumulators, programs, pulled_back, axes, reduction) if split else programs
+
+
+def _forward_program(stage: Stage, forward: Program) -> Program:
+    donated = _donated_sums(stage, 2, stage.watch.values)
+    return stage.placement.jit(forward, f"stage_{stage.number}_forward", (None, stage.axes, 0), (0, 0, 0, 0, 0), donate=donated)
+
+
+def _donated_sums(stage: Stage, argument: int, seen: Sequence[Seen]) -> tuple[int, ...]:
+    """The argument that has sums, if there are any: it is donated. On a mesh JAX decides where results are."""
+    return (argument,) if sums_of(seen) and not stage.placement.is_mesh else ()
 
 
 def _split(
@@ -234,17 +260,19 @@ def _split(
     The cut is made when the first one is traced, because only then the shapes of kept values are known.
     """
     later: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None
+    first, watched = len(stage.needs_gradient), stage.watch.gradients
 
-    def input_gradient(params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays) -> tuple[list[jax.Array], list[jax.Array]]:
+    def input_gradient(params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays, sums: Arrays) -> tuple[list[jax.Array], ...]:
         nonlocal later
         operands = [on_device(list(params)), list(args), list(kept), list(gradients)]
 
         def in_order(*operands: Any) -> list[jax.Array]:
-            of_params, of_args = pulled_back(*operands)
-            return [*of_args, *of_params]
+            of_params, of_args, of_slots = pulled_back(*operands)
+            return [*of_args, *of_slots, *of_params]
 
-        now, later = halves(flat_jaxpr(in_order, *operands), len(stage.needs_gradient))
-        return now(_jax.tree.leaves(operands))
+        now, later = halves(flat_jaxpr(in_order, *operands), first + len(watched))
+        results, crossed = now(_jax.tree.leaves(operands))
+        return results[:first], crossed, *given(watched, results[first:], sums)
 
     def weight_gradient(
         accumulators: Arrays, params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays, crossed: Arrays, microbatch: jax.Array
@@ -256,7 +284,13 @@ def _split(
     jit, name = stage.placement.jit, f"stage_{stage.number}"
     return replace(
         programs,
-        input_gradient=jit(input_gradient, f"{name}_input_gradient", (None, axes, 0, 0), (0, 0)),
+        input_gradient=jit(
+            input_gradient,
+            f"{name}_input_gradient",
+            (None, axes, 0, 0, 0),
+            (0, 0, 0, 0),
+            donate=_donated_sums(stage, 4, watched),
+        ),
         weight_gradient=jit(
             weight_gradient,
             f"{name}_weight_gradient",
@@ -271,34 +305,35 @@ def _split(
 def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, loss_too: bool, reduction: Reduction) -> Program:
     """Forward and backward of the stage that gives the loss.
 
-    (accumulators, params, args, microbatch) -> (accumulators, leaves of the outputs, of the auxiliary state, [the loss] or [], gradients
-    of the arguments).
+    (accumulators, params, args, microbatch, sums) -> (accumulators, leaves of the outputs, of the auxiliary state, [the loss] or [],
+    gradients of the arguments; then rows and sums of all marked values that are watched, and behind them of gradients).
 
     Args: loss_of: (outputs) -> loss. loss_too: whether the loss is one more result, because it is no output of the stage.
     """
-    structure, real_params = stage.params_structure, stage.real_params
+    structure, real_params, watch = stage.params_structure, stage.real_params, stage.watch
+    watched = (*watch.values, *watch.gradients)
 
-    def both(accumulators: Arrays, params: Arrays, args: Arrays, microbatch: jax.Array) -> tuple[Any, ...]:
+    def both(accumulators: Arrays, params: Arrays, args: Arrays, microbatch: jax.Array, sums: Arrays) -> tuple[Any, ...]:
         params = packings.params.unpack(on_device(list(params)))
 
-        def function(some_params: Arrays, some_args: Arrays) -> tuple[Any, Any]:
+        def function(some_params: Arrays, some_args: Arrays, slots: Arrays) -> tuple[Any, Any]:
             tree = _jax.tree.unflatten(structure, _replaced(params, real_params, some_params))
-            outputs, aux = stage.call(tree, _replaced(args, stage.needs_gradient, some_args))
-            return loss_of(*outputs), (_jax.tree.leaves(outputs), _jax.tree.leaves(aux))
+            outputs, aux, values = stage.watched_call(tree, _replaced(args, stage.needs_gradient, some_args), slots)
+            return loss_of(*outputs), (_jax.tree.leaves(outputs), _jax.tree.leaves(aux), values)
 
-        wanted = [params[index] for index in real_params], [args[index] for index in stage.needs_gradient]
-        loss, pullback, (outputs, aux) = _jax.vjp(function, *wanted, has_aux=True)
-        of_params, of_args = pullback(_jnp.ones((), loss.dtype))
+        wanted = [params[index] for index in real_params], [args[index] for index in stage.needs_gradient], watch.slots()
+        loss, pullback, (outputs, aux, values) = _jax.vjp(function, *wanted, has_aux=True)
+        of_params, of_args, of_slots = pullback(_jnp.ones((), loss.dtype))
         new = accumulated(accumulators, packings.accumulators.pack(of_params), microbatch, reduction)
-        return new, outputs, aux, [loss] if loss_too else [], of_args
+        return new, outputs, aux, [loss] if loss_too else [], of_args, *given(watched, [*values, *of_slots], sums)
 
     return stage.placement.jit(
         both,
         f"stage_{stage.number}_forward_and_backward",
-        (0, None, stage.axes, None),
-        (0, 0, 0, 0, 0),
-        donate=(0,),
-        out_shardings=_accumulators_first(stage, others=4),
+        (0, None, stage.axes, None, 0),
+        (0, 0, 0, 0, 0, 0, 0),
+        donate=(0, *_donated_sums(stage, 4, watched)),
+        out_shardings=_accumulators_first(stage, others=6),
     )
 
 

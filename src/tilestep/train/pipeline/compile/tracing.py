@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import jax
 import numpy as np
 
 from tilestep.messages import shortened, shown
+from tilestep.train.pipeline.compile.marks import Mark, marks_of, traced_with_marks
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.stage import Stage, is_real
+from tilestep.train.pipeline.compile.stage_watch import Seen, require_marked, watch_of_stage, watched_params
+from tilestep.train.pipeline.compile.watch_keys import WatchList
 from tilestep.train.replicas.collectives import replica_count, replica_index
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
@@ -79,13 +83,17 @@ def trace(
     *,
     training: bool,
     key_impl: str | None,
+    watch: WatchList | None = None,
 ) -> Traced:
     """Traces each stage's function once.
 
-    Args: element: of one microbatch, or of all. key_impl: of the run's random key; None: there is none.
-    Raises: what a function raises, with a note; ValueError for a captured array, and for a stage that wants a key if there is none.
+    Args: element: of one microbatch, or of all. key_impl: of the run's random key; None: there is none. watch: what is watched.
+    Raises: what a function raises, with a note; ValueError for a captured array, for a stage that wants a key if there is none, and for
+        what cannot be watched.
     """
+    seen_params = [list[Seen]() for _ in functions] if watch is None else watched_params(watch, levels, params)
     stages: list[Stage] = []
+    marks: list[list[Mark]] = []
     incoming: list[tuple[tuple[int, int], ...]] = []
     data: list[int] = []
     shared = len(_jax.tree.leaves(element[0]))
@@ -95,8 +103,13 @@ def trace(
         for number in members:
             function = functions[number]
             given = _of_element(function, number, element) if not level else _of_outputs(function, [tree for tree, _ in before])
-            traced = _stage(function, number, given, params[number], aux[number], key_impl, gradient=training and level > 0)
+            traced, own_marks = _stage(
+                function, number, given, params[number], aux[number], key_impl, gradient=training and level > 0, marks=watch is not None
+            )
+            if watch is not None:
+                traced = replace(traced, watch=watch_of_stage(watch, own_marks, seen_params[number]))
             stages.append(traced)
+            marks.append(own_marks)
             data.append(len(given.leaves))
             incoming.append(
                 tuple((stage, first + offset) for tree, (stage, first) in before for offset in range(len(_jax.tree.leaves(tree))))
@@ -106,6 +119,8 @@ def trace(
                 here.append((tree, (number, first)))
                 first += len(_jax.tree.leaves(tree))
         before = here
+    if watch is not None:
+        require_marked(watch, [function.name for function in functions], marks)
     keyed = tuple(key_impl is not None and function.wants_key != "no" for function in functions)
     is_whole = _is_whole(element)
     return Traced(stages=tuple(stages), incoming=tuple(incoming), data=tuple(data), shared=shared, keyed=keyed, is_whole=is_whole)
@@ -174,7 +189,18 @@ def _of_element(function: Function, number: int, element: Element) -> _Given:
     return _Given(leaves=[*constants, *specs], seen=seen, axes=axes, call=call, is_whole=is_whole)
 
 
-def _stage(function: Function, number: int, given: _Given, params: Pytree, aux: Pytree, key_impl: str | None, *, gradient: bool) -> Stage:
+def _stage(
+    function: Function,
+    number: int,
+    given: _Given,
+    params: Pytree,
+    aux: Pytree,
+    key_impl: str | None,
+    *,
+    gradient: bool,
+    marks: bool,
+) -> tuple[Stage, list[Mark]]:
+    """(the stage, its marks). Args: gradient: whether its arguments need one. marks: whether its marks count."""
     if function.wants_key == "must" and key_impl is None:
         raise ValueError(f"stage {number} ({function.name}) asks for a random key: give step() or run() a key, such as jax.random.key(0)")
     placement = function.placement
@@ -198,8 +224,8 @@ def _stage(function: Function, number: int, given: _Given, params: Pytree, aux: 
     if keyed or given.is_whole:
         extras.append(jax.ShapeDtypeStruct((), np.int32))
     leaves = [*given.leaves, *aux_leaves, *extras]
-    outputs, text = _outputs(function, number, call, params_spec, leaves, given.seen)
-    return Stage(
+    outputs, text, found = _outputs(function, number, call, params_spec, leaves, given.seen, marks=marks)
+    stage = Stage(
         number=number,
         placement=placement,
         call=call,
@@ -212,6 +238,7 @@ def _stage(function: Function, number: int, given: _Given, params: Pytree, aux: 
         outputs=outputs,
         text=text,
     )
+    return stage, found
 
 
 def _key(key_impl: str | None, number: int, data: Any, microbatch: jax.Array) -> Any:
@@ -248,15 +275,16 @@ def _require_alike(function: Function, number: int, old: Pytree, new: Pytree) ->
 
 
 def _outputs(
-    function: Function, number: int, call: Callable[..., Any], params: Pytree, args: Sequence[Spec], seen: Sequence[Spec]
-) -> tuple[Any, str]:
-    """(shapes and dtypes of a stage's outputs, what it computes).
+    function: Function, number: int, call: Callable[..., Any], params: Pytree, args: Sequence[Spec], seen: Sequence[Spec], *, marks: bool
+) -> tuple[Any, str, list[Mark]]:
+    """(shapes and dtypes of a stage's outputs, what it computes, its marks).
 
-    Args: seen: what its function gets of `args`.
+    Args: seen: what its function gets of `args`. marks: whether marks count.
     Raises: what its function raises, with a note; ValueError for a captured array.
     """
     try:
-        closed, (outputs, _) = function.placement.traced(call, params, list(args))
+        trace_it = functools.partial(function.placement.traced, call, params, list(args))
+        closed, (outputs, _) = traced_with_marks(trace_it) if marks else trace_it()
     except Exception as error:
         error.add_note(
             function.note(number, f"with arguments {shown([str(_jax.core.ShapedArray(leaf.shape, leaf.dtype)) for leaf in seen])}")
@@ -269,7 +297,8 @@ def _outputs(
             f"stage {number} ({function.name}) has captured {names}: what a stage computes with must come as a parameter, from the stage "
             "before or from `inputs`, for it may be on another device"
         )
-    return outputs, f"{closed.jaxpr} {[np.asarray(value).tolist() for value in closed.consts]}"
+    text = f"{closed.jaxpr} {[np.asarray(value).tolist() for value in closed.consts]}"
+    return outputs, text, marks_of(closed.jaxpr) if marks else []
 
 
 def _spread(result: Pytree) -> tuple[Any, ...]:

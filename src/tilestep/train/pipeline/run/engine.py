@@ -24,6 +24,7 @@ from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.programs import Compiled, make_all
 from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.pipeline.compile.tracing import Element, spec_of
+from tilestep.train.pipeline.compile.watch_keys import Key
 from tilestep.train.pipeline.run.batches import Batch
 from tilestep.train.pipeline.run.chooser import Chooser, Which, why_not_single
 from tilestep.train.pipeline.run.first_state import first_state
@@ -31,6 +32,7 @@ from tilestep.train.pipeline.run.one_program import OtherShapesError, SingleCach
 from tilestep.train.pipeline.run.processes import Flushed, Processes
 from tilestep.train.pipeline.run.program_cache import ProgramCache
 from tilestep.train.pipeline.run.request import RunRequest, TaskOrder, Transport
+from tilestep.train.pipeline.run.sightings import in_order, specs_of
 from tilestep.train.pipeline.run.state import Ready, RunState, StageState
 from tilestep.train.pipeline.run.task_runner import TaskRunner
 from tilestep.train.pipeline.run.watch import Watch
@@ -40,8 +42,8 @@ from tilestep.train.schedules.schedule import Kind
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 
-# (gives the specs of a row of `Outcome.outputs`; `Outcome.trees`) -> None
-Accept = Callable[[Callable[[], list[list[Spec]]], list[Pytree]], None]
+# (gives the specs of a row of `Outcome.outputs`; `Outcome.trees`; gives the specs of `Outcome.watched`) -> None
+Accept = Callable[[Callable[[], list[list[Spec]]], list[Pytree], Callable[[], dict[Key, Spec]]], None]
 
 
 class Outcome(NamedTuple):
@@ -52,6 +54,7 @@ class Outcome(NamedTuple):
         outputs: for each microbatch the leaves of each output of the last level, and in training [the loss]. If `is_stacked`, the same
             lists of leaves once, with a leading axis of microbatches.
         is_stacked: which of both.
+        watched: what is watched, in the author's order; nothing if nothing is.
         trees: for each stage of the last level the tree of its outputs' specs.
     """
 
@@ -59,6 +62,7 @@ class Outcome(NamedTuple):
     outputs: list[Any]
     is_stacked: bool
     trees: list[Pytree]
+    watched: dict[Key, jax.Array]
 
 
 @final
@@ -159,14 +163,23 @@ class Engine:
         if processes is not None:
             processes.begin_tasks(functools.partial(self._flush, request))
         if accept is not None:
-            accept(functools.partial(self._row, stages), self._trees(stages))
+            accept(functools.partial(self._row, stages), self._trees(stages), functools.partial(self._watched_specs, stages))
         result = TaskRunner(request).run()
         self._ready = compiled, result.ready
         self._programs.remember(result.state, direct=direct)
         if processes is not None:
             processes.commit()
             processes.end_tasks()
-        return Outcome(result.state, result.outputs, False, self._trees(stages))
+        return Outcome(result.state, result.outputs, False, self._trees(stages), self._in_order(result.watched))
+
+    def _in_order(self, watched: dict[Key, jax.Array]) -> dict[Key, jax.Array]:
+        watch = self._spec.watch
+        return watched if watch is None else in_order(watch, watched)
+
+    def _watched_specs(self, stages: Sequence[Stage]) -> dict[Key, Spec]:
+        """Those of `Outcome.watched`."""
+        watch = self._spec.watch
+        return {} if watch is None else specs_of(stages, watch, self._spec.schedule)
 
     def _trees(self, stages: Sequence[Stage]) -> list[Pytree]:
         return [stages[stage].outputs for stage in self._spec.schedule.levels[-1]]
@@ -213,15 +226,15 @@ class Engine:
         single = self._singles.latest(structure, key) or self._singles.find(state, structure, stacks, key, report)
         columns, inputs = [stack[1:] for stack in stacks], stacks[0][0]
         if accept is not None:
-            accept(functools.partial(self._row, single.stages), single.trees)
+            accept(functools.partial(self._row, single.stages), single.trees, functools.partial(self._watched_specs, single.stages))
         try:
-            new, outputs = single.run(leaves, columns, inputs, key)
+            new, outputs, watched = single.run(leaves, columns, inputs, key)
         except OtherShapesError:  # JAX has traced it again
             single = self._singles.find(state, structure, stacks, key, report)
-            new, outputs = single.run(leaves, columns, inputs, key)
+            new, outputs, watched = single.run(leaves, columns, inputs, key)
         if report is not None:
             report(1, 1)
-        return Outcome(new, outputs, True, single.trees)
+        return Outcome(new, outputs, True, single.trees, self._in_order(watched))
 
     def _home(self, state: RunState) -> RunState:
         """The state on the stages' own devices, which one program may have left."""

@@ -14,6 +14,7 @@ from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.programs import Compiled
 from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.pipeline.compile.tracing import Element
+from tilestep.train.pipeline.compile.watch_keys import Key
 from tilestep.train.pipeline.run.program_cache import key_impl_of, shapes_of
 from tilestep.train.pipeline.run.single_function import Data, SingleFunction
 from tilestep.train.pipeline.run.single_state import SingleState
@@ -84,14 +85,16 @@ class Single:
         """For each stage of the last level the tree of its outputs' specs."""
         return [self._stages[stage].outputs for stage in self._spec.schedule.levels[-1]]
 
-    def run(self, leaves: list[jax.Array], stacks: Sequence[Pytree], inputs: Pytree, key: jax.Array | None) -> tuple[RunState, list[Any]]:
+    def run(
+        self, leaves: list[jax.Array], stacks: Sequence[Pytree], inputs: Pytree, key: jax.Array | None
+    ) -> tuple[RunState, list[Any], dict[Key, jax.Array]]:
         """One run.
 
         Args:
             leaves: of the state.
             stacks: elements, each leaf with a leading axis of microbatches; one after the other they are those of the run.
         Returns:
-            (the new state, for each stage of the last level its outputs' leaves stacked; in training then [the losses]).
+            (the new state, for each stage of the last level its outputs' leaves stacked; in training then [the losses]; what is watched).
         Raises:
             OtherShapesError: if the shapes are not those of the program.
             Exception: of Python code that a stage calls, with a note.
@@ -99,10 +102,10 @@ class Single:
         donated, read = self._on_device(self._state.donated(leaves)), self._on_device(self._state.read(leaves))
         columns = [self._on_device(_jax.tree.leaves(stack), of_host=bool(leaves)) for stack in stacks]
         data = None if key is None else self._on_device([_jax.random.key_data(key)])
-        new, outputs = self._start(donated, read, columns, self._on_device(_jax.tree.leaves(inputs)), data)
-        return self._state.successor(leaves, read, new), outputs
+        new, outputs, watched = self._start(donated, read, columns, self._on_device(_jax.tree.leaves(inputs)), data)
+        return self._state.successor(leaves, read, new), outputs, dict(zip(self._function.keys, watched, strict=True))
 
-    def _start(self, *args: Any) -> tuple[list[jax.Array], list[Any]]:
+    def _start(self, *args: Any) -> tuple[list[jax.Array], list[Any], list[jax.Array]]:
         """The program's results. They are waited for if it may fail."""
         if not self._may_fail:
             return self._program(*args)
@@ -131,7 +134,7 @@ class Single:
 
     def _whole(
         self, donated: list[jax.Array], read: list[jax.Array], columns: list[Any], inputs: list[Any], key: list[jax.Array] | None
-    ) -> tuple[list[jax.Array], Pytree]:
+    ) -> tuple[list[jax.Array], Pytree, list[jax.Array]]:
         specs = [(leaf.shape, leaf.dtype) for leaf in _jax.tree.leaves((donated, read, columns, inputs))]
         if self._specs is not None and self._specs != specs:
             raise OtherShapesError

@@ -105,6 +105,7 @@ class ProgramCache:
             element,
             training=spec.optimizer is not None,
             key_impl=key_impl,
+            watch=spec.watch,
         )
         if spec.optimizer is not None:
             spec.optimizer.require_loss(spec.functions[-1].name, traced.stages[-1].outputs)

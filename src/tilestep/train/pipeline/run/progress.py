@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import jax
 from jax.sharding import Sharding
@@ -55,6 +55,16 @@ class _Counted:
         return self._batch.are_plain(first)
 
 
+class Elements(NamedTuple):
+    """What a queue gets of an update. Attributes: values: with an axis of elements. number: of elements."""
+
+    values: Any
+    number: int
+
+
+NO_ELEMENTS: Final = Elements(None, 0)
+
+
 @final
 class Progress:
     """Some updates. Ctrl-C waits for the end of an update; an exception inside gets the state after the last one that is done.
@@ -76,6 +86,7 @@ class Progress:
         self._describe: Callable[[str], None] | None = None
         self._infeed: InfeedQueue | None = None  # those that the run has reserved
         self._outfeed: OutfeedQueue | None = None
+        self._watched: OutfeedQueue | None = None
 
     @whole
     def __enter__(self) -> Progress:
@@ -128,7 +139,7 @@ class Progress:
         return raised
 
     @whole
-    def reserve(self, user: str, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None) -> None:
+    def reserve(self, user: str, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None, watched: OutfeedQueue | None = None) -> None:
         """The feeds are in use to the end. Raises: QueueError if one is closed, or in use."""
         if infeed is not None:
             infeed.reserve(user)
@@ -136,14 +147,21 @@ class Progress:
         if outfeed is not None:
             outfeed.reserve(user)
             self._outfeed = outfeed
+        if watched is not None:
+            watched.reserve(user)
+            self._watched = watched
 
     def _release(self) -> None:
         try:
             if self._infeed is not None:
                 self._infeed.release()
         finally:
-            if self._outfeed is not None:
-                self._outfeed.release()
+            try:
+                if self._outfeed is not None:
+                    self._outfeed.release()
+            finally:
+                if self._watched is not None:
+                    self._watched.release()
 
     def check(self) -> None:
         """Raises: KeyboardInterrupt if a Ctrl-C has come."""
@@ -166,14 +184,19 @@ class Progress:
             self._describe(f"{self._name}, {done} of {total} programs compiled" if done < total else self._name)
 
     @whole
-    def did(self, state: Pytree, outputs: Any, given: Any = None, elements: int = 0) -> None:
-        """Another update has been started, after which these are there. Args: given: to the outfeed: so many elements."""
+    def did(self, state: Pytree, outputs: Any, given: Elements = NO_ELEMENTS, seen: Elements = NO_ELEMENTS) -> None:
+        """Another update has been started, after which these are there.
+
+        Args: given: what the outfeed gets. seen: what the queue of what is watched gets.
+        """
         if self._infeed is not None:
             self._infeed.use_held()
         self.state, self.outputs = state, outputs
         self.updates += 1
         if self._outfeed is not None:
-            self._outfeed.deliver(given, elements)
+            self._outfeed.deliver(given.values, given.number)
+        if self._watched is not None:
+            self._watched.deliver(seen.values, seen.number)
 
     def show(self) -> None:
         """Shows in the bar, if there is one, that the last update is done."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import jax
 import numpy as np
 
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
 from tilestep.train.pipeline.compile.programs import Compiled
-from tilestep.train.pipeline.compile.stage import accumulated, is_real
+from tilestep.train.pipeline.compile.stage import Stage, accumulated, is_real
+from tilestep.train.pipeline.compile.watch_keys import Key
 from tilestep.train.pipeline.run.single_state import Rows, SingleState
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -31,29 +32,70 @@ class Data(NamedTuple):
 
 
 @final
+class _Watch:
+    """What is watched of all stages: rows, each of one microbatch, and what is carried from one to the next.
+
+    Attributes: keys: of rows, then of what is carried.
+    """
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self._seen = [seen for stage in stages for seen in (*stage.watch.values, *stage.watch.gradients)]
+        rows = [seen.key for seen in self._seen if seen.how == "all"]
+        self.keys: Final = [*rows, *(seen.key for seen in self._seen if seen.how != "all")]
+
+    def start(self) -> list[jax.Array]:
+        """What the first microbatch gets."""
+        return [_jax.numpy.zeros(seen.shape, seen.dtype) for seen in self._seen if seen.how != "all"]
+
+    def given(self, values: Rows, gradients: Rows, before: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+        """(rows, what is carried on). Args: values, gradients: of each stage."""
+        carried, rows, after = iter(before), list[jax.Array](), list[jax.Array]()
+        own = [value for pair in zip(values, gradients, strict=True) for part in pair for value in part]
+        for seen, value in zip(self._seen, own, strict=True):
+            if seen.how == "all":
+                rows.append(value)
+            else:
+                total = next(carried)
+                after.append(total + value if seen.how == "sum" else value)
+        return rows, after
+
+
+@final
 class SingleFunction:
     """The tasks of a schedule as one traceable function. Each stage's function is called as it is."""
 
     def __init__(self, compiled: Compiled, spec: PipelineSpec, state: SingleState) -> None:
         self._compiled, self._spec, self._state = compiled, spec, state
         self._stages = compiled.traced.stages
+        self._watch = _Watch(self._stages)
 
-    def __call__(self, donated: Sequence[jax.Array], read: Sequence[jax.Array], data: Data) -> tuple[list[jax.Array], Pytree]:
-        """(the new leaves of the state, the outputs)."""
+    @property
+    def keys(self) -> list[Key]:
+        """Of what is watched, in the order of the values that the function returns."""
+        return [*self._watch.keys, *(seen.key for stage in self._stages for seen in stage.watch.params)]
+
+    def __call__(
+        self, donated: Sequence[jax.Array], read: Sequence[jax.Array], data: Data
+    ) -> tuple[list[jax.Array], Pytree, list[jax.Array]]:
+        """(the new leaves of the state, the outputs, what is watched)."""
         trained, states, rest, aux = self._state.trees(donated, read)
         if self._spec.optimizer is None:
-            aux, outputs = self._inference(rest, aux, data)
+            aux, outputs, watched = self._inference(rest, aux, data)
         else:
-            trained, states, aux, outputs = self._update(trained, states, rest, aux, data)
-        return _jax.tree.leaves((trained, states, aux)), outputs
+            trained, states, aux, outputs, watched = self._update(trained, states, rest, aux, data)
+            params = self._state.params(trained, rest)
+            leaves = [(seen, params[stage.number][seen.leaf]) for stage in self._stages for seen in stage.watch.params]
+            watched += [leaf[None] if seen.how == "all" else leaf for seen, leaf in leaves]  # there is one update
+        return _jax.tree.leaves((trained, states, aux)), outputs, watched
 
     def _forward(
-        self, params: Rows, aux: Rows, data: Data, element: Sequence[jax.Array], microbatch: jax.Array
-    ) -> tuple[list[Pytree], list[list[jax.Array]]]:
-        """(outputs of each stage of the last level, the new auxiliary state) of one microbatch."""
+        self, params: Rows, aux: Rows, data: Data, element: Sequence[jax.Array], microbatch: jax.Array, slots: Rows
+    ) -> tuple[list[Pytree], list[list[jax.Array]], list[list[jax.Array]]]:
+        """(outputs of each stage of the last level, the new auxiliary state, marked values of each stage) of one microbatch."""
         traced = self._compiled.traced
         outputs: dict[int, list[jax.Array]] = {}
         new: list[Any] = list(aux)
+        values: list[list[jax.Array]] = [[] for _ in aux]
         trees: list[Pytree] = []
         for level, members in enumerate(self._spec.schedule.levels):
             trees = []
@@ -63,10 +105,10 @@ class SingleFunction:
                     args = [outputs[stage][source] for stage, source in traced.incoming[number]]
                 extras = [data.key, microbatch] if traced.keyed[number] else []
                 tree = _jax.tree.unflatten(self._stages[number].params_structure, params[number])
-                result, after = self._stages[number].call(tree, [*args, *aux[number], *extras])
+                result, after, values[number] = self._stages[number].watched_call(tree, [*args, *aux[number], *extras], slots[number])
                 outputs[number], new[number] = _jax.tree.leaves(result), _jax.tree.leaves(after)
                 trees.append(result)
-        return trees, new
+        return trees, new, values
 
     def _scan(self, step: Callable[[Any, Any], Any], start: Pytree, data: Data) -> tuple[Pytree, Pytree]:
         """`step` over all microbatches: (carry, (number, element)) -> (carry, outputs)."""
@@ -74,13 +116,18 @@ class SingleFunction:
         elements = [_jax.numpy.concatenate(row) if len(row) > 1 else row[0] for row in rows]
         return _jax.lax.scan(step, start, (np.arange(self._spec.schedule.microbatches, dtype=np.int32), elements))
 
-    def _inference(self, params: Rows, aux: Rows, data: Data) -> tuple[Pytree, Pytree]:
-        def step(aux: Rows, numbered: tuple[jax.Array, Sequence[jax.Array]]) -> tuple[Pytree, Pytree]:
-            microbatch, element = numbered
-            trees, new = self._forward(params, aux, data, element, microbatch)
-            return new, [_jax.tree.leaves(tree) for tree in trees]
+    def _inference(self, params: Rows, aux: Rows, data: Data) -> tuple[Pytree, Pytree, list[jax.Array]]:
+        watch, no_slots = self._watch, [()] * len(self._stages)
 
-        return self._scan(step, aux, data)
+        def step(carry: tuple[Rows, list[jax.Array]], numbered: tuple[jax.Array, Sequence[jax.Array]]) -> tuple[Pytree, Pytree]:
+            aux, reduced = carry
+            microbatch, element = numbered
+            trees, new, values = self._forward(params, aux, data, element, microbatch, no_slots)
+            rows, reduced = watch.given(values, no_slots, reduced)
+            return (new, reduced), ([_jax.tree.leaves(tree) for tree in trees], rows)
+
+        (aux, reduced), (outputs, rows) = self._scan(step, (aux, watch.start()), data)
+        return aux, outputs, [*rows, *reduced]
 
     def _update(self, trained: Rows, states: Pytree, rest: Rows, aux: Rows, data: Data) -> tuple[Pytree, ...]:
         plan, compiled = self._spec.optimizer, self._compiled
@@ -88,25 +135,35 @@ class SingleFunction:
         params = self._state.params(trained, rest)
         real = [[leaf for leaf in own if is_real(leaf)] for own in params]
 
-        def loss(real: Rows, aux: Rows, element: Sequence[jax.Array], microbatch: jax.Array) -> tuple[jax.Array, Pytree]:
+        watch = self._watch
+
+        def loss(
+            real_and_slots: tuple[Rows, Rows], aux: Rows, element: Sequence[jax.Array], microbatch: jax.Array
+        ) -> tuple[jax.Array, Pytree]:
+            real, slots = real_and_slots
             some = [iter(own) for own in real]
             leaves = [[next(mine) if is_real(leaf) else leaf for leaf in own] for own, mine in zip(params, some, strict=True)]
-            (outputs,), new = self._forward(leaves, aux, data, element, microbatch)
-            return plan.loss(*outputs), (_jax.tree.leaves(outputs), new)
+            (outputs,), new, values = self._forward(leaves, aux, data, element, microbatch, slots)
+            return plan.loss(*outputs), (_jax.tree.leaves(outputs), new, values)
 
-        def step(carry: tuple[Rows, Rows], numbered: tuple[jax.Array, Sequence[jax.Array]]) -> tuple[Pytree, Pytree]:
-            accumulators, aux = carry
+        slots = [stage.watch.slots() for stage in self._stages]
+
+        def step(carry: tuple[Rows, Rows, list[jax.Array]], numbered: tuple[jax.Array, Sequence[jax.Array]]) -> tuple[Pytree, Pytree]:
+            accumulators, aux, reduced = carry
             microbatch, element = numbered
-            (value, (outputs, new)), gradients = _jax.value_and_grad(loss, has_aux=True)(real, aux, element, microbatch)
+            (value, (outputs, new, values)), (gradients, of_slots) = _jax.value_and_grad(loss, has_aux=True)(
+                (real, slots), aux, element, microbatch
+            )
             sums = [accumulated(acc, own, microbatch, plan.reduction) for acc, own in zip(accumulators, gradients, strict=True)]
-            return (sums, new), (outputs, [value] if plan.is_function else [])
+            rows, reduced = watch.given(values, of_slots, reduced)
+            return (sums, new, reduced), (outputs, [value] if plan.is_function else [], rows)
 
         zeros = [update.start() for update in compiled.updates]
-        (accumulators, aux), (outputs, losses) = self._scan(step, (zeros, aux), data)
+        (accumulators, aux, reduced), (outputs, losses, rows) = self._scan(step, (zeros, aux, watch.start()), data)
         for tie in compiled.ties:
             self._add_tied_gradients(accumulators, tie)
         trained, states = self._apply(trained, states, accumulators, [leaf[-1] for leaf in outputs])
-        return trained, states, aux, [outputs, losses or outputs[:1]]
+        return trained, states, aux, [outputs, losses or outputs[:1]], [*rows, *reduced]
 
     def _add_tied_gradients(self, accumulators: list[list[jax.Array]], tie: Sequence[Leaf]) -> None:
         (owner, first), *others = tie

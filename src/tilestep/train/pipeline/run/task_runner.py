@@ -8,9 +8,11 @@ from typing import Any, Final, NamedTuple, final
 import jax
 
 from tilestep.hints import no_pipeline_task, pipeline_task
+from tilestep.train.pipeline.compile.watch_keys import Key
 from tilestep.train.pipeline.run.inbox import Inbox
 from tilestep.train.pipeline.run.request import RunRequest
 from tilestep.train.pipeline.run.run_arrays import RunArrays
+from tilestep.train.pipeline.run.sightings import Sightings
 from tilestep.train.pipeline.run.state import Ready, RunState
 from tilestep.train.pipeline.run.updater import Updater
 from tilestep.train.schedules.schedule import Kind, Task
@@ -20,6 +22,7 @@ from tilestep.train.untyped import jax as _jax
 _HOST: Final = _jax.memory.Space.Host
 _DEVICE: Final = _jax.memory.Space.Device
 _MEANINGS: Final = {kind: kind.meaning for kind in Kind}
+_FORWARD, _BACKWARD = 0, 1  # the halves of a stage's programs
 _OF_JAX: Final = "JAX has removed its internal frames"  # a note that says nothing of the stage
 
 
@@ -55,11 +58,13 @@ class RunResult(NamedTuple):
     Attributes:
         state: the new one.
         outputs: for each microbatch the outputs' leaves of each stage of the last level; in training then [the loss].
+        watched: what is watched; nothing if nothing is.
         ready: for each stage what the next run may begin with.
     """
 
     state: RunState
     outputs: list[list[Any]]
+    watched: dict[Key, jax.Array]
     ready: list[Ready | None]
 
 
@@ -73,7 +78,8 @@ class TaskRunner:
         self._outputs: list[list[Any]] = [[] for _ in range(count)]
         self._arrays = RunArrays.at_start(request)
         self._inbox = Inbox(request)
-        self._updater = Updater(request, self._arrays, self._outputs)
+        self._sightings = Sightings(request.compiled, count)
+        self._updater = Updater(request, self._arrays, self._outputs, self._sightings)
         self._kept: list[list[Kept | None]] = [[None] * count for _ in range(stages)]
         self._crossing: list[list[Crossing | None]] = [[None] * count for _ in range(stages)]
         self._is_training = request.compiled.last is not None
@@ -119,7 +125,7 @@ class TaskRunner:
             no_pipeline_task()
         if not self._is_training:
             watch.look()
-        return RunResult(self._arrays.state(self._compiled), self._outputs, self._arrays.ready)
+        return RunResult(self._arrays.state(self._compiled), self._outputs, self._sightings.values(), self._arrays.ready)
 
     def _see(self, task: Task) -> None:
         """Tells the watch what a task has made."""
@@ -130,19 +136,22 @@ class TaskRunner:
             watch.see(task, self._latest, accumulators[task.stage] if task.stage == self._last else ())
 
     def _forward(self, stage: int, microbatch: int) -> None:
-        compiled, arrays = self._compiled, self._arrays
+        compiled, arrays, sums = self._compiled, self._arrays, self._sightings.sums(stage, _FORWARD)
         args, params = self._inbox.arguments(stage, microbatch, arrays.aux[stage]), arrays.current(stage)
         if stage == self._last:
             assert compiled.last is not None
-            arrays.accumulators[stage], outputs, arrays.aux[stage], loss, gradients = compiled.last(
-                arrays.accumulators[stage], arrays.packed[stage] or params, args, compiled.before[stage][microbatch]
+            arrays.accumulators[stage], outputs, arrays.aux[stage], loss, gradients, rows, sums = compiled.last(
+                arrays.accumulators[stage], arrays.packed[stage] or params, args, compiled.before[stage][microbatch], sums
             )
+            self._sightings.saw(stage, _FORWARD, microbatch, rows, sums)
             self._outputs[microbatch] = [outputs, loss or outputs[:1]]
             self._latest = outputs
             self._last_gradients[microbatch] = gradients
             return
         programs = compiled.programs[stage]
-        outputs, arrays.aux[stage], values = programs.forward(arrays.packed[stage] or params if arrays.packed else params, args)
+        read = arrays.packed[stage] or params if arrays.packed else params
+        outputs, arrays.aux[stage], values, rows, sums = programs.forward(read, args, sums)
+        self._sightings.saw(stage, _FORWARD, microbatch, rows, sums)
         self._latest = outputs
         if self._is_training:
             kept_args = [args[index] for index in programs.kept_args]
@@ -163,7 +172,10 @@ class TaskRunner:
         params = arrays.read_params(compiled, stage, kept.params)
         of_outputs = self._inbox.output_gradients(stage, microbatch)
         number = compiled.before[stage][microbatch]
-        arrays.accumulators[stage], gradients = backward(arrays.accumulators[stage], params, kept.args, kept.values, of_outputs, number)
+        arrays.accumulators[stage], gradients, rows, sums = backward(
+            arrays.accumulators[stage], params, kept.args, kept.values, of_outputs, number, self._sightings.sums(stage, _BACKWARD)
+        )
+        self._sightings.saw(stage, _BACKWARD, microbatch, rows, sums)
         self._inbox.send_back(stage, microbatch, gradients)
 
     def _send_back_last(self, stage: int, microbatch: int) -> None:
@@ -178,7 +190,9 @@ class TaskRunner:
         program, kept = self._compiled.programs[stage].input_gradient, self._kept[stage][microbatch]
         assert program is not None and kept is not None  # noqa: PT018  # the schedule has such tasks, and forward was before
         of_outputs = self._inbox.output_gradients(stage, microbatch)
-        gradients, values = program(self._arrays.read_params(self._compiled, stage), kept.args, kept.values, of_outputs)
+        params, sums = self._arrays.read_params(self._compiled, stage), self._sightings.sums(stage, _BACKWARD)
+        gradients, values, rows, sums = program(params, kept.args, kept.values, of_outputs, sums)
+        self._sightings.saw(stage, _BACKWARD, microbatch, rows, sums)
         self._crossing[stage][microbatch] = Crossing(of_outputs, values)
         self._inbox.send_back(stage, microbatch, gradients)
 

@@ -10,6 +10,7 @@ import jax
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf
 from tilestep.train.pipeline.run.request import RunRequest
 from tilestep.train.pipeline.run.run_arrays import RunArrays
+from tilestep.train.pipeline.run.sightings import Sightings
 from tilestep.train.pipeline.run.state import Ready
 from tilestep.train.untyped import jax as _jax
 
@@ -21,9 +22,11 @@ class Updater:
     Args:
         arrays: the arrays that it updates.
         outputs: for each microbatch the outputs of the last level, which the optimiser may read.
+        sightings: is told of each update.
     """
 
-    def __init__(self, request: RunRequest, arrays: RunArrays, outputs: Sequence[list[Any]]) -> None:
+    def __init__(self, request: RunRequest, arrays: RunArrays, outputs: Sequence[list[Any]], sightings: Sightings) -> None:
+        self._sightings = sightings
         self._compiled, self._watch, self._transport = request.compiled, request.watch, request.transport
         self._arrays, self._outputs = arrays, outputs
         self._groups = request.compiled.groups
@@ -46,6 +49,8 @@ class Updater:
             for member in members:
                 self.update_one(member, -1 if microbatch is None else microbatch)
         self._share_tied_params(members)
+        for member in members:
+            self._sightings.updated(member, self._arrays.params[member])
 
     def update_one(self, stage: int, microbatch: int) -> None:
         """Updates one stage. Args: microbatch: whose outputs the optimiser reads, if it reads any."""

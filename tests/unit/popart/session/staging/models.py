@@ -15,7 +15,7 @@ from tilestep.popart.tensors import InputShapeInfo
 WIDTH = 4
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Placed:
     """A model. Attributes: proto: of a Builder. loss, y: names of the loss, and of the last layer's result."""
 

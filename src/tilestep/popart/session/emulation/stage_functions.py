@@ -1,0 +1,128 @@
+"""The stages of a session as those of a pipeline: functions of their parameters, and the shapes of what they have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+from tilestep.popart.ops.collectives import replicas
+from tilestep.popart.session.emulation.relays import Relays, relays_of
+from tilestep.popart.session.emulation.staged_anchors import watch_of
+from tilestep.popart.session.graph import SessionGraph, Values
+from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.recompute import Policy
+from tilestep.popart.session.staging import SessionStage
+from tilestep.train import recomputed, watched
+from tilestep.train.replicas.collectives import replica_axis
+
+Specs = dict[str, jax.ShapeDtypeStruct]  # by tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageFunctions:
+    """The stages of a session as those of a pipeline.
+
+    Attributes:
+        functions: (parameters[, auxiliary state], what comes in) -> what goes on, and the new auxiliary state if it has one. A function of
+            a model that draws random numbers has a keyword `key`.
+        params, aux: of each stage.
+        elements: of a microbatch of one replica.
+        watch: what leaves the machine with each run, as `Pipeline(watch=)` has it.
+    """
+
+    functions: tuple[Callable[..., Any], ...]
+    params: tuple[Specs, ...]
+    aux: tuple[Specs, ...]
+    elements: tuple[jax.ShapeDtypeStruct, ...]
+    watch: Mapping[Any, str]
+
+
+def stage_functions(
+    plan: Plan, loss: str | None, *, loss_scale: float = 1.0, policies: Mapping[int, Policy] | None = None
+) -> StageFunctions:
+    """The stages of a session.
+
+    Args:
+        loss: the tensor that is differentiated; None in inference.
+        loss_scale: what the gradients begin with.
+        policies: what stages keep that compute something again, by number.
+    """
+    again = policies or {}
+    graph, staging, kinds = plan.graph, plan.staging, plan.names.analysis.types
+    made = {name: stage.number for stage in staging.stages for at in stage.nodes for name in graph.graph.nodes[at].outputs if name}
+    trained = [] if loss is None else plan.names.trained
+    if loss is None:  # nothing changes: all variables are parameters
+        trained = [name for name in graph.variables if name not in graph.statistics]
+    relays = relays_of(
+        staging,
+        inputs=list(graph.inputs),
+        trained=trained,
+        made=made,
+        last=[] if loss is None else [loss],
+    )
+    watch = watch_of(plan, relays, made)
+    return StageFunctions(
+        functions=tuple(
+            _function(graph, stage, relays, loss_scale, watch.marks[stage.number], again.get(stage.number)) for stage in staging.stages
+        ),
+        params=tuple({name: _spec(graph.variables[name]) for name in names} for names in relays.params),
+        aux=tuple({name: _spec(graph.variables[name]) for name in names} for names in relays.aux),
+        elements=tuple(_spec(kinds[name]) for name in relays.incoming[0]),
+        watch=watch.keys,
+    )
+
+
+def _spec(value: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(value.shape, value.dtype)
+
+
+def _function(
+    graph: SessionGraph, stage: SessionStage, relays: Relays, loss_scale: float, marks: frozenset[str], policy: Policy | None
+) -> Callable[..., Any]:
+    made = {name for at in stage.nodes for name in graph.graph.nodes[at].outputs if name}
+    number = stage.number
+    is_last = number + 1 == len(relays.incoming)
+    incoming, aux_names = relays.incoming[number], relays.aux[number]
+    outgoing = relays.last if is_last else relays.incoming[number + 1]
+
+    def run(params: Values, aux: Values, given: Sequence[Any], key: Any) -> tuple[Any, Values]:
+        known: Values = {**dict(zip(incoming, given, strict=True)), **params, **aux}
+        found = dict(known)
+
+        def mark(name: str, value: Any) -> Any:
+            value = watched(value, name) if name in marks else value
+            found[name] = value = checkpoint_name(jnp.asarray(value), name) if policy is not None and name in made else value
+            return value
+
+        with replicas(replica_axis() or "", graph.replication.count, native_groups=True):
+            _, statistics = graph.run_stage(stage, known, key, mark)
+        outputs = tuple(jnp.asarray(found[name]) for name in outgoing)
+        if is_last and outputs:
+            outputs = (jnp.reshape(outputs[0], ()) * loss_scale,)
+        return outputs, {name: statistics.get(name, value) for name, value in aux.items()}
+
+    return recomputed(_named(run, f"stage{number}", has_aux=bool(aux_names), draws=graph.draws), policy)
+
+
+def _named(run: Callable[..., tuple[Any, Values]], name: str, *, has_aux: bool, draws: bool) -> Callable[..., Any]:
+    """A function with the parameters that a pipeline looks for."""
+
+    def split(given: Sequence[Any], key: Any) -> Any:
+        params, aux, rest = (given[0], given[1], given[2:]) if has_aux else (given[0], {}, given[1:])
+        outputs, new = run(params, aux, rest, key)
+        return (outputs, new) if has_aux else outputs
+
+    def without_key(*given: Any) -> Any:
+        return split(given, None)
+
+    def with_key(*given: Any, key: Any) -> Any:
+        return split(given, key)
+
+    function = with_key if draws else without_key
+    function.__name__ = function.__qualname__ = name
+    return function

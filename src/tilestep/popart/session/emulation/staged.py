@@ -1,0 +1,209 @@
+"""The emulated machine of a session of several stages."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Final, final
+
+from tilestep.errors import RecordingError, StreamingMemoryError, TileMemoryError
+from tilestep.files import writable_directory
+from tilestep.machine.spec import MachineSpec
+from tilestep.pjrt.running.measurement import Measurement, measurement_of
+from tilestep.plan.liveness import check_fits
+from tilestep.plan.streaming import check_streaming_memory
+from tilestep.popart.exceptions import popart_runtime_error
+from tilestep.popart.session.emulation import reports
+from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.popart.session.emulation.out_of_memory import out_of_memory
+from tilestep.popart.session.emulation.staged_calls import OUTSIDE, FromHost, Ran, Spent, StagedNotes, StagedPlay, ToHost
+from tilestep.popart.session.emulation.staged_program import StagedProgram
+from tilestep.popart.session.emulation.watched import begun
+from tilestep.report.files import RUN_FILE, tell_unwritten, write_report
+from tilestep.report.reader import Report
+
+_HOST: Final = (*OUTSIDE, "stream-in", "stream-out", "host-call")
+_NO_RUN: Final = "Must call run before getCycleCount."
+
+
+@final
+class StagedEmulation:
+    """The machine of one session of several stages: it runs the session's pipeline dry when somebody asks for a figure.
+
+    Args:
+        machine: to emulate: that of the session's device, or what a setting has put in its place.
+        name: of the session; its report is written to a folder of that name.
+        options: of plans and reports.
+
+    Attributes:
+        machine: to emulate.
+    """
+
+    def __init__(self, machine: MachineSpec, *, name: str, options: EmulationOptions | None = None) -> None:
+        self.machine = machine
+        self._notes = StagedNotes(machine=machine, name=name, options=options or EmulationOptions())
+        self._plays = Plays(self._notes)
+        begun(self._plays)
+        self._close = weakref.finalize(self, self._plays.write)
+
+    def prepare(self, program: StagedProgram) -> None:
+        """Plans the session's programs, by one dry run. Raises: OutOfMemoryException if an IPU's tiles do not hold them."""
+        self._notes.program = program
+        self._plays.forget()
+        self._plays.require_fits()
+
+    def ran(self, *labels: str, times: int = 1, name: str = "") -> None:
+        """Notes that the session was called so many times. Args: labels: of no effect. name: of the call, in reports."""
+        del labels
+        self._notes.calls.extend([Ran(name)] * times)
+
+    def weights_from_host(self) -> None:
+        """Notes that the host sends new values of the weights and of the optimiser's state."""
+        self._notes.calls.append(FromHost())
+
+    def weights_to_host(self) -> None:
+        """Notes that the host reads the weights and the optimiser's state."""
+        self._notes.calls.append(ToHost())
+
+    def cycles(self) -> int:
+        """Cycles of the last call, from the first step of an IPU to the last one of any. Raises: popart_runtime_error if nothing ran."""
+        return self._plays.last().cycles
+
+    def inner_cycles(self, ipu: int = 0) -> int:
+        """Cycles of the steps of the last call on one IPU, without transfers to and from the host; 0 if it took no part.
+
+        Raises: popart_runtime_error if nothing ran.
+        """
+        return sum(cycles for kind, cycles in self._plays.last().by_ipu.get(ipu, {}).items() if kind not in _HOST)
+
+    def total_cycles(self) -> int:
+        """Cycles of the machine's clock until all that the session has called is done."""
+        play = self._plays.live
+        play.play(len(self._notes.calls))
+        return play.journal.mark().cycle - play.start.cycle
+
+    def tile_bytes(self, ipu: int) -> int:
+        """Bytes on the fullest tile of an IPU."""
+        return self._plays.live.uses[ipu].peak_bytes
+
+    def report(self) -> Report:
+        """The recording of the session so far, opened: its programs and its runs."""
+        return Report(reports.tables_of(self._plays.measured()), where=f"the report of session '{self._notes.name}'")
+
+    def summary(self) -> str:
+        """The figures of the session so far as text."""
+        return self._plays.measured().profile.summary()
+
+    def reset_profile(self) -> None:
+        """Reports count from now on. What is on the device stays there."""
+        self._notes.first = len(self._notes.calls)
+
+    @property
+    def profile_path(self) -> str:
+        """The path that the recording has when the session is closed; '' if the options ask for none."""
+        engine = self._notes.options.of_session(self._notes.name)
+        return str(engine.directory / RUN_FILE) if engine.directory is not None and engine.execution_profile else ""
+
+    def close(self) -> None:
+        """Writes the report that the options ask for. Happens by itself when the emulation is no longer used, or the process ends."""
+        self._close()
+
+
+@final
+class Plays:
+    """The plays of one session: one whose timeline is kept, for reports, and one without, for cycles. Each is made when it is needed."""
+
+    def __init__(self, notes: StagedNotes) -> None:
+        self._notes = notes
+        self.name, self.machine = notes.name, notes.machine
+
+    @functools.cached_property
+    def live(self) -> StagedPlay:
+        """The play without a timeline."""
+        return StagedPlay(self._notes, self._program)
+
+    @functools.cached_property
+    def _recorded(self) -> StagedPlay:
+        return StagedPlay(self._notes, self._program, record=True)
+
+    @property
+    def _program(self) -> StagedProgram:
+        program = self._notes.program
+        if program is None:
+            raise popart_runtime_error("The session has not been prepared: call session.prepareDevice() first")
+        return program
+
+    def forget(self) -> None:
+        """Forgets all plays: the session has another program."""
+        for name in ("live", "_recorded"):
+            vars(self).pop(name, None)
+
+    def last(self) -> Spent:
+        """What the last call of the program took. Raises: popart_runtime_error if nothing ran."""
+        calls = self._notes.calls
+        if not any(isinstance(call, Ran) for call in calls):
+            raise popart_runtime_error(_NO_RUN)
+        self.live.play(len(calls))
+        assert self.live.last is not None  # there was a call
+        return self.live.last
+
+    def measured(self, *, whole: bool = False) -> Measurement:
+        """What the session did. Args: whole: whether to count all calls, also those before a reset of the profile."""
+        notes, play = self._notes, self._recorded
+        play.play(len(notes.calls))
+        journal, begin = play.journal, play.begin(0 if whole else notes.first)
+        return measurement_of(journal.system, begin, journal.mark(), notes.options.of_session(notes.name), dict(journal.sources))
+
+    def summary(self) -> str:
+        """The figures of the whole session as text; '' if it was not prepared."""
+        return "" if self._notes.program is None else self.measured(whole=True).profile.summary()
+
+    def require_fits(self) -> None:
+        """Raises: OutOfMemoryException if the programs of an IPU do not fit into its tiles, and their data into streaming memory."""
+        notes, play = self._notes, self.live
+        if notes.options.allow_out_of_memory:
+            return
+        machine, system = notes.machine, play.journal.system
+        ipus = range(machine.num_ipus)
+        try:
+            for program in system.programs.values():
+                check_fits(program, machine)
+                check_streaming_memory(program, machine, ipus[: program.num_ipus])
+            for ipu in ipus:
+                _check_ipu(play, machine, ipu)
+        except (TileMemoryError, StreamingMemoryError) as error:
+            raise out_of_memory(error, summary=self._memory(), path="") from None
+
+    def _memory(self) -> str:
+        return "\n".join(f"IPU {ipu}: {use.peak_bytes:,} B on the fullest tile" for ipu, use in enumerate(self.live.uses))
+
+    def write(self) -> None:
+        """Writes the recording, the profile and its summary if the options ask for them. What cannot be written is a line on stderr."""
+        engine = self._notes.options.of_session(self._notes.name)
+        if engine.directory is None or not engine.execution_profile or self._notes.program is None:
+            return
+        measurement = self.measured()
+        try:
+            recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
+            write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
+        except (OSError, RecordingError) as error:
+            tell_unwritten(error)
+
+
+def _check_ipu(play: StagedPlay, machine: MachineSpec, ipu: int) -> None:
+    """Raises: TileMemoryError if the programs of an IPU do not fit into its tiles together."""
+    use, available = play.uses[ipu], machine.ipu.tile.sram_bytes
+    if use.peak_bytes > available:
+        parts = {
+            "code": use.code_bytes,
+            "stacks and the like": use.fixed_bytes,
+            "values that stay": use.resident_bytes,
+            "values of the largest program, and those that wait for others": use.transient_bytes,
+        }
+        raise TileMemoryError(
+            tile=0,
+            superstep=f"the programs of IPU {ipu}",
+            needed_bytes=use.peak_bytes,
+            available_bytes=available,
+            largest=sorted(parts.items(), key=lambda part: -part[1]),
+        )

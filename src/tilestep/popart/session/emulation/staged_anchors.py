@@ -1,0 +1,76 @@
+"""What leaves the machine of a session of several stages: its anchors, as what a pipeline watches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilestep.popart.dataflow import Anchor
+from tilestep.popart.enums import AnchorReturnTypeId
+from tilestep.popart.session.emulation.relays import Relays
+from tilestep.popart.session.plan import Plan
+from tilestep.train import gradient, parameter
+
+Key = Any  # of what a pipeline watches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """What a pipeline watches.
+
+    Attributes:
+        keys: "all", "sum" or "last", by key, as `Pipeline(watch=)` has them.
+        marks: of each stage, the tensors that are marked there.
+    """
+
+    keys: Mapping[Key, str]
+    marks: tuple[frozenset[str], ...]
+
+
+def watch_of(plan: Plan, relays: Relays, made: Mapping[str, int]) -> Watch:
+    """What a pipeline watches for a session's anchors.
+
+    A tensor is watched in the stage that makes it, and an input in the first. An array of the optimiser's state leaves as its weight would,
+    which has as many elements. A variable that nothing changes never leaves with a run.
+
+    Args: made: tensor -> the stage that makes it.
+    """
+    home = {name: number for number, names in enumerate(relays.params) for name in names}
+    places = {**dict.fromkeys(relays.incoming[0], 0), **home, **made}
+    found = plan.names.fetched(anchor.name for anchor in plan.anchors)
+    weights = {**{name: name for name in (*found.variables, *found.accumulators)}, **found.updated}
+    keys: dict[Key, str] = {}
+    marks: dict[int, set[str]] = {}
+    for anchor in plan.anchors:
+        how = _how(anchor)
+        if anchor.name in weights:
+            weight = _weight(weights[anchor.name], home)
+            if weight is not None and plan.loss is not None:
+                _add(keys, parameter(home[weight], weight), "last" if how == "sum" else how)
+            continue
+        tensor = found.gradients.get(anchor.name, anchor.name)
+        if tensor in places:
+            marks.setdefault(places[tensor], set()).add(tensor)
+            _add(keys, gradient(tensor) if anchor.name in found.gradients else tensor, how)
+    return Watch(keys=keys, marks=tuple(frozenset(marks.get(number, ())) for number in range(len(relays.incoming))))
+
+
+def _how(anchor: Anchor) -> str:
+    if anchor.is_stacked:
+        return "all"
+    return "sum" if anchor.kind is AnchorReturnTypeId.Sum else "last"
+
+
+def _add(keys: dict[Key, str], key: Key, how: str) -> None:
+    """Adds a key; of two anchors of one weight the one of more values counts."""
+    if keys.get(key) != "all":
+        keys[key] = how
+
+
+def _weight(name: str, home: Mapping[str, int]) -> str | None:
+    """The weight that a variable is, or whose state it is; None: it is trained nowhere."""
+    if name in home:
+        return name
+    found: Sequence[str] = sorted((weight for weight in home if name.endswith(weight)), key=len)
+    return found[-1] if found else None

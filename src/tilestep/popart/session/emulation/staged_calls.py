@@ -1,0 +1,195 @@
+"""The calls of a session of several stages, played by dry runs of its pipeline."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, final
+
+import numpy as np
+
+from tilestep import hints
+from tilestep.machine.spec import MachineSpec
+from tilestep.pjrt.plugin import initialize
+from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
+from tilestep.pjrt.running.journal import Begin
+from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.popart.session.emulation.staged_program import StagedProgram
+from tilestep.sim import EventKind, Mark, TileUse
+from tilestep.train.offload import is_on_host
+from tilestep.train.untyped import jax as _jax
+
+OUTSIDE: Final = ("load", "save", "read", "io-in", "io-out")  # kinds of cycles that are no part of a run's own time
+
+
+class Ran(NamedTuple):
+    """The session was called. `name`: of the call."""
+
+    name: str = ""
+
+
+class FromHost(NamedTuple):
+    """The host has sent all weights, and the optimiser's state."""
+
+
+class ToHost(NamedTuple):
+    """The host has read all weights, and the optimiser's state."""
+
+
+Call = Ran | FromHost | ToHost
+
+
+@dataclass(kw_only=True)
+class StagedNotes:
+    """What a session of several stages has done.
+
+    Attributes:
+        machine: that is emulated.
+        name: of the session.
+        options: of plans and reports.
+        program: what it runs; None before it is prepared.
+        calls: in order.
+        first: number of the first call that reports count.
+    """
+
+    machine: MachineSpec
+    name: str
+    options: EmulationOptions
+    program: StagedProgram | None = None
+    calls: list[Call] = field(default_factory=list[Call])
+    first: int = 0
+
+
+class Spent(NamedTuple):
+    """What one call took.
+
+    Attributes:
+        cycles: from the first step of an IPU to the last one of any, transfers of its arguments and results included.
+        by_ipu: IPU -> kind -> cycles.
+    """
+
+    cycles: int
+    by_ipu: Mapping[int, Mapping[EventKind, int]]
+
+
+@final
+class StagedPlay:
+    """One session on a machine of its own in virtual time.
+
+    When it is made the pipeline has run once, so that its programs are loaded, as an engine of the original's is when a device is prepared.
+    The session begins behind that.
+
+    Args:
+        program: what the session runs.
+        record: whether the timeline is kept.
+
+    Attributes:
+        played: how many calls of the session it has seen.
+        uses: of each IPU, bytes on its fullest tile.
+    """
+
+    def __init__(self, notes: StagedNotes, program: StagedProgram, *, record: bool = False) -> None:
+        initialize()
+        self.played = 0
+        self._notes, self._program, self._record = notes, program, record
+        self._machine: MachineBeside = machine_beside(notes.machine, notes.options.plan)
+        self.journal = self._machine.journal()
+        self._begins: dict[int, Begin] = {}
+        self.last: Spent | None = None
+        with self._machine.running(self.journal), hints.program_group(self._group):
+            self._pipeline = program.pipeline(self._machine)
+            self._state = program.first_state(self._pipeline)
+            self._send_weights()
+            self._state, _ = program.step(self._pipeline, self._state)
+            _jax.block_until_ready(self._state)
+        self.start = self.journal.mark()
+        system = self.journal.system
+        self.uses: tuple[TileUse, ...] = tuple(system.tile_use(ipu) for ipu in range(notes.machine.num_ipus))
+
+    @property
+    def _group(self) -> str:
+        return self._notes.name or "session"
+
+    def play(self, end: int) -> None:
+        """Moves the clocks by the session's calls up to a number, the first being 0."""
+        if end <= self.played:
+            return
+        calls = self._notes.calls
+        with self._machine.running(self.journal):
+            for number in range(self.played, end):
+                self._begin_at(number)
+                match calls[number]:
+                    case Ran(name=name):
+                        is_last = not any(isinstance(call, Ran) for call in calls[number + 1 : end])
+                        self.last = self._timed(name) if is_last and not self._record else self._run(name)
+                    case FromHost():
+                        self._send_weights()
+                    case ToHost():
+                        for array in _jax.tree.leaves(self._state):
+                            np.asarray(array)
+                self.played = number + 1
+
+    def begin(self, number: int) -> Begin:
+        """The begin of a recording at a call that has been played, or is the next one."""
+        self._begin_at(number)
+        return self._begins[number]
+
+    def _begin_at(self, number: int) -> None:
+        if self._record and number not in self._begins and number in (0, self._notes.first):
+            self.journal.system.record = self.journal.system.record_links = True
+            self._begins[number] = self.journal.begin()
+
+    def _send_weights(self) -> None:
+        """New values of all that stays on the device come from the host. On each IPU one program takes them into the tiles."""
+        leaves, structure = _jax.tree.flatten(self._state)
+        leaves = [_jax.device_put(np.zeros(leaf.shape, leaf.dtype), leaf.sharding) for leaf in leaves]
+        places: dict[Any, list[int]] = {}
+        for number, leaf in enumerate(leaves):
+            if not is_on_host(leaf):
+                places.setdefault(tuple(sorted(device.id for device in leaf.sharding.device_set)), []).append(number)
+        with hints.program_group(self._group):
+            for numbers in places.values():
+                for number, taken in zip(numbers, _take_weights([leaves[number] for number in numbers]), strict=True):
+                    leaves[number] = taken
+        _jax.block_until_ready(leaves)
+        self._state = _jax.tree.unflatten(structure, leaves)
+
+    def _run(self, name: str) -> None:
+        """One call: the host pays for one dispatch, and waits until all is done."""
+        results: list[Any] = []
+        with hints.program_group(self._group):
+            for _ in range(self._program.updates):
+                self._state, outputs = self._program.step(self._pipeline, self._state)
+                results += outputs
+        for array in results:
+            np.asarray(array)
+        _jax.block_until_ready(_jax.tree.leaves(self._state))
+
+    def _timed(self, name: str) -> Spent:
+        system = self.journal.system
+        before = self.journal.mark()
+        system.record = True
+        self._run(name)
+        after = self.journal.mark()
+        spent = _spent(system.trace_between(before, after).events, before, after)
+        system.record = False
+        system.clear_trace()
+        return spent
+
+
+@functools.partial(_jax.jit, donate_argnums=0)
+def _take_weights(arrays: list[Any]) -> list[Any]:
+    return _jax.lax.optimization_barrier(arrays)
+
+
+def _spent(events: Sequence[Any], before: Mark, after: Mark) -> Spent:
+    by_ipu: dict[int, dict[EventKind, int]] = {}
+    for key, totals in after.programs.items():
+        for ipu, kinds in totals.since(before.programs.get(key)).cycles.items():
+            row = by_ipu.setdefault(ipu, {})
+            for kind, cycles in kinds.items():
+                row[kind] = row.get(kind, 0) + cycles
+    own = [event for event in events if event.kind not in OUTSIDE]
+    span = max(event.end_cycle for event in own) - min(event.start_cycle for event in own) if own else 0
+    return Spent(cycles=span, by_ipu=by_ipu)

@@ -1,0 +1,105 @@
+"""What a session's options are to a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from tilestep.popart.enums import ReplicatedTensorSharding, TensorStorage
+from tilestep.popart.names import reservedAccumPrefix
+from tilestep.popart.optimizers import Optimizer, UpdateContext
+from tilestep.popart.options import SessionOptions
+from tilestep.popart.options.kept import LOCATIONS, Subject, location_of
+from tilestep.popart.options.placement_checks import replicas_of
+from tilestep.popart.session.emulation.schedules import cycles_of, one_by_one
+from tilestep.popart.session.emulation.stage_functions import stage_functions
+from tilestep.popart.session.emulation.staged_program import StagedProgram
+from tilestep.popart.session.emulation.staged_rule import staged_rule
+from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.recompute import recompute_policies
+from tilestep.train.schedules import Schedule
+
+
+def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | None) -> StagedProgram:
+    """A session of several stages as a pipeline. Args: optimizer: None in inference."""
+    loss = plan.loss
+    replicas = replicas_of(options)
+    scale = 1.0 if plan.rule is None or loss is None else _loss_scale(plan)
+    schedule, updates = _schedule(plan, training=loss is not None)
+    policies = {} if loss is None else recompute_policies(plan.graph, plan.names.analysis.types, options, plan.staging)
+    transformation = None
+    if optimizer is not None and loss is not None:
+        context = UpdateContext(
+            params={},
+            replication_factor=replicas,
+            reduction=options.accumulationAndReplicationReductionType,
+            mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,
+            loss_dtype=plan.names.analysis.types[loss].dtype,
+        )
+        transformation = staged_rule(lambda params: optimizer.rule(replace(context, params=params)))
+    return StagedProgram(
+        stages=stage_functions(plan, loss, loss_scale=scale, policies=policies),
+        schedule=schedule,
+        optimizer=transformation,
+        updates=updates,
+        replicas=replicas,
+        num_ipus=plan.staging.num_ipus,
+        draws=plan.graph.draws,
+        arguments=_training_arguments(options, plan, replicas) if transformation is not None else {},
+    )
+
+
+def _loss_scale(plan: Plan) -> float:
+    assert plan.rule is not None  # in training
+    params: dict[str, Any] = {name: plan.graph.variables[name] for name in plan.names.trained}
+    return float(plan.rule.loss_scale(plan.rule.init(params)))
+
+
+def _schedule(plan: Plan, *, training: bool) -> tuple[Schedule, int]:
+    """(the schedule of one run of the pipeline, runs of a call of the session)."""
+    ipus = [stage.ipu for stage in plan.staging.stages]
+    if not training:
+        make = cycles_of if plan.staging.kind == "pipelined" else one_by_one
+        return make(ipus, plan.batches, training=False), 1
+    if plan.staging.kind != "pipelined":
+        return one_by_one(ipus, plan.accumulation, training=True), plan.batches
+    if plan.accumulation > 1:
+        return cycles_of(ipus, plan.accumulation, training=True), plan.batches
+    return cycles_of(ipus, plan.batches, training=True, stale_weights=True), 1
+
+
+def _training_arguments(options: SessionOptions, plan: Plan, replicas: int) -> Mapping[str, Any]:
+    arguments: dict[str, Any] = {
+        "offload_optimizer_state": _offload(options, plan),
+        "offload_activations": options.activationTensorLocationSettings.location.storage is TensorStorage.OffChip,
+        "replica_reduction": "sum",
+    }
+    settings = options.optimizerStateTensorLocationSettings
+    if replicas > 1 and settings.location.replicatedTensorSharding is ReplicatedTensorSharding.On:
+        arguments["shard_optimizer_state"] = True
+    return arguments
+
+
+def _offload(options: SessionOptions, plan: Plan) -> Mapping[str, Any]:
+    """Which arrays are in streaming memory, for `Pipeline(offload_optimizer_state=)`."""
+    if not any(getattr(options, name).location.storage is TensorStorage.OffChip for name in LOCATIONS.values()) and not (
+        options.tensorLocationSettingsOverride
+    ):
+        return {"optimizer_state": False, "accumulators": False, "parameters": False}
+    names = sorted((*plan.graph.variables, *plan.names.state), key=len, reverse=True)
+    constant = set(plan.graph.variables) - set(plan.names.trained)
+
+    def chooser(prefix: str = "") -> Callable[[str, Any], bool]:
+        def choose(path: str, leaf: jax.Array) -> bool:
+            name = next((name for name in names if path == name or path.endswith(f"/{name}")), "")
+            if not name:
+                return False
+            subject = Subject(name=prefix + name, elements=int(leaf.size), constant=name in constant)
+            return location_of(options, subject).storage is TensorStorage.OffChip
+
+        return choose
+
+    return {"optimizer_state": chooser(), "accumulators": chooser(reservedAccumPrefix()), "parameters": chooser()}

@@ -1,0 +1,80 @@
+"""A session of several stages as a pipeline on its own machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from tilestep.pjrt.programs.beside import MachineBeside
+from tilestep.popart.session.emulation.stage_functions import StageFunctions
+from tilestep.train import Pipeline
+from tilestep.train.pipeline.state import PipelineState
+from tilestep.train.schedules import Schedule
+from tilestep.train.untyped import jax as _jax
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedProgram:
+    """What a session of several stages runs.
+
+    Attributes:
+        stages: functions, and what they have.
+        schedule: of one update, or one round of inference.
+        optimizer: None in inference.
+        updates: of a call of the session.
+        replicas: copies, each on as many IPUs as the schedule has.
+        num_ipus: of one replica.
+        draws: whether stages draw random numbers.
+        arguments: further ones of `Pipeline`.
+    """
+
+    stages: StageFunctions
+    schedule: Schedule
+    optimizer: optax.GradientTransformation | None
+    updates: int
+    replicas: int
+    num_ipus: int
+    draws: bool
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def pipeline(self, machine: MachineBeside) -> Pipeline:
+        """The pipeline on a machine's devices."""
+        mapping = self.schedule.device_mapping
+        own = max(mapping) + 1
+        devices = [machine.devices[replica * self.num_ipus + ipu] for replica in range(self.replicas) for ipu in range(own)]
+        return Pipeline(
+            list(self.stages.functions),
+            self.optimizer,
+            self.schedule.microbatches,
+            pipeline_schedule=self.schedule,
+            devices=devices,
+            device_mapping=mapping,
+            replicas=self.replicas,
+            program="stages",
+            strict=False,
+            watch=self.stages.watch or None,
+            outfeed_mask=(True,) if self.optimizer is not None else None,  # the loss leaves if it is watched
+            **self.arguments,
+        )
+
+    def first_state(self, pipeline: Pipeline) -> PipelineState:
+        """The state when the session's weights have been sent."""
+        aux = [dict(_zeros(specs)) if specs else None for specs in self.stages.aux]
+        return pipeline.init([_zeros(specs) for specs in self.stages.params], aux if any(aux) else None)
+
+    def step(self, pipeline: Pipeline, state: PipelineState) -> tuple[PipelineState, Sequence[Any]]:
+        """One update, or one round. Returns: the new state, and all arrays that leave the devices."""
+        leading = (self.schedule.microbatches, self.replicas) if self.replicas > 1 else (self.schedule.microbatches,)
+        microbatches = tuple(np.zeros((*leading, *spec.shape), spec.dtype) for spec in self.stages.elements)
+        key = _jax.random.key(0) if self.draws else None
+        state, outputs = pipeline.step(state, microbatches, key=key)
+        return state, _jax.tree.leaves(outputs)
+
+
+def _zeros(specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, np.ndarray[Any, Any]]:
+    return {name: np.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}

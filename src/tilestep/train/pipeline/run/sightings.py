@@ -1,0 +1,164 @@
+"""Collects what is watched in one run: rows of microbatches, sums that programs carry on, and parameters after updates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, final
+
+import jax
+
+from tilestep.train.offload import on_device
+from tilestep.train.pipeline.compile.programs import Compiled
+from tilestep.train.pipeline.compile.stage import Stage
+from tilestep.train.pipeline.compile.stage_watch import Seen, StageWatch, rows_of, sums_of
+from tilestep.train.pipeline.compile.watch_keys import Key, Parameter, WatchList
+from tilestep.train.schedules.schedule import Schedule
+from tilestep.train.untyped import Spec
+from tilestep.train.untyped import jax as _jax
+
+Arrays = Sequence[jax.Array]
+
+
+class Watched(NamedTuple):
+    """What `step` gives of a pipeline that watches something, a pytree.
+
+    Attributes:
+        outputs: the last stage's results, as without a watch.
+        values: what is watched, by the keys of `Pipeline(watch=...)`. "all": `[gradient_accumulation_count, ...]`, and of a parameter
+            `[updates, ...]`; with several replicas marked values and gradients have a second axis of them. "last", "sum": the same without
+            the first axis.
+    """
+
+    outputs: Any
+    values: dict[Any, jax.Array]
+
+
+class _Half(NamedTuple):
+    """What programs of one kind of one stage give. Attributes: rows, sums: what is in each of their lists."""
+
+    rows: list[Seen]
+    sums: list[Seen]
+
+
+def _halves(stage: Stage, *, is_one: bool) -> tuple[_Half, _Half]:
+    """Of forward and backward. Args: is_one: whether they are one program, whose results are all in the first."""
+    watch = stage.watch
+    first, second = ((*watch.values, *watch.gradients), ()) if is_one else (watch.values, watch.gradients)
+    return _Half(rows_of(first), sums_of(first)), _Half(rows_of(second), sums_of(second))
+
+
+@final
+class Sightings:
+    """What is watched in one run.
+
+    Args: count: the number of microbatches.
+    """
+
+    def __init__(self, compiled: Compiled, count: int) -> None:
+        self._compiled, self._count = compiled, count
+        stages = compiled.traced.stages
+        self._halves = [_halves(stage, is_one=compiled.last is not None and stage is stages[-1]) for stage in stages]
+        self._sums = [([], []) if begin is None else begin() for begin in compiled.sums]
+        self._columns: dict[Key, list[Any]] = {}  # of each microbatch, or each update
+        self._totals: dict[Key, jax.Array] = {}
+
+    def sums(self, stage: int, half: int) -> list[jax.Array]:
+        """The sums that the next program of a stage takes, and donates. Args: half: 0 for forward, 1 for backward."""
+        return self._sums[stage][half]
+
+    def saw(self, stage: int, half: int, microbatch: int, rows: Arrays, sums: list[jax.Array]) -> None:
+        """What a program has returned."""
+        self._sums[stage][half][:] = sums
+        for seen, row in zip(self._halves[stage][half].rows, rows, strict=True):
+            if seen.how == "all":
+                self._columns.setdefault(seen.key, [None] * self._count)[microbatch] = row
+            elif microbatch == self._count - 1:
+                self._totals[seen.key] = row
+
+    def updated(self, stage: int, params: Arrays) -> None:
+        """A stage has been updated. The next update donates its parameters, so what is watched of them is copied."""
+        for seen in self._compiled.traced.stages[stage].watch.params:
+            leaf = params[seen.leaf]
+            if seen.how == "all":
+                self._columns.setdefault(seen.key, []).append(watched_copy(leaf))
+            elif seen.how == "last" or seen.key not in self._totals:
+                self._totals[seen.key] = watched_copy(leaf)
+            else:
+                self._totals[seen.key] = watched_sum(self._totals[seen.key], leaf)
+
+    def values(self) -> dict[Key, jax.Array]:
+        """All of it."""
+        found = dict(self._totals)
+        for number, of_stage in enumerate(self._halves):
+            for half, of in enumerate(of_stage):
+                found |= zip((seen.key for seen in of.sums), self._sums[number][half], strict=True)
+            keys = [seen.key for seen in _all_of(self._compiled.traced.stages[number].watch) if seen.how == "all"]
+            if keys:
+                found |= zip(keys, watched_rows([self._columns[key] for key in keys]), strict=True)
+        return found
+
+
+def _all_of(watch: StageWatch) -> tuple[Seen, ...]:
+    return (*watch.values, *watch.gradients, *watch.params)
+
+
+def in_order(watch: WatchList, found: dict[Key, Any]) -> dict[Key, Any]:
+    """The same in the author's order."""
+    return {key: found[key] for key, _ in watch.entries}
+
+
+@final
+class WatchedResults:
+    """What a queue gets of what is watched.
+
+    Attributes:
+        watch: what is watched.
+        elements: how many of one run: one for each microbatch if everything that is watched has a row for each, else one.
+    """
+
+    def __init__(self, watch: WatchList, schedule: Schedule) -> None:
+        self.watch: Final = watch
+        updates = rows_of_updates(schedule)
+        rows = {0 if how != "all" else updates if isinstance(key, Parameter) else schedule.microbatches for key, how in watch.entries}
+        self._has_rows = rows == {schedule.microbatches}
+        self.elements: Final = schedule.microbatches if self._has_rows else 1
+
+    def for_queue(self, values: dict[Key, jax.Array]) -> dict[Key, jax.Array]:
+        """With an axis of elements."""
+        return values if self._has_rows else {key: value[None] for key, value in values.items()}
+
+
+def rows_of_updates(schedule: Schedule) -> int:
+    """How often a run updates each parameter."""
+    return 1 if schedule.weights == "same" else schedule.microbatches
+
+
+def specs_of(stages: Sequence[Stage], watch: WatchList, schedule: Schedule) -> dict[Key, Spec]:
+    """Shapes and dtypes of what one run gives."""
+    found: dict[Key, Any] = {}
+    for stage in stages:
+        of = stage.watch
+        for seen in _all_of(of):
+            rows = rows_of_updates(schedule) if seen.leaf >= 0 else schedule.microbatches
+            replicas = stage.placement.replicas if seen.leaf < 0 else None
+            axes = (*((rows,) if seen.how == "all" else ()), *(() if replicas is None else (replicas.count,)))
+            found[seen.key] = jax.ShapeDtypeStruct((*axes, *seen.shape), seen.dtype)
+    return in_order(watch, found)
+
+
+@_jax.jit
+def watched_rows(columns: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
+    """The rows of all microbatches. Traces of emulated machines have it by its name."""
+    return [_jax.numpy.stack(column) for column in columns]
+
+
+@_jax.jit
+def watched_copy(leaf: jax.Array) -> jax.Array:
+    """A parameter that the next update may donate."""
+    return _jax.numpy.copy(on_device(leaf))
+
+
+@_jax.jit
+def watched_sum(total: jax.Array, leaf: jax.Array) -> jax.Array:
+    """With the parameter after one more update."""
+    return total + on_device(leaf)

@@ -1,0 +1,180 @@
+"""A model of several stages, as a session and as functions, and what stale weights make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from tilestep import popart
+from tilestep.train import Pipeline
+
+Array = np.ndarray[Any, Any]
+Arrays = dict[str, Array]
+ROWS, WIDTH, RATE = 3, 4, 0.2
+
+
+class Chain(NamedTuple):
+    """A model. Attributes: proto: of a Builder. tensors: of each stage: the product, its tanh, and the result. weights: by name."""
+
+    proto: bytes
+    loss: str
+    tensors: list[tuple[str, str, str]]
+    weights: Arrays
+
+
+def chain(stages: int, *, ipus: Sequence[int] | None = None) -> Chain:
+    """Stages h -> tanh(h @ transpose(w)) * v, and the sum of absolute values as the loss.
+
+    The transposed weight depends on the weight alone, and the product with `v` is one of an activation and a weight, element by element.
+
+    Args: ipus: of each stage; None: each has its own.
+    """
+    rng = np.random.default_rng(stages)
+    builder = popart.Builder()
+    last = builder.addInputTensor("FLOAT", [ROWS, WIDTH], "x")
+    weights: Arrays = {}
+    tensors: list[tuple[str, str, str]] = []
+    for stage in range(stages):
+        weights[f"w{stage}"] = rng.normal(0, 0.7, (WIDTH, WIDTH)).astype(np.float32)
+        weights[f"v{stage}"] = rng.normal(1, 0.2, (WIDTH,)).astype(np.float32)
+        w, v = (builder.addInitializedInputTensor(weights[name], name) for name in (f"w{stage}", f"v{stage}"))
+        with builder.virtualGraph(stage if ipus is None else ipus[stage]), builder.pipelineStage(stage):
+            product = builder.aiOnnx.matmul([last, builder.aiOnnx.transpose([w])])
+            tanh = builder.aiOnnx.tanh([product])
+            last = builder.aiOnnx.mul([tanh, v])
+            tensors.append((product, tanh, last))
+            if stage == stages - 1:
+                loss = builder.aiGraphcore.l1loss([last], 0.5, reduction=popart.ReductionType.Sum)
+    return Chain(builder.getModelProto(), loss, tensors, weights)
+
+
+def layer(params: Arrays, h: Any) -> Any:
+    """A stage."""
+    return jnp.tanh(h @ params["w"].T) * params["v"]
+
+
+def loss_of(h: Any) -> Any:
+    """The loss of the last stage's result."""
+    return 0.5 * jnp.abs(h).sum()
+
+
+def inputs(batches: int, seed: int = 5) -> Array:
+    """Inputs of a run."""
+    return np.random.default_rng(seed).normal(size=(batches, ROWS, WIDTH)).astype(np.float32)
+
+
+def options(**changes: Any) -> popart.SessionOptions:
+    """Of a pipeline."""
+    made = popart.SessionOptions()
+    made.virtualGraphMode = popart.VirtualGraphMode.Manual
+    made.enablePipelining = True
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def session(
+    model: Chain,
+    anchors: Sequence[str],
+    batches: int,
+    *,
+    optimizer: popart.Optimizer | None = None,
+    kind: str = "All",
+    chosen: popart.SessionOptions | None = None,
+    ipus: int = 4,
+) -> popart.TrainingSession:
+    """A session that is ready to run."""
+    made = popart.TrainingSession(
+        fnModel=model.proto,
+        dataFlow=popart.DataFlow(batches, dict.fromkeys(anchors, popart.AnchorReturnType(kind))),
+        loss=model.loss,
+        optimizer=popart.SGD({"defaultLearningRate": (RATE, True)}) if optimizer is None else optimizer,
+        deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus, "tilesPerIPU": 16}),
+        userOptions=options() if chosen is None else chosen,
+    )
+    made.prepareDevice()
+    made.weightsFromHost()
+    return made
+
+
+def run(made: popart.TrainingSession, x: Array) -> Arrays:
+    """The anchors of a step."""
+    anchors = made.initAnchorArrays()
+    made.run(popart.PyStepIO({"x": x}, anchors))
+    return anchors
+
+
+def weights_of(made: popart.TrainingSession, model: Chain) -> Arrays:
+    """The weights on the device."""
+    made.weightsToHost()
+    arrays = {name: np.empty_like(array) for name, array in model.weights.items()}
+    made.readWeights(popart.PyWeightsIO(arrays))
+    return arrays
+
+
+class History(NamedTuple):
+    """The state of an optimiser that notes gradients. Attributes: count: of updates. gradients: [updates, ...] each."""
+
+    count: jax.Array
+    gradients: Any
+
+
+def noting(batches: int) -> optax.GradientTransformation:
+    """SGD that keeps each gradient in its state."""
+
+    def init(params: Any) -> History:
+        return History(jnp.zeros((), jnp.int32), jax.tree.map(lambda leaf: jnp.zeros((batches, *leaf.shape)), params))
+
+    def update(gradients: Any, state: History, params: Any = None) -> tuple[Any, History]:
+        noted = jax.tree.map(lambda old, new: old.at[state.count].set(new), state.gradients, gradients)
+        return jax.tree.map(lambda gradient: -RATE * gradient, gradients), History(state.count + 1, noted)
+
+    return optax.GradientTransformation(cast("Any", init), cast("Any", update))
+
+
+class Expected(NamedTuple):
+    """What a pipeline gives. Attributes: losses: [runs, batches]. gradients: of the last run, [batches, ...]. weights: in the end."""
+
+    losses: Array
+    gradients: Arrays
+    weights: Arrays
+
+
+def pipeline(model: Chain, runs: Sequence[Array], *, recompute: Any = None) -> Expected:
+    """The model as stages of a `Pipeline` with the stale schedule. Args: runs: the inputs of each."""
+    stages = len(model.tensors)
+    batches = len(runs[0])
+    functions: list[Callable[..., Any]] = [layer] * (stages - 1)
+    made = Pipeline(
+        [*functions, lambda params, h: loss_of(layer(params, h))],
+        noting(batches),
+        batches,
+        pipeline_schedule="stale",
+        device_mapping=[0] * stages,
+        recompute=recompute,
+    )
+    state = made.init([{name: model.weights[f"{name}{stage}"] for name in ("w", "v")} for stage in range(stages)])
+    losses: list[Array] = []
+    for x in runs:
+        state = replace(state, optimizer_state=jax.tree.map(jnp.zeros_like, state.optimizer_state))
+        state, values = made.step(state, x)
+        losses.append(np.asarray(values))
+    histories = jax.tree.leaves(state.optimizer_state, is_leaf=lambda leaf: isinstance(leaf, History))
+    return Expected(
+        losses=np.array(losses),
+        gradients={f"{name}{stage}": np.asarray(histories[stage].gradients[name]) for stage in range(stages) for name in ("w", "v")},
+        weights={f"{name}{stage}": np.asarray(state.params[stage][name]) for stage in range(stages) for name in ("w", "v")},
+    )
+
+
+def close(found: Array, expected: Any, relative: float = 1e-5) -> None:
+    """Fails unless arrays differ by no more than a part of the largest value."""
+    expected = np.asarray(expected)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=0, atol=relative * max(1e-30, float(np.abs(expected).max())))

@@ -1,0 +1,272 @@
+"""Sessions with stale weights: the same values as a `Pipeline` with the stale schedule, and as the rule of versions written out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.popart.session.stale.models import (
+    ROWS,
+    WIDTH,
+    Array,
+    Arrays,
+    Chain,
+    chain,
+    close,
+    inputs,
+    options,
+    pipeline,
+    run,
+    session,
+    weights_of,
+)
+from tilestep import popart
+from tilestep.popart import popart_exception
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_a_session_computes_what_a_stale_pipeline_does(stages: int) -> None:
+    model = chain(stages)
+    batches = 2 * stages + 2
+    runs = [inputs(batches, seed) for seed in (5, 6)]
+    made = session(model, [model.loss, *(f"Gradient___{name}" for name in model.weights)], batches)
+    found = [run(made, x) for x in runs]
+    expected = pipeline(model, runs)
+    for one, losses in zip(found, expected.losses, strict=True):
+        close(one[model.loss], losses)
+    for name, weight in weights_of(made, model).items():
+        close(found[-1][f"Gradient___{name}"], expected.gradients[name])
+        close(weight, expected.weights[name])
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_what_is_computed_again_is_computed_with_the_newest_weights(stages: int) -> None:
+    model = chain(stages)
+    runs = [inputs(2 * stages + 2)]
+    expected = pipeline(model, runs, recompute="full")
+    chosen = options(autoRecomputation=popart.RecomputationType.Pipeline)
+    made = session(model, [model.loss, *(f"Gradient___{name}" for name in model.weights)], len(runs[0]), chosen=chosen)
+    found = run(made, runs[0])
+    close(found[model.loss], expected.losses[0])
+    for name, weight in weights_of(made, model).items():
+        close(found[f"Gradient___{name}"], expected.gradients[name])
+        close(weight, expected.weights[name])
+    without = pipeline(model, runs)
+    assert any(np.abs(weight - expected.weights[name]).max() > 1e-4 for name, weight in without.weights.items())
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_versions_of_weights(stages: int) -> None:
+    """Each product with `v` shows which version of `v` forward had, and the gradient that it passes on shows which backward had."""
+    model, batches = chain(stages), 3 * stages
+    anchors = [name for tensors in model.tensors for name in tensors]
+    updated = [f"UpdatedVar___v{stage}" for stage in range(stages)]
+    made = session(model, [*anchors, *(f"Gradient___{name}" for name in anchors), *updated], batches)
+    for _ in range(2):
+        before = weights_of(made, model)
+        found = run(made, inputs(batches))
+        for stage, (_, tanh, result) in enumerate(model.tensors):
+            versions = np.concatenate([before[f"v{stage}"][None], found[f"UpdatedVar___v{stage}"]])
+            for m in range(batches):
+                forward = versions[max(0, m - 2 * (stages - 1 - stage))]
+                np.testing.assert_array_equal(found[result][m], found[tanh][m] * forward)
+                np.testing.assert_array_equal(found[f"Gradient___{tanh}"][m], found[f"Gradient___{result}"][m] * versions[m])
+
+
+def test_a_run_begins_with_one_version_again() -> None:
+    """Two runs of n batches are not one of 2n: between them the pipeline is empty."""
+    model, batches = chain(3), 6
+    x = inputs(2 * batches)
+    twice, once = session(model, [model.loss], batches), session(model, [model.loss], 2 * batches)
+    halves = np.concatenate([run(twice, x[:batches])[model.loss], run(twice, x[batches:])[model.loss]])
+    whole = run(once, x)[model.loss]
+    close(whole[:batches], halves[:batches])
+    assert abs(whole[batches] - halves[batches]) > 1e-3  # with the newest weights in one, with older ones in the other
+
+
+def test_functions_give_what_arrays_do() -> None:
+    model, batches = chain(3), 6
+    x = inputs(batches)
+    arrays, functions = (session(model, [model.loss, "Gradient___w0"], batches) for _ in range(2))
+    found = run(arrays, x)
+    got: dict[str, list[Array]] = {}
+    left = list(x)
+
+    def take(name: str, prefetch: bool) -> Array:
+        return left.pop(0)
+
+    def give(name: str) -> Array:
+        got.setdefault(name, []).append(np.zeros(() if name == model.loss else (WIDTH, WIDTH), np.float32))
+        return got[name][-1]
+
+    functions.run(popart.PyStepIOCallback(take, lambda name: None, give, lambda name: None))
+    for name, array in found.items():
+        close(np.array(got[name]), array)
+    for name, weight in weights_of(functions, model).items():
+        close(weight, weights_of(arrays, model)[name])
+
+
+@pytest.mark.parametrize("kind", ["Final", "Sum"])
+def test_other_anchors(kind: str) -> None:
+    model, batches = chain(2), 5
+    names = [model.loss, model.tensors[0][2], "Gradient___w0"]
+    every = run(session(model, names, batches), inputs(batches))
+    for name, array in run(session(model, names, batches, kind=kind), inputs(batches)).items():
+        close(array, every[name][-1] if kind == "Final" else every[name].sum(0))
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_every_n_is_refused(explicit: bool) -> None:
+    chosen = options()
+    chosen.enableExplicitIR(explicit)
+    model = chain(2)
+    text = r"\[Explicit Pipeline\] Cannot execute when an anchor" if explicit else "AnchorReturnType::EVERYN is not valid for pipelined"
+    with pytest.raises(popart_exception, match=f"^{text}"):
+        popart.TrainingSession(
+            fnModel=model.proto,
+            dataFlow=popart.DataFlow(6, {model.loss: popart.AnchorReturnType("EveryN", 2)}),
+            loss=model.loss,
+            optimizer=popart.ConstSGD(0.1),
+            deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": 4}),
+            userOptions=chosen,
+        )
+
+
+@pytest.mark.parametrize("name", ["w1", "v0"])
+def test_adam_updates_each_weight_by_itself(name: str) -> None:
+    """The step that Adam counts is that of the weight, and its moments are made of that weight's own gradients."""
+    model, batches = chain(2), 6
+    adam = popart.Adam({"defaultLearningRate": (0.05, True), "defaultEps": (1e-3, True)})
+    made = session(model, [f"Gradient___{name}", f"UpdatedVar___{name}"], batches, optimizer=adam)
+    found = run(made, inputs(batches))
+    weight, first, second = model.weights[name].astype(np.float64), 0.0, 0.0
+    for m, gradient in enumerate(found[f"Gradient___{name}"].astype(np.float64)):
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        weight -= 0.05 * (first / (1 - 0.9 ** (m + 1))) / (np.sqrt(second / (1 - 0.999 ** (m + 1))) + 1e-3)
+        close(found[f"UpdatedVar___{name}"][m], weight, 1e-4)
+
+
+def clipping(model: Chain, groups: list[popart.ClipNormSettings], *, serial: bool = False) -> popart.TrainingSession:
+    chosen = options()
+    if not serial:
+        chosen.accumulateOuterFragmentSettings.schedule = popart.AccumulateOuterFragmentSchedule.OverlapMemoryOptimized
+    optimizer = popart.SGD({"defaultLearningRate": (0.2, True)}, groups)
+    return session(model, ["Gradient___w0", "UpdatedVar___w0"], 4, optimizer=optimizer, chosen=chosen)
+
+
+def test_clipping_is_within_a_stage() -> None:
+    model = chain(2)
+    groups = [popart.ClipNormSettings.clipWeights([f"w{stage}", f"v{stage}"], 0.01) for stage in range(2)]
+    found = run(clipping(model, groups), inputs(4))
+    step = (model.weights["w0"] - found["UpdatedVar___w0"][0]) / 0.2
+    assert np.linalg.norm(step) <= 0.01 * 1.001
+    ratio = step / found["Gradient___w0"][0]
+    close(ratio, np.full_like(ratio, ratio.mean()), 1e-2)
+    with pytest.raises(popart_exception, match=r"^Gradients are clipped by the norm over weights of the stages 0, 1, which are updated at"):
+        clipping(model, [popart.ClipNormSettings.clipAllWeights(1.0)])
+    with pytest.raises(popart_exception, match=r"^Incompatible accumulateOuterFragmentSchedule used with gradient clipping"):
+        clipping(model, groups, serial=True)
+
+
+def test_restored_tensors_are_those_of_the_same_microbatch() -> None:
+    model, batches = chain(3), 5
+    stashed = ["x", model.tensors[0][1], model.tensors[1][2]]
+    found = run(session(model, [*stashed, *(f"Restored___{name}" for name in stashed)], batches), inputs(batches))
+    for name in stashed:
+        np.testing.assert_array_equal(found[f"Restored___{name}"], found[name])
+    np.testing.assert_array_equal(found["x"], inputs(batches))
+    for missing in (model.tensors[2][1], "w0"):
+        with pytest.raises(popart_exception, match=r"^Anchor tensor `Restored___"):
+            session(model, [f"Restored___{missing}"], batches)
+
+
+def two_readers(ipu_of_last: int) -> tuple[Any, str]:
+    """Stage 0 multiplies by `s`, stage 1 by nothing of it, stage 2 by `s` again."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1], "x")
+    s = builder.addInitializedInputTensor(np.array([1.0], np.float32), "s")
+    with builder.virtualGraph(0), builder.pipelineStage(0):
+        h = builder.aiOnnx.mul([x, s])
+    with builder.virtualGraph(1), builder.pipelineStage(1):
+        h = builder.aiOnnx.tanh([h])
+    with builder.virtualGraph(ipu_of_last), builder.pipelineStage(2):
+        h = builder.aiOnnx.mul([h, s])
+        loss = builder.aiGraphcore.l1loss([h], 1.0, reduction=popart.ReductionType.Sum)
+    return builder.getModelProto(), loss
+
+
+def test_a_weight_of_two_stages_is_updated_when_both_gradients_are_there() -> None:
+    """Followed cycle by cycle: in cycle c each stage s, in the order of their numbers, works on microbatch c - s."""
+    proto, loss = two_readers(0)
+    batches, rate = 9, np.float32(0.1)
+    x = np.linspace(0.3, 1.1, batches, dtype=np.float32)
+    made = popart.TrainingSession(
+        fnModel=proto,
+        dataFlow=popart.DataFlow(batches, {loss: popart.AnchorReturnType("All"), "s": popart.AnchorReturnType("All")}),
+        loss=loss,
+        optimizer=popart.ConstSGD(float(rate)),
+        deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": 4}),
+        userOptions=options(),
+    )
+    made.prepareDevice()
+    made.weightsFromHost()
+    anchors = made.initAnchorArrays()
+    made.run(popart.PyStepIO({"x": x}, anchors))
+    s, after, losses = 1.0, [0.0] * batches, [0.0] * batches
+    kept: list[Arrays] = [{} for _ in range(batches)]
+    for cycle in range(batches + 4):
+        for stage in range(5):
+            m = cycle - stage
+            if not 0 <= m < batches:
+                continue
+            own: Any = kept[m]
+            match stage:
+                case 0:
+                    own["h0"] = x[m] * s
+                case 1:
+                    own["h1"] = np.tanh(own["h0"])
+                case 2:  # forward and backward
+                    losses[m] = abs(own["h1"] * s)
+                    own["g2"], own["g1"] = own["h1"], s
+                case 3:
+                    own["g0"] = own["g1"] * (1 - own["h1"] ** 2)
+                case _:
+                    s -= rate * (own["g2"] + own["g0"] * x[m])
+                    after[m] = s
+    close(anchors[loss], losses)
+    close(anchors["s"][:, 0], after)
+
+
+def test_two_readers_on_two_ipus_are_refused() -> None:
+    proto, loss = two_readers(2)
+    with pytest.raises(popart_exception):
+        popart.TrainingSession(
+            fnModel=proto,
+            dataFlow=popart.DataFlow(9, [loss]),
+            loss=loss,
+            optimizer=popart.ConstSGD(0.1),
+            deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": 4, "tilesPerIPU": 4}),
+            userOptions=options(),
+        )
+
+
+def test_dropout_drops_the_same_in_backward() -> None:
+    """With the result computed again, too."""
+    for recomputes in (popart.RecomputationType.NoRecompute, popart.RecomputationType.Pipeline):
+        builder = popart.Builder()
+        x = builder.addInputTensor("FLOAT", [ROWS, WIDTH], "x")
+        w = builder.addInitializedInputTensor(np.ones(WIDTH, np.float32), "w")
+        with builder.virtualGraph(0), builder.pipelineStage(0):
+            h = builder.aiOnnx.mul([x, w])
+            d = builder.aiOnnx.dropout([h], 1, 0.5)[0]
+        with builder.virtualGraph(1), builder.pipelineStage(1):
+            loss = builder.aiGraphcore.l1loss([d], 1.0, reduction=popart.ReductionType.Sum)
+        model = Chain(builder.getModelProto(), loss, [], {})
+        chosen = options(autoRecomputation=recomputes)
+        found = run(session(model, [d, f"Gradient___{h}"], 5, chosen=chosen), np.abs(inputs(5)) + 0.1)
+        dropped = found[d] == 0
+        assert 0 < dropped.mean() < 1
+        np.testing.assert_array_equal(found[f"Gradient___{h}"] == 0, dropped)
+        assert (dropped[0] != dropped[1]).any()
