@@ -176,7 +176,7 @@ def _task_programs(
 
 
 def _mover(stage: Stage, known: KnownPrograms) -> Mover:
-    key = "mover", stage.number, stage.placement, stage.param_shardings, _shapes(stage.params)
+    key = "mover", stage.placement, stage.param_shardings, _shapes(stage.params)
     if key not in known:
         known[key] = Mover(stage)
     return known[key]
