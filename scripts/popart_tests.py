@@ -175,9 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     print(tables.failures(results, known))
     print(tables.table(results))
-    one = [result for result in results if result.function.one_device]  # what needs more is not asked yet
     whole = options.group is None and options.files is None and options.function is None
-    found_wrong = surprises(one, known, whole=whole, names={function.id for function in found})
+    found_wrong = surprises(results, known, whole=whole, names={function.id for function in found})
     print("\n".join(["", f"{len(found_wrong)} not as listed", *found_wrong]))
     return int(bool(found_wrong))
 

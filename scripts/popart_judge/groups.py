@@ -19,7 +19,8 @@ TABLE: Final = (
                  "convolution_options_test.py", "dot_tests/*", "enhanced_debug.py", "logging_test.py", "partials_tests.py",
                  "synthetic_data_test.py")),
     ("exceptions", ("exception_test.py", "abort_test.py", "constant_weights_error_test.py", "import_test.py", "prune_all_error_test.py",
-                    "recompute_compatibility_test.py", "version_test.py")),
+                    "version_test.py")),
+    ("recomputation", ("recompute_tests/*", "recompute_compatibility_test.py")),
     ("builder", ("builder_test.py", "builder_name_test.py", "context_scope_test.py", "debug_info_test.py", "dim_param_test.py",
                  "doc_test.py", "export_test.py", "external_tensorproto_data_test.py",
                  "model_loading_test.py", "net_test.py", "stubs_test.py")),
@@ -37,12 +38,13 @@ TABLE: Final = (
     ("reports", ("report_test*", "cycle_count_test.py")),
     ("random numbers", ("random_test.py", "randomsetup_test.py", "session_api_tests/rng_test.py", "dropout_*")),
     ("patterns and transformations", ("patterns_test.py", "pattern_tests/*", "inplace_tests/*", "outlining_*", "padsumpattern.py",
-                                      "recompute_tests/*", "scheduling_tests/*", "subgraph_tests/*", "tiedgather_tests/*",
-                                      "transformation_tests/*", "contiguous_memory_test.py")),
+                                      "scheduling_tests/*", "subgraph_tests/*", "tiedgather_tests/*", "transformation_tests/*",
+                                      "contiguous_memory_test.py")),
 )  # fmt: skip
 NAMES: Final = (*(name for name, _ in TABLE), OTHERS)
-# Groups of which more is asked than of the others.
-STRICT: Final = ("operators", "anchors", "StepIO", "options", "exceptions", "builder", "optimisers", "train-then-infer")
+# Groups of which more is asked than of the others: what one device does, and how models are spread over several.
+ONE_DEVICE: Final = ("operators", "anchors", "StepIO", "options", "exceptions", "builder", "optimisers", "train-then-infer")
+SEVERAL: Final = ("pipelining", "virtual graphs", "devices", "accumulation", "replicas", "recomputation")
 
 
 def group_of(file: str) -> str:

@@ -490,7 +490,10 @@ def resumed() -> None:
     assert ended
 
 
-PARTS = {part.__name__: part for part in (brief, watching, classes, schedules, across, replicated, queues, in_turns, failures, interrupted, resumed)}
+PARTS = {
+    part.__name__: part
+    for part in (brief, watching, classes, schedules, across, replicated, queues, in_turns, failures, interrupted, resumed)
+}
 
 
 def main() -> None:

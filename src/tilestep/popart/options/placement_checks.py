@@ -37,26 +37,6 @@ def phased(options: OptionFields) -> bool:
     return options.virtualGraphMode is VirtualGraphMode.ExecutionPhases and options.executionPhaseSettings.phases > 1
 
 
-def _divisible(options: OptionFields, situation: Situation) -> str | None:
-    replicas = replicas_of(options)
-    if situation.num_ipus % replicas == 0:
-        return None
-    return (
-        "For replicated graphs, the number of IPUs must be divisible by the replication factor. "
-        f"replicatedGraphCount is {replicas}, and the device has {situation.num_ipus} IPUs."
-    )
-
-
-def _pipeline(options: OptionFields, situation: Situation) -> str | None:
-    mode, ipus = options.virtualGraphMode, ipus_of_replica(options, situation)
-    if not implicit_pipeline(options) or (mode is not VirtualGraphMode.Off and ipus > 1):
-        return None
-    return (
-        f"Pipelining requires more than 1 IPU (currently {ipus}) and the 'virtualGraphMode' session option to not be "
-        f"VirtualGraphMode::Off (currently VirtualGraphMode::{mode.name}). Acquire a device with an IPU for each stage of each replica."
-    )
-
-
 def _phases(options: OptionFields, situation: Situation) -> str | None:
     settings, mode = options.executionPhaseSettings, options.virtualGraphMode
     if settings.phases > 1 and mode is not VirtualGraphMode.ExecutionPhases:
@@ -90,4 +70,4 @@ def _io_tiles(options: OptionFields, situation: Situation) -> str | None:
     return None
 
 
-PLACEMENT_CHECKS: Final[tuple[Check, ...]] = (_divisible, _pipeline, _phases, _io_tiles)
+PLACEMENT_CHECKS: Final[tuple[Check, ...]] = (_phases, _io_tiles)

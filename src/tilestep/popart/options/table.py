@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tilestep.popart.options.fates import Refuses, Row, done, no_effect, refused
+from tilestep.popart.options.fates import Refuses, Row, Situation, done, no_effect, refused
+from tilestep.popart.options.option_fields import OptionFields
+from tilestep.popart.options.placement_checks import replicas_of
 
 _SCHEDULE: Final = "XLA and the emulator's planner choose the order of operations"
 _OUTLINE: Final = "the emulator's planner decides which code the tiles share"
 _COPIES: Final = "no tensor is updated in place, so there is no alias to check"
 _STREAMS: Final = "the emulated host link has one model, docs/reference/cost-model.md"
 _PICTURES: Final = "no pictures of graphs are drawn: there are no stages of PopART's intermediate representation"
-_EXPLICIT: Final = "a session's program always has its loops and copies in it"
 _COLLECTIVES: Final = "XLA and the emulator's planner decide how values cross between replicas"
-_DISTRIBUTED: Final = "several instances of a program cannot share a model"
-_TRAIN: Final = "use tilestep.train"
+_DISTRIBUTED: Final = "instances of a program that share a model would wait for each other, so one process must have all replicas"
+_ALL_REPLICAS: Final = "set globalReplicationFactor to the process's own replicatedGraphCount, and globalReplicaOffset to 0"
 
 
 def _flagged(name: str) -> Refuses:
@@ -24,17 +25,29 @@ def _flagged(name: str) -> Refuses:
 
 
 def _location(what: str) -> Row:
-    return done(f"whether {what} wait in streaming memory, and whether each replica keeps only its part of them; no value changes")
+    return done(
+        f"with virtual graphs, whether {what} wait in streaming memory, and whether each replica keeps only its part of them; no value "
+        "changes",
+        placed=True,
+    )
 
 
-_DISTRIBUTED_ROW: Final = refused(_DISTRIBUTED, _TRAIN, _flagged("enableDistributedReplicatedGraphs"))
+def _in_part(options: OptionFields, _: Situation) -> bool:
+    """Whether the process has only some of the replicas."""
+    local = replicas_of(options)
+    return options.enableDistributedReplicatedGraphs and (options.globalReplicationFactor, options.globalReplicaOffset) != (local, 0)
+
+
+_DISTRIBUTED_ROW: Final = refused(_DISTRIBUTED, _ALL_REPLICAS, _in_part)
 
 TABLE: Final[Mapping[str, Row]] = MappingProxyType(
     {
         # --- Values: what a step computes ---
         "accumulationFactor": done("microbatches for each update"),
         "enableGradientAccumulation": done("gradients of accumulationFactor microbatches make one update"),
-        "accumulationAndReplicationReductionType": done("whether gradients of microbatches are summed, or their mean is taken"),
+        "accumulationAndReplicationReductionType": done(
+            "whether gradients of microbatches and replicas are summed, or their mean is taken"
+        ),
         "meanAccumulationAndReplicationReductionStrategy": done("whether a mean divides at each addition, or after the last"),
         "automaticLossScalingSettings": done(
             "the loss scaling doubles while float16 gradients are small, and halves when too many are large"
@@ -57,9 +70,13 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "enableSupportedDataTypeCasting": done("64-bit integers are computed in 32 bits; if it is False, they are errors"),
         "throwIfLog2ScaleTensorNotInRange": no_effect("operators with a scale of float8 are not computed at all"),
         "autoRecomputation": done(
-            "which stages compute their forward pass again in the backward pass; without stages XLA decides what is computed again"
+            "with virtual graphs, which results a stage keeps for the backward pass, and which it computes again, by the original's rules; "
+            "without, XLA decides it. Values change in pipelines without accumulation only",
+            placed=True,
         ),
-        "explicitRecomputation": no_effect(_EXPLICIT),
+        "explicitRecomputation": done(
+            "with RecomputeAll and without implicit pipelining, also what follows the last checkpoint is computed again"
+        ),
         "enableLoadAndOffloadRNGState": done("getRNGState and setRNGState may be called"),
         "_enableRngStateManagement": no_effect("random numbers come from JAX's keys"),
         "strictOpVersions": no_effect("each version of an operator that exists is computed as it was defined"),
@@ -86,7 +103,7 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "customCodeletCompileFlags": no_effect("code for tiles is not compiled: customCodelets is refused"),
         # --- The plan: where and how, not what ---
         "partialsTypeMatMuls": done("the type in which float16 products of matrix multiplications are added up"),
-        "numIOTiles": done("tiles that only transfer"),
+        "numIOTiles": done("tiles that only transfer; with virtual graphs an even number, 32 or more"),
         "convolutionOptions": done("partialsType and availableMemoryProportion reach the plan; other known ones have no effect"),
         "matmulOptions": done("partialsType and availableMemoryProportion reach the plan; other known ones have no effect"),
         "lstmOptions": done("partialsType and availableMemoryProportion reach the plan; other known ones have no effect"),
@@ -112,29 +129,39 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "serializedPoprithmsShiftGraphsDir": no_effect(_SCHEDULE),
         "groupHostSync": no_effect(_SCHEDULE),
         "enableEfficientOverlapIOTopoCons": no_effect(_SCHEDULE),
-        "batchSerializationSettings": no_effect("the emulator's planner splits what does not fit; values are the same", warns=True),
+        "batchSerializationSettings": no_effect(
+            "an operator takes its whole microbatch: the planner cuts products that are too large for the tiles by itself; only a factor "
+            "that does not divide the batch is an error",
+            warns=True,
+        ),
         "rearrangeAnchorsOnHost": no_effect(_STREAMS),
         "rearrangeStreamsOnHost": no_effect(_STREAMS),
         "enablePrefetchDatastreams": no_effect(_STREAMS),
         "defaultBufferingDepth": no_effect(_STREAMS),
         "bufferingDepthMap": no_effect(_STREAMS),
         "enableMergeExchange": no_effect(_STREAMS),
-        "useHostCopyOps": no_effect(_EXPLICIT),
-        "enableExplicitMainLoops": no_effect(_EXPLICIT),
+        "useHostCopyOps": done("with enableExplicitMainLoops, streams may overlap with computation and pipelines are explicit: see there"),
+        "enableExplicitMainLoops": done(
+            "streams with an overlapping ExchangeStrategy are allowed, and AnchorReturnType EveryN is an error"
+        ),
         "activationTensorLocationSettings": _location("activations"),
         "weightTensorLocationSettings": _location("weights"),
         "optimizerStateTensorLocationSettings": _location("the arrays of the optimizer's state"),
         "accumulatorTensorLocationSettings": _location("accumulated gradients"),
-        "tensorLocationSettingsOverride": done("where single tensors are kept, by name, whatever their class says"),
+        "tensorLocationSettingsOverride": done(
+            "with virtual graphs, where single tensors are kept, by name, whatever their class says", placed=True
+        ),
         # --- Several IPUs ---
         "virtualGraphMode": done("whether operators are placed on IPUs: by the model (Manual), by their cost (Auto), or by their phases"),
         "virtualGraphSplitRatios": done("in VirtualGraphMode.Auto, each IPU's share of the model's cost"),
         "enablePipelining": done("stages work at the same time, on microbatches that follow each other"),
         "createImplicitPipeliningFwdOnlyProgram": done("a TrainingSession may run its forward part alone"),
-        "stashAllTensorsInferencePipeline": no_effect("a stage keeps what a later one reads, however the flag is set"),
+        "stashAllTensorsInferencePipeline": no_effect("in inference a stage passes on what later stages read, however the flag is set"),
         "executionPhaseSettings": done("the model runs phase by phase, and the weights of each are loaded from streaming memory"),
-        "enableReplicatedGraphs": done("replicatedGraphCount replicas share the batch"),
-        "replicatedGraphCount": done("copies of the model, each on IPUs of its own, that share the batch"),
+        "enableReplicatedGraphs": done("whether there are replicatedGraphCount replicas"),
+        "replicatedGraphCount": done(
+            "copies of the model on IPUs of their own: each reads microbatches of its own, and their gradients are added"
+        ),
         "replicatedCollectivesSettings": no_effect(_COLLECTIVES),
         "enableDistributedReplicatedGraphs": _DISTRIBUTED_ROW,
         "globalReplicationFactor": _DISTRIBUTED_ROW,
@@ -153,7 +180,7 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "enableInplaceAmbiguityChecking": no_effect(_COPIES),
         "enableConstantFoldingOfMultipleConsumers": no_effect("a constant is computed once, however many operators read it"),
         "experimentalSettings": refused(
-            "transformations of the intermediate representation, which are C++ code, are refused",
+            "transformations of the intermediate representation, which are C++ code, are refused; the other setting has no effect",
             "change the ONNX model before the session is made",
             lambda options, _: bool(options.experimentalSettings.customTransformApplierSettings),
         ),
@@ -190,6 +217,7 @@ PROGRAM: Final = frozenset(  # options that change the program or its plan, so t
         "enableSupportedDataTypeCasting",
         "ensureFp32LossScaleTensor",
         "executionPhaseSettings",
+        "explicitRecomputation",
         "lstmOptions",
         "matmulOptions",
         "meanAccumulationAndReplicationReductionStrategy",

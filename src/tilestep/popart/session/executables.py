@@ -1,7 +1,7 @@
 """Executables in files: a session's traced program, its weights, and what it was made for. Nothing in them is code of Python.
 
-A file is a zip archive: `manifest.json` (form, fingerprint of the session, the device's sync pattern, names of the weights, SHA-256 of what
-the file has), `step.stablehlo` (of `jax.export`) and `weights.npz`, of which one may be left out. A file that was altered, that belongs to
+A file is a zip archive: `manifest.json` (form, fingerprint of the session, sync pattern of the device, names of the weights, and hashes by
+SHA-256), `step.stablehlo` (of `jax.export`) and `weights.npz`, of which one may be left out. A file that was altered, that belongs to
 another session, or is for another sync pattern, is an error. XLA compiles the program when the file is loaded.
 """
 

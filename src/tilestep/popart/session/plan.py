@@ -50,8 +50,8 @@ class Plan:
         first: first values of the variables and of the optimiser's state, by name.
         batches, accumulation: batches of a step, microbatches of a batch.
         staging: which operators run on which IPU.
-        loss: the tensor that is differentiated; None in inference.
         forward: functions of a pipeline's forward part alone; None if the options don't ask for it.
+        loss: the tensor that is differentiated; None in inference.
     """
 
     graph: SessionGraph
@@ -64,8 +64,8 @@ class Plan:
     batches: int
     accumulation: int
     staging: Staging
-    loss: str | None = None
     forward: Program | None = None
+    loss: str | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
         """A tensor's shape and dtype; None if there is no such tensor."""
@@ -158,8 +158,8 @@ def plan_of(
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
         staging=staging,
-        loss=source,
         forward=forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation),
+        loss=source,
     )
 
 

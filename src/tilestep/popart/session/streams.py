@@ -15,14 +15,16 @@ from tilestep.popart.builder.settings import settings_of
 from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet, VirtualGraphMode
 from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.log import warn
 from tilestep.popart.options import SessionOptions
 
 _OVERLAPPED: Final = (ExchangeStrategy.OverlapInnerLoop, ExchangeStrategy.OverlapLoops)
+NO_OVERLAP: Final = "on the emulated machine a microbatch is computed when its inputs are there, and its anchors leave after that"
 _RECURRENT: Final = frozenset({"GRU", "LSTM", "RNN"})  # their inputs have the batch behind the sequence
 
 
 def require_streams(options: SessionOptions, flow: DataFlow, proto: onnx.ModelProto, inputs: Mapping[str, jax.ShapeDtypeStruct]) -> None:
-    """Checks how inputs and anchors are streamed.
+    """Checks how inputs and anchors are streamed, and warns of strategies that have no effect.
 
     Args:
         proto: the model, whose metadata has the settings of its inputs.
@@ -37,6 +39,8 @@ def require_streams(options: SessionOptions, flow: DataFlow, proto: onnx.ModelPr
             raise popart_exception(problem)
     _require_loops(options, flow)
     _require_parts(options, proto, inputs)
+    if overlapped := [subject for subject, _, strategy in streams if strategy in _OVERLAPPED]:
+        warn(f"The ExchangeStrategy of {', '.join(overlapped)} has no effect: {NO_OVERLAP}.")
 
 
 def _problems(options: SessionOptions, subject: str, tiles: TileSet, strategy: ExchangeStrategy) -> Iterator[str]:

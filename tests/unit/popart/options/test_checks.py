@@ -72,15 +72,6 @@ PHASED = {"virtualGraphMode": enums.VirtualGraphMode.ExecutionPhases}
         ({**MANUAL, "numIOTiles": 16}, "16 is an invalid number of IO tiles. Number of IO tiles must be an even number and >= 32"),
         ({**MANUAL, "numIOTiles": 33}, "33 is an invalid number of IO tiles"),
         ({**MANUAL, "numIOTiles": 64}, "Tiles per IPU 64 should exceed number of IO tiles 64"),
-        (
-            {**LOCAL, "replicatedGraphCount": 3},
-            "For replicated graphs, the number of IPUs must be divisible by the replication factor. .* is 3, and the device has 4 IPUs",
-        ),
-        (
-            {"enablePipelining": True},
-            r"Pipelining requires more than 1 IPU \(currently 4\) and the 'virtualGraphMode' session option to not be .*Off \(currently ",
-        ),
-        ({**PIPELINED, **LOCAL, "replicatedGraphCount": 4}, r"Pipelining requires more than 1 IPU \(currently 1\) and"),
         ({**PHASED, "executionPhaseSettings": ExecutionPhaseSettings(4, stages=3)}, "executionPhaseSettings.stages is 3: phases run on 1"),
         ({**PHASED, "executionPhaseSettings": ExecutionPhaseSettings(4, stages=0)}, "executionPhaseSettings.stages is 0"),
         (

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.popart.options import test_effects_of_placement
 from tilestep import popart
 from tilestep.popart.options.table import TABLE
 
@@ -40,28 +41,32 @@ EFFECTS: dict[str, str] = {
     "hardwareInstrumentations": "test_cycles_are_counted_where_it_was_asked_for",
     "numIOTiles": "test_io_tiles_change_the_plan",
     "partialsTypeMatMuls": "test_partials_change_the_plan",
+    "useHostCopyOps": "test_loops_and_copies_in_the_program_allow_overlapped_streams",
+    "enableExplicitMainLoops": "test_loops_and_copies_in_the_program_allow_overlapped_streams",
 }
-# options of several IPUs, whose effects are tested where sessions are placed
-PLACED = {
-    "accumulatorTensorLocationSettings",
-    "activationTensorLocationSettings",
-    "autoRecomputation",
-    "createImplicitPipeliningFwdOnlyProgram",
-    "enablePipelining",
-    "enableReplicatedGraphs",
-    "executionPhaseSettings",
-    "optimizerStateTensorLocationSettings",
-    "replicatedGraphCount",
-    "tensorLocationSettingsOverride",
-    "virtualGraphMode",
-    "virtualGraphSplitRatios",
-    "weightTensorLocationSettings",
+# option of several IPUs -> the test of its effect in test_effects_of_placement.py
+PLACED: dict[str, str] = {
+    "accumulatorTensorLocationSettings": "test_what_waits_in_streaming_memory_changes_the_time",
+    "activationTensorLocationSettings": "test_what_waits_in_streaming_memory_changes_the_time",
+    "autoRecomputation": "test_what_is_computed_again_takes_time",
+    "createImplicitPipeliningFwdOnlyProgram": "test_the_forward_part_of_a_pipeline_runs_alone",
+    "enablePipelining": "test_stages_of_a_pipeline_work_at_once",
+    "enableReplicatedGraphs": "test_replicas_add_their_gradients",
+    "executionPhaseSettings": "test_phases_follow_each_other",
+    "explicitRecomputation": "test_without_the_flag_nothing_behind_the_last_checkpoint_is_computed_again",
+    "optimizerStateTensorLocationSettings": "test_what_waits_in_streaming_memory_changes_the_time",
+    "replicatedGraphCount": "test_replicas_add_their_gradients",
+    "tensorLocationSettingsOverride": "test_a_single_weight_waits_in_streaming_memory",
+    "virtualGraphMode": "test_the_mode_of_virtual_graphs_decides_who_places_operators",
+    "virtualGraphSplitRatios": "test_ratios_split_the_model_unevenly",
+    "weightTensorLocationSettings": "test_what_waits_in_streaming_memory_changes_the_time",
 }
 
 
 def test_each_option_that_takes_effect_is_tested() -> None:
-    assert {name for name, row in TABLE.items() if row.fate == "done"} == EFFECTS.keys() | PLACED
+    assert {name for name, row in TABLE.items() if row.fate == "done"} == EFFECTS.keys() | PLACED.keys()
     assert {name for name in EFFECTS.values() if name not in globals()} == set()
+    assert {name for name in PLACED.values() if not hasattr(test_effects_of_placement, name)} == set()
 
 
 def trained(set_options: Set, inputs: Array, *, dtype: str = "FLOAT", rate: float = 1.0) -> Array:
@@ -281,6 +286,26 @@ def cycles(**changes: Any) -> int:
 
 def test_io_tiles_change_the_plan() -> None:
     assert cycles(numIOTiles=8) != cycles()
+
+
+def test_loops_and_copies_in_the_program_allow_overlapped_streams() -> None:
+    builder = popart.Builder()
+    overlapped = popart.TileSet.IO, popart.ExchangeStrategy.OverlapLoops
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [4]), popart.InputSettings(*overlapped))
+    with builder.virtualGraph(0):
+        y = builder.aiOnnx.add([x, x])
+
+    def made(**flags: bool) -> None:
+        options = popart.SessionOptions()
+        options.virtualGraphMode, options.numIOTiles = popart.VirtualGraphMode.Manual, 32
+        for name, value in flags.items():
+            setattr(options, name, value)
+        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), model(tiles=64), userOptions=options)
+
+    made(useHostCopyOps=True, enableExplicitMainLoops=True)
+    for flags in ({}, {"useHostCopyOps": True}):
+        with pytest.raises(popart.popart_exception, match=r"OverlapLoops require SessionOptions::useHostCopyOps"):
+            made(**flags)
 
 
 def test_partials_change_the_plan() -> None:

@@ -14,6 +14,7 @@ from tilestep.popart.options import (
     ExperimentalSettings,
     ReplicatedCollectivesSettings,
     SessionOptions,
+    TensorLocationSettings,
 )
 from tilestep.popart.options.checks import refusals
 from tilestep.popart.options.fates import Situation
@@ -33,7 +34,7 @@ def _experimental() -> ExperimentalSettings:
 REFUSED: dict[str, tuple[Any, dict[str, Any]]] = {
     "groupNormStridedChannelGrouping": (True, {}),
     "customCodelets": (["vertex.cpp"], {}),
-    "enableDistributedReplicatedGraphs": (True, {}),
+    "enableDistributedReplicatedGraphs": (True, {"globalReplicationFactor": 2}),
     "globalReplicationFactor": (2, {"enableDistributedReplicatedGraphs": True}),
     "globalReplicaOffset": (1, {"enableDistributedReplicatedGraphs": True}),
     "experimentalSettings": (_experimental(), {}),
@@ -45,7 +46,6 @@ NO_EFFECT: dict[str, Any] = {
     "enableNonStableSoftmax": True,
     "enableStableNorm": True,
     "throwIfLog2ScaleTensorNotInRange": False,
-    "explicitRecomputation": True,
     "_enableRngStateManagement": True,
     "strictOpVersions": False,
     "updatableNamedBuffers": ["w"],
@@ -82,8 +82,6 @@ NO_EFFECT: dict[str, Any] = {
     "defaultBufferingDepth": 2,
     "bufferingDepthMap": {"x": 2},
     "enableMergeExchange": False,
-    "useHostCopyOps": True,
-    "enableExplicitMainLoops": True,
     "stashAllTensorsInferencePipeline": True,
     "replicatedCollectivesSettings": ReplicatedCollectivesSettings(mergeAllReduceCollectives=True),
     "logDir": "here",
@@ -99,7 +97,7 @@ NO_EFFECT: dict[str, Any] = {
     "enableInplaceAmbiguityChecking": True,
     "enableConstantFoldingOfMultipleConsumers": False,
 }
-OTHER_FLAGS = {"enableExplicitMainLoops": ("useHostCopyOps",), "aliasZeroCopy": ("explicitRecomputation",)}
+OTHER_FLAGS = {"aliasZeroCopy": ("explicitRecomputation",)}
 
 
 def test_the_table_has_every_field_once() -> None:
@@ -129,6 +127,15 @@ def test_its_default_is_no_error(name: str) -> None:
     assert not list(refusals(SessionOptions(), TRAINING)), name
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_process_that_has_all_replicas_may_say_that_they_are_distributed(replicas: int) -> None:
+    options = SessionOptions()
+    options.enableDistributedReplicatedGraphs, options.globalReplicationFactor = True, replicas
+    options.enableReplicatedGraphs, options.replicatedGraphCount = replicas > 1, replicas
+    options.require_supported(training=True)
+    assert options.getGlobalReplicationFactor() == replicas
+
+
 @pytest.mark.parametrize("name", NO_EFFECT)
 def test_a_value_without_effect_is_taken(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = SessionOptions()
@@ -138,6 +145,32 @@ def test_a_value_without_effect_is_taken(name: str, capsys: pytest.CaptureFixtur
     assert name in options.changed()
     options.require_supported(training=True)
     assert (f"SessionOptions.{name} has no effect: {TABLE[name].text}." in capsys.readouterr().err) == TABLE[name].warns
+
+
+OFF_CHIP = TensorLocationSettings(enums.TensorStorage.OffChip)
+PLACED: dict[str, Any] = {
+    "autoRecomputation": enums.RecomputationType.Standard,
+    "activationTensorLocationSettings": OFF_CHIP,
+    "weightTensorLocationSettings": OFF_CHIP,
+    "optimizerStateTensorLocationSettings": OFF_CHIP,
+    "accumulatorTensorLocationSettings": OFF_CHIP,
+    "tensorLocationSettingsOverride": {"w": OFF_CHIP.location},
+}
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_an_option_that_counts_with_virtual_graphs_says_so_without_them(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = SessionOptions()
+    setattr(options, name, PLACED[name])
+    options.require_supported(training=True)
+    assert f"SessionOptions.{name} has no effect: a session without virtual graphs" in capsys.readouterr().err
+    options.virtualGraphMode = enums.VirtualGraphMode.Manual
+    options.require_supported(training=True)
+    assert "has no effect" not in capsys.readouterr().err
+
+
+def test_all_such_options_are_tested() -> None:
+    assert {name for name, row in TABLE.items() if row.placed} == PLACED.keys()
 
 
 @pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)

@@ -133,19 +133,33 @@ def of_two_ipus(pattern: popart.SyncPattern) -> popart.DeviceInfo:
     return popart.DeviceManager().acquireAvailableDevice(2, 16, pattern)
 
 
-def placed(model: Model, device: popart.DeviceInfo) -> popart.InferenceSession:
-    return inference(model.proto, {model.y: "All"}, device=device, prepare=False)
+@pytest.fixture(scope="module")
+def sharded() -> Model:
+    """y = 2 * (x @ w), with the sum on another IPU than the product."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 3])
+    w = builder.addInitializedInputTensor(WEIGHT, "w")
+    with builder.virtualGraph(0):
+        product = builder.aiOnnx.matmul([x, w])
+    with builder.virtualGraph(1):
+        y = builder.aiOnnx.add([product, product])
+    return Model(proto=builder.getModelProto(), x=x, w=w, y=y, loss="")
+
+
+def placed(model: Model, device: popart.DeviceInfo, **changes: Any) -> popart.InferenceSession:
+    manual = popart.VirtualGraphMode.Manual
+    return inference(model.proto, {model.y: "All"}, device=device, virtualGraphMode=manual, **{"prepare": False, **changes})
 
 
 @pytest.mark.parametrize("pattern", [PATTERNS.SinglePipeline, PATTERNS.ReplicaAndLadder])
-def test_an_executable_runs_on_a_device_with_its_sync_pattern(pattern: popart.SyncPattern, model: Model, tmp_path: Path) -> None:
+def test_an_executable_runs_on_a_device_with_its_sync_pattern(pattern: popart.SyncPattern, sharded: Model, tmp_path: Path) -> None:
     path = tmp_path / "model.popef"
     with of_two_ipus(pattern) as device:
-        placed(model, device).compileAndExport(str(path))
-        session = placed(model, device)
+        placed(sharded, device).compileAndExport(str(path))
+        session = placed(sharded, device)
         session.loadExecutable(str(path))
         session.prepareDevice()
-        same(run(session, {model.x: numbers(1)})[model.y], numbers(1)[0] @ WEIGHT)
+        same(run(session, {sharded.x: numbers(1)})[sharded.y], 2 * numbers(1)[0] @ WEIGHT)
 
 
 @pytest.mark.parametrize(
@@ -157,21 +171,21 @@ def test_an_executable_runs_on_a_device_with_its_sync_pattern(pattern: popart.Sy
     ],
 )
 def test_an_executable_is_refused_by_a_device_with_another_sync_pattern(
-    compiled: popart.SyncPattern, loaded: popart.SyncPattern, model: Model, tmp_path: Path
+    compiled: popart.SyncPattern, loaded: popart.SyncPattern, sharded: Model, tmp_path: Path
 ) -> None:
     path = tmp_path / "model.popef"
     with of_two_ipus(compiled) as first, of_two_ipus(loaded) as second:
-        placed(model, first).compileAndExport(str(path))
+        placed(sharded, first).compileAndExport(str(path))
         message = f"^Attempt to load graph compiled with target options {{SyncConfiguration: {compiled}}} onto a device with "
         with pytest.raises(popart.poplar_exception, match=f"{message}{{SyncConfiguration: {loaded}}}"):
-            placed(model, second).loadExecutable(str(path))
-        placed(model, first).loadExecutable(str(path))
+            placed(sharded, second).loadExecutable(str(path))
+        placed(sharded, first).loadExecutable(str(path))
 
 
-def test_a_cache_keeps_an_executable_for_each_sync_pattern(model: Model, tmp_path: Path) -> None:
+def test_a_cache_keeps_an_executable_for_each_sync_pattern(sharded: Model, tmp_path: Path) -> None:
     for pattern in [*PATTERNS, *PATTERNS]:
         with of_two_ipus(pattern) as device:
-            inference(model.proto, {model.y: "All"}, device=device, enableEngineCaching=True, cachePath=str(tmp_path))
+            placed(sharded, device, prepare=True, enableEngineCaching=True, cachePath=str(tmp_path))
     assert len(list(tmp_path.iterdir())) == len(PATTERNS)
 
 

@@ -163,7 +163,7 @@ def test_a_step_takes_its_arguments_in_every_form() -> None:
         call()
         same(anchors[model.y], numbers(1)[0] @ WEIGHT)
     for call in (lambda: session.run("program", io), lambda: session.run(io, programHandle="program")):
-        with pytest.raises(popart.popart_exception, match=r"^run: there is no program 'program'"):
+        with pytest.raises(popart.popart_exception, match=r"^\[Devicex::run\] Program program not found"):
             call()
     with pytest.raises(TypeError, match=r"^run\(stepio, debugName=''\)"):
         session.run({})

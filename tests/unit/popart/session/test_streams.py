@@ -41,10 +41,11 @@ def _session(
 
 
 @pytest.mark.parametrize("strategy", [STRATEGY.OverlapInnerLoop, STRATEGY.OverlapLoops])
-def test_overlapped_streams_change_no_value(strategy: popart.ExchangeStrategy) -> None:
+def test_overlapped_streams_change_no_value_and_say_so(strategy: popart.ExchangeStrategy, capsys: pytest.CaptureFixture[str]) -> None:
     session, x, y = _session(
         OVERLAPPED, settings=popart.InputSettings(TILES.IO, strategy), kind=popart.AnchorReturnType("All", TILES.IO, strategy)
     )
+    assert f"The ExchangeStrategy of anchor '{y}', input 'x' has no effect: on the emulated machine" in capsys.readouterr().err
     session.prepareDevice()
     anchors = session.initAnchorArrays()
     session.run(popart.PyStepIO({x: np.ones((4, 3), np.float32)}, anchors))

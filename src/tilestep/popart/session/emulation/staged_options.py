@@ -75,7 +75,11 @@ def _arguments(options: SessionOptions, plan: Plan, replicas: int, *, training: 
     offload = _offload(options, plan)
     if not training:
         return {"offload_optimizer_state": {"parameters": offload["parameters"]}}
-    arguments: dict[str, Any] = {"offload_optimizer_state": offload, "replica_reduction": "sum"}
+    arguments: dict[str, Any] = {
+        "offload_optimizer_state": offload,
+        "offload_activations": options.activationTensorLocationSettings.location.storage is TensorStorage.OffChip,
+        "replica_reduction": "sum",
+    }
     settings = options.optimizerStateTensorLocationSettings
     if replicas > 1 and settings.location.replicatedTensorSharding is ReplicatedTensorSharding.On:
         arguments["shard_optimizer_state"] = True
