@@ -128,9 +128,7 @@ def test_all_microbatches_of_an_anchor_leave_and_the_last_alone_costs_less() -> 
 
 @pytest.mark.parametrize("name", ["w0_0", "Gradient___w0_0", "Accl___w0_0", "x", "y1", "UpdatedVar___w1_0"])
 def test_any_tensor_may_be_anchored(name: str) -> None:
-    plain, anchored = (
-        emulated(Chain(ipus=range(2), anchors=anchors), options(accumulation=4)).cycles() for anchors in ({}, {name: "All"})
-    )
+    plain, anchored = (emulated(Chain(ipus=range(2), anchors=anchors), options(accumulation=4)).cycles() for anchors in ({}, {name: "All"}))
     assert anchored > plain
 
 
