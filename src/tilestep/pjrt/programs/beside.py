@@ -36,11 +36,12 @@ class MachineBeside:
     """One machine beside the process's.
 
     Attributes:
+        spec: its figures.
         devices: its IPUs, for JAX.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._settings, self.spec = settings, settings.machine
         self._client, self.devices = client_beside(settings, _MODE)
 
     def journal(self) -> Journal:
